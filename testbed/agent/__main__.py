@@ -1,8 +1,8 @@
-"""The agent's first process: it makes the run's pid namespace, and waits for what lives in there.
+"""The agent's outer process: it creates the run's pid namespace, and waits for its first process.
 
-For an ordinary user it makes the user namespace first, which all others of the run belong to.
+For an unprivileged user it first creates the user namespace that owns all others of the run.
 
-Started by the native runtime with the lifeline as standard input, the pipe that it reports in as
+The native runtime starts it with the lifeline as standard input, the pipe for its reports as
 standard output, and its log as standard error.
 """
 
@@ -23,7 +23,7 @@ from testbed.host.user_namespace import enter_user_namespace
 
 
 def main() -> int:
-    """Fork the run's first process; returns its exit status once it has ended."""
+    """Fork the run's first process; return its exit status once it has ended."""
     settings = AgentSettings.from_json(sys.argv[1])
     syscalls.set_name(title_of(settings.folder))
     try:
@@ -35,11 +35,11 @@ def main() -> int:
         return refusal.exit_code
     child = os.fork()
     if child == 0:
-        # Only now: the process that waits outside for the whole run stays small.
+        # Imported only here: the process that waits outside for the whole run stays small.
         from testbed.agent.init import main as init
 
         end_with(lambda: init(settings))
-    with suppress(BrokenPipeError):  # the controller has ended; the child reads so in its lifeline
+    with suppress(BrokenPipeError):  # the controller has ended; the child sees that in its lifeline
         report(sys.stdout.fileno(), pid=child)
     for descriptor in (sys.stdin.fileno(), sys.stdout.fileno()):
         os.close(descriptor)

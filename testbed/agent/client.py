@@ -1,4 +1,4 @@
-"""The controller's end of the control service: see protos/testbed/v1/agent.proto."""
+"""The client of the control service, used by the controller: see protos/testbed/v1/agent.proto."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ Waiting = Callable[[], AbstractContextManager[object]]
 class AgentClient:
     """A connection to a run's agent.
 
-    Every method raises NodeError if the agent has ended or does not answer in time, and whatever
-    HostError or NodeError the agent met.
+    Every method raises NodeError if the agent has ended or does not answer in time, and the
+    HostError or NodeError that occurred in the agent.
 
     Args:
-        place: where its socket is; the path may be longer than an address can be.
-        pid: the agent's, as this process's pid namespace has it.
-        waiting: held while an answer is waited for, and only then: there a signal's handler may
-            raise. In gRPC's own code that may leave a lock locked, and the channel never closes.
+        place: path of its socket; may exceed the length limit of a socket address.
+        pid: of the agent, in this process's pid namespace.
+        waiting: held only while waiting for a reply: there a signal handler may raise. In gRPC's
+            own code an exception may leave a lock held, and then the channel never closes.
     """
 
     def __init__(self, place: Path, pid: int, *, waiting: Waiting = nullcontext) -> None:
@@ -71,11 +71,11 @@ class AgentClient:
         """Connect to the agent that listens, or will listen, at ``control/agent.sock``.
 
         Raises:
-            NodeError: it does not by the deadline (``time.monotonic``).
+            NodeError: it does not listen by the deadline (``time.monotonic``).
         """
         while True:
             try:
-                # Unlike gRPC's, a socket of one's own tells whose the other end is.
+                # Unlike gRPC's socket, our own one tells which user owns the other end.
                 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
                     with short_path(socket_path) as name:
                         peer.connect(name)
@@ -89,7 +89,7 @@ class AgentClient:
                 time.sleep(POLL_SECONDS)
 
     def close(self) -> None:
-        """Close the connection; the run goes on."""
+        """Close the connection; the run continues."""
         self._held.close()
 
     def __enter__(self) -> Self:
@@ -99,34 +99,34 @@ class AgentClient:
         self.close()
 
     def launch(self, launch: LaunchSpec) -> int | None:
-        """Bring a node up; returns its role's pid in this pid namespace, None if it has ended."""
+        """Start a node; return its role's pid in this pid namespace, None if it has ended."""
         return self.begin_launch(launch)()
 
     def begin_launch(self, launch: LaunchSpec) -> Callable[[], int | None]:
-        """Ask for a node; what is returned waits for it, and returns what ``launch`` does.
+        """Request a node; the returned function waits for it and returns what ``launch`` returns.
 
-        The agent makes a node's processes while it connects the link of the one asked for before.
+        The agent creates a node's processes while it connects the link of the node before it.
         """
         request = pb.LaunchRequest(launch=LAUNCH.dump_json(launch).decode())
         answer = self._ask("Launch", request, pb.LaunchReply, within_seconds=LAUNCH_SECONDS)
         return lambda: child_of(self._agent, answer().pid)
 
     def running(self) -> list[str]:
-        """The names of the nodes that run, in the order of their launches."""
+        """Return the names of the running nodes, in the order of their launches."""
         return list(self._call("Running", pb.RunningRequest(), pb.NodesReply).nodes)
 
     def frozen(self) -> list[str]:
-        """The names of those that stand still, whoever stopped them."""
+        """Return the names of the frozen nodes, whatever froze them."""
         return list(self._call("Frozen", pb.FrozenRequest(), pb.NodesReply).nodes)
 
     def exits(self, within_seconds: float = 0.0) -> list[Exit]:
-        """The nodes that have ended since this client last asked.
+        """Return the nodes that have ended since the last call of this client.
 
-        The agent is asked once for every answer, which it gives when there is one: to look here
-        often costs nobody anything.
+        One request is pending at the agent, which replies when a node ends: frequent calls cost
+        nothing.
 
         Args:
-            within_seconds: how long to wait for one if there is none yet.
+            within_seconds: how long to wait for the end of a node if none has ended yet.
         """
         import grpc
 
@@ -152,23 +152,23 @@ class AgentClient:
         self._call("Signal", pb.SignalRequest(node=node, number=int(number)), pb.Done)
 
     def freeze(self, node: str) -> None:
-        """Stop a node's processes where they are."""
+        """Freeze a node's processes."""
         self._call("Freeze", pb.NodeRequest(node=node), pb.Done)
 
     def thaw(self, node: str) -> None:
-        """Let a frozen node go on."""
+        """Thaw a frozen node."""
         self._call("Thaw", pb.NodeRequest(node=node), pb.Done)
 
     def partition(self, node: str) -> None:
-        """Let nothing through a node's link."""
+        """Block all traffic on a node's link."""
         self._call("Partition", pb.NodeRequest(node=node), pb.Done)
 
     def heal(self, node: str) -> None:
-        """Let a node's link carry again."""
+        """Unblock a node's link."""
         self._call("Heal", pb.NodeRequest(node=node), pb.Done)
 
     def private_bytes(self, nodes: Iterable[str]) -> dict[str, int]:
-        """Memory of each node's role that it shares with no other process, if it still runs."""
+        """Return the memory of each node's role that no other process shares, if it still runs."""
         found = {}
         for node in nodes:
             with suppress(NodeError):  # it has just ended
@@ -177,24 +177,24 @@ class AgentClient:
         return found
 
     def count(self) -> Traffic:
-        """What the links have carried so far."""
+        """Return what the links have carried so far."""
         return TRAFFIC.validate_json(self._read("Count", pb.CountRequest()))
 
     def carried(self) -> Mapping[str, Carried]:
-        """What each running node's link has carried so far."""
+        """Return what each running node's link has carried so far."""
         return CARRIED.validate_json(self._read("Carried", pb.CarriedRequest()))
 
     def usage(self) -> Usage:
-        """What the queues hold and the containers use."""
+        """Return the contents of the queues and the resource usage of the containers."""
         return USAGE.validate_json(self._read("Usage", pb.UsageRequest()))
 
     def links(self) -> list[Mapping[str, Any]]:
-        """Every running node's link, as it was asked for and as the kernel has it now."""
+        """Return every running node's link, as requested and as the kernel has it now."""
         links: list[Mapping[str, Any]] = json.loads(self._read("Links", pb.LinksRequest()))
         return links
 
     def link(self, node: str) -> LinkSpec:
-        """A running node's link as it is now, with what was changed since it was planned."""
+        """Return a running node's link as it is now, including changes since it was planned."""
         return LINK.validate_json(self._read("Link", pb.NodeRequest(node=node)))
 
     def reshape(
@@ -206,10 +206,10 @@ class AgentClient:
         seconds: float | None = None,
         planned: float | None = None,
     ) -> LinkChange:
-        """Change the links of those of the nodes that run, for so many seconds or until reset.
+        """Change the links of those of the nodes that run, for ``seconds`` or until reset.
 
-        The agent ends the change when its time has come, whether anybody is connected or not. One
-        that a recording has was ``planned`` for a moment, in seconds since 1970.
+        The agent ends the change at that time, whether or not a client is connected. A change from
+        a recording was ``planned`` for a moment, in seconds since 1970.
         """
         request = pb.ReshapeRequest(nodes=nodes, seconds=seconds, planned=planned)
         for direction, shape in {"up": up, "down": down}.items():
@@ -218,11 +218,11 @@ class AgentClient:
         return CHANGE.validate_json(self._read("Reshape", request))
 
     def reset_links(self, nodes: Sequence[str]) -> LinkChange:
-        """Give nodes the plan's links again."""
+        """Restore the plan's links of nodes."""
         return CHANGE.validate_json(self._read("ResetLinks", pb.NodesRequest(nodes=nodes)))
 
     def link_changes(self) -> list[LinkChange]:
-        """The changes of links since this client last asked, whoever made them."""
+        """Return the link changes since the last call of this client, from any source."""
         request = pb.HistoryRequest(since=self._changes_seen)
         new = CHANGES.validate_json(self._read("LinkChanges", request))
         self._changes_seen += len(new)
@@ -244,7 +244,7 @@ class AgentClient:
     def _ask(
         self, method: str, request: Message, reply: type[Reply], *, within_seconds: float
     ) -> Callable[[], Reply]:
-        """Send a request; what is returned waits for the reply."""
+        """Send a request; the returned function waits for the reply."""
         import grpc
 
         ask = self._method(method, request, reply)
@@ -261,7 +261,7 @@ class AgentClient:
         return answer
 
     def _await(self, call: grpc.Future[Any], within_seconds: float | None = None) -> bool:
-        """Whether a call has come to its end, or does so in time."""
+        """Return whether a call has completed, or completes in time."""
         if call.done():
             return True
         if within_seconds == 0.0:
@@ -282,15 +282,15 @@ class AgentClient:
 
 
 def _token(control: Path, pid: int) -> str:
-    """What the agent, process ``pid``, takes calls by.
+    """Return the token that the agent, process ``pid``, accepts.
 
     Raises:
-        NodeError: that process is no agent.
-        OSError: it is another user's.
+        NodeError: that process is not an agent.
+        OSError: it belongs to another user.
     """
     try:
         return (control / AGENT_TOKEN).read_text()
-    except FileNotFoundError:  # it is no container's, but a process of this host
+    except FileNotFoundError:  # not in a container: a process of this host
         token = environment_of(pid).get(TOKEN_VARIABLE)
     if token is None:
         raise NodeError(f"{control}: process {pid}, which listens there, is no agent.")

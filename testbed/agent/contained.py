@@ -1,12 +1,12 @@
-"""The agent of a run whose containers an engine makes; it is in one of them itself.
+"""The agent of a run whose containers an engine creates; it runs in one of them itself.
 
 ``python -m testbed.agent.contained SETTINGS``, with AgentSettings as JSON. Its container shares the
-host's pid namespace, has no network, the host's control groups at /sys/fs/cgroup (writable, and no
-cgroup namespace of its own), and the run folder at the folder's own path. Uid 0 in there is the
-host's, with these capabilities and no other; without any one of them something fails:
+host's pid namespace, has no network, has the host's control groups at /sys/fs/cgroup (writable,
+without a cgroup namespace of its own), and the run folder at the folder's own path. Uid 0 in it is
+the host's, with exactly these capabilities; each of them is required:
 
 ==============  ====================================================================================
-SYS_ADMIN       enter namespaces; tell the controller other pids than one's own
+SYS_ADMIN       enter namespaces; send the controller other pids than its own
 SYS_CHROOT      enter a mount namespace
 SYS_PTRACE      reach the namespaces of other uids' processes; read a role's private memory
 NET_ADMIN       the switch and its links
@@ -14,13 +14,13 @@ SETUID, SETGID  become a node's user
 SETPCAP         empty the bounding set, and lock the secure bits
 KILL            signal roles, and the first processes of their containers
 CHOWN           give the sockets to the run's owner, and writable folders to a node's group
-FOWNER          let that group write there
-DAC_OVERRIDE    write in a run folder that is another user's
+FOWNER          let that group write to them
+DAC_OVERRIDE    write to a run folder that belongs to another user
 ==============  ====================================================================================
 
-It listens at ``control/lifeline.sock``. Whoever connects is the controller, says "commit", and
-hands over the run's lock; from then on the connection is what the pipes are for a native agent:
-reports go one way, and what is to become of the run the other.
+It listens at ``control/lifeline.sock``. The process that connects is the controller, sends
+"commit", and hands over the run's lock; from then on the connection replaces the pipes of a native
+agent: reports in one direction, the action at hangup in the other.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ from testbed.network.switch import Switch
 from testbed.telemetry.folder import RunFolder
 
 CONNECT_SECONDS = 60.0
-"""For this long it waits for its controller, which may have died after asking for the container."""
+"""How long it waits for its controller, which may have died after requesting the container."""
 
 POLL_SECONDS = 0.005
 
 
 def main() -> int:
-    """Wait for the commit, bring the agent up, serve until the lifeline ends, end all nodes."""
+    """Wait for the commit, start the agent, serve until the lifeline ends, end all nodes."""
     settings = AgentSettings.from_json(sys.argv[1])
-    # If the first process of the container is killed, the engine takes its time over the others.
+    # If the container's first process is killed, the engine takes a while to kill the others.
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     syscalls.set_name(title_of(settings.folder))
-    os.environ.pop("HOSTNAME", None)  # which the engine adds; it would be wrong for a node
+    os.environ.pop("HOSTNAME", None)  # set by the engine; it would be wrong for a node
     folder = RunFolder(settings.folder)
     _print_to(folder.log(AGENT_LOG))
     held = _wait_for_commit(folder)
     if held is None:
         return 1
-    lifeline, _lock = held  # the lock is held for as long as this process lives
+    lifeline, _lock = held  # the lock is held until this process ends
     try:
         return _live(settings, lifeline)
     except (OSError, TestbedError) as error:
@@ -91,9 +91,9 @@ def _print_to(log: Path) -> None:
 
 
 def _wait_for_commit(folder: RunFolder) -> tuple[socket.socket, int] | None:
-    """The controller's connection and the run's lock; None if it has ended or does not come.
+    """Return the controller's connection and the run's lock; None without a live controller.
 
-    Nothing exists yet that anybody would have to remove but this container.
+    At this point nothing exists that would have to be removed except this container.
     """
     deadline = time.monotonic() + CONNECT_SECONDS
     place = folder.control / LIFELINE_SOCKET
@@ -116,7 +116,7 @@ def _wait_for_commit(folder: RunFolder) -> tuple[socket.socket, int] | None:
 
 
 def _listen_for_owner(place: Path) -> socket.socket:
-    """Whoever finds the socket there may connect to it, if the run is theirs."""
+    """Return a socket that listens there and accepts connections of the run's owner."""
     unready = place.with_name(f".{place.name}")
     unready.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -130,14 +130,14 @@ def _listen_for_owner(place: Path) -> socket.socket:
 
 
 def _hand_over(path: Path) -> None:
-    """Give something in the run folder to the folder's owner."""
+    """Change the owner of a path in the run folder to the folder's owner."""
     owner = path.parent.stat()
     os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
-    """Do what there is to do until the run ends. Returns the exit status."""
-    # Roles are forked two processes away from this one, and end as children of its own.
+    """Serve until the run ends; return the exit status."""
+    # Roles are forked two levels below this process, and become its own children.
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     _say(lifeline, pid=os.getpid())
     folder = RunFolder(settings.folder)
@@ -152,7 +152,7 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
         return 0  # no node was launched; the template ends when this process does
     for name in SERVED:
         _hand_over(folder.control / name)
-    # As the engine's ``stop`` asks for it.
+    # The engine's ``stop`` sends SIGTERM.
     signal.signal(signal.SIGTERM, lambda number, frame: loop.stop())
     try:
         loop.run()
@@ -164,10 +164,10 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
 def end_all(
     nodes: Nodes, containers: GivenContainers, *, within_seconds: float = CLEANUP_SECONDS
 ) -> Sequence[str]:
-    """Kill every role and every container, and wait for what are children of this process.
+    """Kill every role and every container, and wait for the children of this process.
 
-    Never more than these: the pid namespace is the host's. Returns the nodes whose roles have not
-    ended in time, which the log says too: the engine takes its time to remove their containers.
+    It never kills more than these: the pid namespace is the host's. Returns the nodes whose roles
+    have not ended in time, and logs them: the engine takes a while to remove their containers.
     """
     nodes.end()
     containers.end()
@@ -185,7 +185,7 @@ def end_all(
 
 
 def _say(lifeline: socket.socket, **message: object) -> None:
-    with suppress(ConnectionError):  # the controller has ended, and the lifeline says so too
+    with suppress(ConnectionError):  # the controller has ended; the lifeline shows that too
         report(lifeline.fileno(), **message)
 
 

@@ -1,7 +1,7 @@
-"""What holds a node together: made by the agent for its launch, or by a container engine before.
+"""What holds a node together: created by the agent at the launch, or by a container engine before.
 
-For both, the role is forked from the template and let go by the agent; they differ in what has to
-be there first, what is entered, what keeps the link, and what has to be removed.
+In both cases the role is forked from the template and released by the agent; they differ in what
+must exist first, what is entered, what keeps the link, and what must be removed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from testbed.host.stopping import continue_all, stop_all
 from testbed.topology import NodeSpec
 
 LINGER_SECONDS = 0.5
-"""How long a container outlives its role, so that `docker logs` has shown all of the log."""
+"""How long a container outlives its role, so that `docker logs` has shown the complete log."""
 
 
 @dataclass
 class OwnContainer:
-    """Control groups and namespaces of the agent's making.
+    """Control groups and namespaces created by the agent.
 
-    ``records`` are for those who look for nodes from outside.
+    ``records`` let processes outside find the nodes.
     """
 
     node: NodeSpec
@@ -42,71 +42,71 @@ class OwnContainer:
     _oom_kills: int = 0
 
     def prepare(self) -> Placement:
-        """Make ready what the role is to enter, and say how; a TestbedError if it cannot be."""
+        """Prepare what the role will enter, and return how to; a TestbedError if that fails."""
         name = self.node.name
         self._oom_kills = self.groups.oom_kills(name)
         self.groups.check([self.node])
         self.groups.add(name, Limits.of(self.node))
         if self.groups.has("freezer"):
-            self.groups.thaw(name)  # who enters a frozen group stands still, and the template
+            self.groups.thaw(name)  # else the entering process, and so the template, freezes
         nice = 0 if self.groups.has("cpu") else nice_of(self.node.cpu_weight)
         return Placement(tuple(self.groups.entrances(name)), nice=nice)
 
     def move_in(self, role: int) -> Process:
-        """The role exists. Returns the process whose network namespace the link leads into."""
+        """Register the role; return the process in whose network namespace the link ends."""
         process = Process.of(role)
         self.records.add(self.node.name, process)
         return process
 
     def ran_out_of_memory(self) -> bool:
-        """Whether the kernel has killed in there, since ``prepare``, at the memory limit."""
+        """Return whether the kernel has OOM-killed in it, since ``prepare``, at its limit."""
         return self.groups.oom_kills(self.node.name) > self._oom_kills
 
     def has_ended(self) -> bool:
-        """Whether what held the role together has ended before the role, and taken it along."""
+        """Return whether the container ended before the role, and thereby killed it."""
         return False
 
     def freeze(self, role: int) -> None:
-        """Stop all processes in there; NodeError where that is not for the agent to do."""
+        """Freeze all processes in it; NodeError where the agent cannot do that."""
         if self.groups.has("freezer"):
             self.groups.freeze(self.node.name)
         else:
             stop_all(role)
 
     def is_frozen(self) -> bool:
-        """Whether a control group makes all processes in there stand still."""
+        """Return whether a control group freezes all processes in it."""
         return self.groups.has("freezer") and self.groups.is_frozen(self.node.name)
 
     def use(self) -> ContainerUse:
-        """What has been used in there."""
+        """Return the resources used in it."""
         return self.groups.use(self.node.name)
 
     def thaw(self, role: int) -> None:
-        """Let them go on; NodeError where that is not for the agent to do."""
+        """Thaw all processes in it; NodeError where the agent cannot do that."""
         if self.groups.has("freezer"):
             self.groups.thaw(self.node.name)
         else:
             continue_all(role)
 
     def release(self, role: int) -> None:
-        """Let them go on, whoever froze them."""
+        """Thaw all processes in it, whatever froze them."""
         self.thaw(role)
 
     def move_out(self) -> None:
-        """The role has ended, and the namespaces with it; the groups end with the run."""
+        """Clean up after the role and its namespaces have ended; the groups end with the run."""
 
     def abandon(self, *, deadline: float) -> None:
-        """The launch has failed: remove what ``prepare`` made by ``deadline`` (monotonic)."""
+        """Remove what ``prepare`` created, after a failed launch, by ``deadline`` (monotonic)."""
         self.records.remove(self.node.name)
-        with suppress(HostError):  # the end of the run tries again, and says so if it fails
+        with suppress(HostError):  # retried at the end of the run, which reports a failure
             self.groups.remove_node(self.node.name, deadline=deadline)
 
 
 @dataclass
 class GivenContainer:
-    """A container that an engine has made; its first process keeps the namespaces.
+    """A container that an engine created; its first process keeps the namespaces.
 
-    It does what OwnContainer does, some ``linger_seconds`` after the role's end.
+    Same methods as OwnContainer; it ends ``linger_seconds`` after the role.
     """
 
     node: NodeSpec
@@ -118,7 +118,7 @@ class GivenContainer:
     def prepare(self) -> Placement:
         self._check_alive()
         self._groups = ContainerGroups.of(self.first.pid)
-        if self._groups.frozen():  # who enters stands still, and the template that waits for it
+        if self._groups.frozen():  # a process that enters freezes, and the template waits for it
             raise NodeError(
                 f"{self.node.name}: its container is paused.", hint="Unpause it: docker unpause"
             )
@@ -133,7 +133,7 @@ class GivenContainer:
         return self._groups.oom_kills() > self._oom_kills
 
     def has_ended(self) -> bool:
-        # It has not yet: it waits for its last processes. But nothing of its own is left to it.
+        # Not yet: it waits for its last processes. But nothing of its own is left to it.
         try:
             return not Path(f"/proc/{self.first.pid}/cmdline").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
@@ -159,7 +159,7 @@ class GivenContainer:
         self.first.send(signal.SIGTERM)
 
     def abandon(self, *, deadline: float) -> None:
-        """Nothing to do: whoever made the container removes it."""
+        """Do nothing: the engine's client removes the container."""
 
     def _check_alive(self) -> None:
         if not self.first.alive():
@@ -173,14 +173,14 @@ class GivenContainer:
 
 
 Container = OwnContainer | GivenContainer
-"""What one node lives in, from before its launch until its role has ended."""
+"""What a node lives in, from before its launch until its role has ended."""
 
 Containers = Callable[[LaunchSpec], Container]
-"""Finds, or says how to make, what a launch asks for."""
+"""Returns the container that a launch uses, found or yet to be created."""
 
 
 def own_containers(groups: RunGroups, records: NodeRecords) -> Containers:
-    """Makes containers for a run whose agent makes them itself."""
+    """Return the containers of a run whose agent creates them itself."""
 
     def contain(launch: LaunchSpec) -> OwnContainer:
         if launch.container is not None:
@@ -192,30 +192,30 @@ def own_containers(groups: RunGroups, records: NodeRecords) -> Containers:
 
 @dataclass
 class GivenContainers:
-    """The containers that an engine has made, by their first processes, as launches named them."""
+    """The containers that an engine created, by their first processes, as launches named them."""
 
     given: dict[str, Process] = field(default_factory=dict)
 
     def __call__(self, launch: LaunchSpec) -> GivenContainer:
-        """The container that a launch names; NodeError if that is none, or another node's."""
+        """Return the container that a launch names; NodeError if it is none or another node's."""
         first = _first_process(launch)
         self.given[launch.node.name] = first
         return GivenContainer(launch.node, first)
 
     def end(self) -> None:
-        """Kill every container, one that is paused too."""
+        """Kill every container, including paused ones."""
         for first in self.given.values():
-            with suppress(OSError, HostError):  # it has ended, and so its groups
+            with suppress(OSError, HostError):  # it has ended, and so have its groups
                 groups = ContainerGroups.of(first.pid)
                 first.kill()
                 groups.thaw()
 
 
 def _first_process(launch: LaunchSpec) -> Process:
-    """The process that a launch names, if it is what it has to be.
+    """Return the process that a launch names, after checking it.
 
-    A pid may be another process's by now: entering that would run the role anywhere on the host. So
-    it has to be the first of a pid namespace below this one, and to have the node's uid.
+    The pid may have been reused: entering that process would run the role anywhere on the host. So
+    it must be the first process of a pid namespace below this one, and have the node's uid.
     """
     name, pid = launch.node.name, launch.container
     if pid is None:

@@ -1,8 +1,8 @@
-"""The control server: gRPC over a unix socket, behind the gate that the parameter server has too.
+"""The control server: gRPC over a unix socket, behind the same gate as the parameter server.
 
-It has threads, so it is made when the template lives in a process of its own, which forks nodes.
-What it is asked for is done by the agent's loop, one request after the other; only a launch may be
-begun while the one before it goes on.
+It has threads, so it is created after the template, which forks nodes, runs in its own process.
+The agent's loop executes requests one after the other; only a launch may begin while the launch
+before it is still in progress.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from testbed.rpc.tokens import CONTROLLER
 
 FIRST_REFUSALS = 100
 MOST_CALLS = 256
-"""At a time: every command that looks at the run is the controller too."""
+"""Concurrent calls: every command that inspects the run is a client too."""
 
 
 def serve_control(loop: Loop, control: Path, *, token: str | None = None) -> None:
     """Listen at ``agent.sock`` in a folder until this process ends.
 
-    Calls have to carry the token; without one, a new one is written beside the socket.
+    Calls must carry the token; if None, a new token is written next to the socket.
 
     Raises:
-        HostError, OSError: nothing can listen there; the token cannot be written.
+        HostError, OSError: the socket cannot be created; the token cannot be written.
     """
     listening: Future[None] = Future()
     others_cannot = os.umask(0o177)
@@ -76,12 +76,12 @@ async def _serve(loop: Loop, place: Path, *, token: str, listening: Future[None]
 
 @dataclass
 class Refusals:
-    """Counts what was refused; the first are said in the agent's log, then every so many."""
+    """Counts rejected calls; logs the first ones in the agent's log, then every hundredth."""
 
     count: int = 0
 
     def add(self, refusal: Refusal) -> None:
-        """One more; the caller is told by itself."""
+        """Count a rejected call; the caller is notified separately."""
         self.count += 1
         if self.count <= FIRST_REFUSALS or self.count % FIRST_REFUSALS == 0:
             method, reason = refusal.call.method[:100], refusal.reason[:200]
@@ -91,7 +91,7 @@ class Refusals:
 
 
 def _end(loop: Loop, failure: BaseException) -> None:
-    """End the agent: the server has met an error that nobody foresaw."""
+    """End the agent: the server has met an unexpected error."""
 
     def fail(_: Nodes) -> NoReturn:
         raise RuntimeError("the control server has failed") from failure

@@ -1,8 +1,8 @@
-"""The agents on this host, as they are seen from outside without any record of them.
+"""Finds the agents on this host from outside, without any record of them.
 
-An agent is two processes: the first of the run's pid namespace, and the one outside that waits for
-it. Both say on their command line which run they are of. One that is ending has lost that while the
-kernel still takes it apart, and is known by its title until it is gone.
+An agent is two processes: the first of the run's pid namespace, and the outer one that waits for
+it. Both name their run on their command line. A process that is exiting has lost its command line
+while the kernel still tears it down, and is identified by its title until it has exited.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from testbed.host.process import Process, every_pid, name_of, namespace_pids, pa
 
 AGENT_MODULE = "testbed.agent"
 TITLE_DIGITS = 7
-"""With "testbed:", the 15 bytes that the kernel keeps of a process's name."""
+"""With "testbed:", the 15 bytes that the kernel keeps of a process name."""
 
 
 def title_of(folder: Path) -> str:
-    """What the processes of a run's agent are called, by the path of the run's folder."""
+    """Return the title of the processes of a run's agent, by the path of the run folder."""
     return f"testbed:{hashlib.sha256(os.fsencode(folder)).hexdigest()[:TITLE_DIGITS]}"
 
 
 def settings_of(pid: int) -> AgentSettings | None:
-    """What a process was told, if it is an agent's; None if it is not, or is ending."""
+    """Return a process's settings, if it belongs to an agent; None if not, or if it is exiting."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
     except OSError:
@@ -41,7 +41,7 @@ def settings_of(pid: int) -> AgentSettings | None:
 
 
 def find_agents() -> Iterator[tuple[Process, AgentSettings]]:
-    """The processes of this user's agents, of runs with control groups or without."""
+    """Find the processes of this user's agents, of runs with or without control groups."""
     for pid in _own_pids():
         with suppress(ProcessLookupError):  # it has just ended
             settings = settings_of(pid)
@@ -50,15 +50,15 @@ def find_agents() -> Iterator[tuple[Process, AgentSettings]]:
 
 
 def first_of(folder: Path) -> Process | None:
-    """The first process of a run's pid namespace; None if there is none, or it is ending."""
+    """Return the first process of a run's pid namespace; None if there is none or it is exiting."""
     found = [process for process, settings in find_agents() if settings.folder == folder]
     depths = {process: depth for process in found if (depth := _depth_of_first(process.pid))}
-    # A node that was forked warm has the agent's command line too; it is the first one further in.
+    # A node that was forked warm has the agent's command line too, one pid namespace further in.
     return min(depths, key=depths.__getitem__, default=None)
 
 
 def all_of(folder: Path) -> list[Process]:
-    """The processes of a run's agent, those that are ending too."""
+    """Return the processes of a run's agent, including those that are exiting."""
     title, found = title_of(folder), []
     for pid in _own_pids():
         with suppress(ProcessLookupError):  # it has just ended
@@ -70,7 +70,7 @@ def all_of(folder: Path) -> list[Process]:
 
 
 def waiting_for(agent: Process) -> Process | None:
-    """The process outside that waits for the first one of a run's; None if it has ended before."""
+    """Return the outer process that waits for a run's first one; None if it ended earlier."""
     with suppress(ProcessLookupError):
         outside = Process.of(parent_of(agent.pid))
         return None if settings_of(outside.pid) is None else outside
@@ -78,7 +78,7 @@ def waiting_for(agent: Process) -> Process | None:
 
 
 def _depth_of_first(pid: int) -> int:
-    """In how many pid namespaces the first process of one is; 0 for any other, and one ended."""
+    """Return the depth of the pid namespace whose first process this is; 0 for any other."""
     with suppress(ProcessLookupError):
         pids = namespace_pids(pid)
         return len(pids) if pids[-1] == 1 else 0

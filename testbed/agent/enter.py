@@ -1,12 +1,12 @@
 """Runs a command in a running node, with the node's restrictions.
 
 ``python -m testbed.agent.enter WHERE COMMAND...`` with WHERE as JSON: ``process`` (the role's pid
-and start time), ``entrances`` (of the node's control groups) and, where the command is to have a
-terminal, ``terminal``: its ``size``, its ``term`` and the ``descriptor`` of a socket, which the
-terminal's other end is sent to. Passes signals on, and ends with the command's status.
+and start time), ``entrances`` (of the node's control groups) and, for a command with a terminal,
+``terminal``: its ``size``, its ``term`` and the ``descriptor`` of a socket, to which the
+terminal's other end is sent. Forwards signals, and exits with the command's status.
 
-The caller's own terminal must not be among the streams: other processes of the node can reach what
-the command has.
+The caller's own terminal must not be among the streams: other processes of the node can reach the
+command's descriptors.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Place:
-    """What the command finds in the node.
+    """The part of a node that a command enters.
 
     Attributes:
         pidfd: of the node's role.
         entrances: files of the node's control groups, into which a process writes 0.
         uid: the role's.
-        processes: how many the uid may have.
+        processes: the maximum number of processes of the uid.
         environment: the role's.
     """
 
@@ -55,7 +55,7 @@ class Place:
 
     @classmethod
     def find(cls, where: Mapping[str, Any]) -> Place:
-        """Enter the node's user namespace, and look at its role; NodeError if that has ended."""
+        """Enter the node's user namespace, and inspect its role; NodeError if that has ended."""
         role = Process.parse(where["process"])
         pidfd = role.open() if role is not None else None
         if role is None or pidfd is None:
@@ -63,8 +63,8 @@ class Place:
         theirs, mine = (Path(f"/proc/{which}/ns/user").readlink() for which in (role.pid, "self"))
         if theirs != mine:
             syscalls.setns(pidfd, syscalls.CLONE_NEWUSER)
-        # Now that this process is in the same user namespace: there it may read all of the role,
-        # and the uid has the number that it has for the role itself.
+        # Only now that this process is in the same user namespace may it read all of the role, and
+        # sees the uid by the number that it has for the role itself.
         status = Path(f"/proc/{role.pid}/status").read_text().splitlines()
         uid = next(int(line.split()[1]) for line in status if line.startswith("Uid:"))
         most = most_processes_of(role.pid)
@@ -76,21 +76,21 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     where = json.loads(sys.argv[1])
     place = Place.find(where)
-    # Only children are moved into a pid namespace.
+    # setns moves only children into a pid namespace.
     syscalls.setns(place.pidfd, syscalls.CLONE_NEWPID)
     child = os.fork()
     if child == 0:
         end_with(lambda: _become(place, where.get("terminal"), sys.argv[2:]))
     for number in PASSED_ON:
         signal.signal(number, lambda number, frame: _pass_on(number, child))
-    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGHUP)  # if who asked for it is killed
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGHUP)  # if the caller is killed
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code
 
 
 def _pass_on(number: int, child: int) -> None:
-    """Send a signal to the command and what it has started."""
+    """Send a signal to the command and the processes it started."""
     try:
         os.killpg(child, number)
     except ProcessLookupError:  # it has no group of its own yet, or has just ended
@@ -99,7 +99,7 @@ def _pass_on(number: int, child: int) -> None:
 
 
 def _become(place: Place, terminal: Mapping[str, Any] | None, command: list[str]) -> int:
-    """Become the command; returns only if there is no such command."""
+    """Become the command; return only if no such command exists."""
     for entrance in place.entrances:
         _enter_group(Path(entrance))
     syscalls.setns(place.pidfd, syscalls.CONTAINER & ~syscalls.CLONE_NEWPID)
@@ -112,7 +112,7 @@ def _become(place: Place, terminal: Mapping[str, Any] | None, command: list[str]
         environment = {**environment, "TERM": terminal["term"]}
     keep_only()
     confine(place.uid, processes=place.processes)
-    for number in (*IGNORED_BY_PYTHON, *PASSED_ON):  # nohup, too, had SIGHUP ignored
+    for number in (*IGNORED_BY_PYTHON, *PASSED_ON):  # nohup, too, ignores SIGHUP
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(command[0], command, environment)
@@ -125,7 +125,7 @@ def _become(place: Place, terminal: Mapping[str, Any] | None, command: list[str]
 
 
 def _take_terminal(terminal: Mapping[str, Any]) -> None:
-    """Make a terminal of the node's, hand over its other end, and have it as the only one."""
+    """Open a terminal of the node, send its other end, and make it the controlling terminal."""
     lines, columns = terminal["size"]
     master, slave = open_terminal((lines, columns))
     with socket.socket(fileno=terminal["descriptor"]) as asking:

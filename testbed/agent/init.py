@@ -1,4 +1,4 @@
-"""The first process of a run's pid namespace: when it ends, all that is in there ends."""
+"""The first process of a run's pid namespace: when it ends, all processes in it end."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ AGENT_LIMITS = Limits(cpu_weight=10, pids=2 * PIDS_LIMIT)
 
 
 def main(settings: AgentSettings) -> int:
-    """Wait for the commit, bring the agent up, serve until the lifeline ends, clean up."""
-    token = os.environ.pop(TOKEN_VARIABLE, None)  # before anything is started that would inherit it
+    """Wait for the commit, start the agent, serve until the lifeline ends, clean up."""
+    token = os.environ.pop(TOKEN_VARIABLE, None)  # before any child could inherit it
     if not committed():
         return 1
     try:
@@ -48,7 +48,7 @@ def main(settings: AgentSettings) -> int:
                 loop = start_service(settings, nodes, lifeline=LIFELINE, say=say, token=token)
             loop.run()
         except HungUp:
-            pass  # nobody waits for the agent: what it has made goes now, not once it is up
+            pass  # no client waits for the agent: clean up now, not once it is up
         finally:
             _end_all_others(groups)
             if nodes is not None:
@@ -61,11 +61,11 @@ def main(settings: AgentSettings) -> int:
 
 
 def committed() -> bool:
-    """Wait until the controller has put this process on record; False if it died before.
+    """Wait until the controller has recorded this process; return False if it died before.
 
-    Nothing exists yet that anybody would have to remove.
+    At this point nothing exists that would have to be removed.
     """
-    # The process outside only waits for this one; without it nobody would notice this one's end.
+    # The outer process only waits for this one; without it, no process would notice this one's end.
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     received = b""
     while not received.endswith(b"\n"):
@@ -78,7 +78,7 @@ def committed() -> bool:
 
 
 def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
-    """Make the run's namespaces and the agent's parts; the template goes on warming up."""
+    """Create the run's namespaces and the agent's parts; the template is still warming up."""
     groups.add(AGENT_GROUP, AGENT_LIMITS)
     for entrance in groups.entrances(AGENT_GROUP):
         enter(entrance)
@@ -96,7 +96,7 @@ def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
 
 
 def _end_all_others(groups: RunGroups) -> None:
-    """Kill every process of this pid namespace but this one, the first, and wait for them."""
+    """Kill every other process of this pid namespace, and wait for all of them."""
     with suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
     groups.thaw_all()
@@ -106,18 +106,18 @@ def _end_all_others(groups: RunGroups) -> None:
 
 
 def _leave(groups: RunGroups) -> None:
-    """Remove the run's control groups; this process has to be in none of them for that."""
+    """Remove the run's control groups; this process must not be in any of them."""
     for way_out in groups.exits():
         way_out.write_text("0")
     groups.remove(deadline=time.monotonic() + CLEANUP_SECONDS)
 
 
 def _say(**message: object) -> None:
-    with suppress(BrokenPipeError):  # the controller has ended, and the lifeline says so too
+    with suppress(BrokenPipeError):  # the controller has ended; the lifeline shows that too
         report(STATUS, **message)
 
 
 def _say_at_last(**message: object) -> None:
-    """The controller has been told then all that it waits for."""
+    """Send the last message that the controller waits for."""
     _say(**message)
     os.dup2(sys.stderr.fileno(), STATUS)

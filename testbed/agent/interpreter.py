@@ -1,8 +1,8 @@
-"""What a role needs of the file system to go on importing with another uid and other mounts.
+"""The files that a role needs to keep importing with another uid and other mounts.
 
-Two things can hide it. A folder on the way may be closed to others: an interpreter in a home folder
-of mode 0700. And a folder may be covered in a node, as /tmp is by the node's own. Either way the
-folder gets a tmpfs over it, and what is needed is mounted again at its own path.
+Two things can hide them. A parent folder may be closed to others: an interpreter in a home folder
+of mode 0700. And a folder may be covered in a node, as /tmp is by the node's own. Either way a
+tmpfs is mounted over the folder, and the needed paths are mounted again at their own paths.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Cover:
-    """A folder that is covered by a tmpfs in a node.
+    """A folder that a tmpfs covers in a node.
 
     Attributes:
-        trees: files and folders below it that are mounted there again, read-only; none lies in
+        trees: files and folders below it that are mounted there again, read-only; none is inside
             another.
-        links: symbolic links below it that are made there again: their paths and targets.
+        links: symbolic links below it that are created again: their paths and targets.
     """
 
     folder: Path
@@ -35,11 +35,11 @@ class Cover:
 
 @dataclass(frozen=True)
 class Trail:
-    """How the kernel gets from / to a path.
+    """How the kernel resolves a path from /.
 
     Attributes:
-        folders: every folder on the way, without the end.
-        links: every symbolic link on the way, and what it says.
+        folders: every folder on the way, without the last component.
+        links: every symbolic link on the way, and its target.
     """
 
     folders: tuple[Path, ...]
@@ -71,11 +71,11 @@ class Trail:
 
 @dataclass(frozen=True)
 class Needs:
-    """The ways to what an interpreter uses.
+    """The trails to the paths that an interpreter uses.
 
     Attributes:
-        must: to paths that have to be readable in a node.
-        may: to those that are left out where they are closed themselves.
+        must: to paths that must be readable in a node.
+        may: to paths that are left out if they are closed themselves.
     """
 
     must: tuple[Trail, ...]
@@ -88,9 +88,9 @@ class Needs:
 
 
 def find_needs() -> Needs:
-    """What this interpreter cannot do without, and where else it looks for modules.
+    """Return the trails to this interpreter's required files, and to where it looks for modules.
 
-    That is not the clone that the package may lie in: it holds more, such as folders of runs.
+    The clone that may contain the package is excluded: it contains more, such as run folders.
     """
     must = (Path(sys.executable), Path(sys.prefix), Path(sys.base_prefix), PACKAGE)
     may = [path for entry in sys.path if entry and (path := Path(entry).absolute()).exists()]
@@ -100,15 +100,15 @@ def find_needs() -> Needs:
 
 
 def find_covers(covered: Iterable[Path], uid: int, needs: Needs) -> tuple[Cover, ...]:
-    """What has to be covered for a uid, and what has to be mounted there again.
+    """Return what must be covered for a uid, and what must be mounted there again.
 
     Args:
         covered: folders that are covered anyway.
-        uid: of the role; its groups are those of nobody.
+        uid: of the role; group permissions are ignored.
         needs: what the interpreter uses.
 
     Raises:
-        HostError: a path that it must have is closed to others; only its owner can change that.
+        HostError: a required path is closed to others; only its owner can change that.
     """
     for trail in needs.must:
         _require_open(trail.end, uid)
@@ -144,7 +144,7 @@ def _outermost(paths: set[Path]) -> set[Path]:
 
 
 def _permissions(path: Path, uid: int) -> int:
-    """The three bits that apply to the uid."""
+    """Return the three permission bits that apply to the uid."""
     status = path.stat()
     return (status.st_mode >> 6 if status.st_uid == uid else status.st_mode) & 0o7
 

@@ -1,4 +1,4 @@
-"""What the controller asks of the agent, and what it is told: frozen data that travels as JSON."""
+"""The requests to the agent and its replies: frozen data, sent as JSON."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from testbed.topology import LaunchMode, NetworkSpec, NodeSpec
 MOUNT_ROOT = Path("/run/testbed")
 
 HOSTS = Path("/etc/hosts")
-"""The one file elsewhere that a node may have instead of the host's."""
+"""The only file outside MOUNT_ROOT that a mount may replace."""
 
 
 @dataclass(frozen=True)
 class Mount:
-    """What a node sees of the host as ``target``: below /run/testbed, /etc/hosts, or ``source``."""
+    """A host path shown in a node as ``target``: below /run/testbed, /etc/hosts, or ``source``."""
 
     source: Path
     target: Path
@@ -31,18 +31,18 @@ class Mount:
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """One node to bring up.
+    """One node to launch.
 
     Attributes:
-        entry: what it executes, as ``module:function``; empty where the node has a command.
+        entry: what it executes, as ``module:function``; empty if the node has a command.
         arguments: what the function is called with.
         log: file that its output is appended to.
-        mounts: what it sees of the host, besides a read-only root; no target lies in another.
+        mounts: host paths it sees, in addition to a read-only root; no target is inside another.
         mode: forked from the template, or a fresh interpreter.
         neighbours: the nodes it will talk to.
         environment: added to the agent's own.
-        container: pid of the first process of the container that the role is put into, as the agent
-            sees it; None where the agent makes the container.
+        container: pid of the first process of the role's container, in the agent's pid namespace;
+            None if the agent creates the container.
     """
 
     node: NodeSpec
@@ -57,11 +57,11 @@ class LaunchSpec:
     container: int | None = None
 
     def check(self) -> None:
-        """Refuse mounts that would show or change more of the host than is asked for.
+        """Reject mounts that would show or change more of the host than requested.
 
         Raises:
-            NodeError: a target lies elsewhere than below /run/testbed, or in another target; but
-                any folder may be shown read-only at its own path.
+            NodeError: a target is not below /run/testbed, or is inside another target. Exempt are
+                folders that are shown read-only at their own path.
         """
         targets = [
             mount.target
@@ -83,9 +83,9 @@ class Exit:
 
     Attributes:
         status: what its role returned; negative for the signal that ended it.
-        out_of_memory: whether the kernel has killed in it because its memory limit was reached.
-        container_ended: whether a container that the agent has not made ended first, and so its
-            role: somebody has stopped, killed or removed it.
+        out_of_memory: whether the kernel OOM-killed in it because its memory limit was reached.
+        container_ended: whether a container that the agent did not create ended first, and so
+            ended its role: it was stopped, killed or removed from outside.
     """
 
     node: str

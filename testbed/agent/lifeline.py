@@ -1,8 +1,8 @@
-"""What a run does when its controller hangs up, or dies.
+"""What a run does when its controller hangs up or dies.
 
-It ends at once, unless the controller has said otherwise: to *finish*, it goes on until its
-parameter server ends, which is told so and ends when its training has; to *keep*, until it is
-stopped.
+It ends at once, unless the controller has sent a word: after *finish*, it runs until its
+parameter server ends, which is notified and ends when training has finished; after *keep*, until it
+is stopped.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from testbed.telemetry.folder import RunFolder
 LONGEST_WORDS = 256
 
 Say = Callable[..., None]
-"""Tells the controller something, as keywords; it may have ended."""
+"""Sends the controller keywords; it may have ended."""
 
 
 class HungUp(BaseException):
-    """The controller has ended before the agent was up."""
+    """The controller has ended before the agent had started."""
 
 
 @contextmanager
 def giving_up_at_hangup(lifeline: int) -> Iterator[None]:
-    """Raise HungUp inside the context as soon as the lifeline ends; later the loop sees it.
+    """Raise HungUp inside the context as soon as the lifeline ends; later the loop handles that.
 
-    Nothing reads the lifeline while the agent comes up, which takes seconds on a busy host. The
-    controller writes nothing into it before it was told that the agent is up.
+    Nothing reads the lifeline while the agent starts, which takes seconds on a busy host. The
+    controller writes nothing into it before it was notified that the agent has started.
     """
 
     def look(number: int, frame: FrameType | None) -> None:
@@ -53,7 +53,7 @@ def giving_up_at_hangup(lifeline: int) -> Iterator[None]:
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
     try:
-        look(signal.SIGIO, None)  # it may have ended before the kernel was asked
+        look(signal.SIGIO, None)  # it may have ended before SIGIO was enabled
         yield
     finally:
         signal.signal(signal.SIGIO, signal.SIG_IGN)
@@ -63,22 +63,22 @@ def giving_up_at_hangup(lifeline: int) -> Iterator[None]:
 def start_service(
     settings: AgentSettings, nodes: Nodes, *, lifeline: int, say: Say, token: str | None = None
 ) -> Loop:
-    """Listen at ``control/agent.sock``; what is returned is still to be run.
+    """Listen at ``control/agent.sock``; return the loop, which the caller must run.
 
     Args:
         settings, nodes: of the run.
-        lifeline: descriptor of the agent's end, after the commit; at its end the loop stops.
+        lifeline: descriptor of the agent's end, after the commit; when it ends, the loop stops.
         say: called once while it runs, with ``ready`` or the ``error`` of the template.
-        token: what calls have to carry; None for a new one, in a file beside the socket.
+        token: that calls must carry; None for a new one, in a file next to the socket.
     """
-    # Only now, so that the template and this process import what they need side by side.
+    # Imported here, so that the template and this process import in parallel.
     from testbed.agent.control import serve_control
 
     loop = Loop(nodes)
     Lifeline(lifeline, loop, nodes)
     loop.watch(nodes.spawner.ready_pipe, lambda _: _template_says(loop, nodes.spawner, say))
     serve_control(loop, RunFolder(settings.folder).control, token=token)
-    gc.freeze()  # a full collection would hold up for 50 ms whatever the loop is asked for
+    gc.freeze()  # a full collection would delay the loop's requests by 50 ms
     return loop
 
 
@@ -107,7 +107,7 @@ class Lifeline:
 
     def _read(self) -> None:
         words: list[str] = []
-        # Of a socket whose other end had not read all it was sent.
+        # Raised by a socket if the other end left data unread.
         with suppress(ConnectionResetError):
             words = os.read(self.descriptor, LONGEST_WORDS).decode().split()
         if words:
@@ -117,12 +117,12 @@ class Lifeline:
         if self.on_hangup == "end":
             self.loop.stop()
         elif self.on_hangup == "finish":
-            self.nodes.thaw_all()  # nobody else would undo what the controller has done
+            self.nodes.thaw_all()  # no other process would undo what the controller has done
             self.nodes.heal_all()
             self._finish()
 
     def _finish(self) -> None:
-        """End with the parameter server, or with the last worker: nobody else would notice."""
+        """End with the parameter server or with the last worker, which no other process watches."""
         servers, workers = self.nodes.pids("server"), self.nodes.pids("client")
         if not servers or not workers:
             self.loop.stop()

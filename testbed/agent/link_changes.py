@@ -1,4 +1,4 @@
-"""What was changed at the links of a run that goes on, and when each change is due to end."""
+"""Changes of the links of a running run, and when each change expires."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class LinkChange:
     """One change, as it happened.
 
     Attributes:
-        action: ``set``; ``recorded``, as a recording has it; ``reset`` to the plan's link by a
-            command; ``expired``, reset by itself.
-        nodes: whose links.
-        up: what the nodes send through now; None where the plan's links differ or were not changed.
-        down: what they receive through.
-        planned: when it was to happen, in seconds since 1970.
+        action: ``set``; ``recorded``, from a recording; ``reset`` to the plan's link by a
+            command; ``expired``, reset automatically.
+        nodes: the nodes that own the links.
+        up: the nodes' new sending shape; None if the plan's links differ or were not changed.
+        down: the new receiving shape.
+        planned: when it was scheduled, in seconds since 1970.
         actual: when the last of the links had changed.
-        failure: what went wrong; empty for nothing.
+        failure: the error; empty if there was none.
     """
 
     action: Action
@@ -46,16 +46,16 @@ CHANGE = TypeAdapter(LinkChange)
 CHANGES = TypeAdapter(tuple[LinkChange, ...])
 
 Relink = Callable[[str, LinkSpec], None]
-"""Gives a running node a link of another shape."""
+"""Changes the shapes of a running node's link."""
 
 
 @dataclass
 class LinkChanges:
-    """Changes links, remembers the plan's, and brings those back when their time has come.
+    """Changes links, remembers the planned ones, and restores those when a change expires.
 
     Attributes:
-        wall: seconds since 1970.
-        steady: monotonic seconds, by which changes end.
+        wall: clock in seconds since 1970.
+        steady: clock in monotonic seconds, by which changes expire.
         done: every change so far.
     """
 
@@ -75,16 +75,16 @@ class LinkChanges:
         planned: float | None = None,
         relink: Relink,
     ) -> LinkChange:
-        """Change one direction of links, or both: a shape that is None stays.
+        """Change one direction of links, or both: a direction whose shape is None is unchanged.
 
         Args:
             links: of the nodes concerned, as they are now.
-            seconds: for how long; None until it is reset. It takes the place of an earlier time.
-            planned: when a recording has this change, in seconds since 1970; None for others.
-            relink: does it.
+            seconds: for how long; None until it is reset. Replaces the expiry of earlier changes.
+            planned: when a recording schedules it, in seconds since 1970; None if not recorded.
+            relink: applies it.
 
         Raises:
-            TestbedError: a link could not be changed; those before it have been.
+            TestbedError: a link could not be changed; the links before it have been.
         """
         begun, now = self.wall(), self.steady()
         for name, link in links.items():
@@ -98,17 +98,17 @@ class LinkChanges:
         return self._enter(LinkChange(action, tuple(links), up, down, moment, self.wall()))
 
     def reset(self, names: Sequence[str], *, relink: Relink) -> LinkChange:
-        """Give nodes the plan's links again; those that have them already keep them."""
+        """Restore the planned links of nodes; links that were not changed are left as they are."""
         return self._reset("reset", names, self.wall(), relink)
 
     def due_in_seconds(self) -> float | None:
-        """How long nothing has to be done; None for nothing is planned."""
+        """Return the seconds until the next change expires; None if none does."""
         if not self._due:
             return None
         return max(0.0, min(self._due.values()) - self.steady())
 
     def expire(self, *, relink: Relink) -> None:
-        """End every change whose time has come; what fails is entered and tried no more."""
+        """End every expired change; a failure is recorded and not retried."""
         now = self.steady()
         due = [name for name, moment in self._due.items() if moment <= now]
         if due:
@@ -126,7 +126,7 @@ class LinkChanges:
                 continue
             try:
                 relink(name, link)
-            except (OSError, TestbedError) as error:  # a node that has ended, mostly
+            except (OSError, TestbedError) as error:  # usually a node that has ended
                 failures.append(str(error))
             else:
                 changed.append(name)

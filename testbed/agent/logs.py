@@ -1,8 +1,8 @@
-"""Copies what nodes print into their logs, each up to a limit.
+"""Copies the output of nodes into their logs, each up to a limit.
 
-A node prints into a pipe: into a file it could write as much as the host's disk holds. A thread of
-the agent's own process reads all pipes. It goes on reading when a log is full, so that the node
-does; but not faster than a node could sensibly print, or the agent would be busy with nothing else.
+A node prints into a pipe: into a file it could write until the host's disk is full. A thread of
+the agent's own process reads all pipes. It keeps reading when a log is full, so that the node keeps
+running; but no faster than a node could sensibly print, or the agent would do nothing else.
 """
 
 from __future__ import annotations
@@ -17,49 +17,48 @@ from pathlib import Path
 from threading import Lock, Thread
 
 LOG_BYTES = 16 * 2**20
-"""What a node's log holds of its output; where it goes on, a line more says so."""
+"""Limit of a node's log; one more line says that output was cut off."""
 
 LAST_LINE = f"\n[testbed] more than {LOG_BYTES >> 20} MiB: the rest is left out.\n".encode()
 
 CHUNK_BYTES = 1 << 16
-"""What a pipe holds."""
+"""Capacity of a pipe."""
 
 PAUSE_SECONDS = 0.002
-"""After a pipe was found full: so a node gets rid of at most 32 MB/s."""
+"""After a full pipe was read: limits a node to 32 MB/s."""
 
 MOST_CHUNKS = 32
-"""No pipe of an unprivileged process can be made to hold more."""
+"""The largest capacity that an unprivileged process can give a pipe."""
 
 
 def is_full(log: Path) -> bool:
-    """Whether a node has printed more than its log holds."""
+    """Return whether a node has printed more than its log holds."""
     try:
         return log.stat().st_size > LOG_BYTES
-    except OSError:  # nobody has printed anything, or the folder is gone
+    except OSError:  # no node has printed anything, or the folder was deleted
         return False
 
 
 @dataclass
 class Log:
-    """One node's: the pipe that it prints into, and the file."""
+    """The log of one node: the pipe that it prints into, and the file."""
 
     reader: int
     file: int
-    room: int  # bytes that may still be written; less than 0 once the file says that it is full
+    room: int  # bytes that may still be written; negative once the file says that it is full
 
     @classmethod
     def open(cls, path: Path) -> tuple[Log, int]:
-        """Open the file, which may hold an earlier role's output; returns the node's end too."""
+        """Open the file, which may hold an earlier role's output; also return the node's end."""
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         return cls(reader, file, LOG_BYTES - os.fstat(file).st_size), writer
 
     def copy(self) -> int:
-        """Copy what there is, a chunk at most; returns how much that was, 0 at the pipe's end.
-
+        """Copy available output, one chunk at most; return its size, 0 at the end of the pipe.
         Raises:
-            BlockingIOError: there is nothing yet.
+            BlockingIOError: no output is available yet.
         """
         data = os.read(self.reader, CHUNK_BYTES)
         if data and self.room >= 0:
@@ -67,7 +66,7 @@ class Log:
         return len(data)
 
     def close(self) -> None:
-        """Let go of the pipe and the file."""
+        """Close the pipe and the file."""
         os.close(self.reader)
         os.close(self.file)
 
@@ -76,7 +75,7 @@ class Log:
         try:
             self._write(data[: self.room] + (LAST_LINE if beyond else b""))
             self.room -= len(data)
-        except OSError:  # the disk is full, as the run's own files will show; the node goes on
+        except OSError:  # the disk is full, as the run's own files will show; the node continues
             self.room = -1
 
     def _write(self, data: bytes) -> None:
@@ -86,7 +85,7 @@ class Log:
 
 @dataclass(eq=False)
 class Logs:
-    """The logs of all nodes that may still print."""
+    """The logs of all nodes that can still print."""
 
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     _lock: Lock = field(default_factory=Lock)
@@ -98,7 +97,7 @@ class Logs:
         Thread(target=self._run, name="logs", daemon=True).start()
 
     def open(self, path: Path) -> int:
-        """A descriptor to print into; what arrives there goes into the file, which is made.
+        """Return a descriptor to print into; its output is copied into the file, which is created.
 
         Raises:
             OSError: the file cannot be opened.
@@ -110,13 +109,13 @@ class Logs:
         return writer
 
     def catch_up(self, path: Path) -> None:
-        """Copy what was printed until now, as when its node has ended."""
+        """Copy all output so far, for example when the node has ended."""
         with self._lock:
             for log in tuple(self._open.get(path, ())):
                 self._copy(path, log, chunks=MOST_CHUNKS)
 
     def catch_up_all(self) -> None:
-        """The same for all nodes."""
+        """Copy all output so far of all nodes."""
         for path in tuple(self._open):
             self.catch_up(path)
 
@@ -131,7 +130,7 @@ class Logs:
                 time.sleep(PAUSE_SECONDS)
 
     def _copy(self, path: Path, log: Log, *, chunks: int) -> bool:
-        """Copy so many chunks at most; whether the last one was a whole one."""
+        """Copy up to ``chunks`` chunks; return whether the last one was full."""
         copied = CHUNK_BYTES
         with suppress(BlockingIOError):
             while chunks and copied == CHUNK_BYTES:
@@ -143,7 +142,7 @@ class Logs:
         return False
 
     def _forget(self, path: Path, log: Log) -> None:
-        """The pipe has come to its end: nobody can print into it any more."""
+        """Remove a pipe that has ended: no process can print into it any more."""
         self._selector.unregister(log.reader)
         log.close()
         self._open[path].remove(log)

@@ -1,4 +1,4 @@
-"""The agent's one thread of work: it waits for everything that the agent has to react to."""
+"""The agent's event loop: a single thread that handles every event of the agent."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from testbed.agent.nodes import Nodes
 from testbed.errors import TestbedError
 
 LONGEST_WAIT_SECONDS = 86_400.0
-"""epoll takes no more than 24 days; a change of links may be for longer."""
+"""epoll accepts at most 24 days; a change of links may last longer."""
 
 Begin = Callable[[Nodes], None]
 
 
 class Asked(NamedTuple):
-    """What another thread has asked for; ``begin`` does what of it can go on beside another's."""
+    """A request of another thread; ``begin`` does the part that can overlap with another's."""
 
     act: Callable[[Nodes], bytes]
     begin: Begin | None
@@ -31,13 +31,13 @@ class Asked(NamedTuple):
 
 
 class NothingYet(Exception):  # noqa: N818 - no error
-    """What was asked for cannot be answered before another node has ended."""
+    """The request cannot be answered before another node has ended."""
 
 
 class Loop:
-    """Reacts to descriptors, to the ends of children, and to what other threads ask for.
+    """Handles events on descriptors, the ends of children, and requests of other threads.
 
-    Nothing else touches the nodes, so nothing of them needs a lock.
+    Nothing else accesses the nodes, so they need no locks.
     """
 
     def __init__(self, nodes: Nodes) -> None:
@@ -53,18 +53,18 @@ class Loop:
         self.watch(_wake_on_child(), self._reap)
 
     def watch(self, descriptor: int, react: Callable[[int], None]) -> None:
-        """Call ``react`` whenever there is something to read from a descriptor."""
+        """Call ``react`` whenever a descriptor is readable."""
         self._selector.register(descriptor, selectors.EVENT_READ, react)
 
     def forget(self, descriptor: int) -> None:
-        """Take no more notice of a descriptor."""
+        """Stop watching a descriptor."""
         self._selector.unregister(descriptor)
 
     def ask(self, act: Callable[[Nodes], bytes], begin: Begin | None = None) -> Future[bytes]:
-        """Have something done to the nodes, from another thread.
+        """Have the loop call ``act`` with the nodes; callable from any thread.
 
         An ``act`` that raises NothingYet is called again whenever a node has ended. ``begin`` may
-        be called once before it, while the agent waits for what an earlier launch needs.
+        be called once before it, while the agent waits for an earlier launch.
 
         Returns:
             What ``act`` returns, or the OSError or TestbedError that it raises. Any other error
@@ -72,21 +72,21 @@ class Loop:
         """
         future: Future[bytes] = Future()
         self._asked.put(Asked(act, begin, future))
-        with suppress(BlockingIOError):  # it is full, and so will be read
+        with suppress(BlockingIOError):  # the pipe is full, so the loop will wake up anyway
             os.write(self._wake, b"\0")
         return future
 
     def stop(self) -> None:
-        """Let ``run`` return."""
+        """Make ``run`` return."""
         self._running = False
 
     def run(self) -> None:
-        """React, until ``stop`` is called."""
+        """Handle events until ``stop`` is called."""
         while self._running:
             due = self._nodes.due_in_seconds()
             wait = None if due is None else min(due, LONGEST_WAIT_SECONDS)
             for key, _ in self._selector.select(wait):
-                if key.fd in self._selector.get_map():  # an earlier reaction may have closed it
+                if key.fd in self._selector.get_map():  # an earlier handler may have closed it
                     key.data(key.fd)
             self._nodes.do_due()
 
@@ -103,14 +103,14 @@ class Loop:
                 self._next.append(self._asked.get_nowait())
 
     def _begin_next(self) -> None:
-        """Begin what comes next, which is acted on before anything else is reacted to."""
+        """Begin the next request, which is executed before any other event is handled."""
         self._take_in()
         if self._next and (begin := self._next[0].begin) is not None:
             begin(self._nodes)
 
     def _act(self, asked: Asked) -> None:
         future = asked.future
-        if future.cancelled():  # nobody waits for it any more
+        if future.cancelled():  # no caller waits for it any more
             self._nodes.drop_begun()
             return
         try:
@@ -132,7 +132,7 @@ class Loop:
 
 
 def _wake_on_child() -> int:
-    """A descriptor with something to read after a child has ended."""
+    """Return a descriptor that becomes readable after a child has ended."""
     reader, writer = _pipe()
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)

@@ -34,16 +34,16 @@ IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 PING_GROUPS = Path("/proc/sys/net/ipv4/ping_group_range")
 
 GPU_VARIABLES = ("CUDA_", "NVIDIA_")
-"""How their names begin: which GPUs a process may use, and what for."""
+"""Prefixes of the variables that select GPUs for a process, and their capabilities."""
 
 
 @dataclass(frozen=True)
 class Warm:
-    """What a template has ready for its nodes.
+    """What a template has prepared for its nodes.
 
     Attributes:
-        needs: what of the file system they use.
-        warmed: what its warm-up has returned.
+        needs: the files that they use.
+        warmed: what its warm-up returned.
     """
 
     needs: Needs
@@ -51,11 +51,10 @@ class Warm:
 
 
 def become_node(request: SpawnRequest, template: Warm) -> int:
-    """Turn this process into a node and run its role; returns the role's exit status.
+    """Turn this process into a node and run its role; return the role's exit status.
 
-
-    Two processes come out of it. The first enters the control groups and makes or enters the
-    namespaces; as its own pid namespace stays what it was, it forks the second, reports its pid,
+    It becomes two processes. The first enters the control groups and makes or enters the
+    namespaces; since its own pid namespace does not change, it forks the second, reports its pid,
     and ends.
     """
     launch = request.launch
@@ -73,7 +72,7 @@ def become_node(request: SpawnRequest, template: Warm) -> int:
         program = _find_program(command[0], environment, hidden=there) if command else ""
         report(request.report, prepared=True)
     os.close(request.report)
-    # The agent connects the link meanwhile. The end of the file: it gave the node up, or has ended.
+    # The agent connects the link meanwhile. End of file: it gave up on the node, or has ended.
     if not os.read(request.gate, 1):
         return 1
     os.close(request.gate)
@@ -88,7 +87,7 @@ def become_node(request: SpawnRequest, template: Warm) -> int:
 
 @contextmanager
 def _reporting(descriptor: int) -> Iterator[None]:
-    """Report what goes wrong in the body to the agent, and end this process."""
+    """Report errors in the body to the agent, and end this process."""
     try:
         yield
     except (OSError, TestbedError) as error:
@@ -97,7 +96,7 @@ def _reporting(descriptor: int) -> Iterator[None]:
 
 
 def _environment(request: SpawnRequest) -> dict[str, str]:
-    """The agent's, but for what says which GPUs there are: that is known of the container."""
+    """Return the agent's environment, with the GPU variables of the container's first process."""
     environment = dict(os.environ)
     container = request.placement.container
     if request.launch.node.gpus and container is not None:
@@ -112,7 +111,7 @@ def _is_of_gpus(name: str) -> bool:
 
 
 def _enter(request: SpawnRequest) -> None:
-    """Become a process of the node's control groups and, but for the pid's, of its namespaces."""
+    """Enter the node's control groups and all its namespaces except the pid namespace."""
     container = request.placement.container
     score = "" if container is None else _oom_score_file(container.pid).read_text()
     for entrance in request.placement.entrances:
@@ -122,7 +121,7 @@ def _enter(request: SpawnRequest) -> None:
         socket.sethostname(request.launch.node.name)
         return
     _oom_score_file(os.getpid()).write_text(score)
-    # One descriptor for all of them: after the mounts' there would be no way to the others.
+    # One descriptor for all: after entering the mount namespace, the others cannot be opened.
     process = container.open()
     if process is None:
         raise NodeError(f"{request.launch.node.name}: its container has ended.")
@@ -131,7 +130,7 @@ def _enter(request: SpawnRequest) -> None:
 
 
 def _prepare(request: SpawnRequest, first: int, needs: Needs) -> None:
-    """Everything between the fork and the role, but the link; ``first`` has forked this process."""
+    """Do all steps between fork and role, except the link; ``first`` has forked this process."""
     launch = request.launch
     end_on_signals()
     syscalls.set_name(launch.node.name)
@@ -159,9 +158,9 @@ def _prepare(request: SpawnRequest, first: int, needs: Needs) -> None:
 
 
 def _allow_ping(gid: int) -> None:
-    """Let the node's group send echo requests, which otherwise takes a capability.
+    """Let the node's group send echo requests, which otherwise requires a capability.
 
-    The setting is the network namespace's own.
+    The setting belongs to the network namespace.
     """
     PING_GROUPS.write_text(f"{gid} {gid}")
 
@@ -169,14 +168,14 @@ def _allow_ping(gid: int) -> None:
 def _die_with_agent() -> None:
     """Have the kernel kill this process when its parent, the agent, ends.
 
-    Processes in a container of an engine's would outlive it otherwise. Had the agent ended before,
-    nobody would open the gate. A change of the uid would take this back, so it comes after that.
+    Otherwise processes in an engine's container would outlive it. Had the agent ended before, the
+    gate would never open. A change of the uid clears this setting, so it is made afterwards.
     """
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _oom_score_file(pid: int) -> Path:
-    """Whom the kernel kills first when the host is out of memory; inherited from the parent."""
+    """Return the file that ranks a process for the OOM killer; the rank is inherited."""
     return Path(f"/proc/{pid}/oom_score_adj")
 
 
@@ -190,7 +189,7 @@ def _redirect(log: int) -> None:
 
 
 def _execute(launch: LaunchSpec, environment: Mapping[str, str]) -> None:
-    """Replace this process by a fresh interpreter that runs the role."""
+    """Replace this process with a fresh interpreter that runs the role."""
     arguments = os.memfd_create("arguments", 0)
     os.write(arguments, json.dumps(dict(launch.arguments)).encode())
     os.lseek(arguments, 0, os.SEEK_SET)
@@ -202,14 +201,14 @@ def _execute(launch: LaunchSpec, environment: Mapping[str, str]) -> None:
 
 
 def _is_there(name: str, environment: Mapping[str, str]) -> bool:
-    """Whether there is such a program as this process sees the file system."""
+    """Return whether this program exists in the file system that this process sees."""
     return shutil.which(name, path=environment.get("PATH", os.defpath)) is not None
 
 
 def _find_program(name: str, environment: Mapping[str, str], *, hidden: bool) -> str:
-    """Where a program is, as this process sees the file system by now.
+    """Return the path of a program in the file system that this process sees now.
 
-    ``hidden``: it was there before this process saw the file system as a node does.
+    ``hidden``: whether it existed before this process saw the file system as a node does.
     """
     found = shutil.which(name, path=environment.get("PATH", os.defpath))
     if found is not None:
@@ -228,7 +227,7 @@ def _find_program(name: str, environment: Mapping[str, str], *, hidden: bool) ->
 
 
 def _become_program(path: str, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Replace this process by a program, which finds signals as a shell would leave them."""
+    """Replace this process with a program, with signal handling as a shell would leave it."""
     for number in (*IGNORED_BY_PYTHON, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     os.execve(path, list(command), environment)

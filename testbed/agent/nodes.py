@@ -1,4 +1,4 @@
-"""The nodes of a run, as the agent knows them: launched, running, ended."""
+"""The agent's record of a run's nodes: launched, running, ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLEANUP_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class RunningNode:
-    """A node that has not ended: its role's pid, and that of a process in its network namespace."""
+    """A running node: its role's pid, and that of a process in its network namespace."""
 
     spec: NodeSpec
     network: NetworkSpec
@@ -41,7 +41,7 @@ class RunningNode:
 
 @dataclass(frozen=True)
 class Begun:
-    """A launch whose processes the template makes; leaving ``held`` gives up what it was told."""
+    """A launch whose processes the template is forking; leaving ``held`` cancels it."""
 
     launch: LaunchSpec
     container: Container
@@ -51,9 +51,9 @@ class Begun:
 
 @dataclass
 class Nodes:
-    """Every node that was launched; ``exits`` are those that have ended, in that order.
+    """Every launched node; ``exits`` are those that have ended, in that order.
 
-    ``meanwhile`` is called during a launch, once the template is free to make another node.
+    ``meanwhile`` is called during a launch, once the template is free to fork another node.
     """
 
     containers: Containers
@@ -71,10 +71,10 @@ class Nodes:
     _launching: str = ""
 
     def launch(self, launch: LaunchSpec) -> int:
-        """Bring a node up; returns the role's pid in this pid namespace, the role running.
+        """Launch a node; return the pid of its running role in this pid namespace.
 
         Raises:
-            NodeError, HostError: it could not be brought up; nothing of it is left.
+            NodeError, HostError: it could not be launched; nothing of it is left.
         """
         if self._begun is None or self._begun.launch != launch:
             self.drop_begun()
@@ -90,7 +90,7 @@ class Nodes:
                 try:
                     self._connect(launch, anchor)
                 finally:
-                    spawned.prepared()  # what it failed of, if it did, is why it has no link
+                    spawned.prepared()  # if it failed, that is why it has no link
                 spawned.release()
         except BaseException as failure:
             short = container.ran_out_of_memory()
@@ -107,10 +107,9 @@ class Nodes:
         return pid
 
     def begin(self, launch: LaunchSpec) -> None:
-        """Have the template make a node's processes, for ``launch`` to go on with at once.
-
+        """Have the template fork a node's processes, for the next call of ``launch``.
         Raises:
-            NodeError, HostError: they cannot be made; nothing of them is left.
+            NodeError, HostError: they cannot be created; nothing of them is left.
         """
         name = launch.node.name
         if name in (self._launching, *self._running):
@@ -127,7 +126,7 @@ class Nodes:
             self._begun = Begun(launch, container, spawned, held.pop_all())
 
     def drop_begun(self) -> None:
-        """Undo what was begun, if anything was, and is not gone on with."""
+        """Undo what ``begin`` began, if ``launch`` did not continue it."""
         begun, self._begun = self._begun, None
         if begun is not None:
             pid = None
@@ -136,7 +135,7 @@ class Nodes:
             _undo(begun.container, pid)
 
     def pid(self, name: str) -> int:
-        """The pid of a running node's role, in this pid namespace; NodeError if it does not run."""
+        """Return the pid of a node's role, in this pid namespace; NodeError if it does not run."""
         try:
             return self._running[name].pid
         except KeyError:
@@ -145,15 +144,15 @@ class Nodes:
             raise NodeError(f"{name} {state}.") from None
 
     def pids(self, part: Part) -> list[int]:
-        """The pids of the running nodes with this part in the training, in this pid namespace."""
+        """Return the pids of the running nodes with this part in training, in this namespace."""
         return [node.pid for node in self._running.values() if node.spec.part == part]
 
     def running(self) -> list[str]:
-        """The names of the nodes that run, in the order of their launches."""
+        """Return the names of the running nodes, in the order of their launches."""
         return list(self._running)
 
     def frozen(self) -> list[str]:
-        """The names of those that run and stand still, whoever stopped them."""
+        """Return the names of the running nodes that are frozen, whatever froze them."""
         return [
             name
             for name, node in self._running.items()
@@ -161,7 +160,7 @@ class Nodes:
         ]
 
     def reap(self) -> None:
-        """Take notice of every child that has ended."""
+        """Register every child that has ended."""
         names = {node.pid: name for name, node in self._running.items()}
         while (pid := _ended_child()) is not None:
             name = names.get(pid)
@@ -171,14 +170,14 @@ class Nodes:
             if name is not None:
                 node = self._running.pop(name)
                 self._partitioned.discard(name)
-                self.spawner.logs.catch_up(node.log)  # for those who read it when told of the end
+                self.spawner.logs.catch_up(node.log)  # for readers that are notified of the end
                 left = node.container
                 self.exits.append(Exit(name, status, left.ran_out_of_memory(), left.has_ended()))
                 self._leaving[name] = (time.monotonic() + left.linger_seconds, left)
         self._move_out()
 
     def due_in_seconds(self) -> float | None:
-        """How long ``do_due`` has nothing to do, if no child ends; None for nothing is planned."""
+        """Return the seconds until ``do_due`` has work, if no child ends; None if never."""
         now = time.monotonic()
         moments = [max(0.0, moment - now) for moment, _ in self._leaving.values()]
         if (change := self.changes.due_in_seconds()) is not None:
@@ -186,7 +185,7 @@ class Nodes:
         return min(moments, default=None)
 
     def do_due(self) -> None:
-        """Do what was planned for now: end changes of links, and leave what roles have lived in."""
+        """Do the work planned for now: expire link changes, and clean up ended containers."""
         self.changes.expire(relink=self.relink)
         self._move_out()
 
@@ -195,52 +194,52 @@ class Nodes:
         os.kill(self.pid(name), number)
 
     def freeze(self, name: str) -> None:
-        """Stop a node's processes where they are."""
+        """Freeze a node's processes."""
         role = self.pid(name)
         self._running[name].container.freeze(role)
 
     def thaw(self, name: str) -> None:
-        """Let a frozen node go on."""
+        """Thaw a frozen node."""
         role = self.pid(name)
         self._running[name].container.thaw(role)
 
     def thaw_all(self) -> None:
-        """Let all frozen nodes go on: whoever would have thawed them has ended."""
+        """Thaw all frozen nodes: the controller that would have thawed them has ended."""
         for name in self.frozen():
             node = self._running[name]
             with suppress(OSError, TestbedError):  # it has just ended
                 node.container.release(node.pid)
 
     def partition(self, name: str) -> None:
-        """Let nothing through a node's link, either way, and tell neither side."""
+        """Block a node's link in both directions, without notifying either side."""
         self.pid(name)
         self.switch.pass_through(name, passes=False)
         self._partitioned.add(name)
 
     def heal(self, name: str) -> None:
-        """Let a node's link carry again."""
+        """Unblock a node's link."""
         self.pid(name)
         self.switch.pass_through(name, passes=True)
         self._partitioned.discard(name)
 
     def heal_all(self) -> None:
-        """Let all links carry again: whoever would have let them has ended."""
+        """Unblock all links: the controller that would have unblocked them has ended."""
         for name in self._partitioned & self._running.keys():
             with suppress(OSError, TestbedError):  # it has just ended
                 self.heal(name)
 
     def private_bytes(self, name: str) -> int:
-        """Memory of a node's role that it shares with no other process."""
+        """Return the memory of a node's role that no other process shares."""
         text = Path(f"/proc/{self.pid(name)}/smaps_rollup").read_text()
         fields = (line.split() for line in text.splitlines() if line.startswith("Private_"))
         return 1024 * sum(int(words[1]) for words in fields)
 
     def carried(self) -> dict[str, Carried]:
-        """What each running node's link has carried since it was made."""
+        """Return what each running node's link has carried since it was created."""
         return {name: one for name, one in read_ports().items() if name in self._running}
 
     def usage(self) -> Usage:
-        """What the queues hold and the containers use; round trips are those of the last count."""
+        """Return queue contents and container usage; round trips are those of the last count."""
         running = self._running.values()
         addresses = {
             one.spec.link.address: name for name, one in self._running.items() if one.spec.link
@@ -254,7 +253,7 @@ class Nodes:
         )
 
     def _server_queues(self) -> dict[str, Queue]:
-        """The queue of the parameter server's own end, while it runs."""
+        """Return the queue of the parameter server's own interface, while it runs."""
         for name, node in self._running.items():
             if node.spec.part == "server" and node.spec.link is not None:
                 with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
@@ -262,7 +261,7 @@ class Nodes:
         return {}
 
     def links(self) -> list[dict[str, Any]]:
-        """Every running node's link, as it was asked for and as the kernel has it now."""
+        """Return every running node's link, as requested and as the kernel has it now."""
         return [
             self.switch.inspect(node.spec, pid=node.anchor, network=node.network).as_dict()
             for node in self._running.values()
@@ -270,8 +269,7 @@ class Nodes:
         ]
 
     def links_of(self, names: Sequence[str]) -> dict[str, LinkSpec]:
-        """The links of those of the nodes that run, as they are now.
-
+        """Return the current links of those of the nodes that run.
         Raises:
             NodeError: none of them runs, or has a link.
         """
@@ -285,7 +283,7 @@ class Nodes:
         return found
 
     def relink(self, name: str, link: LinkSpec) -> None:
-        """Give a running node's link another shape.
+        """Change the shapes of a running node's link.
 
         Raises:
             NodeError: no such node runs, or its link cannot be changed.
@@ -297,7 +295,7 @@ class Nodes:
         self._running[name] = changed
 
     def end(self) -> None:
-        """Kill every role that runs."""
+        """Kill every running role."""
         for node in self._running.values():
             with suppress(ProcessLookupError):  # it has just ended
                 os.kill(node.pid, signal.SIGKILL)
@@ -337,7 +335,7 @@ def _undo(container: Container, pid: int | None) -> None:
 
 
 def _ended_child() -> int | None:
-    """A child that has ended and has not been waited for."""
+    """Return a child that has ended and has not been waited for."""
     try:
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

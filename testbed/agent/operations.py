@@ -1,4 +1,4 @@
-"""What a controller may ask of the agent: one entry of the table, one method of the service."""
+"""The operations of the agent: one entry of the table for each method of the service."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from testbed.rpc._pb import agent_pb2 as pb
 from testbed.rpc.wire import MalformedError
 
 Act = Callable[[Nodes, Any], Message | bytes | None]
-"""Does what a request asks for and makes the reply: JSON is sent as a Document, None as Done.
+"""Executes a request and returns the reply: JSON is sent as a Document, None as Done.
 
-Raises NothingYet if it cannot be answered before another node has ended.
+Raises NothingYet if the request cannot be answered before another node has ended.
 """
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One method: the class of its requests, what it does, and what may be begun before that."""
+    """One method: the class of its requests, its action, and what may begin before that."""
 
     request: type[Message]
     act: Act
     begin: Callable[[bytes, Nodes], None] | None = None
 
     def answer(self, message: bytes, nodes: Nodes) -> bytes:
-        """Do what a request asks for.
+        """Execute a request.
 
         Raises:
-            NothingYet: it is to be asked again once a node has ended.
-            MalformedError: it is no such request, or holds what nobody can mean, foreseen or not.
-            OSError, TestbedError: it could not be done; names the node.
+            NothingYet: the caller must retry once a node has ended.
+            MalformedError: it is no such request, or holds invalid values, expected or not.
+            OSError, TestbedError: it failed; names the node.
         """
         try:
             request = self.request.FromString(message)
@@ -65,7 +65,7 @@ class Operation:
 
 @contextmanager
 def _naming(node: str) -> Iterator[None]:
-    """Inside, a failure gets the node's name in front, where it does not say it."""
+    """Prefix errors raised inside with the node's name, unless they contain it."""
     try:
         yield
     except (OSError, TestbedError) as failure:
@@ -82,7 +82,7 @@ def _launch(nodes: Nodes, request: pb.LaunchRequest) -> pb.LaunchReply:
 
 
 def _begin_launch(message: bytes, nodes: Nodes) -> None:
-    # What is wrong with it is found again, and said, when it is its turn.
+    # The error will be raised again, and reported, when the request is executed.
     with suppress(DecodeError, ValueError, OSError, TestbedError):
         nodes.begin(LAUNCH.validate_json(pb.LaunchRequest.FromString(message).launch))
 

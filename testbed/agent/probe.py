@@ -1,4 +1,4 @@
-"""A role that looks around in its container and prints what it finds, as one line of JSON."""
+"""A role that inspects its container and prints the result as one line of JSON."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STATUS_LINES = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp")
 
 
 def main(arguments: Mapping[str, str]) -> int:
-    """Print what this process is, may and sees."""
+    """Print the identity, the privileges and the view of this process."""
     sys.stdout.write(json.dumps({**look(), "arguments": dict(arguments)}) + "\n")
     return 0
 
 
 def look() -> dict[str, Any]:
-    """What this process is, may and sees, as plain data."""
+    """Return the identity, the privileges and the view of this process, as plain data."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return {
         "pid": os.getpid(),
@@ -57,7 +57,7 @@ _FLAGS = {
 
 def _descriptors() -> dict[str, str]:
     found = {}
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - the listing's own descriptor is one
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - the listing's own descriptor is included
         try:
             found[name] = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115 - not a path
         except FileNotFoundError:
@@ -70,7 +70,7 @@ def _mount_points() -> list[str]:
 
 
 def _try_unshare(flag: int) -> str:
-    """The name of the error with which the kernel refuses a new namespace; empty if it does not."""
+    """Return the name of the kernel's error for a new namespace; empty if it is allowed."""
     try:
         syscalls.unshare(flag)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""A run's nodes on record, for those who come from outside where no control group names them.
+"""Records of a run's nodes, for processes outside, where no control group names the nodes.
 
-The agent writes a file for every node that it launches: its role's pid, as the run's pid namespace
-has it, and its start time. From outside, a role is a child of the agent's first process and has
+The agent writes a file for every node that it launches: its role's pid in the run's pid namespace,
+and its start time. From outside, a role is a child of the agent's first process and has
 that pid one namespace further in.
 """
 
@@ -23,35 +23,35 @@ NODES = "nodes"
 
 @dataclass(frozen=True)
 class NodeRecords:
-    """The nodes that a run has launched, in a folder of its ``control/``."""
+    """Records of the nodes that a run has launched, in a folder of its ``control/``."""
 
     folder: RunFolder
 
     def create(self) -> None:
-        """Make the place for the records."""
+        """Create the folder for the records."""
         self._place.mkdir(exist_ok=True)
 
     def add(self, node: str, role: Process) -> None:
-        """Put a node on record, which ends with the host; ``role`` as its pid namespace has it."""
+        """Record a node until the host goes down; ``role`` as its pid namespace has it."""
         write_atomically(self._place / node, f"{role}\n", lasting=False)
 
     def remove(self, node: str) -> None:
-        """Take a node off the record; without one, nothing happens."""
+        """Remove the record of a node, if it exists."""
         (self._place / node).unlink(missing_ok=True)
 
     def nodes(self) -> list[str]:
-        """Every node that was launched, by name."""
+        """Return the names of all launched nodes."""
         return sorted(path.name for path in self._records())
 
     def clear(self) -> None:
         """Remove all records."""
         for path in self._records():
             path.unlink(missing_ok=True)
-        with suppress(OSError):  # there never was one, or the run's folder is gone
+        with suppress(OSError):  # it never existed, or the run folder was deleted
             self._place.rmdir()
 
     def of(self, agent: Process | None) -> RecordedNodes:
-        """The nodes of the run whose agent this is, as they are now; None if it has ended."""
+        """Return the current nodes of the run of this agent; None if the agent has ended."""
         if agent is None or not agent.alive():
             return RecordedNodes(self.folder.name, dict.fromkeys(self.nodes()))
         roles = dict(_children(agent.pid))
@@ -73,16 +73,16 @@ class NodeRecords:
 
 @dataclass(frozen=True)
 class RecordedNodes:
-    """A run's nodes as the host has them now: the pids of their roles; None for one that ended.
+    """A run's nodes as the host has them now: the pids of their roles; None if ended.
 
-    It is asked what RunGroups is asked, by processes instead of control groups.
+    It has the interface of RunGroups, based on processes instead of control groups.
     """
 
     run: str
     pids: dict[str, int | None]
 
     def nodes(self) -> list[str]:
-        """Every node that was launched, by name."""
+        """Return the names of all launched nodes."""
         return sorted(self.pids)
 
     def first(self, node: str) -> int | None:
@@ -99,7 +99,7 @@ class RecordedNodes:
         continue_all(self._running(node))
 
     def entrances(self, node: str) -> list[Path]:
-        """There is no control group to enter."""
+        """Return an empty list: there is no control group to enter."""
         return []
 
     def _running(self, node: str) -> int:
@@ -113,7 +113,7 @@ class RecordedNodes:
 
 
 def _children(agent: int) -> Iterator[tuple[Process, int]]:
-    """Every role below the agent: as the agent's pid namespace has it, and its pid here."""
+    """Yield every role below the agent: as the agent's pid namespace has it, and its pid here."""
     for pid in every_pid():
         with suppress(OSError):  # it has just ended
             if parent_of(pid) != agent:

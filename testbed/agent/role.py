@@ -1,8 +1,8 @@
 """Runs one role to its end in this process.
 
-As a program it is what a cold node executes: ``python -m testbed.agent.role module:function FD``,
-with the function's arguments as JSON behind descriptor FD. They hold the run's token, so they stand
-in neither the command line nor the environment.
+As a program, it is what a cold node executes: ``python -m testbed.agent.role module:function FD``,
+with the function's arguments as JSON behind descriptor FD. They contain the run's token, so they
+are passed neither on the command line nor in the environment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from testbed.host.process import end_with
 
 
 def resolve(entry: str) -> Callable[..., Any]:
-    """The function that ``module:function`` names; NodeError if there is none."""
+    """Return the function that ``module:function`` names; NodeError if none exists."""
     module, _, name = entry.partition(":")
     try:
         function: Callable[..., Any] = getattr(importlib.import_module(module), name)
@@ -33,12 +33,12 @@ def resolve(entry: str) -> Callable[..., Any]:
 
 
 def run_entry(entry: str, arguments: Mapping[str, str], warmed: Any = None) -> int:
-    """Run a role's entry point; returns its exit status.
+    """Run a role's entry point; return its exit status.
 
     Args:
         entry: as ``module:function``.
         arguments: what it is called with.
-        warmed: what the template's warm-up has returned, its second argument unless it is None.
+        warmed: what the template's warm-up returned, passed as second argument unless None.
     """
     function = resolve(entry)
     status: int = function(arguments) if warmed is None else function(arguments, warmed)
@@ -46,7 +46,7 @@ def run_entry(entry: str, arguments: Mapping[str, str], warmed: Any = None) -> i
 
 
 def end_on_signals() -> None:
-    """Make SIGTERM, SIGINT and SIGHUP end this process, until the role has handlers of its own.
+    """Make SIGTERM, SIGINT and SIGHUP end this process, until the role installs its own handlers.
 
     The first process of a pid namespace ignores every signal that it has no handler for.
     """

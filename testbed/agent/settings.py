@@ -1,4 +1,4 @@
-"""What an agent is told on its command line, and what it has in the run folder."""
+"""The settings of an agent on its command line, and its files in the run folder."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ AGENT_LOG = "agent"
 AGENT_SOCKET = "agent.sock"
 AGENT_TOKEN = "agent.token"
 TOKEN_VARIABLE = "TESTBED_AGENT_TOKEN"
-"""What an agent takes calls by. One of the host's own processes has it in the environment that it
-was started with, which /proc shows its user and no node; one in a container, in a file."""
+"""Carries the token that an agent accepts. A process of the host has it in its initial
+environment, which /proc shows to its user but to no node; an agent in a container, in a file."""
 
 SERVED = (AGENT_SOCKET, AGENT_TOKEN)
 LIFELINE_SOCKET = "lifeline.sock"
-"""Of an agent in a container. All of these lie in the folder's ``control``."""
+"""Of an agent in a container. All of these are in the run folder's ``control``."""
 
 SERVICE = "/testbed.v1.Agent/"
 CONTROL_LIMITS = MessageLimits(message_bytes=2**20)
-"""A server of 1,022 workers is launched with as many neighbours, in a tenth of that."""
+"""A server of 1,022 workers is launched with that many neighbours, in a tenth of this size."""
 
 COMMIT = b"commit\n"
 OWN_FAILURE = 1
 """Exit status of an agent that ended with an error of its own, which is in its log."""
 
 OnHangup = Literal["end", "finish", "keep"]
-"""What a run does when its controller hangs up, or dies: it ends, goes on until its training has
-ended and ends then, or stays until it is stopped."""
+"""What a run does when its controller hangs up or dies: it ends, continues until training has
+finished and ends then, or stays until it is stopped."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Template:
 
     Attributes:
         preload: modules to import.
-        warm_up: entry point to call once, as ``module:function``; empty for none. What it returns,
-            unless that is None, is the second argument of every entry point of a warm node.
+        warm_up: entry point to call once, as ``module:function``; empty for none. Its result,
+            unless it is None, is the second argument of every entry point of a warm node.
         arguments: what the warm-up is called with.
-        forks: how many nodes are expected.
+        forks: the expected number of nodes.
     """
 
     preload: tuple[str, ...] = ()
@@ -60,13 +60,13 @@ class Template:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What an agent has to know of its run before the first launch.
+    """What an agent must know of its run before the first launch.
 
     Attributes:
         folder: the run folder; its name is the run's.
-        hierarchies: where control groups are made; empty for a run that has none.
-        private: folders of the user's that no node sees, but for what its interpreter needs.
-        processes: how many processes and threads one uid of the nodes' may have.
+        hierarchies: where control groups are created; empty for a run without them.
+        private: folders of the user that are hidden from nodes, except what the interpreter needs.
+        processes: the maximum number of processes and threads of one node uid.
     """
 
     folder: Path
@@ -78,7 +78,7 @@ class AgentSettings:
 
     @staticmethod
     def from_json(text: str) -> AgentSettings:
-        """Read what ``to_json`` wrote; ValueError if another version has, or nobody."""
+        """Parse the output of ``to_json``; ValueError if another version wrote it, or none."""
         return _SETTINGS.validate_json(text)
 
     def to_json(self) -> str:
@@ -87,7 +87,7 @@ class AgentSettings:
 
 
 def new_token() -> str:
-    """What the controller of a new run shows to its agent."""
+    """Return the token that the controller of a new run shows to its agent."""
     return token_of(secrets.token_hex(16), CONTROLLER)
 
 

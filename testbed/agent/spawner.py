@@ -1,4 +1,4 @@
-"""Between the agent and its template: nodes are asked for, and each let go once it is complete."""
+"""The agent's interface to its template: requests nodes, and releases each once it is complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from testbed.host.reports import ReportPipe
 
 SETUP_SECONDS = 30.0
 ONLY_UID = 0
-"""The user's own, as a user namespace with one uid has it."""
+"""The user's own uid, as a user namespace with a single uid maps it."""
 
 REQUEST_BYTES = 128 * 1024
 """More than any request; the kernel's default socket buffer holds it."""
@@ -33,12 +33,12 @@ REQUEST_BYTES = 128 * 1024
 
 @dataclass(frozen=True)
 class Placement:
-    """How a process becomes one of a node's.
+    """How a process joins a node.
 
     Attributes:
         entrances: files of the node's control groups into which it writes 0.
         nice: its nice value, where no control group can give it a CPU weight.
-        container: whose namespaces it enters; None to make the node's own.
+        container: the process whose namespaces it enters; None to create the node's own.
     """
 
     entrances: tuple[Path, ...]
@@ -48,16 +48,16 @@ class Placement:
 
 @dataclass(frozen=True)
 class SpawnRequest:
-    """One node to bring up.
+    """The template's input for one node.
 
     Attributes:
-        launch: what the controller asked for, without the neighbours.
+        launch: the controller's request, without the neighbours.
         run_folder: hidden in the node.
-        private: folders that are hidden as well, but for what the interpreter needs.
-        processes: how many processes and threads the node's uid may have.
+        private: folders that are hidden as well, except what the interpreter needs.
+        processes: the maximum number of processes and threads of the node's uid.
         report: descriptor of the pipe in which the new processes report; see ReportPipe.
-        gate: of the pipe in which a byte arrives once the role may run.
-        log: what the node prints into.
+        gate: descriptor of the pipe in which a byte arrives once the role may run.
+        log: descriptor that the node prints into.
     """
 
     launch: LaunchSpec
@@ -88,9 +88,9 @@ _REQUEST = TypeAdapter(SpawnRequest)
 
 
 class Spawned:
-    """A node whose processes exist, and whose role waits to be let go.
+    """A node whose processes exist, and whose role waits to be released.
 
-    Its methods raise the NodeError or HostError for which the node could not be made.
+    Its methods raise the NodeError or HostError that prevented the node from being created.
     """
 
     def __init__(self, reports: ReportPipe, gate: int, *, deadline: float) -> None:
@@ -99,7 +99,7 @@ class Spawned:
         self._deadline = deadline
 
     def pid(self) -> int:
-        """The role's pid, once it is known; its namespaces exist then."""
+        """Wait for the role's pid and return it; its namespaces exist then."""
         return int(self._reports.expect("pid", deadline=self._deadline))
 
     def prepared(self) -> None:
@@ -107,7 +107,7 @@ class Spawned:
         self._reports.expect("prepared", deadline=self._deadline)
 
     def release(self) -> None:
-        """Let the role of a node that is prepared run."""
+        """Let the role of a prepared node run."""
         with suppress(BrokenPipeError):  # killed just now; it is reaped and reported like any other
             os.write(self._gate, b"\n")
 
@@ -124,7 +124,7 @@ class Spawner:
 
     @classmethod
     def start(cls, settings: AgentSettings, *, agent_log: Path) -> Spawner:
-        """Start the template; ``ready_pipe`` becomes readable when it is ready, or has ended."""
+        """Start the template; ``ready_pipe`` becomes readable when it is ready or has ended."""
         template = TEMPLATE.dump_json(settings.template).decode()
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
@@ -139,18 +139,18 @@ class Spawner:
 
     @property
     def ready_pipe(self) -> int:
-        """Descriptor of the pipe in which the template says that it is ready."""
+        """Descriptor of the pipe in which the template reports that it is ready."""
         assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
     def check_ready(self) -> None:
-        """Read what the ready pipe has to say; NodeError if the template has ended."""
+        """Read the ready pipe; NodeError if the template has ended."""
         pipe = ReportPipe(self.ready_pipe, whose="the template", log=self.agent_log)
         pipe.expect("ready", deadline=time.monotonic())
 
     @contextmanager
     def spawn(self, launch: LaunchSpec, placement: Placement) -> Iterator[Spawned]:
-        """Have a node made. It lives on only if it is let go before the body ends.
+        """Have a node forked. It survives only if it is released before the body ends.
 
         Raises:
             NodeError, OSError: the template has ended; the log cannot be opened.
@@ -183,7 +183,7 @@ class Spawner:
             os.close(gate_writer)
 
     def _share(self, launch: LaunchSpec) -> LaunchSpec:
-        """The launch as the template is told it, once the node may write what it is to write."""
+        """Return the launch for the template, after making the writable mounts writable."""
         node = launch.node
         if self.settings.users.kind == "one":
             node = replace(node, uid=ONLY_UID)
@@ -196,7 +196,7 @@ class Spawner:
 def share(path: Path, group: int) -> None:
     """Let a group write to a file or folder.
 
-    It stays its owner's, who so can remove whatever a node with a uid of its own leaves in there.
+    The owner stays the same, and so can remove files that a node with another uid leaves in it.
     """
     os.chown(path, -1, group)
     wanted = 0o070 if path.is_dir() else 0o060

@@ -1,4 +1,4 @@
-"""Two roles that measure a link: one sends as much as it can, the other counts what comes."""
+"""Two roles that measure a link: a sender at full speed, and a receiver that counts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PATIENCE_SECONDS = 10.0
 
 
 def receive(arguments: Mapping[str, str]) -> int:
-    """Accept one connection and print how many bits a second it brings.
+    """Accept one connection and print its rate in bits per second.
 
-    Nothing is counted in the first ``skip`` of its seconds, then everything for ``seconds``.
+    Data is not counted for the first ``skip`` seconds, and then for ``seconds``.
     """
     with socket.create_server(("", PORT)) as listener:
         listener.settimeout(PATIENCE_SECONDS)
@@ -34,7 +34,7 @@ def receive(arguments: Mapping[str, str]) -> int:
 
 
 def send(arguments: Mapping[str, str]) -> int:
-    """Send to the receiver at ``address`` until it has enough."""
+    """Send to the receiver at ``address`` until it closes the connection."""
     data = bytes(CHUNK_BYTES)
     receiver = connect(arguments["address"], PORT, patience_seconds=PATIENCE_SECONDS)
     with receiver, suppress(BrokenPipeError, ConnectionResetError):
@@ -44,7 +44,7 @@ def send(arguments: Mapping[str, str]) -> int:
 
 
 def _count(peer: socket.socket, seconds: float) -> int:
-    """The bytes that come within so many seconds."""
+    """Return the number of bytes received within ``seconds``."""
     total, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
         data = peer.recv(CHUNK_BYTES)

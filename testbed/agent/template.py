@@ -1,7 +1,7 @@
-"""The template: a process with one thread that has imported everything, and forks every node.
+"""The template: a single-threaded process that has imported everything, and forks every node.
 
-A node forked from it starts in milliseconds and shares its memory. A program of its own, so that
-its environment is there before its first instruction, where glibc reads it.
+A node forked from it starts in milliseconds and shares its memory. It is a program of its own, so
+that its environment exists before its first instruction, where glibc reads it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ HUGE_PAGE_BYTES = 2**21
 """Of x86-64, and of arm64 with pages of 4 KiB; elsewhere some memory stays in small pages."""
 
 FORKS_WORTH_HUGE_PAGES = 30
-"""Moving 140 MB takes as long as the copying of page tables for so few nodes."""
+"""For fewer nodes, moving 140 MB takes as long as copying the page tables."""
 
 
 def main() -> int:
-    """Prepare, say so on standard output, then fork a node for every request that arrives.
+    """Prepare, report that on standard output, then fork a node for every request.
 
     Command line: descriptor of the socket that requests arrive on, and the Template as JSON.
     """
-    os.umask(0o022)  # the caller's may hide what a node mounts from the node's own uid
+    os.umask(0o022)  # the caller's could hide a node's mounts from the node's own uid
     channel = socket.socket(fileno=int(sys.argv[1]))
     said = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a module prints on import is no report
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of imported modules is no report
     ready = prepare(TEMPLATE.validate_json(sys.argv[2]))
     report(said, ready=True)
     os.close(said)
@@ -49,12 +49,12 @@ def main() -> int:
 
 
 def prepare(template: Template) -> Warm:
-    """Import and warm up, so that what every node needs lies in pages that all of them share."""
+    """Import and warm up, so that what every node needs is in pages that all of them share."""
     for module in template.preload:
         importlib.import_module(module)
     warmed = resolve(template.warm_up)(template.arguments) if template.warm_up else None
     ready = Warm(find_needs(), warmed)
-    # The collector would write into the pages of everything that exists by now.
+    # Otherwise the garbage collector would write into the pages of all existing objects.
     gc.collect()
     gc.freeze()
     if template.forks >= FORKS_WORTH_HUGE_PAGES:
@@ -63,10 +63,10 @@ def prepare(template: Template) -> Warm:
 
 
 def use_huge_pages() -> None:
-    """Put this process's own memory into huge pages, where the kernel can.
+    """Put this process's own memory into huge pages, where the kernel supports that.
 
-    A fork copies an entry of the page table for each page: 42,000 of them after torch was imported,
-    and 300 once they are huge. What a node writes into is still copied in small pages.
+    A fork copies a page table entry for each page: 42,000 of them after importing torch,
+    and 300 once they are huge. Pages that a node writes to are still copied as small pages.
     """
     for line in Path("/proc/self/maps").read_text().splitlines():
         addresses, permissions, _, _, inode, *path = line.split()
@@ -95,9 +95,9 @@ def fork_node(request: SpawnRequest, channel: socket.socket, ready: Warm) -> Non
 
 
 def check_threads(name: str) -> None:
-    """See that this process has one thread, as the kernel counts them.
+    """Check that this process has one thread, as the kernel counts them.
 
-    A fork would hold the locks of those that it leaves behind.
+    A fork would keep the locks held by the threads that it leaves behind.
     """
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:

@@ -1,4 +1,4 @@
-"""The file system as a node sees it: the host's, read-only, without other nodes' files."""
+"""A node's view of the file system: the host's, read-only, without other nodes' files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from testbed.topology import inodes
 from testbed.values.units import Size
 
 SCRATCH = (Path("/tmp"), Path("/dev/shm"))
-"""Where a node may write, into memory of its own."""
+"""Where a node may write, into a tmpfs of its own."""
 
 COVER_OPTIONS = "size=1m,mode=755"
 CLOSED_OPTIONS = "size=1m,mode=111"
-"""Of a folder that is closed to others, or the user's: its way leads on, and nothing is listed."""
+"""Of a covered folder that is closed to others or private: it can be traversed, not listed."""
 CLOSED_MASK = 0o666
 TERMINALS = Path("/dev/pts")
 TMPFS_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
@@ -35,16 +35,16 @@ def make_view(
     private: Sequence[Path] = (),
     scratch: Size = DEFAULT_SCRATCH,
 ) -> None:
-    """Change what this process's mount namespace shows; nothing in it may propagate to another.
+    """Change what this process's mount namespace shows; no mount in it may propagate to another.
 
     Args:
         mounts: what is shown below /run/testbed, at its own path, and as /etc/hosts where the host
-            has one.
-        uid: the role's; decides what of the interpreter would be closed to it.
-        needs: what of the file system the interpreter uses.
-        run_folder: hidden: it holds what other nodes wrote.
-        private: folders that are covered too, but for what the interpreter needs of them.
-        scratch: how much fits into each of SCRATCH.
+            has that file.
+        uid: the role's; determines which paths of the interpreter are closed to it.
+        needs: the files that the interpreter uses.
+        run_folder: hidden, because it contains files of other nodes.
+        private: folders that are covered too, except what the interpreter needs of them.
+        scratch: the capacity of each folder in SCRATCH.
 
     Raises:
         HostError: the interpreter is closed to the uid, or the kernel is too old.
@@ -52,12 +52,12 @@ def make_view(
     """
     hidden = (folder for folder in private if folder.is_dir())
     covers = find_covers((*SCRATCH, MOUNT_ROOT.parent, *hidden), uid, needs)
-    # Opened before anything is covered: from then on only these descriptors lead there.
+    # Opened before anything is covered: from then on only these descriptors reach the sources.
     shown = [mount for mount in mounts if mount.target != HOSTS or HOSTS.is_file()]
     sources = _open(mount.source for mount in shown)
     trees = _open(tree for cover in covers for tree in cover.trees)
     syscalls.mount("proc", "/proc", "proc", flags=syscalls.PROC_FLAGS)
-    # A mount of its own, so that it stays read-only: its network settings belong to uid 0 in here.
+    # A separate mount, so that it stays read-only: its network settings belong to uid 0 in here.
     syscalls.mount("/proc/sys", "/proc/sys", flags=syscalls.MS_BIND)
     for cover in covers:
         _put_up(cover, trees, scratch)
@@ -101,7 +101,7 @@ def _put_up(cover: Cover, trees: dict[Path, int], scratch: Size) -> None:
 
 
 def _bind(descriptor: int, target: Path) -> None:
-    """Show what a descriptor leads to at another path, which is made for it."""
+    """Bind-mount what a descriptor refers to at another path, which is created."""
     source = f"/proc/self/fd/{descriptor}"
     if Path(source).is_dir():
         target.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Whether a worker is there at all, as a recording has it: a phone that charges, a house at night.
+"""Whether a worker is present, by a recording: a phone that charges, a house at night.
 
-Who is switched off leaves, and who is switched on joins: a device that is off has lost what it
-computed and its connection, so it begins anew with a pull, and no barrier waits for it meanwhile.
+A device that is switched off leaves, and one that is switched on joins: a device that is off has
+lost its results and its connection, so it starts again with a pull, and no barrier waits for it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from testbed.values.traces import Trace
 
 @dataclass(frozen=True)
 class Availability:
-    """What says when one worker is there.
+    """The recording that determines when one worker is present.
 
     Attributes:
         worker: its index.
-        trace: 1 while it is there, 0 while it is not; emulated seconds.
-        offset: where the recording is when the training starts, in seconds.
+        trace: 1 while it is present, 0 while it is absent; emulated seconds.
+        offset: the position in the recording when training starts, in seconds.
     """
 
     worker: int
@@ -27,17 +27,17 @@ class Availability:
 
     @property
     def at_first(self) -> bool:
-        """Whether it is there when the training starts."""
+        """Whether it is present when training starts."""
         return bool(self.trace.at(0.0, self.offset))
 
     @property
     def returns(self) -> bool:
-        """Whether it comes again and again, without an end."""
+        """Whether it joins again and again, without an end."""
         return self.trace.repeats and len(set(self.trace.values)) > 1
 
     @property
     def joins(self) -> int:
-        """How often it comes during the training, where that has an end."""
+        """How often it joins during training, if the recording has an end."""
         count, change = 0, self.after(0.0, there=self.at_first)
         while change is not None and not self.returns:
             count += change[1]
@@ -45,11 +45,11 @@ class Availability:
         return count
 
     def after(self, time: float, *, there: bool) -> tuple[float, bool] | None:
-        """The first time after ``time`` that it comes or goes: when, and whether it comes.
+        """Return the first change after ``time``: its time, and whether the worker joins.
 
         Args:
-            time: emulated seconds since the training started.
-            there: whether it is there at that time.
+            time: emulated seconds since training started.
+            there: whether it is present at that time.
         """
         change = self.trace.after(time, float(there), self.offset)
         return None if change is None else (change[0], bool(change[1]))

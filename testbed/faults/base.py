@@ -1,4 +1,4 @@
-"""What every fault says: whom it strikes, when it comes, and whether it is undone."""
+"""The base of every fault: its targets, when it begins, and whether it is undone."""
 
 from __future__ import annotations
 
@@ -23,47 +23,47 @@ EVERYBODY: Selectors = ("*",)
 
 
 class Actuator(Protocol):
-    """What can be done to a worker: to a modelled one by the engine, to a node by the controller.
+    """The operations on a worker: on a modelled one by the engine, on a node by the controller.
 
-    A worker is an index. The numbers behind the last worker's are those of the other nodes that
-    faults strike, which feed the streams.
+    A worker is an index. Numbers after the last worker's are those of the other nodes that
+    faults can target, which feed the streams.
 
     Raises:
-        NodeError: it cannot be done.
+        NodeError: the operation failed.
     """
 
     def freeze(self, worker: int, *, for_good: bool) -> None:
-        """Stop it where it is; where nothing will thaw it, nobody reckons with it any more."""
+        """Freeze it; if ``for_good``, no fault will thaw it, and the run no longer counts on it."""
 
     def thaw(self, worker: int) -> None:
-        """Let it go on."""
+        """Thaw it."""
 
     def kill(self, worker: int, *, for_good: bool) -> None:
-        """End its process, also one that stands still; that is noticed, and told to the PS.
+        """Kill its process, even if frozen; that is noticed, and reported to the PS.
 
-        Where it is not ``for_good``, nobody but a ``join`` brings it back.
+        Unless it is ``for_good``, only a ``join`` starts it again.
         """
 
     def leave(self, worker: int) -> None:
-        """Have it leave in order."""
+        """Make it leave in order."""
 
     def join(self, worker: int) -> None:
-        """Bring it up, from its beginning; the PS does not know it, or knows that it has left."""
+        """Start it from the beginning; the PS does not know it, or knows that it has left."""
 
     def partition(self, worker: int) -> None:
-        """Let nothing through between it and the PS, and tell neither."""
+        """Block all traffic between it and the PS, without notifying either."""
 
     def heal(self, worker: int) -> None:
-        """Let it reach the PS again."""
+        """Unblock the traffic between it and the PS."""
 
     def slow(self, worker: int, factor: float) -> None:
-        """Have its steps take so many times as long, from its next one on."""
+        """Multiply the length of its steps by ``factor``, from its next step on."""
 
     def change_link(self, worker: int, up: Change, down: Change) -> None:
-        """Change its link where that is asked for; the rest is as in the scenario."""
+        """Change the given parts of its link; the rest is as in the scenario."""
 
     def reset_link(self, worker: int) -> None:
-        """Make its link what the scenario says."""
+        """Restore the scenario's link."""
 
 
 class Moment(Part):
@@ -114,25 +114,25 @@ class FaultConfig(Part, ABC):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether the seed decides whom it strikes; then it passes over who cannot be struck."""
+        """Whether the seed selects the targets; then impossible targets are skipped."""
         return self.count is not None or self.share is not None
 
     @property
     def strikes_workers(self) -> bool:
-        """Whether it strikes workers, and not the nodes that feed their streams."""
+        """Whether it targets workers, and not the nodes that feed their streams."""
         return True
 
     @property
     def selectors(self) -> Selectors:
-        """What says whom it may strike."""
+        """The selectors of its possible targets."""
         return self.workers
 
     def meant(self, classes: Sequence[str], others: Sequence[str] = ()) -> list[int]:
-        """The numbers of those that the selectors name.
+        """Return the numbers of the nodes that match the selectors.
 
         Args:
             classes: of the workers, by index.
-            others: the names of the nodes that are numbered behind them.
+            others: the names of the nodes that are numbered after them.
         """
         return [
             number
@@ -141,7 +141,7 @@ class FaultConfig(Part, ABC):
         ]
 
     def nobody(self, classes: Sequence[str], others: Sequence[str] = ()) -> list[str]:
-        """The selectors that name nobody; see ``meant``."""
+        """Return the selectors that match no node; see ``meant``."""
         nodes = [node for _, *node in self._candidates(classes, others)]
         return [
             selector
@@ -152,7 +152,7 @@ class FaultConfig(Part, ABC):
     def struck(
         self, classes: Sequence[str], *, seed: int, place: int, others: Sequence[str] = ()
     ) -> tuple[int, ...]:
-        """Those that it strikes, being at a place in the scenario's list; see ``meant``."""
+        """Return its targets, at its position ``place`` in the scenario's list; see ``meant``."""
         meant = self.meant(classes, others)
         count = self.count if self.share is None else max(1, round(self.share * len(meant)))
         if count is None:
@@ -162,18 +162,18 @@ class FaultConfig(Part, ABC):
 
     @property
     def kind(self) -> str:
-        """Which fault it is, as the scenario has it."""
+        """The kind of fault, as the scenario names it."""
         return str(vars(self)["name"])
 
     @property
     @abstractmethod
     def moment(self) -> str:
-        """When it comes, in words."""
+        """When it begins, as text."""
 
     def _candidates(
         self, classes: Sequence[str], others: Sequence[str]
     ) -> Iterator[tuple[int, str, str]]:
-        """Number, name and class of those it may strike."""
+        """Yield number, name and class of its possible targets."""
         if self.strikes_workers:
             yield from ((one, f"w{one}", device_class) for one, device_class in enumerate(classes))
         else:
@@ -195,12 +195,12 @@ class TimedFault(FaultConfig):
 
     @property
     def moment(self) -> str:
-        """When it comes, in words."""
+        """When it begins, as text."""
         return str(self.at)
 
     @abstractmethod
     def strike(self, actuator: Actuator, worker: int) -> None:
-        """It comes."""
+        """Apply it to a worker."""
 
 
 class PassingFault(TimedFault):
@@ -223,7 +223,7 @@ class PassingFault(TimedFault):
 
     @abstractmethod
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Its time is over."""
+        """Undo it."""
 
 
 class FaultOfAnyNode(PassingFault):
@@ -237,7 +237,7 @@ class FaultOfAnyNode(PassingFault):
 
     @model_validator(mode="after")
     def _workers_or_nodes(self) -> FaultOfAnyNode:
-        if self.nodes is not None and self.workers != EVERYBODY:  # as a run's own scenario has it
+        if self.nodes is not None and self.workers != EVERYBODY:  # a run's saved scenario has both
             raise Unfit("workers and nodes", "one of the two")
         return self
 

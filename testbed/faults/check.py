@@ -1,4 +1,4 @@
-"""What is wrong with a list of faults, before any of it has come."""
+"""Finds errors in a list of faults before any of them is applied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.faults.population import Contradiction
 from testbed.faults.timeline import Timeline
 
 MOST_DEEDS = 10_000
-"""So far ahead is looked; a fault may recur every millisecond of a year."""
+"""Maximum number of actions checked; a fault may recur every millisecond of a year."""
 
 
 def contradictions(
@@ -22,10 +22,10 @@ def contradictions(
     others: Sequence[str] = (),
     restarted: bool = False,
 ) -> Iterator[tuple[int, str]]:
-    """Faults that cannot be beside the others: the place in the list, and what is found there.
+    """Yield faults that contradict others: the position in the list, and the error found.
 
-    The arguments are those of ``Timeline.of``. Only those at times can be put in order beforehand.
-    Of workers that others strike as well it is seen during the run, which ends then.
+    The arguments are those of ``Timeline.of``. Only faults at times can be ordered in advance.
+    If other faults target a worker too, a contradiction is found during the run, which then ends.
     """
     timeline = Timeline.of(faults, classes, seed=seed, others=others, restarted=restarted)
     yield from _second_crashes(timeline)
@@ -50,7 +50,7 @@ def contradictions(
 
 
 def _second_crashes(timeline: Timeline) -> Iterator[tuple[int, str]]:
-    """Crashes of workers that have a probability of one already."""
+    """Yield crashes of workers that already have a crash probability."""
     crashing: dict[int, int] = {}
     for place, (fault, workers) in enumerate(zip(timeline.faults, timeline.struck, strict=True)):
         if not isinstance(fault, Crash):
@@ -65,7 +65,7 @@ def _second_crashes(timeline: Timeline) -> Iterator[tuple[int, str]]:
 def rejoining(
     faults: Sequence[Fault], classes: Sequence[str], *, seed: int
 ) -> Iterator[tuple[int, int]]:
-    """Faults that bring back a worker which was gone: the place in the list, and the first such."""
+    """Yield faults that bring back an absent worker: position in the list, first such worker."""
     timeline = Timeline.of(faults, classes, seed=seed)
     joined = dict.fromkeys(timeline.population.absent, 0)
     for place, (fault, workers) in enumerate(zip(faults, timeline.struck, strict=True)):
@@ -78,7 +78,7 @@ def rejoining(
 
 
 def _settled(faults: Sequence[Fault]) -> float:
-    """When the last fault at a time has come, and what recurs has come twice more."""
+    """Return when the last fault at a time has begun, and recurring ones have recurred twice."""
     last = 0.0
     for fault in faults:
         if isinstance(fault, TimedFault) and fault.at.time is not None:

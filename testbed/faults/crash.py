@@ -1,7 +1,7 @@
 """The crash of AdaComp's evaluation (Hardy, Le Merrer, Sericola, NCA 2017, section V-D).
 
-After each push a worker crashes with probability p: it stands still for ever, its share of the data
-is lost, and nobody is told. The push itself counts; its reply is never released.
+After each push a worker crashes with probability p: it freezes forever, its share of the data
+is lost, and no node is notified. The push itself counts; its reply is never released.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Crash(FaultConfig):
 
     @property
     def moment(self) -> str:
-        """When it comes, in words."""
+        """When it happens, as text."""
         return f"after a push, probability {self.after_push:g}"
 
 
 @dataclass
 class Crashes:
-    """Draws whether a push is its worker's last, once a push that was accepted.
+    """Draws whether a push is its worker's last, once per accepted push.
 
     Attributes:
-        probabilities: p, by worker; no others crash.
+        probabilities: p, by worker; other workers do not crash.
     """
 
     seed: int
@@ -46,7 +46,7 @@ class Crashes:
     _draws: dict[int, Generator] = field(default_factory=dict)
 
     def __call__(self, worker: int) -> bool:
-        """Whether the worker crashes now."""
+        """Return whether the worker crashes now."""
         probability = self.probabilities.get(worker, 0.0)
         if not probability:
             return False

@@ -1,4 +1,4 @@
-"""A node stands still where it is, and nobody is told."""
+"""A node freezes, and no other node is notified."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Freeze(FaultOfAnyNode):
     name: Literal["freeze"]
 
     def strike(self, actuator: Actuator, worker: int) -> None:
-        """Stop it."""
+        """Freeze it."""
         actuator.freeze(worker, for_good=self.duration is None)
 
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Let it go on."""
+        """Thaw it."""
         actuator.thaw(worker)

@@ -1,4 +1,4 @@
-"""A worker comes during the training: one that was not there before, or one that was gone."""
+"""A worker joins during training: a new one, or one that had left."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class Join(TimedFault):
     name: Literal["join"]
 
     def strike(self, actuator: Actuator, worker: int) -> None:
-        """Bring it up."""
+        """Start it."""
         actuator.join(worker)

@@ -1,4 +1,4 @@
-"""A node's process ends without a word, which is noticed as any end of a process is."""
+"""A node's process ends without notice, which is detected like any end of a process."""
 
 from __future__ import annotations
 

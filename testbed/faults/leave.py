@@ -1,4 +1,4 @@
-"""A worker ends in order: it says that it takes no part any more."""
+"""A worker ends in order: it announces that it no longer participates."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class Leave(TimedFault):
     name: Literal["leave"]
 
     def strike(self, actuator: Actuator, worker: int) -> None:
-        """Ask it to."""
+        """Ask it to leave."""
         actuator.leave(worker)

@@ -1,4 +1,4 @@
-"""A node's link has another rate or delay: a train in a tunnel, a neighbour's video call."""
+"""A node's link gets another rate or delay: a train in a tunnel, a neighbour's video call."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class ChangedLink(FaultOfAnyNode):
         return self
 
     def strike(self, actuator: Actuator, worker: int) -> None:
-        """Change it."""
+        """Change the link."""
         actuator.change_link(worker, self.up, self.down)
 
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Make it what the scenario says again."""
+        """Restore the scenario's link."""
         actuator.reset_link(worker)

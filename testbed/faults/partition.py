@@ -1,4 +1,4 @@
-"""A node can reach no other for a time, and no side is told."""
+"""A node can reach no other for a time, and neither side is notified."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Partition(FaultOfAnyNode):
         return self
 
     def strike(self, actuator: Actuator, worker: int) -> None:
-        """Cut it off."""
+        """Block its traffic."""
         actuator.partition(worker)
 
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Let it reach the others again."""
+        """Unblock its traffic."""
         actuator.heal(worker)

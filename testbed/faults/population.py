@@ -1,4 +1,4 @@
-"""Which workers are there, and which faults hold them: what a further fault may do to them."""
+"""Which workers are present, and which faults are active: what a further fault may do to them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from testbed.faults import Freeze, Join, Kill, Leave
 from testbed.faults.base import TimedFault
 
 
-class Contradiction(NodeError):  # noqa: N818 - says what the faults are to one another
-    """A fault that cannot be, after those before it.
+class Contradiction(NodeError):  # noqa: N818 - named after the relation of the faults
+    """A fault that is impossible after the faults before it.
 
     Attributes:
-        place: the fault's, in the scenario's list.
+        place: the fault's position in the scenario's list.
         found: what it asks for.
     """
 
@@ -25,14 +25,14 @@ class Contradiction(NodeError):  # noqa: N818 - says what the faults are to one 
 
 @dataclass
 class Population:
-    """What became of the workers, and of the nodes that are numbered behind them.
+    """The state of the workers, and of the nodes that are numbered after them.
 
-    A crash is final: nothing else happens to who has crashed.
+    A crash is final: no other fault applies to a crashed worker.
 
     Attributes:
-        absent: those that have not joined yet, or are gone.
-        held: by kind of fault, those that one holds which can be undone, and its place.
-        restarted: those that are started again at once when they have been killed.
+        absent: those that have not joined yet, or have left.
+        held: by kind of undoable fault, the nodes on which one is active, and its position.
+        restarted: those that are restarted at once after they were killed.
     """
 
     absent: set[int] = field(default_factory=set)
@@ -41,18 +41,18 @@ class Population:
     restarted: Collection[int] = ()
 
     def present(self, workers: int) -> list[int]:
-        """Those of the first ``workers`` that take part."""
+        """Return those of the first ``workers`` that participate."""
         return [worker for worker in range(workers) if worker not in self.absent]
 
     def held_by(self, kind: str) -> dict[int, int]:
-        """The workers that a fault of this kind holds, and the place of that fault."""
+        """Return the workers on which a fault of this kind is active, and its position."""
         return self.held.setdefault(kind, {})
 
     def take(self, worker: int, fault: TimedFault, place: int, *, node: str) -> None:
-        """A fault strikes a worker, or another ``node``.
+        """Apply a fault to a worker, or to another ``node``.
 
         Raises:
-            Contradiction: it cannot be.
+            Contradiction: it is impossible.
         """
         here = worker not in self.absent and worker not in self.held_by("kill")
         if isinstance(fault, Join):
@@ -77,19 +77,19 @@ class Population:
             self.held_by(fault.kind)[worker] = place
 
     def undo(self, worker: int, kind: str, place: int) -> bool:
-        """A fault's time is over; returns whether the worker was still struck by it."""
+        """Undo a fault; return whether it was still active on the worker."""
         if self.held_by(kind).get(worker) != place:
             return False
         del self.held_by(kind)[worker]
         return True
 
     def gone(self, worker: int) -> None:
-        """A worker has ended, planned or not."""
+        """Register that a worker has ended, planned or not."""
         self.absent.add(worker)
         self.ended(worker)
 
     def ended(self, worker: int) -> None:
-        """A process has ended: nothing holds it up any more, but a fault that has killed it."""
+        """End all active faults of an ended process, except one that killed it for a time."""
         for kind, held in self.held.items():
             if kind != "kill":
                 held.pop(worker, None)

@@ -1,4 +1,4 @@
-"""A worker's training steps take longer: its device throttles, or others use it too."""
+"""A worker's training steps take longer: its device throttles, or runs other programs too."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class Slow(PassingFault):
         actuator.slow(worker, self.factor)
 
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Let its steps take as long as before."""
+        """Restore the length of its steps."""
         actuator.slow(worker, 1.0)

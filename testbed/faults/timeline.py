@@ -1,7 +1,7 @@
-"""When which fault strikes whom. Pure: a run and its simulation ask the same timeline.
+"""Which fault targets which worker when. Pure: a run and its simulation use the same timeline.
 
-Whoever drives it says what time it is, how far the training has come and what became of workers,
-and carries out what is due. Its state is plain data.
+The driver passes in the time, the progress of training and changes of workers, and carries out
+the scheduled actions. The timeline's state is plain data.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from testbed.faults.base import Actuator, Moment, PassingFault, TimedFault
 from testbed.faults.population import Contradiction, Population
 
 Due = tuple[float, bool, int]
-"""When, in emulated seconds; whether it begins (then it comes after what ends at that moment); the
-fault's place in the list, behind which stand the recordings of availability."""
+"""When, in emulated seconds; whether it begins (ordered after what ends at that moment); the
+fault's position in the list, after which the recordings of availability follow."""
 
 
 BY_HAND = -1
-"""Stands for the place of a fault that is not in the scenario's list."""
+"""Position of a fault that is not in the scenario's list."""
 
 
 @dataclass(frozen=True)
 class Deed:
-    """What is to be done now.
+    """An action to carry out now.
 
     Attributes:
-        place: the fault's, in the scenario's list; behind that, of a recording of availability.
-        begins: whether the fault comes, or its time is over; whether the recorded worker comes.
-        planned: emulated seconds since the training started.
+        place: the fault's position in the scenario's list; after the list, a recording's.
+        begins: whether the fault begins or ends; for a recording, whether the worker joins.
+        planned: emulated seconds since training started.
     """
 
     place: int
@@ -48,12 +48,12 @@ class Deed:
 
 @dataclass
 class Timeline:
-    """What is still to come of a scenario's faults.
+    """The pending actions of a scenario's faults.
 
     Attributes:
-        names: of the nodes that faults may strike: the workers by index, behind them the others.
-        struck: the numbers of those that each fault strikes.
-        availabilities: of the workers that come and go as recordings have it.
+        names: of the possible targets: the workers by index, then the other nodes.
+        struck: the numbers of each fault's targets.
+        availabilities: of the workers that join and leave by a recording.
     """
 
     faults: Sequence[Fault] = ()
@@ -63,7 +63,7 @@ class Timeline:
     names: Sequence[str] = ()
     _due: list[Due] = field(default_factory=list)  # a heap: of the faults
     _changes: list[Due] = field(default_factory=list)  # a heap: of the recordings
-    _waiting: set[int] = field(default_factory=set)  # places of faults by version or accuracy
+    _waiting: set[int] = field(default_factory=set)  # positions of faults by version or accuracy
 
     @classmethod
     def of(
@@ -76,15 +76,15 @@ class Timeline:
         others: Sequence[str] = (),
         restarted: bool = False,
     ) -> Timeline:
-        """The timeline of a scenario.
+        """Create the timeline of a scenario.
 
         Args:
             faults: as the scenario lists them.
             classes: of the workers, by index.
             seed: of the scenario.
-            availabilities: of the workers that come and go as recordings have it.
-            others: the other nodes that faults may strike.
-            restarted: whether those are started again at once when they have been killed.
+            availabilities: of the workers that join and leave by a recording.
+            others: the other nodes that faults can target.
+            restarted: whether the others are restarted at once after they were killed.
         """
         struck = [
             fault.struck(classes, seed=seed, place=place, others=others)
@@ -108,23 +108,23 @@ class Timeline:
 
     @property
     def next_time(self) -> float:
-        """When something is due; infinite for nothing that is known of yet."""
+        """When the next action is scheduled; infinite if none is known yet."""
         return min((heap[0][0] for heap in (self._due, self._changes) if heap), default=inf)
 
     @property
     def waits(self) -> bool:
-        """Whether there are faults that come at a version or an accuracy."""
+        """Whether there are pending faults at a version or an accuracy."""
         return bool(self._waiting)
 
     @property
     def next_pace(self) -> float:
-        """When workers' steps may next begin to take longer, or end to; infinite for unknown."""
+        """When a slowdown of workers may next begin or end; infinite if unknown."""
         times = (time for time, _, place in self._due if isinstance(self._fault(place), Slow))
         return min(times, default=inf)
 
     @property
     def to_come(self) -> list[int]:
-        """The workers that will join whatever the others do, once for every time."""
+        """The workers that will certainly join, once for every join."""
         planned = [
             worker
             for _, _, place in self._due
@@ -135,16 +135,16 @@ class Timeline:
 
     @property
     def returning(self) -> set[int]:
-        """The workers that join again whenever they have left."""
+        """The workers that always join again after they have left."""
         return {one.worker for one in self.availabilities if one.returns}
 
     def crash(self, worker: int, *, planned: float, actual: float) -> FaultApplied:
-        """A worker has crashed with a push; returns what is to be written down.
+        """Register a worker that crashed with a push; return the event to record.
 
         Args:
             worker: its index.
             planned: when the push was taken, emulated.
-            actual: since when the worker stands still.
+            actual: when the worker froze.
         """
         self.population.crashed.add(worker)
         place = next(
@@ -155,11 +155,11 @@ class Timeline:
         return FaultApplied("crash", True, self.named((worker,)), planned, actual, place)
 
     def reached(self, version: int, *, now: float) -> bool:
-        """So many updates are in the model since ``now``; returns whether that brings faults."""
+        """Register that the model has ``version`` updates; return whether that triggers faults."""
         return self._trigger(now, lambda at: at.version is not None and version >= at.version)
 
     def evaluated(self, accuracy: float, *, now: float) -> bool:
-        """An evaluation during training, known since ``now``, has found this; returns likewise."""
+        """Register the accuracy of an evaluation during training; return as ``reached`` does."""
         return self._trigger(now, lambda at: at.accuracy is not None and accuracy >= at.accuracy)
 
     def _trigger(self, now: float, met: Callable[[Moment], bool]) -> bool:
@@ -170,7 +170,7 @@ class Timeline:
         return bool(come)
 
     def _fault(self, place: int) -> Fault | None:
-        """The fault at a place; None behind the last."""
+        """Return the fault at a position; None after the last."""
         return self.faults[place] if place < len(self.faults) else None
 
     def _timed(self, place: int) -> TimedFault:
@@ -179,10 +179,10 @@ class Timeline:
         return fault
 
     def due(self, now: float) -> Iterator[Deed]:
-        """What is to be done by now, one after the other.
+        """Yield the actions scheduled by now, one after the other.
 
         Raises:
-            Contradiction: a fault cannot be.
+            Contradiction: a fault is impossible.
         """
         heaps = (self._due, self._changes)
         while come := [heap for heap in heaps if heap and heap[0][0] <= now]:
@@ -193,7 +193,7 @@ class Timeline:
                 yield deed
 
     def _take_fault(self, place: int, planned: float, begins: bool) -> Deed | None:
-        """A fault comes, or its time is over."""
+        """Begin or end a fault."""
         fault, population = self._timed(place), self.population
         over: list[int] = []
         others: list[int] = []
@@ -208,10 +208,10 @@ class Timeline:
         return Deed(place, begins, planned, workers, tuple(over)) if workers or begins else None
 
     def _takes(self, worker: int, fault: TimedFault, place: int) -> bool:
-        """Whether a fault strikes a worker; one that was drawn passes over who cannot be struck.
+        """Try to apply a fault to a worker; if drawn, skip a worker that cannot be a target.
 
         Raises:
-            Contradiction: the scenario names the worker, which cannot be struck.
+            Contradiction: the scenario names the worker, which cannot be a target.
         """
         try:
             self.population.take(worker, fault, place, node=self.names[worker])
@@ -222,7 +222,7 @@ class Timeline:
         return True
 
     def _take_change(self, place: int, planned: float, comes: bool) -> Deed | None:
-        """A recording has its worker come or go; None where it is so already, or has crashed."""
+        """Make a recording's worker join or leave; None if it already has, or has crashed."""
         worker, population = self.availabilities[place - len(self.faults)].worker, self.population
         self._plan_change(place, planned, there=comes)
         if worker in population.crashed or comes == (worker not in population.absent):
@@ -234,13 +234,13 @@ class Timeline:
         return Deed(place, comes, planned, (worker,))
 
     def _is_passed_over(self, worker: int) -> bool:
-        """Whether faults let a worker be: it has crashed, or its recording has it away."""
+        """Return whether faults skip a worker: it has crashed, or is absent by its recording."""
         away = worker in self.population.absent
         return (away and worker in self._recorded) or worker in self.population.crashed
 
     @cached_property
     def _recorded(self) -> frozenset[int]:
-        """The workers that come and go as recordings have it."""
+        """The workers that join and leave by a recording."""
         return frozenset(one.worker for one in self.availabilities)
 
     def _plan_change(self, place: int, time: float, *, there: bool) -> None:
@@ -257,10 +257,10 @@ class Timeline:
             heapq.heappush(self._due, (planned + fault.every, True, place))
 
     def carry_out(self, deed: Deed, actuator: Actuator, clock: Callable[[], float]) -> FaultApplied:
-        """Have a deed done; the clock tells emulated seconds. Returns what is to be written down.
+        """Carry out an action; the clock returns emulated seconds. Return the event to record.
 
         Raises:
-            NodeError: it cannot be done.
+            NodeError: it failed.
         """
         for worker in deed.workers:
             try:
@@ -273,9 +273,9 @@ class Timeline:
         return self._applied(deed, deed.workers, actual=clock())
 
     def missed(self, deed: Deed, *, now: float) -> FaultApplied:
-        """What is to be written down of a deed that was due, and to which the run's end came first.
+        """Return the event to record for a scheduled action that the end of the run preceded.
 
-        It struck nobody, and is as late as it is by now.
+        It has no targets, and its delay is measured until now.
         """
         return self._applied(deed, (), actual=now)
 
@@ -298,7 +298,7 @@ class Timeline:
         return self._timed(deed.place).kind
 
     def named(self, numbers: Collection[int]) -> tuple[str, ...]:
-        """The names of nodes, in the order of their numbers."""
+        """Return the names of nodes, in the order of their numbers."""
         return tuple(self.names[number] for number in sorted(numbers))
 
     def _do(self, deed: Deed, worker: int, actuator: Actuator) -> None:
@@ -312,9 +312,9 @@ class Timeline:
 
 
 def latecomers(faults: Sequence[Fault], struck: Sequence[tuple[int, ...]]) -> set[int]:
-    """The workers that are not there at the beginning: of what ends or brings them, join is first.
+    """Return the workers that are absent at first: whose first join, kill or leave is a join.
 
-    Of faults at times the earlier is first, of others the one that stands first in the list.
+    Faults at times are ordered by time, others by their position in the list.
     """
     first: dict[int, TimedFault] = {}
     for fault, workers in zip(faults, struck, strict=True):
@@ -329,9 +329,9 @@ def latecomers(faults: Sequence[Fault], struck: Sequence[tuple[int, ...]]) -> se
 
 
 def crashes(timeline: Timeline, *, seed: int) -> Crashes:
-    """What draws the crashes that a timeline's faults plan."""
+    """Return the generator of the crashes that a timeline's faults plan."""
     after_push: dict[int, float] = {}
     for fault, workers in zip(timeline.faults, timeline.struck, strict=True):
-        if isinstance(fault, Crash):  # of two that were drawn, the first counts
+        if isinstance(fault, Crash):  # if two faults drew a worker, the first counts
             after_push = dict.fromkeys(workers, fault.after_push) | after_push
     return Crashes(seed, after_push)

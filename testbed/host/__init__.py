@@ -1,1 +1,1 @@
-"""What Linux offers, once: processes, control groups, CPU sets, users, namespaces, system calls."""
+"""Linux features: processes, control groups, CPU sets, users, namespaces, system calls."""

@@ -1,7 +1,7 @@
-"""The user's own code in a process apart: whatever it does there, this process goes on.
+"""Runs user code in a child process: whatever it does there, this process survives.
 
-That process is forked from this one, so that nothing is imported again, and ends with it. What came
-of the work returns as JSON: what the user's code writes is read, and never executed.
+The child is forked from this process, so that nothing is imported again, and ends with it. The
+result is returned as JSON: data from the user's code is parsed, and never executed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from testbed.host import syscalls
 from testbed.user_code import Signalled, closed_descriptors, own_failures, own_place
 
 LOADING_SECONDS = 60.0
-"""How long the user's own files may take until they are read, and their classes made."""
+"""How long reading the user's own files, and creating their classes, may take."""
 
 GRACE_SECONDS = 5.0
-"""How much later a process is killed that did not hear its alarm."""
+"""Time after which a child that ignored its alarm is killed."""
 
 END_SECONDS = 10.0
-"""How long one may take that was asked to end."""
+"""How long a child may take to end on request."""
 
 ANSWER_BYTES = 2**20
 PRINTED_BYTES = 2**20
@@ -40,50 +40,50 @@ READ_BYTES = 2**16
 MOST_READS = (ANSWER_BYTES + PRINTED_BYTES) // READ_BYTES
 
 CLOSED = 125
-"""Status of a process apart that could not answer, as its descriptors were closed."""
+"""Exit status of a child that could not answer because its descriptors were closed."""
 
 OPENED = b"\n"
 
 Opened = Callable[[], None]
-"""Called by the work when the user's files are read: what comes next may take its time."""
+"""Called by the work when the user's files were read: from then on there is no time limit."""
 
 
 class Printed(Protocol):
-    """Takes what a process prints.
+    """Receives the output of a process.
 
     Attributes:
-        reader: where it is to be read.
+        reader: descriptor to read it from.
     """
 
     reader: int
 
     def copy(self) -> int:
-        """Take what there is; returns how much that was, 0 at its end."""
+        """Copy available output; return its size, 0 at the end."""
 
 
 class Overdue(Signalled):
-    """The user's code still runs; the message says where."""
+    """The user's code is still running; the message says where."""
 
 
 def apart(
     work: Callable[[Opened], Any], *, whose: str, within_seconds: float = LOADING_SECONDS
 ) -> Any:
-    """Do work in a process apart, and return the plain data that it returns.
+    """Run work in a child process, and return the plain data that it returns.
 
-    The process has no standard input and a process group of its own, of which nothing is left. What
-    it prints goes to standard error, up to PRINTED_BYTES.
+    The child has no standard input and a process group of its own, which is killed at the end. Its
+    output goes to standard error, up to PRINTED_BYTES.
 
     Args:
-        work: runs the user's code; is given what it calls when the files are read.
+        work: runs the user's code; receives the function to call when the files were read.
         whose: names these files, for errors.
         within_seconds: real time until then.
 
     Raises:
-        TestbedError: what the work has raised.
-        UserCodeError: the process has ended without an answer, or was not through in time.
+        TestbedError: raised by the work.
+        UserCodeError: the child has ended without an answer, or was not done in time.
     """
     if not hasattr(os, "pidfd_open"):
-        return work(lambda: None)  # not Linux: nothing is run there, scenarios are only checked
+        return work(lambda: None)  # not Linux: only for checking scenarios, not for runs
     reader, prints = os.pipe()
     process = _Apart.fork(work, whose, within_seconds, prints)
     os.close(prints)
@@ -101,12 +101,12 @@ def beside(
     printed: Printed,
     within_seconds: float = LOADING_SECONDS,
 ) -> Any:
-    """Do work like ``apart``, on the terminal of this process and with its signal handlers.
+    """Run work like ``apart``, but on this process's terminal and with its signal handlers.
 
-    What asks this process to end is passed on, and the end of the other one waited for. The work
-    itself sees to it that what the user's code prints goes to ``printed``, which is read here.
+    Signals that ask this process to end are forwarded, and the child's end awaited. The work
+    itself must redirect the output of the user's code to ``printed``, which is read here.
 
-    Args and errors are those of ``apart``; what a signal raises there is raised here too.
+    Args and errors are those of ``apart``; exceptions of a signal there are raised here too.
     """
     process = _Apart.fork(work, whose, within_seconds)
     try:
@@ -119,11 +119,11 @@ def beside(
 
 
 def early_end(whose: str, status: int | None) -> UserCodeError:
-    """What to say of a process of the user's code that has ended before its work.
+    """Return the error for a child that ended before its work was done.
 
     Args:
         whose: names the files.
-        status: its exit status, negative for the signal that ended it; None if it is not known.
+        status: its exit status, negative for the signal that ended it; None if unknown.
     """
     if status == CLOSED:
         return closed_descriptors(whose)
@@ -141,11 +141,11 @@ def early_end(whose: str, status: int | None) -> UserCodeError:
 
 @dataclass
 class _Apart:
-    """The process, as this one sees it.
+    """The child process, as its parent sees it.
 
     Attributes:
         group: whether it has a process group of its own.
-        deadline: when it is no longer waited for, as a ``time.monotonic``, or None.
+        deadline: when the parent stops waiting, as a ``time.monotonic``, or None.
     """
 
     pid: int
@@ -168,7 +168,7 @@ class _Apart:
         within_seconds: float,
         prints: int | None = None,
     ) -> _Apart:
-        """Have it work; what it ``prints`` goes into a pipe, of one with a group of its own."""
+        """Fork a child that works; with ``prints``, its output pipe, it gets its own group."""
         sys.stdout.flush()
         sys.stderr.flush()
         answers, answer = os.pipe()
@@ -182,7 +182,7 @@ class _Apart:
         return cls(pid, answers, whose, prints is not None, within_seconds, deadline)
 
     def outcome(self, printed: Printed) -> Any:
-        """Wait for what comes of the work, and take what is printed meanwhile."""
+        """Wait for the result of the work, and copy output meanwhile."""
         poller = select.poll()
         for descriptor in (self._pidfd, self.answers, printed.reader):
             poller.register(descriptor, select.POLLIN)
@@ -192,7 +192,7 @@ class _Apart:
                 text = f"{self.whose}: this code still runs after {self.within_seconds:g} s."
                 raise UserCodeError(text, hint="It takes no notice of signals.")
             self._take_in(poller, printed, milliseconds=None if left is None else left * 1000 + 1)
-        for _ in range(MOST_READS):  # what was said before the end
+        for _ in range(MOST_READS):  # data sent before the end
             if not self._take_in(poller, printed, milliseconds=0):
                 break
         return self._answer()
@@ -200,7 +200,7 @@ class _Apart:
     def _take_in(
         self, poller: select.poll, printed: Printed, *, milliseconds: float | None
     ) -> bool:
-        """Wait for whatever comes, and take it in; returns whether anything was said."""
+        """Wait for events, and handle them; return whether any data arrived."""
         said = False
         for descriptor, _ in poller.poll(milliseconds):
             if descriptor == self._pidfd:
@@ -213,12 +213,12 @@ class _Apart:
         return said
 
     def ask_to_end(self) -> None:
-        """Have it end in its own way, within END_SECONDS."""
+        """Ask it to end by itself, within END_SECONDS."""
         signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
         self.within_seconds, self.deadline = END_SECONDS, time.monotonic() + END_SECONDS
 
     def kill(self) -> None:
-        """End it, if it has not ended, and what is left of its group."""
+        """Kill it, if it has not ended, and the rest of its group."""
         if self._status is None:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             self._reap()
@@ -243,7 +243,7 @@ class _Apart:
         raise error
 
     def _reap(self) -> None:
-        if self.group:  # while its leader is a zombie, the group's number is nobody else's
+        if self.group:  # while its leader is a zombie, the group's id is not reused
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -251,7 +251,7 @@ class _Apart:
 
 @dataclass(frozen=True)
 class _Life:
-    """What the process apart does: the work, and it answers."""
+    """The child's side: does the work and sends the answer."""
 
     work: Callable[[Opened], Any]
     whose: str
@@ -259,7 +259,7 @@ class _Life:
     answer: int
 
     def live(self, parent: int, prints: int | None) -> NoReturn:
-        """From the fork to the end: no way leads back from here."""
+        """Run from the fork to the end; never return."""
         status, process = 1, os.getpid()
         try:
             syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -267,7 +267,7 @@ class _Life:
                 if prints is not None:
                     _settle(prints)
                 answer = json.dumps(self._done()).encode()
-                if os.getpid() == process:  # and no copy that the user's code has forked
+                if os.getpid() == process:  # not in a copy that the user's code has forked
                     self._say(answer)
                 status = 0
         except OSError as error:
@@ -283,7 +283,7 @@ class _Life:
             os._exit(status)
 
     def _done(self) -> Mapping[str, Any]:
-        """Do the work; returns the answer."""
+        """Do the work; return the answer."""
         try:
             with self._alarm() as off, own_failures(""):
 
@@ -299,11 +299,11 @@ class _Life:
 
     @contextmanager
     def _alarm(self) -> Iterator[Callable[[], None]]:
-        """Inside, an alarm rings when the time is over, again and again; yields its switch."""
+        """Inside, an alarm goes off repeatedly once the time is over; yield its off switch."""
 
         def ring(number: int, frame: FrameType | None) -> None:
             place = own_place(reversed(list(traceback.walk_stack(frame))))
-            if place:  # else it is ours that takes so long
+            if place:  # else our code takes the time
                 raise Overdue(f"{place}: this code still runs after {self.within_seconds:g} s.")
 
         def off() -> None:
@@ -322,7 +322,7 @@ class _Life:
 
 
 def _settle(prints: int) -> None:
-    """A group of its own, nothing to read, all that is printed into the pipe, usual signals."""
+    """Set up an own group, empty input, output into the pipe, and default signal handlers."""
     os.setpgid(0, 0)
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (prints, 1), (prints, 2)):
@@ -338,13 +338,13 @@ def _settle(prints: int) -> None:
 
 @dataclass
 class _Shown:
-    """Passes on to standard error what is printed, as far as there is room for it."""
+    """Copies output to standard error, up to its limit."""
 
     reader: int
     _room: int = PRINTED_BYTES
 
     def copy(self) -> int:
-        """See Printed."""
+        """Copy available output; return its size, 0 at the end."""
         data = os.read(self.reader, READ_BYTES)
         if self._room >= 0:
             sys.stderr.write(escaped(data[: self._room].decode(errors="replace")))

@@ -18,7 +18,7 @@ from testbed.topology import NodeSpec
 
 PARENT = "testbed"
 AGENT_GROUP = "agent"
-"""Beside the nodes' groups: the agent's own."""
+"""The agent's own group, next to the nodes' groups."""
 
 SUBTREE = "cgroup.subtree_control"
 CURE = (
@@ -35,16 +35,16 @@ FREEZE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class RunGroups:
-    """The control groups of one run; without ``hierarchies``, a run that has none on this host."""
+    """The control groups of one run; none on this host if ``hierarchies`` is empty."""
 
     run: str
     hierarchies: tuple[Hierarchy, ...]
 
     def create(self) -> None:
-        """Make the run's own groups, which nodes are put below; all of them or none.
+        """Create the run's own groups, the parents of the nodes' groups; all of them or none.
 
         Raises:
-            HostError: groups of that name exist, or cannot be made.
+            HostError: groups of that name exist, or cannot be created.
         """
         made: list[Path] = []
         try:
@@ -77,10 +77,10 @@ class RunGroups:
             ) from None
 
     def add(self, node: str, limits: Limits) -> None:
-        """Make a node's groups, or those of a node that has ended again, and set their limits.
+        """Create a node's groups, or reuse those of an ended node, and set their limits.
 
         Raises:
-            HostError: a limit cannot be enforced; names the file and what it holds instead.
+            HostError: a limit cannot be enforced; names the file and its actual content.
         """
         for tree in self.hierarchies:
             wanted = tree.controllers & frozenset(limits.controllers)
@@ -94,24 +94,24 @@ class RunGroups:
                 Group(folder, tree.version).limit(limits, controller)
 
     def entrances(self, node: str) -> list[Path]:
-        """The files into which a process writes 0 to become one of the node's."""
+        """Return the files into which a process writes 0 to join the node."""
         files = (self._folder(tree) / node / PROCESSES for tree in self.hierarchies)
         return [file for file in files if file.parent.is_dir()]
 
     def exits(self) -> list[Path]:
-        """The files into which a process writes 0 to belong to no group of any run."""
+        """Return the files into which a process writes 0 to leave the groups of all runs."""
         outside = [(tree.root / OUTSIDE, tree.root) for tree in self.hierarchies]
         return [(one if one.is_dir() else root) / PROCESSES for one, root in outside]
 
     def has(self, controller: str) -> bool:
-        """Whether there are groups with this controller."""
+        """Return whether there are groups with this controller."""
         return any(controller in tree.controllers for tree in self.hierarchies)
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
-        """Refuse limits that no group could enforce, and CPUs that this host has not.
+        """Reject limits that no group can enforce, and CPUs that this host does not have.
 
         Raises:
-            HostError: a node has such; names it, and the cure.
+            HostError: a node has one of these; names it, and the fix.
         """
         for node in nodes:
             whose = f"{node.name} (class {node.device_class})" if node.device_class else node.name
@@ -130,10 +130,10 @@ class RunGroups:
         return HostError(f"{limit}, and {lacking}.", hint=UNDELEGATED)
 
     def make_room(self) -> None:
-        """Version 2: empty the group that the runs' are made in; only such a one can be divided.
+        """Version 2: empty the parent group of the runs' groups; only an empty one can be divided.
 
-        Has to be called from the pid namespace that its processes are in. The root of all groups,
-        which alone may have both, is left as it is.
+        Must be called from the pid namespace of its processes. The root of all groups,
+        which alone may have both, is left unchanged.
 
         Raises:
             HostError: the processes cannot be moved.
@@ -144,77 +144,77 @@ class RunGroups:
                 _move_all(tree.root, tree.root / OUTSIDE)
 
     def leave_room(self) -> None:
-        """Undo what ``make_room`` did, unless other runs still live there."""
+        """Undo ``make_room``, unless other runs still use the group."""
         for tree in self.hierarchies:
             outside = tree.root / OUTSIDE
             if outside.is_dir() and not (tree.root / PARENT).exists():
-                with suppress(OSError):  # another run starts just now, and needs the room
+                with suppress(OSError):  # another run is just starting, and needs the room
                     names = (tree.root / SUBTREE).read_text().split()
                     (tree.root / SUBTREE).write_text(" ".join(f"-{name}" for name in names))
                     _move_all(outside, tree.root)
                     outside.rmdir()
 
     def nodes(self) -> list[str]:
-        """The names of the nodes that have groups."""
+        """Return the names of the nodes that have groups."""
         names = {one.folder.name for top in self._tops("freezer") for one in top.children()}
         return sorted(names - {AGENT_GROUP})
 
     def first(self, node: str) -> int | None:
-        """The pid of a node's role, the first of its pid namespace; None if it has ended."""
+        """Return the pid of a node's role, the first of its pid namespace; None if it has ended."""
         return next((pid for pid in self.processes(node) if is_first(pid)), None)
 
     def oom_kills(self, node: str) -> int:
-        """How often the kernel has killed in a node because its memory limit was reached."""
+        """Return the number of OOM kills in a node because of its memory limit."""
         return sum(group.oom_kills() for group in self._of(node, "memory"))
 
     def use(self, node: str) -> ContainerUse:
-        """What a node has used, where its groups tell."""
+        """Return the resources a node has used, as far as its groups count them."""
         return use_of(self._of(node, "cpu"), self._of(node, "memory"))
 
     def processes(self, node: str) -> list[int]:
-        """The pids of a node, as this pid namespace sees them."""
+        """Return the pids of a node, as this pid namespace sees them."""
         return [pid for group in self._of(node, "pids") for pid in group.pids()]
 
     def freeze(self, node: str) -> None:
-        """Stop all processes of a node where they are, and wait until they stand."""
+        """Freeze all processes of a node, and wait until they are frozen."""
         self._set_frozen(node, True)
 
     def thaw(self, node: str) -> None:
-        """Let a frozen node go on."""
+        """Thaw a frozen node."""
         self._set_frozen(node, False)
 
     def is_frozen(self, node: str) -> bool:
-        """Whether the node was frozen and not thawed since."""
+        """Return whether the node was frozen and not thawed since."""
         return any(group.asked_to_freeze() for group in self._of(node, "freezer"))
 
     def thaw_all(self) -> None:
         """Thaw every group of the run: a frozen process cannot be killed in version 1."""
         for top in self._tops("freezer"):
             for group in (top, *top.children()):
-                with suppress(FileNotFoundError):  # removed in the meantime
+                with suppress(FileNotFoundError):  # removed meanwhile
                     group.set_frozen(False)
 
     def members(self) -> set[int]:
-        """The pids of everything in any group of the run."""
+        """Return the pids of all processes in any group of the run."""
         tops = [self._top(tree) for tree in self.hierarchies]
         return {pid for top in tops for group in (top, *top.children()) for pid in group.pids()}
 
     def remove_node(self, node: str, *, deadline: float) -> None:
-        """Remove a node's groups, whose processes have ended or are about to; see ``remove``."""
+        """Remove a node's groups, whose processes have ended or are ending; see ``remove``."""
         for tree in self.hierarchies:
             Group(self._folder(tree) / node, tree.version).remove(deadline=deadline)
 
     def remove(self, *, deadline: float) -> None:
-        """Remove all groups of the run, and the parent of all runs after the last of them.
+        """Remove all groups of the run, and with the last run the parent of all runs.
 
         Raises:
-            HostError: one is still in use at the deadline (``time.monotonic``); names its pids.
+            HostError: a group is still in use at the deadline (``time.monotonic``); names its pids.
         """
         for tree in self.hierarchies:
             top = self._top(tree)
             for group in (*top.children(), top):
                 group.remove(deadline=deadline)
-            with suppress(OSError):  # other runs are below it, or are being made right now
+            with suppress(OSError):  # it has groups of other runs, or is about to
                 top.folder.parent.rmdir()
 
     def _folder(self, tree: Hierarchy) -> Path:
@@ -224,11 +224,11 @@ class RunGroups:
         return Group(self._folder(tree), tree.version)
 
     def _tops(self, controller: str) -> list[Group]:
-        """The run's own group with a controller, if groups are used at all."""
+        """Return the run's own group with a controller, if groups are used at all."""
         return [self._top(tree) for tree in self.hierarchies if controller in tree.controllers]
 
     def _of(self, node: str, controller: str) -> list[Group]:
-        """A node's group with a controller; it may not exist, as without a limit."""
+        """Return a node's group with a controller; it may not exist, for example without limit."""
         return [Group(top.folder / node, top.version) for top in self._tops(controller)]
 
     def _set_frozen(self, node: str, frozen: bool) -> None:
@@ -246,13 +246,13 @@ class RunGroups:
 
 
 def find_runs(hierarchies: Sequence[Hierarchy]) -> list[str]:
-    """The names of all runs that have a control group on this host."""
+    """Return the names of all runs that have a control group on this host."""
     parents = [Group(tree.root / PARENT, tree.version) for tree in hierarchies]
     return sorted({run.folder.name for parent in parents for run in parent.children()})
 
 
 def _make(folder: Path) -> None:
-    """Make a run's folder. The parent of all runs may go at any moment, with the last other run."""
+    """Create a run's folder. The last other run may remove the parent of all runs at any time."""
     for _ in range(ATTEMPTS):
         with suppress(FileExistsError):
             folder.parent.mkdir()
@@ -263,7 +263,7 @@ def _make(folder: Path) -> None:
 
 
 def _delegate(folder: Path, tree: Hierarchy) -> None:
-    """Version 2: let the groups below a folder have the controllers."""
+    """Version 2: enable the controllers for the groups below a folder."""
     names = sorted(tree.controllers - {"freezer"})
     (folder / SUBTREE).write_text(" ".join(f"+{name}" for name in names))
 
@@ -273,7 +273,7 @@ def _divided(tree: Hierarchy) -> bool:
 
 
 def _move_all(source: Path, target: Path) -> None:
-    """Move every process of one group into another, which is made for it."""
+    """Move every process of one group into another, which is created for that."""
     try:
         target.mkdir(exist_ok=True)
         while pids := Group(source, 2).pids():

@@ -1,11 +1,11 @@
-"""Takes from a process everything that a node's role has no business with.
+"""Removes the privileges that a node's role must not have.
 
-A worker has no capabilities, but where the kernel lets ordinary users make user namespaces it could
-make itself one and have all of them in there. And one process of a node could take the memory and
-the descriptors of another, such as those of a command that `testbed exec` runs in there. And no
-network namespace holds vsock, by which virtual machines talk to their host. A seccomp filter
-refuses the system calls for all of these, as root and as a user, and io_uring, which makes sockets
-past the filter; nothing else.
+A worker has no capabilities, but where the kernel allows unprivileged user namespaces it could
+create one and have all capabilities in it. And one process of a node could read the memory and
+the descriptors of another, such as those of a command that `testbed exec` runs in the node. And no
+network namespace isolates vsock, by which virtual machines talk to their host. A seccomp filter
+denies the system calls for all of these, as root and as a user, and io_uring, which creates sockets
+without passing the filter; nothing else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NEW_NAMESPACE = (
 )
 
 VSOCK = 40
-"""The family of addresses, AF_VSOCK."""
+"""The address family AF_VSOCK."""
 
 _LOAD = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _EQUAL = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
@@ -51,7 +51,7 @@ _MODE_FILTER = 2
 
 @dataclass(frozen=True)
 class Numbers:
-    """An architecture's name for the kernel, and its numbers of the calls that are refused."""
+    """An architecture's number in the kernel, and its numbers of the denied calls."""
 
     architecture: int
     clone: int
@@ -67,7 +67,7 @@ class Numbers:
 
     @property
     def refused(self) -> tuple[int, ...]:
-        """The calls that are refused whatever they are called with."""
+        """The calls that are denied with any arguments."""
         reaching = (self.ptrace, self.process_vm_readv, self.process_vm_writev, self.pidfd_getfd)
         return (self.setns, self.io_uring_setup, *reaching)
 
@@ -78,7 +78,7 @@ _LATER = {"clone": 220, "unshare": 97, "setns": 268} | {
     "process_vm_writev": 271,
     "socket": 198,
 }
-"""Architectures that came after these calls number them alike."""
+"""Architectures that are newer than these calls share their numbers."""
 
 NUMBERS = {
     "x86_64": Numbers(
@@ -97,11 +97,11 @@ NUMBERS = {
 
 
 def confine(uid: int, *, processes: int) -> None:
-    """Become an unprivileged user for good: no capabilities nor a way to them, explicit limits.
+    """Become an unprivileged user for good: without capabilities or a way to gain any, with limits.
 
     Args:
-        uid: whom to become, and the gid.
-        processes: how many processes and threads the uid may have, all of its nodes together.
+        uid: of that user, and its gid.
+        processes: maximum number of processes and threads of the uid, over all its nodes.
     """
     _set_limits(processes)
     os.umask(0o022)
@@ -114,16 +114,16 @@ def confine(uid: int, *, processes: int) -> None:
     os.setresuid(uid, uid, uid)
     syscalls.drop_capabilities()
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-    # Changing the uid gave /proc/self to root. Nobody else has this uid and sees this process.
+    # Changing the uid gave /proc/self to root. No other process with this uid can see this one.
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
     filter_calls()
 
 
 def keep_only(*descriptors: int) -> None:
-    """Close every descriptor but the given ones and 0, 1 and 2."""
+    """Close every descriptor except the given ones and 0, 1 and 2."""
     kept = {0, 1, 2, *descriptors}
     for descriptor in {int(entry.name) for entry in Path("/proc/self/fd").iterdir()} - kept:
-        with suppress(OSError):  # the one that listed the folder is closed by now
+        with suppress(OSError):  # the listing's own descriptor is already closed
             os.close(descriptor)
 
 
@@ -131,7 +131,7 @@ def filter_calls() -> None:
     """Put this process and all its descendants under the filter; no_new_privs must be set.
 
     Raises:
-        HostError: this architecture is not known here.
+        HostError: this architecture is unknown here.
         OSError: the kernel has no seccomp filters.
     """
     numbers = NUMBERS.get(platform.machine())
@@ -147,7 +147,7 @@ def filter_calls() -> None:
 
 
 def build_filter(numbers: Numbers) -> bytes:
-    """The filter as classic BPF. A jump is (if true, if false): instructions to skip."""
+    """Return the filter as classic BPF. A jump is (if true, if false): instructions to skip."""
     refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
     first = 4  # the index of the first refused call; between these and `refuse` are 9 others
     refusal = first + len(numbers.refused) + 9
@@ -160,7 +160,7 @@ def build_filter(numbers: Numbers) -> bytes:
             (_EQUAL, refusal - index - 1, 0, number)
             for index, number in enumerate(numbers.refused, start=first)
         ),
-        (_EQUAL, 9, 0, numbers.clone3),  # its flags lie in memory: glibc then uses clone
+        (_EQUAL, 9, 0, numbers.clone3),  # its flags are in memory: glibc then uses clone
         (_EQUAL, 0, 2, numbers.socket),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
         (_EQUAL, 5, 4, VSOCK),

@@ -11,7 +11,7 @@ ASKED = "import sys, torch; sys.exit(not torch.cuda.is_available())"
 def has_cuda() -> bool:
     """Ask PyTorch, which takes seconds.
 
-    Another process asks: one that has spoken to CUDA can fork none that computes there.
+    It is asked in a child process: children of a process that has initialised CUDA cannot use it.
     """
     done = subprocess.run([sys.executable, "-P", "-c", ASKED], capture_output=True, check=False)
     return done.returncode == 0

@@ -1,4 +1,4 @@
-"""A bound on how long an evaluation may take, which may call the user's own code."""
+"""A time limit for evaluations, which may call user code."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from testbed.host.apart import Overdue
 from testbed.user_code import own_place
 
 AGAIN_SECONDS = 1.0
-"""The alarm rings again after this long, for code that catches what the first one raised."""
+"""The alarm goes off again after this time, for code that catches its first exception."""
 
 
 @contextmanager
 def evaluated_within(seconds: float) -> Iterator[None]:
-    """Break off what runs inside the context when it takes longer; for a process's main thread.
+    """Interrupt the body when it takes longer than the limit; for a process's main thread.
 
     Args:
         seconds: real time.
 
     Raises:
-        UserCodeError: it took longer, and stood in the user's own code.
+        UserCodeError: it took longer, and was in user code.
         NodeError: it took longer elsewhere.
     """
     place = ""

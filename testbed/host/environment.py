@@ -1,4 +1,4 @@
-"""The environment of the agent, and so of every node: explicit, and nothing of the caller's."""
+"""The environment of the agent, and so of every node: explicit, with nothing from the caller."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ BASE: Mapping[str, str] = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    # With a GPU in sight, torch starts a thread for it at the first backward pass.
+    # If torch sees a GPU, it starts a thread for it at the first backward pass.
     "CUDA_VISIBLE_DEVICES": "",
     "GRPC_ENABLE_FORK_SUPPORT": "0",
-    # Or threads of gRPC take part in every call of a worker, for more CPU time and memory.
+    # Otherwise gRPC threads take part in every call of a worker, which costs CPU time and memory.
     "GRPC_EXPERIMENTS": "-event_engine_client",
     "MALLOC_TRIM_THRESHOLD_": str(NODE_TRIM_BYTES),
     "MALLOC_MMAP_THRESHOLD_": str(NODE_MAP_BYTES),
@@ -32,7 +32,7 @@ BASE: Mapping[str, str] = {
 
 
 def agent_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """BASE, what a fresh interpreter needs to find this very package, and ``extra`` last."""
+    """Return BASE, what a fresh interpreter needs to find this package, and ``extra`` last."""
     package_root = str(Path(__file__).parents[2])
     installed = [*site.getsitepackages(), site.getusersitepackages()]
     paths = {} if package_root in installed else {"PYTHONPATH": package_root}
@@ -43,6 +43,6 @@ def agent_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module in a fresh interpreter like this one."""
+    """Return the command that runs a module in a fresh interpreter like this one."""
     # -P keeps the current folder out of the module search path.
     return [sys.executable, "-P", "-m", module, *arguments]

@@ -1,4 +1,4 @@
-"""Keeps the collector of garbage from standing in the way of what is due."""
+"""Prevents garbage collection from delaying scheduled work."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def heap_frozen() -> Iterator[None]:
-    """Inside, the collector passes over what exists by now.
+    """Inside, the garbage collector skips all objects that already exist.
 
-    A full collection looks at every object: 50 to 70 ms after torch, gRPC and pandas have been
-    imported, in which nothing that is due gets done. A heap that is frozen already stays so.
+    A full collection visits every object: 50 to 70 ms after torch, gRPC and pandas have been
+    imported, which delays scheduled work. A heap that is already frozen stays frozen.
     """
     frozen = gc.get_freeze_count()
     gc.freeze()

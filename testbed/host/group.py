@@ -1,4 +1,4 @@
-"""A control group, of version 1 or 2, and those of a container that an engine has made."""
+"""A control group, of version 1 or 2, and the groups of an engine's container."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ PROCESSES = "cgroup.procs"
 POLL_SECONDS = 0.005
 
 REAL_TIME = {os.SCHED_FIFO: "SCHED_FIFO", os.SCHED_RR: "SCHED_RR"}
-"""Schedulers whose processes a group of version 1 takes only with a budget (cpu.rt_runtime_us)."""
+"""Schedulers whose processes a version 1 group accepts only with a budget (cpu.rt_runtime_us)."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """A control group, which may be gone, or go at any moment."""
+    """A control group, which may not exist, or be removed at any moment."""
 
     folder: Path
     version: Version
 
     @property
     def entrance(self) -> Path:
-        """The file into which a process writes 0 to become one of the group's."""
+        """The file into which a process writes 0 to join the group."""
         return self.folder / PROCESSES
 
     def pids(self) -> list[int]:
-        """Its processes, as this pid namespace sees them."""
+        """Return its processes, as this pid namespace sees them."""
         return [int(word) for word in self._read(PROCESSES).split()]
 
     def children(self) -> list[Group]:
-        """The groups right below it."""
+        """Return the groups directly below it."""
         try:
             entries = [entry for entry in os.scandir(self.folder) if entry.is_dir()]
         except FileNotFoundError:
@@ -47,12 +47,12 @@ class Group:
         return [Group(Path(entry.path), self.version) for entry in entries]
 
     def oom_kills(self) -> int:
-        """How often the kernel has killed in it because its memory limit was reached."""
+        """Return the number of OOM kills in it because of its memory limit."""
         file = "memory.oom_control" if self.version == 1 else "memory.events"
         return int(self._field(file, "oom_kill") or 0)
 
     def cpu_seconds(self) -> float | None:
-        """CPU time of all that was ever in it; None where this group does not count it."""
+        """Return the CPU time of all its past and present processes; None if not counted."""
         if self.version == 1:
             used = self._read("cpuacct.usage")
             return int(used) / 1e9 if used else None
@@ -60,34 +60,34 @@ class Group:
         return None if spent is None else int(spent) / 1e6
 
     def memory_bytes(self) -> int | None:
-        """Memory that is charged to it; None where this group does not count it."""
+        """Return the memory charged to it; None if not counted."""
         used = self._read("memory.usage_in_bytes" if self.version == 1 else "memory.current")
         return int(used) if used else None
 
     def asked_to_freeze(self) -> bool:
-        """Whether it was frozen and not thawed since; its processes may still run for a moment."""
+        """Return whether it was frozen and not thawed since; processes may run for a moment."""
         if self.version == 1:
             return self._read("freezer.state") not in ("THAWED", "")
         return self._read("cgroup.freeze") == "1"
 
     def set_frozen(self, frozen: bool) -> None:
-        """Ask the kernel to stop its processes, or to let them go on; OSError if it is gone."""
+        """Ask the kernel to freeze or thaw its processes; OSError if it does not exist."""
         if self.version == 1:
             (self.folder / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
         else:
             (self.folder / "cgroup.freeze").write_text("1" if frozen else "0")
 
     def has_become(self, frozen: bool) -> bool:
-        """Whether the kernel has done what ``set_frozen`` asked for: it may take a while."""
+        """Return whether the kernel has completed ``set_frozen``, which may take a while."""
         if self.version == 1:
             return self._read("freezer.state") == ("FROZEN" if frozen else "THAWED")
         return self._field("cgroup.events", "frozen") == ("1" if frozen else "0")
 
     def limit(self, limits: Limits, controller: str) -> None:
-        """Set the limits of one controller, and see that the kernel has taken them.
+        """Set the limits of one controller, and check that the kernel has accepted them.
 
         Raises:
-            HostError: it has not; names the file and what it holds instead.
+            HostError: it has not; names the file and its actual content.
         """
         for setting in settings(limits, controller, self.version):
             path = self.folder / setting.file
@@ -109,7 +109,7 @@ class Group:
                 )
 
     def remove(self, *, deadline: float) -> None:
-        """Remove it; the kernel takes a moment to forget processes that have just ended.
+        """Remove it; the kernel takes a moment to remove processes that have just ended.
 
         Raises:
             HostError: it is still in use at the deadline (``time.monotonic``); names its pids.
@@ -131,7 +131,7 @@ class Group:
                 return
 
     def _read(self, file: str) -> str:
-        """What one of its files says; nothing if there is none, or it goes while it is read."""
+        """Return the content of one of its files; empty if it does not exist or is removed."""
         try:
             return (self.folder / file).read_text().strip()
         except OSError:
@@ -143,7 +143,7 @@ class Group:
 
 
 def enter(entrance: Path) -> None:
-    """Become a process of a control group.
+    """Move this process into a control group.
 
     Raises:
         HostError: this process has a real-time scheduler, and the group no budget for that.
@@ -163,7 +163,7 @@ def enter(entrance: Path) -> None:
 
 
 def use_of(cpu: Iterable[Group], memory: Iterable[Group]) -> ContainerUse:
-    """What was used by whatever is in groups with these controllers."""
+    """Return the resources used in groups with these controllers."""
     spent = (group.cpu_seconds() for group in cpu)
     held = (group.memory_bytes() for group in memory)
     return ContainerUse(
@@ -178,14 +178,14 @@ class ContainerGroups:
 
     Attributes:
         groups: each group with the controllers of its hierarchy (none in version 2, where every
-            group may have files of any). Root groups, which hold the whole host, are left out.
+            group may have files of any). Root groups, which contain the whole host, are left out.
     """
 
     groups: tuple[tuple[Group, frozenset[str]], ...] = ()
 
     @classmethod
     def of(cls, pid: int, *, mounts: Path = MOUNTS, proc: Path = PROC) -> ContainerGroups:
-        """The groups that a process is in.
+        """Return the groups of a process.
 
         Raises:
             HostError, OSError: a hierarchy is not mounted here; there is no such process.
@@ -196,23 +196,23 @@ class ContainerGroups:
         return cls(tuple(_find(mounted, names, at) for names, at in places if at != "/"))
 
     def entrances(self) -> tuple[Path, ...]:
-        """The files into which a process writes 0 to become one of the container's."""
+        """Return the files into which a process writes 0 to join the container."""
         return tuple(group.entrance for group, _ in self.groups)
 
     def oom_kills(self) -> int:
-        """How often the kernel has killed in there because the memory limit was reached."""
+        """Return the number of OOM kills in it because of its memory limit."""
         return sum(group.oom_kills() for group in self._serving("memory"))
 
     def frozen(self) -> bool:
-        """Whether the container stands still, or is about to."""
+        """Return whether the container is frozen or freezing."""
         return any(group.asked_to_freeze() for group in self._serving("freezer"))
 
     def use(self) -> ContainerUse:
-        """What the container has used, where its groups tell."""
+        """Return the resources the container has used, as far as its groups count them."""
         return use_of(self._serving("cpu"), self._serving("memory"))
 
     def thaw(self) -> None:
-        """Let it go on, whatever the engine believes: in version 1 nothing frozen can end."""
+        """Thaw it, whatever state the engine assumes: no frozen process can end in version 1."""
         for group in self._serving("freezer"):
             if group.version == 1:
                 group.set_frozen(False)
@@ -226,7 +226,7 @@ class ContainerGroups:
 
 
 def _find(mounted: list[Mounted], names: str, at: str) -> tuple[Group, frozenset[str]]:
-    """The group at a path of the hierarchy with these controllers; version 2 has no names."""
+    """Return the group at a path of the hierarchy with these controllers (none in version 2)."""
     version: Version = 1 if names else 2
     controllers = frozenset(filter(None, names.split(",")))
     for tree in mounted:

@@ -1,4 +1,4 @@
-"""Where this host has its control groups: version 1, version 2, or each for some controllers.
+"""The control group hierarchies of this host: version 1, version 2, or each for some controllers.
 
 The controller ``cpuset`` is special: groups start empty, CPUs may be missing.
 """
@@ -16,16 +16,16 @@ from testbed.values.cpu_sets import CpuSet
 
 CONTROLLERS = ("cpu", "memory", "freezer", "pids")
 USED = frozenset((*CONTROLLERS, "cpuset"))
-"""Every run needs CONTROLLERS; cpuset only one whose scenario has such a limit."""
+"""Every run needs CONTROLLERS; cpuset only a run with such a limit in its scenario."""
 
 MOUNTS = Path("/proc/self/mountinfo")
 OWN_GROUPS = Path("/proc/self/cgroup")
 
 KINDS: Mapping[str, Version] = {"cgroup": 1, "cgroup2": 2}
-"""File systems of control groups."""
+"""File system types of control groups."""
 
 OUTSIDE = "testbed-outside"
-"""Group for what was in a delegated group before: only one without processes can be divided."""
+"""Group for the processes of a delegated group: only a group without processes can be divided."""
 
 DELEGATED = ("cgroup.procs", "cgroup.subtree_control")
 
@@ -35,11 +35,11 @@ USABLE = {1: "cpuset.effective_cpus", 2: "cpuset.cpus.effective"}
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One mounted tree of control groups, or the part of it that is the user's.
+    """One mounted tree of control groups, or the user's part of it.
 
     Attributes:
-        root: where it is mounted, or the user's part begins.
-        controllers: those of USED that it carries.
+        root: mount point, or the root of the user's part.
+        controllers: those of USED that it has.
     """
 
     root: Path
@@ -49,11 +49,11 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class Mounted:
-    """A mounted tree of control groups, as mountinfo has it.
+    """A mounted tree of control groups, according to mountinfo.
 
     Attributes:
-        point: where it is mounted.
-        shown: the group that is seen there.
+        point: mount point.
+        shown: the group at the mount point.
         options: of the mount; in version 1 its controllers are among them.
     """
 
@@ -63,7 +63,7 @@ class Mounted:
     options: frozenset[str]
 
     def find(self, group: str) -> Path | None:
-        """Where a group of this tree is seen; None if another part of the tree is mounted."""
+        """Return the path of a group of this tree; None if another part of the tree is mounted."""
         try:
             return self.point / Path(group).relative_to(self.shown)
         except ValueError:
@@ -71,7 +71,7 @@ class Mounted:
 
 
 def find_mounted(mounts: Path = MOUNTS) -> list[Mounted]:
-    """Every tree of control groups that is mounted here."""
+    """Return every tree of control groups that is mounted here."""
     found = []
     for line in mounts.read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -83,10 +83,10 @@ def find_mounted(mounts: Path = MOUNTS) -> list[Mounted]:
 
 
 def find_hierarchies(mounts: Path = MOUNTS) -> tuple[Hierarchy, ...]:
-    """The hierarchies that carry what is USED, each controller in one of them.
+    """Return the hierarchies with the controllers in USED, each controller in one of them.
 
     Raises:
-        HostError: one of CONTROLLERS is nowhere.
+        HostError: one of CONTROLLERS is missing.
     """
     homes: dict[str, Mounted] = {}
     # A controller that version 1 has claimed is not available to version 2.
@@ -107,12 +107,12 @@ def find_hierarchies(mounts: Path = MOUNTS) -> tuple[Hierarchy, ...]:
 
 
 def find_delegated(mounts: Path = MOUNTS, own_groups: Path = OWN_GROUPS) -> tuple[Hierarchy, ...]:
-    """The part of a version 2 tree that this process is in and its user may divide; or nothing."""
+    """Return the part of the version 2 tree of this process that its user may divide, if any."""
     lines = own_groups.read_text().splitlines()
     inside = next((line[3:] for line in lines if line.startswith("0::")), None)
     mounted = next((one for one in find_mounted(mounts) if one.version == 2), None)
     folder = mounted.find(inside) if mounted is not None and inside is not None else None
-    if folder is None:  # or another part of the tree is mounted than the one this process is in
+    if folder is None:  # or this process's part of the tree is not mounted
         return ()
     if folder.name == OUTSIDE:
         folder = folder.parent
@@ -125,8 +125,8 @@ def find_delegated(mounts: Path = MOUNTS, own_groups: Path = OWN_GROUPS) -> tupl
 def inherit(folder: Path, tree: Hierarchy) -> None:
     """Give a new group its parent's memory nodes and CPUs.
 
-    In version 1 a group has none of its own accord, and takes no process and no CPUs before it has
-    both. Version 2 takes the parent's where nothing else is said.
+    In version 1 a new group has none, and accepts no process and no CPUs before both are
+    set. Version 2 uses the parent's unless set otherwise.
     """
     if tree.version == 2 or "cpuset" not in tree.controllers:
         return
@@ -141,7 +141,7 @@ def inherit(folder: Path, tree: Hierarchy) -> None:
 
 
 def usable(trees: Sequence[Hierarchy]) -> CpuSet:
-    """The CPUs that groups below these hierarchies can have; none without the controller."""
+    """Return the CPUs available to groups below these hierarchies; none without the controller."""
     for tree in trees:
         if "cpuset" in tree.controllers:
             file = tree.root / USABLE[tree.version]
@@ -156,10 +156,10 @@ def usable(trees: Sequence[Hierarchy]) -> CpuSet:
 
 
 def check_present(whose: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> None:
-    """Refuse CPUs that this host has not, which version 2 would replace by all that it has.
+    """Reject CPUs that this host does not have, which version 2 would replace by all its CPUs.
 
     Raises:
-        HostError: one is missing; names it, whose it was to be, and what there is.
+        HostError: one is missing; names it, its user, and the existing CPUs.
     """
     found = usable(trees)
     if missing := wanted.numbers - found.numbers:
@@ -172,5 +172,5 @@ def check_present(whose: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> Non
 
 def _controllers(group: Path) -> frozenset[str]:
     listed = (group / "cgroup.controllers").read_text().split()
-    # The freezer of version 2 is no controller: every group but the root has it.
+    # The freezer of version 2 is not a controller: every group except the root has it.
     return frozenset([*listed, "freezer"]) & USED

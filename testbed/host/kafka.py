@@ -1,4 +1,4 @@
-"""Apache Kafka and Java as this host has them, for a broker that runs without an engine."""
+"""Apache Kafka and Java on this host, for a broker that runs without an engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.errors import HostError
 VARIABLE = "TESTBED_KAFKA"
 SCRIPTS = ("kafka-server-start.sh", "kafka-server-start")
 RELEASE = 4
-"""Of Kafka: the first without ZooKeeper, whose broker takes the properties that are written."""
+"""Of Kafka: the first without ZooKeeper, whose broker accepts the properties that we write."""
 
 LEAST_JAVA = 17
 GET_KAFKA = (
@@ -28,7 +28,7 @@ _JAVA = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)([^"]*)"', re.MULTILINE)
 
 @dataclass(frozen=True)
 class KafkaFiles:
-    """What a broker is started from: a folder of jars, and a Java's."""
+    """The files a broker is started from: a folder of jars, and one of a Java."""
 
     jars: Path
     java: Path
@@ -37,10 +37,10 @@ class KafkaFiles:
 
 
 def find_kafka(environment: Mapping[str, str]) -> KafkaFiles:
-    """Kafka, by ``TESTBED_KAFKA`` or else by its scripts on the path, and Java.
+    """Find Kafka, by ``TESTBED_KAFKA`` or else by its scripts on the PATH, and Java.
 
     Raises:
-        HostError: one of them is missing or too old; says how to get it.
+        HostError: one of them is missing or too old; says how to install it.
     """
     jars, version = find_jars(environment)
     java, java_version = find_java(environment)
@@ -48,7 +48,7 @@ def find_kafka(environment: Mapping[str, str]) -> KafkaFiles:
 
 
 def find_jars(environment: Mapping[str, str]) -> tuple[Path, str]:
-    """The folder of Kafka's jars, and the version of the broker among them; see ``find_kafka``."""
+    """Return the folder of Kafka's jars, and the version of its broker; see ``find_kafka``."""
     given = environment.get(VARIABLE, "")
     if given:
         places = [Path(given).absolute() / "libs", Path(given).absolute()]
@@ -75,7 +75,7 @@ def find_jars(environment: Mapping[str, str]) -> tuple[Path, str]:
 
 
 def find_java(environment: Mapping[str, str]) -> tuple[Path, str]:
-    """The folder of a Java that a broker can run with, and its version; see ``find_kafka``."""
+    """Return the folder of a Java that can run a broker, and its version; see ``find_kafka``."""
     home = environment.get("JAVA_HOME", "")
     path = f"{home}/bin" if home else environment.get("PATH", "")
     program = shutil.which("java", path=path)

@@ -1,6 +1,6 @@
-"""What a node may use, as the files of its control groups say it. Pure.
+"""The limits of a node, as files of its control groups. Pure.
 
-Version 1 keeps each controller (cpu, cpuset, memory, freezer, pids) in a hierarchy of its own,
+Version 1 has each controller (cpu, cpuset, memory, freezer, pids) in a hierarchy of its own,
 version 2 has one hierarchy for all; the same limit has another file and another scale in each.
 """
 
@@ -23,44 +23,44 @@ Version = Literal[1, 2]
 PERIOD_MICROSECONDS = 100_000
 MIN_QUOTA_MICROSECONDS = 1_000
 SHARES_OF_WEIGHT_ONE = 1024
-"""What every group has by default in version 1; in version 2 it is 100."""
+"""The default of every group in version 1; in version 2 it is 100."""
 
 SERVICE_WEIGHT = 10
-"""The most that any node has: what all workers wait for. Without control groups it is not nice."""
+"""The highest of any node: for what all workers wait for. Without control groups its nice is 0."""
 
 PIDS_LIMIT = 512
-"""Threads and processes of one node: gRPC starts some ten, a server of 1,000 workers no more; a
-broker's Java some hundred. As many as one that forks for ever adds to the host's load."""
+"""Threads and processes of one node: gRPC starts about ten, even for a server of 1,000 workers; a
+broker's Java about a hundred. Also the most that a fork bomb adds to the host's load."""
 
 MEMORY_SHARE = 2
-"""A node without a limit of memory may have one part in so many of the host's."""
+"""A node without a memory limit may use the host's memory divided by this."""
 
 ROOTS_PIDS_LIMIT = 4 * PIDS_LIMIT
-"""Of one uid of root's nodes, which those of other runs have too; the control groups, which root
-always has, are closer."""
+"""Of a uid of root's nodes, which nodes of other runs share; the control groups, which root
+always has, have lower limits."""
 
 SHARED_PIDS_LIMIT = 64
-"""For every node of a run whose nodes all have one uid: they are counted together."""
+"""Per node of a run whose nodes share a uid: they are counted together."""
 
 
 LEAST_FILES = 64
-"""Files that a run opens at once, simulated as well."""
+"""Files that every run opens at the same time, including simulated ones."""
 
 FILES_PER_NODE = 3
-"""That the agent has open for a node. Measured: of a larger run 7 nodes come up with 64 files, 18
+"""Open files of the agent for a node. Measured: of a larger run 7 nodes start with 64 files, 18
 with 96, 29 with 128 and 53 with 200."""
 
 LEAST_ADDRESS_BYTES = 6 * 2**30
-"""torch alone maps some four gigabytes that it never touches."""
+"""torch alone maps about four gigabytes that it never touches."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a node may use.
+    """The resources a node may use.
 
     Attributes:
         cpu_weight: share of a busy CPU relative to the other nodes.
-        cpu: how many CPUs; like ``memory`` and ``cpuset`` not limited if None.
+        cpu: number of CPUs; like ``memory`` and ``cpuset`` not limited if None.
         pids: processes and threads.
     """
 
@@ -72,13 +72,13 @@ class Limits:
 
     @classmethod
     def of(cls, node: NodeSpec) -> Limits:
-        """The limits of a node of the plan, where it says nothing of memory those of this host."""
+        """Return the limits of a node of the plan; its memory defaults to this host's share."""
         memory = most_memory() if node.memory is None else node.memory
         return cls(cpu_weight=node.cpu_weight, cpu=node.cpu, memory=memory, cpuset=node.cpuset)
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """The controllers that these limits need; freezer and pids are always wanted."""
+        """The controllers that these limits need; freezer and pids are always needed."""
         asked = {"memory": self.memory, "cpuset": self.cpuset}
         wanted = (name for name, limit in asked.items() if limit is not None)
         return ("cpu", "freezer", "pids", *wanted)
@@ -86,7 +86,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is to stand in a file of a control group; left out if ``optional`` and not there."""
+    """The content of a file of a control group; skipped if ``optional`` and missing."""
 
     file: str
     value: str
@@ -94,10 +94,10 @@ class Setting:
 
 
 def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting, ...]:
-    """What the files of one controller must say, in the order in which they are written.
+    """Return the contents of one controller's files, in the order in which they are written.
 
     Raises:
-        HostError: no kernel can hold the limit.
+        HostError: no kernel can enforce the limit.
     """
     match controller:
         case "cpu":
@@ -112,19 +112,19 @@ def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting
 
 
 def most_memory() -> Size:
-    """What a node may have that has no limit of its own: no node alone fills this host."""
+    """Return the memory of a node without a limit: no node alone fills this host."""
     return Size(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MEMORY_SHARE)
 
 
 def require_files(nodes: int, *, most: int | None = None) -> int:
-    """How many files a native run may open: the hard limit, to which the agent raises its own.
+    """Return how many files a native run may open: the hard limit, which the agent sets.
 
     Args:
         nodes: of the run.
         most: the limit; None for that of this process.
 
     Raises:
-        HostError: they are too few.
+        HostError: the limit is too low.
     """
     if most is None:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -138,9 +138,9 @@ def require_files(nodes: int, *, most: int | None = None) -> int:
 
 
 def most_processes(users: Users, *, nodes: int) -> int:
-    """Processes and threads that one uid of a run of so many nodes may have.
+    """Return the maximum number of processes and threads of one uid of a run of that many nodes.
 
-    This limit holds without control groups too. The kernel counts per user namespace.
+    This limit also applies without control groups. The kernel counts per user namespace.
     """
     match users.kind:
         case "root":
@@ -152,9 +152,9 @@ def most_processes(users: Users, *, nodes: int) -> int:
 
 
 def nice_of(weight: int) -> int:
-    """How nice a process must be for this weight, where no control group can give it.
+    """Return the nice value for this weight, for use without control groups.
 
-    The kernel gives a process 1.25 times the CPU of one that is one step nicer.
+    The kernel gives a process 1.25 times the CPU of one with a nice value one higher.
     """
     return max(0, round(math.log(SERVICE_WEIGHT / weight, 1.25)))
 
@@ -185,8 +185,8 @@ def _memory(memory: Size | None, version: Version) -> tuple[Setting, ...]:
         return ()
     page = os.sysconf("SC_PAGE_SIZE")
     limit = str(int(memory) // page * page)
-    # Swap counts as well, or a node would only become slow where it should run out of memory. The
-    # files are missing where the kernel does not count swap; without swap that changes nothing.
+    # Limit swap as well, or a node would only become slow where it should run out of memory. The
+    # files are missing if the kernel does not count swap; without swap that makes no difference.
     if version == 1:
         return (
             Setting("memory.limit_in_bytes", limit),

@@ -1,4 +1,4 @@
-"""Network namespaces by process: open one, be inside it for a moment. Python 3.11 has no setns."""
+"""Network namespaces by process: open and temporarily enter one. Python 3.11 has no setns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from testbed.host import syscalls
 
 LOOPBACK_INDEX = 1
-"""The interface that every network namespace is born with."""
+"""The interface that every new network namespace has."""
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def inside(pid: int) -> Iterator[None]:
     open it here and use it outside.
 
     Raises:
-        OSError: no such process (it may have ended), or it may not be entered.
+        OSError: no such process (it may have ended), or entering is not allowed.
     """
     namespace = open_namespace(pid)
     try:
@@ -31,17 +31,17 @@ def inside(pid: int) -> Iterator[None]:
 
 
 def open_namespace(pid: int) -> int:
-    """A descriptor of the network namespace of process ``pid``, which lives while it is open.
+    """Return a descriptor of a process's network namespace, which lives while it is open.
 
     Raises:
-        OSError: no such process (it may have ended), or it may not be looked at.
+        OSError: no such process (it may have ended), or access is not allowed.
     """
     return os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 @contextmanager
 def entered(namespace: int) -> Iterator[None]:
-    """Run the body in a network namespace that is open; otherwise as ``inside``."""
+    """Run the body in an open network namespace; otherwise like ``inside``."""
     with _returning():
         syscalls.setns(namespace, syscalls.CLONE_NEWNET)
         yield
@@ -59,7 +59,7 @@ def scratch() -> Iterator[None]:
 def _returning() -> Iterator[None]:
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # If the way back is barred, this is learnt before leaving.
+        # If the way back is denied, fail here, before leaving.
         syscalls.setns(home, syscalls.CLONE_NEWNET)
         try:
             yield

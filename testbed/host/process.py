@@ -1,6 +1,6 @@
-"""One process, named so that a reused pid is never mistaken for it.
+"""A process, identified so that a reused pid is never mistaken for it.
 
-What asks about a pid raises ProcessLookupError where there is no such process.
+Functions that take a pid raise ProcessLookupError if there is no such process.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Process:
-    """A process of this pid namespace; ``started`` is in clock ticks since the boot."""
+    """A process of this pid namespace; ``started`` is in clock ticks since boot."""
 
     pid: int
     started: int
 
     @classmethod
     def of(cls, pid: int) -> Process:
-        """The process that has this pid now."""
+        """Return the process that has this pid now."""
         return cls(pid, _start_time(pid))
 
     @classmethod
     def parse(cls, text: str) -> Process | None:
-        """Read what ``str`` wrote, or None if it is something else."""
+        """Parse the output of ``str``; return None for any other text."""
         match text.split():
             case [pid, started] if pid.isdecimal() and started.isdecimal():
                 return cls(int(pid), int(started))
@@ -46,12 +46,12 @@ class Process:
         return f"{self.pid} {self.started}"
 
     def open(self) -> int | None:
-        """A pidfd of this very process, or None if it has ended and been waited for."""
+        """Return a pidfd of exactly this process, or None if it has ended and been waited for."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return None
-        # Compared only now that the pidfd is held: from here on the pid cannot change its owner.
+        # Compared only now that the pidfd is held: from here on the pid cannot be reused.
         with suppress(ProcessLookupError):
             if _start_time(self.pid) == self.started:
                 return descriptor
@@ -59,7 +59,7 @@ class Process:
         return None
 
     def alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
+        """Return whether it is still running; a zombie is not."""
         descriptor = self.open()
         if descriptor is None:
             return False
@@ -69,20 +69,20 @@ class Process:
             os.close(descriptor)
 
     def kill(self) -> None:
-        """Send SIGKILL, if it is still there."""
+        """Send SIGKILL, if it still exists."""
         self.send(signal.SIGKILL)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, if it is still there.
+        """Send a signal, if it still exists.
 
         Raises:
-            NodeError: it is another user's.
+            NodeError: it belongs to another user.
         """
         descriptor = self.open()
         if descriptor is None:
             return
         try:
-            with suppress(ProcessLookupError):  # it ended in the meantime: as was asked for
+            with suppress(ProcessLookupError):  # it ended meanwhile, as requested
                 signal.pidfd_send_signal(descriptor, number)
         except PermissionError:
             raise NodeError(
@@ -94,14 +94,14 @@ class Process:
 
 
 def has_ended(pidfd: int, timeout_seconds: float) -> bool:
-    """Wait until the process behind a pidfd has ended; False when the time is up."""
+    """Wait until the process behind a pidfd has ended; return False on timeout."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(timeout_seconds * 1000))
 
 
 def end_with(work: Callable[[], int]) -> NoReturn:
-    """Do the work and end the process with its status, whatever happens.
+    """Do the work and exit this process with its status, whatever happens.
 
     A TestbedError is printed as one message and gives its exit code; any other exception is printed
     with its traceback and gives 1.
@@ -115,7 +115,7 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     except SystemExit as request:
         status = request.code if isinstance(request.code, int) else int(request.code is not None)
     finally:
-        # No way leads back from here: a fork must never go on with the work of its parent.
+        # Never return from here: a fork must not continue with the work of its parent.
         if sys.exc_info()[0] is not None:
             traceback.print_exc()
         sys.stdout.flush()
@@ -124,14 +124,14 @@ def end_with(work: Callable[[], int]) -> NoReturn:
 
 
 def every_pid() -> Iterator[int]:
-    """The pids of all processes that this pid namespace has; each may end at any moment."""
+    """Yield the pids of all processes in this pid namespace; each may end at any moment."""
     for entry in os.scandir(PROC):
         if entry.name.isdecimal():
             yield int(entry.name)
 
 
 def namespace_pids(pid: int) -> tuple[int, ...]:
-    """The pids of a process in this pid namespace and in each nested one, outermost first."""
+    """Return a process's pids in this pid namespace and in each nested one, outermost first."""
     for line in _read(pid, "status").splitlines():
         if line.startswith("NSpid:"):
             return tuple(int(word) for word in line.split()[1:])
@@ -139,10 +139,10 @@ def namespace_pids(pid: int) -> tuple[int, ...]:
 
 
 def child_of(parent: int, inner: int) -> int | None:
-    """The pid here of a child that its parent's pid namespace knows as ``inner``; None for none."""
+    """Return the pid here of a child that is ``inner`` in its parent's pid namespace, or None."""
     with suppress(ProcessLookupError):
         depth = len(namespace_pids(parent)) - 1
-        for pid in sorted(every_pid(), reverse=True):  # most often it is among the youngest
+        for pid in sorted(every_pid(), reverse=True):  # it is usually among the youngest
             with suppress(ProcessLookupError, IndexError):  # ended, or further out
                 if parent_of(pid) == parent and namespace_pids(pid)[depth] == inner:
                     return pid
@@ -150,7 +150,7 @@ def child_of(parent: int, inner: int) -> int | None:
 
 
 def is_first(pid: int) -> bool:
-    """Whether a process is the first of its own pid namespace."""
+    """Return whether a process is the first of its own pid namespace."""
     try:
         return namespace_pids(pid)[-1] == 1
     except ProcessLookupError:
@@ -158,20 +158,20 @@ def is_first(pid: int) -> bool:
 
 
 def state_of(pid: int) -> str:
-    """The letter of a process's state, such as R, S, D, T (stopped) or Z (ended)."""
+    """Return the letter of a process's state, such as R, S, D, T (stopped) or Z (ended)."""
     return _stat(pid)[0]
 
 
 def name_of(pid: int) -> str:
-    """What a process is called: its program, or what it has named itself, in at most 15 bytes."""
+    """Return a process's name, its program's or its own choice, of at most 15 bytes."""
     return _read(pid, "comm").rstrip("\n")
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The environment that a process was started with.
+    """Return the environment that a process was started with.
 
     Raises:
-        OSError: there is no such process, or it may not be read.
+        OSError: there is no such process, or reading is not allowed.
     """
     entries = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
     pairs = (entry.partition(b"=") for entry in entries if entry)
@@ -179,8 +179,8 @@ def environment_of(pid: int) -> dict[str, str]:
 
 
 def most_processes_of(pid: int) -> int:
-    """How many processes the uid of a process may have, by that one's limit."""
-    # Unlike prlimit, this takes no capability where the uid is another.
+    """Return how many processes the uid of a process may have, by the process's limit."""
+    # Unlike prlimit, this needs no capability for a process of another uid.
     for line in _read(pid, "limits").splitlines():
         if line.startswith("Max processes"):
             soft = line.split()[2]
@@ -189,7 +189,7 @@ def most_processes_of(pid: int) -> int:
 
 
 def describe(pid: int) -> str:
-    """A process in words: its pid, and its name while it has one."""
+    """Describe a process as text: its pid, and its name if it still has one."""
     try:
         return f"{pid} ({name_of(pid)})"
     except ProcessLookupError:
@@ -197,7 +197,7 @@ def describe(pid: int) -> str:
 
 
 def parent_of(pid: int) -> int:
-    """The pid of a process's parent."""
+    """Return the pid of a process's parent."""
     return int(_stat(pid)[1])
 
 
@@ -206,8 +206,8 @@ def _start_time(pid: int) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of a process's state from the third on."""
-    # The second is the command in parentheses and may hold anything, parentheses too.
+    """Return the fields of a process's stat file from the third on."""
+    # The second is the command in parentheses and may contain anything, even parentheses.
     return _read(pid, "stat").rsplit(")", 1)[1].split()
 
 

@@ -1,4 +1,4 @@
-"""Why a host lets somebody make no namespaces, and what mends it."""
+"""Explains why a host does not allow namespaces, and how to fix it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
 
 
 def explain(error: OSError | HostError, *, root: bool, sysctls: Path = SYSCTLS) -> HostError:
-    """What the kernel said to ``root``, or to somebody else, with the setting that forbids it."""
+    """Return the kernel's error for ``root``, or another user, with the setting that causes it."""
     if isinstance(error, HostError):
         return error
     who = "root" if root else "ordinary users"
@@ -41,7 +41,7 @@ def explain(error: OSError | HostError, *, root: bool, sysctls: Path = SYSCTLS) 
 
 
 def _settings(sysctls: Path) -> Iterator[tuple[str, str, str]]:
-    """Settings that forbid namespaces: name, value, and how to change it."""
+    """Yield settings that forbid namespaces: name, value, and how to change it."""
     if _read(sysctls / "kernel/unprivileged_userns_clone") == "0":
         name = "kernel.unprivileged_userns_clone"
         yield name, "0", f"Allow it: sudo sysctl -w {name}=1"

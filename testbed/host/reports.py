@@ -1,4 +1,4 @@
-"""What a starting process tells the one that waits for it: lines of JSON through a pipe."""
+"""Reports of a starting process to the process that waits for it: lines of JSON in a pipe."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def report(descriptor: int, **message: Any) -> None:
     """Write one line into a pipe.
 
     Raises:
-        BrokenPipeError: nobody waits any more.
+        BrokenPipeError: the reader has closed the pipe.
     """
     os.write(descriptor, json.dumps(message).encode() + b"\n")
 
 
 def encode_error(error: TestbedError | OSError) -> dict[str, str]:
-    """An error as plain data; what the system refused becomes a NodeError at the other end."""
+    """Return an error as plain data; an OSError becomes a NodeError at the other end."""
     if isinstance(error, TestbedError):
         message, hint = error.message, error.hint
     else:
@@ -39,16 +39,16 @@ def encode_error(error: TestbedError | OSError) -> dict[str, str]:
 
 
 def decode_error(content: Mapping[str, str]) -> TestbedError:
-    """The error that ``encode_error`` made plain data of."""
+    """Return the error that ``encode_error`` encoded."""
     kind = HostError if content["kind"] == "HostError" else NodeError
     return kind(content["message"], hint=content["hint"])
 
 
 class ReportPipe:
-    """The reading end, whose descriptor stays the caller's.
+    """The reading end of a pipe; the caller owns the descriptor.
 
-    ``whose`` names the writer in error messages; the last lines of its ``log`` say what went wrong,
-    once ``complete`` has seen to it that they are there.
+    ``whose`` names the writer in error messages, which quote the last lines of its ``log``;
+    ``complete`` is called before, to make sure that they are there.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ReportPipe:
         self._partial = b""
 
     def expect(self, key: str, *, deadline: float) -> Any:
-        """Wait for the line that says ``key``, and return what it says.
+        """Wait for the line with ``key``, and return its value.
 
         Raises:
             NodeError, HostError: the writer reported an error, ended, or was late (``deadline`` is
@@ -100,7 +100,7 @@ class ReportPipe:
 
 
 def last_lines(log: Path) -> str:
-    """What a log ends with, as the end of a message."""
+    """Return the last lines of a log, to append to a message."""
     try:
         lines = read_tail(log, lines=LOG_LINES)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Sockets: by paths longer than an address can be, whose they are, and of peers that come late."""
+"""Sockets: paths longer than an address, owners of sockets, and peers that listen late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 @contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """A name for a socket whose own path may be longer than the 107 bytes that an address holds.
+    """Yield a name for a socket path that may exceed the 107 bytes of a socket address.
 
     Raises:
         OSError: its folder is missing.
@@ -31,17 +31,17 @@ def short_path(path: Path) -> Iterator[str]:
 
 
 def pid_of_listener(peer: socket.socket) -> int:
-    """The pid of who listens at the other end, as this pid namespace has it; 0 for none."""
+    """Return the pid of the listener at the other end, in this pid namespace; 0 for none."""
     told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(told)[0])
 
 
 def connect(address: str, port: int, *, patience_seconds: float) -> socket.socket:
-    """A connection to a peer that may not listen yet; its timeout is ``patience_seconds`` too.
+    """Connect to a peer that may not listen yet; the timeout is ``patience_seconds`` too.
 
     Raises:
-        NodeError: nobody took it in that time.
-        OSError: there is no way to the peer, now or later.
+        NodeError: no listener accepted in that time.
+        OSError: the peer cannot be reached, now or later.
     """
     deadline = time.monotonic() + patience_seconds
     while True:
@@ -57,7 +57,7 @@ def connect(address: str, port: int, *, patience_seconds: float) -> socket.socke
                     f"({'connection refused' if refused else 'no answer'}).",
                     hint="The log of the node that has this address says why it does not listen.",
                 ) from None
-            time.sleep(RETRY_SECONDS)  # a port that opens tells nobody
+            time.sleep(RETRY_SECONDS)  # there is no notification of a port that opens
         else:
             peer.settimeout(patience_seconds)
             return peer

@@ -1,4 +1,4 @@
-"""Stops all processes of a node by signal, where there is no control group to freeze it with."""
+"""Stops all processes of a node by signal, if there is no control group to freeze it with."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STOPPED = ("T", "t", "Z", "X")
 
 
 def stop_all(first: int) -> None:
-    """Stop every process of the pid namespace that ``first`` is in, and wait until all stand.
+    """Stop every process of the pid namespace of ``first``, and wait until all are stopped.
 
     Raises:
-        NodeError: they do not within STOPPED_WITHIN_SECONDS; what was stopped goes on again.
+        NodeError: not all are within STOPPED_WITHIN_SECONDS; stopped processes are continued.
     """
     deadline = time.monotonic() + STOPPED_WITHIN_SECONDS
-    # A process that is not stopped yet may start another one: only a whole look that finds nobody
-    # moving is the end.
+    # A process that is not stopped yet may start another one: finish only after a complete pass
+    # without running processes.
     while moving := [one for one in _members(first) if not is_stopped(one.pid)]:
         for process in moving:
             process.send(signal.SIGSTOP)
@@ -36,13 +36,13 @@ def stop_all(first: int) -> None:
 
 
 def continue_all(first: int) -> None:
-    """Let every process of the pid namespace that ``first`` is in go on."""
+    """Continue every process of the pid namespace of ``first``."""
     for process in _members(first):
         process.send(signal.SIGCONT)
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, or has ended."""
+    """Return whether a process is stopped, or has ended."""
     try:
         return state_of(pid) in STOPPED
     except ProcessLookupError:
@@ -50,7 +50,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def _members(first: int) -> Iterator[Process]:
-    """The processes that share a pid namespace with ``first``."""
+    """Yield the processes that share a pid namespace with ``first``."""
     try:
         namespace = _namespace(first)
     except OSError:
@@ -58,7 +58,7 @@ def _members(first: int) -> Iterator[Process]:
     for pid in every_pid():
         with suppress(OSError):  # it has just ended, or is another user's
             process = Process.of(pid)
-            # Known by its start time before its namespace is read: so it is the one in there.
+            # Its start time was read before its namespace: so it is the process in there.
             if _namespace(process.pid) == namespace:
                 yield process
 

@@ -1,4 +1,4 @@
-"""System calls that Python 3.11 has no function for."""
+"""System calls for which Python 3.11 has no function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTAINER = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEW
 """The namespaces that every run and every node has of its own."""
 
 GIVEN_CONTAINER = CONTAINER | CLONE_NEWCGROUP
-"""Those that a container engine makes. Entering one that it has not made changes nothing."""
+"""Those of an engine's container. Entering a namespace that it shares with us changes nothing."""
 
 MS_NOSUID = 2
 MS_NODEV = 4
@@ -46,7 +46,7 @@ PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECURE_NOROOT_FOR_GOOD = 0b11
-"""Uid 0 gets no capability by executing a program, and this cannot be taken back."""
+"""Uid 0 gains no capability by executing a program; irrevocable."""
 
 _MADV_COLLAPSE = 25
 _SYS_MOUNT_SETATTR = 442  # the same number on every architecture
@@ -72,12 +72,12 @@ def unshare(flags: int) -> None:
 
 
 def setns(descriptor: int, flags: int) -> None:
-    """Move this process into namespaces: of a pidfd's process, or that of a /proc/PID/ns file."""
+    """Move this process into namespaces: of a pidfd's process, or of a /proc/PID/ns file."""
     _check(_libc.setns(descriptor, flags), "setns")
 
 
 def mount(source: str, target: str, kind: str = "", *, flags: int = 0, data: str = "") -> None:
-    """mount(2)."""
+    """Call mount(2)."""
     result = _libc.mount(
         source.encode(),
         target.encode(),
@@ -89,13 +89,13 @@ def mount(source: str, target: str, kind: str = "", *, flags: int = 0, data: str
 
 
 def seal(target: str) -> None:
-    """Make a mount and all below it read-only, and programs in there give nobody other rights.
+    """Make a mount recursively read-only, and ignore its programs' setuid bits and capabilities.
 
     Raises:
         HostError: the kernel is older than 5.12.
     """
-    # Without the second, a program with capabilities of its file's is not even executed where the
-    # bounding set is without them; ping is one in many systems.
+    # Without nosuid, a program with file capabilities is not even executed if the bounding set
+    # lacks them; ping is one in many systems.
     flags = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID
     _mount_setattr(target, _AT_RECURSIVE, put=flags, doing=f"make {target} read-only")
 
@@ -123,7 +123,7 @@ def _mount_setattr(target: str, how: int, *, put: int = 0, take: int = 0, doing:
 def prctl(
     option: int, argument: int = 0, pointer: ctypes.Array[ctypes.c_char] | None = None
 ) -> int:
-    """prctl(2) with one number, and a pointer as the next argument."""
+    """Call prctl(2) with one number, and a pointer as the next argument."""
     result: int = _libc.prctl(
         ctypes.c_int(option),
         ctypes.c_ulong(argument),
@@ -135,22 +135,22 @@ def prctl(
 
 
 def set_name(name: str) -> None:
-    """What ``ps`` and ``top`` call this process; the kernel keeps 15 bytes."""
+    """Set the name of this process in ``ps`` and ``top``; the kernel keeps 15 bytes."""
     buffer = ctypes.create_string_buffer(name.encode()[:15])
     prctl(PR_SET_NAME, ctypes.addressof(buffer))
 
 
 def collapse_pages(start: int, end: int) -> bool:
-    """Put the memory between two addresses into huge pages; False where the kernel cannot.
+    """Put the memory between two addresses into huge pages; return False if not supported.
 
-    It can from Linux 6.1, and does not where ``transparent_hugepage/enabled`` is ``never``.
+    It is from Linux 6.1 on, unless ``transparent_hugepage/enabled`` is ``never``.
     """
     length = ctypes.c_size_t(end - start)
     return bool(_libc.madvise(ctypes.c_void_p(start), length, _MADV_COLLAPSE) == 0)
 
 
 def drop_bounding_set() -> None:
-    """Take every capability out of the bounding set; needs CAP_SETPCAP."""
+    """Remove every capability from the bounding set; needs CAP_SETPCAP."""
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     for capability in range(last + 1):
         prctl(PR_CAPBSET_DROP, capability)
@@ -177,7 +177,7 @@ def bring_interface_up(control: socket.socket, name: str) -> None:
 
 
 def interface_index(control: socket.socket, name: str) -> int:
-    """The number of an interface; OSError if there is none in the socket's namespace."""
+    """Return the index of an interface; OSError if there is none in the socket's namespace."""
     answer = fcntl.ioctl(control, _SIOCGIFINDEX, _IFREQ_INDEX.pack(name.encode(), 0))
     index: int = _IFREQ_INDEX.unpack(answer)[1]
     return index

@@ -1,4 +1,4 @@
-"""This process's own terminal: what is typed there, what is shown there and what is not."""
+"""This process's own terminal: its input, its output, and output that is diverted from it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _TIOCGPTPEER = 0x5441
 
 
 def is_terminal() -> bool:
-    """Whether somebody types here and sees what is printed."""
+    """Return whether standard input and output are a terminal."""
     return os.isatty(STDIN) and os.isatty(STDOUT)
 
 
 @contextmanager
 def raw(resize: Callable[[], None]) -> Iterator[None]:
-    """Get keys as they are pressed, Ctrl-C too; ``resize`` is called when the window changes."""
+    """Receive keys as they are pressed, even Ctrl-C; call ``resize`` when the window changes."""
     with ExitStack() as held:
         before = termios.tcgetattr(STDIN)
         held.callback(termios.tcsetattr, STDIN, termios.TCSADRAIN, before)
@@ -39,17 +39,17 @@ def raw(resize: Callable[[], None]) -> Iterator[None]:
 
 
 def write(descriptor: int, data: bytes) -> None:
-    """Write all of it."""
+    """Write all data."""
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 @contextmanager
 def diverted(descriptor: int) -> Iterator[TextIO]:
-    """Inside, everything that this process and its children print goes to a descriptor.
+    """Inside, the output of this process and its children goes to a descriptor.
 
     Yields:
-        Where standard output still goes.
+        The original standard output.
     """
     usual = sys.stdout, sys.stderr
     for stream in usual:
@@ -74,17 +74,17 @@ def diverted(descriptor: int) -> Iterator[TextIO]:
 
 
 def open_terminal(size: tuple[int, int]) -> tuple[int, int]:
-    """Make a terminal of so many lines and columns, by this mount namespace's /dev/pts.
+    """Open a terminal of that many lines and columns, in this mount namespace's /dev/pts.
 
     Returns:
-        Descriptors of both its ends: what shows it, and what a command gets.
+        Descriptors of both its ends: the display's and the command's.
 
     Raises:
         OSError: there is no /dev/pts, or it is full.
     """
     master = os.open(_MULTIPLEXER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
-    # By this call and not by its path, which another process may have put something else at.
+    # By this call and not by its path, which another process may have replaced.
     slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
     termios.tcsetwinsize(slave, size)
     return master, slave

@@ -1,7 +1,7 @@
-"""Makes the user namespace in which an ordinary user may do what a run needs.
+"""Creates the user namespace in which an unprivileged user may do what a run needs.
 
-``python -m testbed.host.user_namespace``: tries out which namespaces this user may have, lets them
-go again, and reports on standard output.
+``python -m testbed.host.user_namespace``: tries which namespaces this user may create, releases
+them again, and reports on standard output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from testbed.host.reports import encode_error, report
 from testbed.host.users import TOOLS, IdRange, Kind, find_ranges
 
 FIRST_NODE_ID = 1
-"""In there, 0 is the user, and the subordinate ids follow from here on."""
+"""In the namespace, 0 is the user, and the subordinate ids follow from here on."""
 
 NAMESPACES_SYSCTL = Path("/proc/sys/user/max_user_namespaces")
 
@@ -36,7 +36,7 @@ def enter_user_namespace(kind: Kind) -> None:
     if kind == "one":
         uid, gid = os.geteuid(), os.getegid()
         syscalls.unshare(syscalls.CLONE_NEWUSER)
-        # Or a process could drop a group that was meant to keep it out of something.
+        # Otherwise a process could drop a group that was meant to deny it access.
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
         Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
@@ -48,12 +48,12 @@ def enter_user_namespace(kind: Kind) -> None:
 
 
 def forbid_more() -> None:
-    """See to it that nobody in this user namespace, the caller included, makes another one."""
+    """Forbid further user namespaces inside this one, for all processes including the caller."""
     NAMESPACES_SYSCTL.write_text("0")
 
 
 def may_set_groups() -> bool:
-    """Whether supplementary groups can be changed: not where the user's own gid is the only one."""
+    """Return whether supplementary groups can be changed: not if only the user's gid is mapped."""
     try:
         return Path("/proc/self/setgroups").read_text().strip() == "allow"
     except FileNotFoundError:  # a kernel without user namespaces
@@ -61,7 +61,7 @@ def may_set_groups() -> bool:
 
 
 def _enter_with_ranges(uids: IdRange, gids: IdRange) -> None:
-    """The maps can only be written from outside, so a fork waits there for the namespace."""
+    """Enter the namespace, while a fork outside writes the maps, which only works from there."""
     process, uid, gid = os.getpid(), os.geteuid(), os.getegid()
     reader, writer = os.pipe()
     mapper = os.fork()
@@ -85,7 +85,7 @@ def _enter_with_ranges(uids: IdRange, gids: IdRange) -> None:
 def _write_maps(
     start: int, process: int, uids: tuple[int, IdRange], gids: tuple[int, IdRange]
 ) -> int:
-    """What the fork does; returns its exit status."""
+    """Write the maps, in the fork; return its exit status."""
     if not os.read(start, 1):
         return 1
     for tool, (own, more) in zip(TOOLS, (uids, gids), strict=True):
@@ -97,7 +97,7 @@ def _write_maps(
 
 
 def main() -> int:
-    """Report ``users``, the best kind that can be had, or an ``error``; 0 either way."""
+    """Report ``users``, the best available kind, or an ``error``; return 0 either way."""
     if find_ranges() is not None and _succeeds("range"):
         report(sys.stdout.fileno(), users="range")
     elif (refusal := _attempt("one")) is not None:
@@ -108,9 +108,9 @@ def main() -> int:
 
 
 def _attempt(kind: Kind) -> HostError | None:
-    """Make the namespaces of a run; why that is refused, if it is.
+    """Create the namespaces of a run; return the error if that is refused.
 
-    What they allow is seen by a process that is in all of them.
+    A process that is in all of them checks what they allow.
     """
     try:
         enter_user_namespace(kind)
@@ -131,7 +131,7 @@ def _attempt(kind: Kind) -> HostError | None:
 
 
 def _look_around(writer: int) -> int:
-    """A security profile may give namespaces without the rights to do anything in them."""
+    """Check the rights in the namespaces, which a security profile may have removed."""
     try:
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         syscalls.mount("proc", "/proc", "proc", flags=syscalls.PROC_FLAGS)
@@ -142,7 +142,7 @@ def _look_around(writer: int) -> int:
 
 
 def _succeeds(kind: Kind) -> bool:
-    """Whether this kind can be had; tried in another process, as another kind may be tried next."""
+    """Return whether this kind is available; tried in a child, as another may be tried next."""
     child = os.fork()
     if child == 0:
         end_with(lambda: int(_attempt(kind) is not None))

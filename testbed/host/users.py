@@ -1,8 +1,8 @@
-"""Under which uids the nodes of a run live: what the user who starts it can have.
+"""The uids of a run's nodes, depending on the user who starts it.
 
-Root has every uid there is. Any other user gets a user namespace for the run: with a range of
+Root has all uids. Any other user gets a user namespace for the run: with a range of
 subordinate uids (``/etc/subuid``, ``/etc/subgid``) and ``newuidmap``, every node has a uid of its
-own in there; without, all of them have the user's, which they share with the agent.
+own in it; without, all nodes have the user's, which they share with the agent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TRIAL_SECONDS = 30.0
 TOOLS = ("newuidmap", "newgidmap")
 
 LEAST_IDS = 32768
-"""A range must hold the uids of all nodes; what systems give to their users is twice as much."""
+"""A range must hold the uids of all nodes; systems give their users twice as many by default."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Users:
 
     @property
     def mode(self) -> str:
-        """In words, for the record."""
+        """The kind as text, for the record."""
         return MODES[self.kind]
 
     @property
@@ -62,10 +62,10 @@ class IdRange:
 
 
 def find_users() -> Users:
-    """What the current user can have; tried, not guessed, for anybody but root.
+    """Return what the current user can have; determined by a trial for any user except root.
 
     Raises:
-        HostError: this is no Linux, or the user may have no namespaces; names what forbids it.
+        HostError: this is not Linux, or the user may have no namespaces; names what forbids it.
     """
     if sys.platform != "linux":
         raise HostError(f"the native runtime needs Linux; this is {sys.platform}.")
@@ -92,7 +92,7 @@ def find_users() -> Users:
 
 
 def find_ranges(folder: Path = Path("/etc")) -> tuple[IdRange, IdRange] | None:
-    """The current user's subordinate uids and gids; None without them, or without the tools."""
+    """Return the current user's subordinate uids and gids; None without them or the tools."""
     if any(shutil.which(tool, path=BASE["PATH"]) is None for tool in TOOLS):
         return None
     uid = os.getuid()
@@ -105,7 +105,7 @@ def find_ranges(folder: Path = Path("/etc")) -> tuple[IdRange, IdRange] | None:
 
 
 def read_range(file: Path, names: set[str]) -> IdRange | None:
-    """The largest range of one of these names in a file of lines ``name:start:count``."""
+    """Return the largest range of one of these names in a file of lines ``name:start:count``."""
     try:
         lines = file.read_text().splitlines()
     except OSError:

@@ -1,1 +1,1 @@
-"""Links of a star: what shapes them, the switch they meet in, and the counters read from them."""
+"""The links of a star: their shaping, the switch that connects them, and their counters."""

@@ -1,7 +1,7 @@
-"""What the PS's link carried, read from outside its container.
+"""The traffic of the PS's link, read from outside its container.
 
-Three numbers, none of which follows from the others: the interface's counter holds headers,
-acknowledgements and everything sent twice; TCP's holds payload alone; the algorithm's own bytes are
+Three independent numbers: the interface's counter includes headers,
+acknowledgements and retransmissions; TCP's counts payload alone; the algorithm's own bytes are
 counted elsewhere, at the codec.
 """
 
@@ -23,20 +23,20 @@ INTERFACE = "eth0"
 
 @dataclass(frozen=True)
 class Traffic:
-    """Totals since the links were made. None of them ever goes down.
+    """Totals since the links were created. They never decrease.
 
     Attributes:
-        wire_rx_bytes: Ethernet bytes that came to the PS's ``eth0``.
-        wire_rx_packets: in as many packets (a GSO packet is one).
-        wire_tx_bytes: Ethernet bytes that left it.
-        wire_tx_packets: in as many packets.
-        tcp_received_bytes: payload that the PS's sockets received, the closed ones' included.
+        wire_rx_bytes: Ethernet bytes received at the PS's ``eth0``.
+        wire_rx_packets: the number of these packets (a GSO packet is one).
+        wire_tx_bytes: Ethernet bytes sent there.
+        wire_tx_packets: the number of these packets.
+        tcp_received_bytes: payload received by the PS's sockets, including closed ones.
         tcp_segments_in: TCP segments they received, acknowledgements included.
         tcp_acked_bytes: payload they sent and the workers acknowledged.
         tcp_segments_out: TCP segments they sent.
-        retransmitted_out_bytes: payload they sent again (models).
-        sockets: how many are connected now.
-        retransmitted_in_bytes: by worker, payload that its sockets sent again (pushes).
+        retransmitted_out_bytes: payload they retransmitted (models).
+        sockets: the number of sockets connected now.
+        retransmitted_in_bytes: by worker, payload that its sockets retransmitted (pushes).
     """
 
     wire_rx_bytes: int = 0
@@ -53,7 +53,7 @@ class Traffic:
 
 
 class InterfaceCounters(NamedTuple):
-    """An interface's totals since it was made, in Ethernet bytes and packets."""
+    """An interface's totals since it was created, in Ethernet bytes and packets."""
 
     rx_bytes: int = 0
     rx_packets: int = 0
@@ -62,16 +62,16 @@ class InterfaceCounters(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What a node's link has carried since it was made, in Ethernet bytes."""
+    """What a node's link has carried since it was created, in Ethernet bytes."""
 
     up_bytes: int
     down_bytes: int
 
 
 class Ledger:
-    """Adds up sockets' counters and keeps those of sockets that have gone.
+    """Adds up sockets' counters and keeps those of closed sockets.
 
-    Of one whose end was not told of, what it had when it was last seen stays counted.
+    A socket whose end was not reported keeps the counters last seen.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Ledger:
         self._ended = TcpCounters()
 
     def count(self, connected: Iterable[TcpSocket], ended: Iterable[TcpSocket] = ()) -> TcpCounters:
-        """Enter what the sockets have now, or had at their end; the total over all ever seen."""
+        """Enter the sockets' current or final counters; return the total over all sockets seen."""
         self._seen.update((found.cookie, found.counters) for found in connected)
         for one in ended:
             self._seen.pop(one.cookie, None)
@@ -87,16 +87,16 @@ class Ledger:
         return self.total()
 
     def total(self) -> TcpCounters:
-        """The total as of the last count."""
+        """Return the total as of the last count."""
         return TcpCounters(*_sums((self._ended, *self._seen.values())))
 
 
 class TrafficMeter:
-    """Reads the PS's link and every worker's retransmissions. A host has one.
+    """Reads the PS's link and every worker's retransmissions. One per host.
 
-    Reading enters nodes' network namespaces one after the other, so it belongs into a thread that
+    Reading enters nodes' network namespaces one after the other, so run it in a thread that
     does nothing else meanwhile. It costs 3 ms for the PS of 200 workers and 0.04 ms for a worker,
-    0.6 if that has sent something again since.
+    or 0.6 ms if the worker has retransmitted anything since.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class TrafficMeter:
         self._workers: dict[str, _WorkerMeter] = {}
 
     def watch(self, name: str, *, pid: int, is_server: bool) -> None:
-        """Count a node with a link from now on; what it counted under an earlier pid stays counted.
+        """Count a node with a link from now on; counts under an earlier pid are kept.
 
         ``pid`` is any process in its network namespace, as this process sees it.
         """
@@ -112,7 +112,7 @@ class TrafficMeter:
         meter.watch(name, pid)
 
     def release(self, name: str) -> None:
-        """The node has ended or is about to: read it once more if possible; its totals stay."""
+        """Read a node that has ended or is ending once more if possible; its totals are kept."""
         for meter in (self._server, *self._workers.values()):
             if meter.name == name:
                 meter.read()
@@ -124,7 +124,7 @@ class TrafficMeter:
         return self._server.round_trips
 
     def read(self) -> Traffic:
-        """Read every watched node now; one that has gone keeps what it had.
+        """Read every watched node now; an ended node keeps its totals.
 
         Raises:
             HostError: the kernel does not report TCP sockets.
@@ -151,7 +151,7 @@ class TrafficMeter:
 
 
 def read_interface(process: int | str, *, interface: str = INTERFACE) -> InterfaceCounters:
-    """The counters of an interface in a process's network namespace: a pid, or ``thread-self``.
+    """Return the counters of an interface in a process's network namespace (or ``thread-self``).
 
     Raises:
         OSError, KeyError: no such process, or no such interface.
@@ -160,9 +160,9 @@ def read_interface(process: int | str, *, interface: str = INTERFACE) -> Interfa
 
 
 def read_ports() -> dict[str, Carried]:
-    """What the switch's ports, in the current network namespace, have carried; by name.
+    """Return the traffic of the switch's ports, in the current network namespace, by name.
 
-    What comes in at a port has left the node's shaper, what goes out has left the port's own.
+    Data received at a port has passed the node's shaper, data sent has passed the port's own.
     """
     interfaces = _read_interfaces("thread-self").items()
     return {name: Carried(one.rx_bytes, one.tx_bytes) for name, one in interfaces}
@@ -180,19 +180,19 @@ def _read_interfaces(process: int | str) -> dict[str, InterfaceCounters]:
 
 
 def read_retransmitted_segments(pid: int) -> int:
-    """TCP segments sent again in the network namespace of process ``pid``, over all its sockets."""
+    """Return the TCP segments retransmitted by all sockets in a process's network namespace."""
     lines = Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
     names, numbers = (line.split() for line in lines if line.startswith("Tcp:"))
     return int(numbers[names.index("RetransSegs")])
 
 
 def _sums(rows: Iterable[Iterable[int]]) -> Iterator[int]:
-    """Column by column."""
+    """Return the sum of each column."""
     return map(sum, zip(*rows, strict=True))
 
 
 class _Meter(ABC):
-    """One node: its last readings, kept when it has gone."""
+    """One node: its last readings, which are kept after it has ended."""
 
     def __init__(self) -> None:
         self.name = ""
@@ -209,7 +209,7 @@ class _Meter(ABC):
             self._opened = opened.pop_all()
 
     def release(self) -> None:
-        """The next reading is the last: the ends of its sockets are told of a bit later."""
+        """Make the next reading the last: the ends of its sockets are reported a bit later."""
         self._released = True
 
     def read(self) -> None:
@@ -222,7 +222,7 @@ class _Meter(ABC):
 
     @abstractmethod
     def _open(self, pid: int, opened: ExitStack) -> None:
-        """Open what the readings need, and have it closed with ``opened``."""
+        """Open what the readings need, to be closed with ``opened``."""
 
     @abstractmethod
     def _measure(self) -> None:
@@ -250,16 +250,16 @@ class _ServerMeter(_Meter):
     def _measure(self) -> None:
         sockets = self._sockets.connected()
         self.ledger.count(sockets, self._sockets.ended())
-        with entered(self._namespace), suppress(KeyError):  # another has its place in the network
+        with entered(self._namespace), suppress(KeyError):  # its port was taken over
             self._interfaces[-1] = read_interface("thread-self")
         self.connected = len(sockets)
         self.round_trips = {one.peer: one.round_trip_seconds for one in sockets}
 
 
 class _WorkerMeter(_Meter):
-    """A worker: its sockets, looked at when something has been sent again.
+    """A worker: its sockets, read only after retransmissions.
 
-    Finding a namespace's sockets takes the kernel half a millisecond however few there are: it goes
+    Finding a namespace's sockets takes the kernel half a millisecond for any number: it walks
     through the table of all sockets of the host.
     """
 
@@ -268,7 +268,7 @@ class _WorkerMeter(_Meter):
         self._pid, self._segments = pid, 0
 
     def _measure(self) -> None:
-        segments = -1  # for its process has ended
+        segments = -1  # if its process has ended
         with suppress(FileNotFoundError, ProcessLookupError):
             segments = read_retransmitted_segments(self._pid)
         changed = segments < 0 or segments != self._segments

@@ -1,4 +1,4 @@
-"""The two ends of a link: interfaces, reached through sockets opened where each of them is."""
+"""The two ends of a link: interfaces, accessed through sockets opened in their namespaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADDRESS_NONE = 1
 NO_IPV6_ADDRESS = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", ADDRESS_NONE)]})]}
 
 CONGESTION_CONTROL = "cubic"
-"""Linux's default; what devices have unless somebody chose otherwise."""
+"""Linux's default, which devices use unless configured otherwise."""
 
 RTAX_CC_ALGO = 16
 TABLE_MAIN, PROTOCOL_KERNEL, SCOPE_LINK, TYPE_UNICAST = 254, 2, 253, 1
@@ -29,7 +29,7 @@ UNKNOWN_ALGORITHM = EINVAL
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Another node as a node has to know it: its IPv4 and its MAC address."""
+    """Another node as a node must know it: its IPv4 and its MAC address."""
 
     address: str
     mac: str
@@ -37,7 +37,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Sockets:
-    """Ways into one network namespace, usable from any other.
+    """Access to one network namespace from any other.
 
     Attributes:
         ip: an open ``IPRoute``.
@@ -48,13 +48,13 @@ class Sockets:
     control: socket.socket
 
     def end(self, name: str) -> End:
-        """The interface of that name; an OSError if there is none."""
+        """Return the interface of that name; an OSError if there is none."""
         return End(self.ip, self.control, name, interface_index(self.control, name))
 
 
 @dataclass(frozen=True)
 class End(Sockets):
-    """One end of a link: an interface, and the ways into its namespace."""
+    """One end of a link: an interface, and access to its namespace."""
 
     name: str
     index: int
@@ -62,7 +62,7 @@ class End(Sockets):
 
 @contextmanager
 def sockets(pid: int | None = None) -> Iterator[Sockets]:
-    """Sockets in the network namespace of process ``pid``, or in the current one; then closed.
+    """Yield sockets in the network namespace of process ``pid``, or in the current one.
 
     Raises:
         OSError: no such process, or its namespace may not be entered.
@@ -79,22 +79,22 @@ def sockets(pid: int | None = None) -> Iterator[Sockets]:
 
 
 def bring_up(end: End) -> None:
-    """Up, without an IPv6 address of its own: that would be announced on the link."""
+    """Bring it up without an IPv6 address of its own, which would be announced on the link."""
     if Path("/proc/net/if_inet6").exists():
         end.ip.link("set", index=end.index, IFLA_AF_SPEC=NO_IPV6_ADDRESS)
     bring_interface_up(end.control, end.name)
 
 
 def give_address(end: End, address: str, *, prefix: int, neighbours: Iterable[Neighbour]) -> None:
-    """Address a node's end, bring it up, and enter whom the node talks to for good.
+    """Address a node's end, bring it up, and add permanent entries for its neighbours.
 
-    Asking for neighbours delays the first packet, and the kernel's table of those it has asked for
+    Resolving neighbours delays the first packet, and the kernel's table of resolved neighbours
     is full at 1,024, counted over all namespaces; permanent entries are not counted.
     """
     end.ip.addr("add", index=end.index, address=address, prefixlen=prefix)
     bring_up(end)
     for neighbour in neighbours:
-        # One that calls a node which comes back is answered at once, and is asked for then.
+        # A neighbour that calls a restarted node is answered at once, which adds an entry.
         end.ip.neigh(
             "replace",
             ifindex=end.index,
@@ -105,15 +105,15 @@ def give_address(end: End, address: str, *, prefix: int, neighbours: Iterable[Ne
 
 
 def fix_congestion_control(end: End, address: str, *, prefix: int) -> str:
-    """Have every connection through ``end``, which has this address, use CONGESTION_CONTROL.
+    """Make every connection through ``end``, which has this address, use CONGESTION_CONTROL.
 
-    It decides how much of a model is sent twice: through a queue of 100 ms at 10 mbit, BBR sent 7
-    to 11 % of an 847 KB pull again and cubic 0.3 %. A namespace may not choose its default freely
-    (``tcp_allowed_congestion_control`` binds it), but its routes may name what they want.
+    It determines how much of a model is retransmitted: through a queue of 100 ms at 10 mbit, BBR
+    retransmitted 7 to 11 % of an 847 KB pull and cubic 0.3 %. A namespace may not choose its
+    default freely (``tcp_allowed_congestion_control`` restricts it), but its routes may.
 
     Returns:
-        CONGESTION_CONTROL, or an empty string where the kernel lacks it: then the host's default
-        is in force.
+        CONGESTION_CONTROL, or an empty string if the kernel lacks it: then the host's default
+        applies.
 
     Raises:
         NetlinkError: the kernel refused for another reason.
@@ -135,7 +135,7 @@ def _route_message() -> type[Any]:
     from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
     class Route(rtmsg):  # type: ignore[misc]
-        """The metrics of pyroute2 0.7 end before this one."""
+        """Extends pyroute2 0.7, whose metrics end before this one."""
 
         class metrics(rtmsg.metrics):  # type: ignore[misc]  # noqa: N801 - looked up by name
             nla_map = ((RTAX_CC_ALGO, "RTAX_CC_ALGO", "asciiz"),)
@@ -144,7 +144,7 @@ def _route_message() -> type[Any]:
 
 
 def _route(end: End, interface: IPv4Interface) -> Any:
-    """The subnet's route as the kernel made it, with the algorithm added."""
+    """Return the subnet's route as the kernel created it, with the algorithm added."""
     from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST
     from pyroute2.netlink.rtnl import RTM_NEWROUTE
 

@@ -1,8 +1,8 @@
-"""The laws of a jitter as netem takes them: tables of equally likely deviations. Pure.
+"""The distributions of jitter for netem: tables of equally likely deviations. Pure.
 
-Without a table netem's jitter is half the width of a uniform law; with one it is the standard
-deviation, whatever the law. The tables are computed from the laws' inverses, not read from files of
-a tool that need not be installed.
+Without a table netem's jitter is half the width of a uniform distribution; with one it is the
+standard deviation of any distribution. The tables are computed from the inverse distribution
+functions, not read from files of a tool that may not be installed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from testbed.topology import Distribution
 
 SCALE = 8192
-"""What netem calls one standard deviation (NETEM_DIST_SCALE)."""
+"""One standard deviation in netem's units (NETEM_DIST_SCALE)."""
 
 ENTRIES = 4096
 LARGEST = 32767 / SCALE
-"""Deviations are 16-bit numbers: whatever a law says, none lies further out than this."""
+"""Deviations are 16-bit numbers: larger ones are truncated to this."""
 
 PARETO_SHAPE = 3.0
 PARETO_SHARE = 0.75
@@ -30,10 +30,10 @@ ROUNDS = 50
 
 @cache
 def table(distribution: Distribution) -> tuple[int, ...]:
-    """Deviations in units of SCALE with mean 0 and standard deviation 1, in rising order."""
+    """Return deviations in units of SCALE with mean 0 and standard deviation 1, in rising order."""
     probabilities = (np.arange(ENTRIES) + 0.5) / ENTRIES
     values = np.array([_INVERSES[distribution](probability) for probability in probabilities])
-    # Cutting a long tail off moves mean and deviation, so they are set right again, and so forth.
+    # Truncating a long tail changes mean and deviation, so correct them, and truncate again.
     for _ in range(ROUNDS):
         values = np.clip((values - values.mean()) / values.std(), -LARGEST, LARGEST)
     return tuple(int(value) for value in np.rint(values * SCALE))
@@ -44,7 +44,7 @@ def _uniform(probability: float) -> float:
 
 
 def _pareto(probability: float) -> float:
-    """Mean 1.5, variance 0.75 before it is standardised, as in iproute2's table."""
+    """Return the quantile; mean 1.5, variance 0.75 before standardising, as in iproute2's table."""
     return float(((1 - probability) ** (-1 / PARETO_SHAPE) - 1.5) / sqrt(0.75))
 
 

@@ -1,4 +1,4 @@
-"""What to do where the kernel may lack netem: try it, and refuse or leave out what needs it."""
+"""Handles kernels without netem: tries netem, and rejects or leaves out what needs it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ HINT = (
 
 
 def kernel_has_netem() -> bool:
-    """Whether netem can be had, found by adding one in a network namespace made for the purpose.
+    """Return whether netem is available, by adding one in a temporary network namespace.
 
     Raises:
-        HostError: it cannot be tried here: this process may not make namespaces or qdiscs.
+        HostError: it cannot be tried here: this process may not create namespaces or qdiscs.
     """
     from pyroute2.iproute import IPRoute
     from pyroute2.netlink.exceptions import NetlinkError
@@ -44,13 +44,13 @@ def kernel_has_netem() -> bool:
 
 
 def check_netem(nodes: Iterable[NodeSpec], *, missing: Missing, present: bool) -> tuple[str, ...]:
-    """What will be left out of the links because the kernel has no netem; empty if nothing.
+    """Return what the links will lack because the kernel has no netem; empty if nothing.
 
     Returns:
         A line per device class and direction, such as ``class slow: up.delay 20ms``.
 
     Raises:
-        HostError: something needs netem, it is not ``present``, and ``missing`` is ``fail``.
+        HostError: a link needs netem, it is not ``present``, and ``missing`` is ``fail``.
     """
     if present:
         return ()
@@ -69,7 +69,7 @@ def check_netem(nodes: Iterable[NodeSpec], *, missing: Missing, present: bool) -
 
 
 def without_netem(link: LinkSpec) -> LinkSpec:
-    """The same link with its rates and queues only."""
+    """Return the same link with only its rates and queues."""
     up, down = (
         replace(shape, delay=None, jitter=None, loss=None, loss_correlation=None)
         for shape in (link.up, link.down)

@@ -1,6 +1,6 @@
-"""netem's options as the kernel takes and tells them: bytes. Pure; no netlink.
+"""Encodes and decodes netem's options, as bytes for the kernel. Pure; no netlink.
 
-pyroute2 knows neither the loss models nor the tables of the jitter nor the seed, and in 0.9.2 to
+pyroute2 supports neither the loss models nor the tables of the jitter nor the seed, and in 0.9.2 to
 0.9.7 cannot set the rate.
 """
 
@@ -14,7 +14,7 @@ from testbed.network.qdiscs import TICK_SECONDS, UNSHAPED_RATE, Netem
 from testbed.values.units import Duration
 
 SHARE = 2**32 - 1
-"""netem keeps a probability as a 32-bit share of one."""
+"""netem stores a probability as a 32-bit fraction."""
 
 PARAMETERS = struct.Struct("=6I")  # latency, limit, loss, gap, duplicate, jitter
 HEADER = struct.Struct("=HH")
@@ -25,15 +25,15 @@ TYPE_MASK = 0x3FFF
 
 
 def encode(netem: Netem) -> bytes:
-    """The options of ``netem``, without the bucket below it.
+    """Return the options of ``netem``, without the bucket below it.
 
     netem's own correlated losses are not used: it compares the loss with a mean of two draws, so
-    that 10 % with a correlation of 25 % come out as 2 %. Two states of which one loses everything
-    have exactly the share and the correlation asked for.
+    that 10 % with a correlation of 25 % become 2 %. Two states, one of which loses everything,
+    have exactly the requested share and correlation.
     """
     correlated = netem.loss_correlation > 0
     loss = 0 if correlated else round(netem.loss * SHARE)
-    # Where the delay varies, packets overtake one another, unless netem has a rate.
+    # If the delay varies, packets overtake one another, unless netem has a rate.
     own_rate = round(UNSHAPED_RATE.bytes_per_second) if netem.jitter else 0
     parts = [
         PARAMETERS.pack(_ticks(netem.delay), netem.limit_packets, loss, 0, 0, _ticks(netem.jitter)),
@@ -51,7 +51,7 @@ def encode(netem: Netem) -> bytes:
 
 
 def decode(options: bytes) -> Netem:
-    """What the kernel says a netem is; it does not tell the law of its jitter."""
+    """Return the kernel's netem; the kernel does not report the distribution of its jitter."""
     delay, limit, loss_share, _, _, jitter = PARAMETERS.unpack_from(options)
     attributes = _attributes(options[PARAMETERS.size :])
     loss, correlation = loss_share / SHARE, 0.0
@@ -72,7 +72,7 @@ def decode(options: bytes) -> Netem:
 
 
 def _two_states(netem: Netem) -> bytes:
-    """From good to bad and back: stationary share ``loss``, correlation as asked for."""
+    """Return the transitions of good and bad: stationary share ``loss``, requested correlation."""
     changes = 1 - netem.loss_correlation
     worse, better = changes * netem.loss, changes * (1 - netem.loss)
     return MARKOV.pack(round(worse * SHARE), round(better * SHARE), 0, 0)

@@ -1,10 +1,10 @@
 """Segmentation offloads of a link's two ends.
 
-With them TCP hands over packets of up to 64 KB that are cut only when they leave an interface,
-behind its qdisc. netem counts and loses such a packet as one: where a link loses packets they are
-off. They are off too where a rate stands beside a delay: a token bucket below a netem cuts packets,
-and kernels of before 2025 then count those pieces in netem for ever, until it takes no packet more.
-Everywhere else they are left on: off, the model of a pull is some 600 packets to be handled.
+With offloads, TCP passes on packets of up to 64 KB that are segmented only when they leave an
+interface, after its qdisc. netem counts and drops such a packet as one: if a link loses packets,
+offloads are off. They are also off for a rate combined with a delay: a token bucket below a netem
+segments packets, and kernels before 2025 never remove the segments from netem's count, until it
+accepts no more. Otherwise they stay on: without them, the model of a pull is some 600 packets.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SET = {"tso": 0x1F, "gso": 0x24, "gro": 0x2C}
 
 @dataclass(frozen=True)
 class Offloads:
-    """What one interface leaves to later.
+    """The work that one interface defers.
 
     Attributes:
         tso: TCP segmentation by the device.
         gso: segmentation in software just before the device.
-        gro: received segments joined again.
+        gro: received segments are merged again.
     """
 
     tso: bool
@@ -39,10 +39,10 @@ class Offloads:
 
 
 def network_for(node: NodeSpec, plan: Plan) -> NetworkSpec:
-    """The plan's network with ``offload: auto`` decided for one node.
+    """Return the plan's network with ``offload: auto`` resolved for one node.
 
-    It is off for a node whose link needs single packets, and for the PS as soon as any worker's
-    does: what the PS sends is cut at the PS's end or not at all before it meets the worker's qdisc.
+    It is off for a node whose link needs single packets, and for the PS if any worker's link
+    does: packets from the PS are segmented at the PS's end or not before the worker's qdisc.
     """
     if plan.network.offload != "auto":
         return plan.network
@@ -52,7 +52,7 @@ def network_for(node: NodeSpec, plan: Plan) -> NetworkSpec:
 
 
 def needs_packets(link: LinkSpec) -> bool:
-    """Whether either direction loses packets, or passes them from a netem to a token bucket."""
+    """Return whether either direction loses packets, or has a token bucket below a netem."""
     return any(
         bool(shape.loss) or (shape.needs_netem and shape.rate is not None)
         for shape in (link.up, link.down)
@@ -60,15 +60,15 @@ def needs_packets(link: LinkSpec) -> bool:
 
 
 def set_offloads(control: socket, interface: str, *, offload: Offload, where: str) -> None:
-    """Switch the offloads of an interface, read them back and compare.
+    """Set the offloads of an interface, read them back and compare.
 
     Args:
         control: any socket that was opened in the interface's network namespace.
-        offload: ``off`` for all three, ``on`` for segmentation; ``auto`` leaves them as they are.
+        offload: ``off`` for all three, ``on`` for segmentation; ``auto`` leaves them unchanged.
         where: node and direction, for the message.
 
     Raises:
-        NodeError: an offload is not as it was set.
+        NodeError: an offload does not have the value that was set.
         OSError: no such interface.
     """
     settings = {"auto": {}, "on": {"gso": True, "tso": True}, "off": dict.fromkeys(SET, False)}
@@ -82,12 +82,12 @@ def set_offloads(control: socket, interface: str, *, offload: Offload, where: st
 
 
 def read_offloads(control: socket, interface: str) -> Offloads:
-    """The offloads of an interface; see set_offloads for ``control``."""
+    """Return the offloads of an interface; see set_offloads for ``control``."""
     return Offloads(**{name: bool(_ethtool(control, interface, GET[name], 0)) for name in GET})
 
 
 def _ethtool(control: socket, interface: str, command: int, value: int) -> int:
-    """One struct ethtool_value through a struct ifreq that points at it."""
+    """Send one struct ethtool_value through a struct ifreq that points to it; return its data."""
     exchanged = array.array("I", (command, value))
     request = struct.pack("16sP", interface.encode(), exchanged.buffer_info()[0])
     fcntl.ioctl(control, SIOCETHTOOL, request)

@@ -1,7 +1,7 @@
-"""The state of a bridge's port: whether it passes frames on.
+"""The state of a bridge's port: whether it forwards frames.
 
 The message is built here: pyroute2's ``brport(state=...)`` takes the interface down instead, so
-that the other end would see its carrier go.
+that the other end would lose its carrier.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ PORT_STATE = 1
 """IFLA_BRPORT_STATE, inside it."""
 
 DISABLED, FORWARDING = 0, 3
-"""The kernel leaves a port that was disabled so, as long as its carrier stays."""
+"""The kernel keeps a disabled port disabled as long as its carrier is up."""
 
 
 def pass_frames(port: End, *, passes: bool) -> None:
-    """Let a port forward frames, or drop all of them, both ways.
+    """Make a port forward frames, or drop all of them, in both directions.
 
     Raises:
         NetlinkError: the kernel refused.
@@ -32,7 +32,7 @@ def pass_frames(port: End, *, passes: bool) -> None:
     from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
     class State(nlmsg):  # type: ignore[misc]
-        """Takes what belongs to the bridge as the kernel does, as bytes."""
+        """Encodes the bridge's attributes as the kernel does, as bytes."""
 
         fields = ifinfmsg.fields
         nla_map = ((PROTOCOL_INFORMATION, "PROTOCOL_INFORMATION", "cdata"),)

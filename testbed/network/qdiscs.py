@@ -1,9 +1,9 @@
-"""From what a link should be to the queueing disciplines that make it so. Pure; no netlink.
+"""Converts the shape of a link into queueing disciplines. Pure; no netlink.
 
 Every direction of a link has one root qdisc at its sending end. A plain rate is a token bucket
-(tbf). Delay, jitter and loss are a netem; a rate beside them is a token bucket below that netem,
-because netem's own queue counts packets: what holds 100 ms of acknowledgements holds 2.3 s of full
-frames, and what holds 100 ms of full frames is full after 12 acknowledgements at 1 mbit.
+(tbf). Delay, jitter and loss are a netem; a rate combined with them is a token bucket below that
+netem, because netem's own queue counts packets: a limit for 100 ms of acknowledgements holds 2.3 s
+of full frames, and one for 100 ms of full frames is full after 12 acknowledgements at 1 mbit.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ FRAME_BYTES = 1514
 """The largest Ethernet frame: 1,500 bytes of IP, and the header."""
 
 KERNEL_HZ = 250
-"""Timer ticks a second of the kernels most distributions ship (CONFIG_HZ)."""
+"""Timer ticks per second in the kernels of most distributions (CONFIG_HZ)."""
 
 DEFAULT_QUEUE = Duration(0.1)
 DEFAULT_QUEUE_FRAMES = 8
-"""At least; with the two of the bucket TCP's first ten segments (RFC 6928) pass without a loss."""
+"""Minimum; with the bucket's two, TCP's first ten segments (RFC 6928) pass without loss."""
 
 LARGEST_QUEUED = 4 * 2**20
-"""Bytes of a message that the default queue holds at most: what TCP has on its way at once."""
+"""Maximum bytes of a message in the default queue: what TCP has in flight at once."""
 
 FRAMED = FRAME_BYTES / 1380
-"""Bytes on the link for each of a message's: headers, and what gRPC and the encoding add."""
+"""Bytes on the link per byte of a message: headers, and the overhead of gRPC and the encoding."""
 
 MIN_RATE = Rate(1e3)
 MAX_RATE = Rate(34e9)
-"""tc's classic rate field holds 2**32 - 1 bytes a second."""
+"""tc's classic rate field holds 2**32 - 1 bytes per second."""
 
 MAX_DELAY = Duration(200)
 """tc's classic time field holds 2**32 - 1 ticks of 64 ns, that is 274 s."""
 
 TICK_SECONDS = 64e-9
-"""The kernel keeps bucket sizes and delays as whole ticks (PSCHED_SHIFT)."""
+"""The kernel stores bucket sizes and delays as whole ticks (PSCHED_SHIFT)."""
 
 UNSHAPED_RATE = Rate(10e9)
-"""Sizes netem's queue where a delay is asked for without a rate: nothing may be dropped there.
+"""Sizes netem's queue for a delay without a rate, in which nothing may be dropped.
 
-It is also the rate that netem is given where the delay varies: with a rate it keeps the order.
+It is also netem's rate if the delay varies: with a rate, netem preserves the order.
 """
 
 SMALLEST_FRAME_BYTES = 60
@@ -61,7 +61,7 @@ class TokenBucket:
     Attributes:
         rate: bits per second of Ethernet frames.
         burst_bytes: the bucket: how much may leave back to back after a pause.
-        limit_bytes: the queue behind it; what does not fit is dropped.
+        limit_bytes: the queue behind it; packets that do not fit are dropped.
     """
 
     rate: Rate
@@ -77,11 +77,11 @@ class Netem:
         delay: added to every packet.
         jitter: standard deviation of the delay.
         loss: share of packets dropped, in [0, 1].
-        bucket: what the packets pass after their delay; None for no limit.
-        limit_packets: how many may be on their way at once.
-        distribution: law of the jitter; None where it is not known (the kernel does not tell).
+        bucket: which the packets pass after their delay; None for no limit.
+        limit_packets: maximum number of packets in flight.
+        distribution: of the jitter; None if unknown (the kernel does not report it).
         loss_correlation: between a packet's loss and the next one's, in [0, 1).
-        seed: from which netem draws; None where the kernel cannot be given one (before 6.6).
+        seed: of netem's random numbers; None if the kernel does not support it (before 6.6).
     """
 
     delay: Duration
@@ -98,11 +98,11 @@ Qdisc = TokenBucket | Netem
 
 
 def qdisc_for(shape: Shape, *, rtt: float, seed: int = 0) -> Qdisc | None:
-    """The root qdisc of one direction, or None where nothing is to be shaped.
+    """Return the root qdisc of one direction, or None if it is not shaped.
 
     Args:
-        shape: what is asked for.
-        rtt: seconds of both directions' delays together; the default queue is not shorter.
+        shape: the requested shape.
+        rtt: sum of both directions' delays in seconds; the default queue is not shorter.
         seed: from which netem draws jitter and losses.
 
     Raises:
@@ -114,7 +114,7 @@ def qdisc_for(shape: Shape, *, rtt: float, seed: int = 0) -> Qdisc | None:
 
 
 def qdiscs_of(link: LinkSpec) -> tuple[Qdisc | None, Qdisc | None]:
-    """The qdiscs of a link: (up, at the node's end; down, at the switch's end).
+    """Return the qdiscs of a link: (up, at the node's end; down, at the switch's end).
 
     Raises:
         ValueError: see qdisc_for; names the direction.
@@ -130,7 +130,7 @@ def qdiscs_of(link: LinkSpec) -> tuple[Qdisc | None, Qdisc | None]:
 
 
 def describe(qdisc: Qdisc | None) -> str:
-    """A qdisc in the words of ``tc``, such as ``tbf rate 10mbit burst 5000 B queue 100ms``."""
+    """Return a qdisc in ``tc`` notation, such as ``tbf rate 10mbit burst 5000 B queue 100ms``."""
     match qdisc:
         case None:
             return "not shaped"
@@ -149,9 +149,9 @@ def describe(qdisc: Qdisc | None) -> str:
 
 
 def differences(configured: Qdisc | None, found: Qdisc | None) -> list[str]:
-    """What the kernel has otherwise than configured, beyond its own rounding; empty if all is well.
+    """Return the differences of the kernel's qdisc beyond rounding; empty if there are none.
 
-    Rates are whole bytes a second to the kernel, times whole ticks of 64 ns, losses 32-bit shares.
+    The kernel has rates in whole bytes/s, times in whole ticks of 64 ns, losses in 32-bit shares.
     """
     match configured, found:
         case None, None:
@@ -175,7 +175,7 @@ def _bucket_differences(configured: TokenBucket, found: TokenBucket) -> list[str
 
 
 def _netem_differences(configured: Netem, found: Netem) -> list[str]:
-    """The law of the jitter is not among them: the kernel does not tell it."""
+    """Return the differences except the jitter's distribution, which the kernel does not report."""
     correlation = (configured.loss_correlation, found.loss_correlation)
     seeds = (configured.seed, found.seed) if None not in (configured.seed, found.seed) else (0, 0)
     return _beyond(
@@ -213,10 +213,10 @@ def _token_bucket(shape: Shape, rtt: float) -> TokenBucket | None:
 
 
 def _queue_bytes(shape: Shape, rate: Rate, rtt: float) -> int:
-    """Bytes that may wait; a queue that is asked for holds two frames, or nothing would pass.
+    """Return the bytes that may wait; a requested queue holds two frames, or nothing would pass.
 
-    By default a message fits: TCP sends more and more of it at once, and what the queue has no room
-    for would be sent again.
+    By default a message fits: TCP sends more and more of it at once, and packets that do not fit
+    would be retransmitted.
     """
     least, queue = 2 * FRAME_BYTES, shape.queue
     if queue is None:
@@ -233,7 +233,7 @@ def _queue_bytes(shape: Shape, rate: Rate, rtt: float) -> int:
 
 
 def _netem(shape: Shape, bucket: TokenBucket | None, seed: int) -> Netem:
-    """netem's limit counts packets: as many small ones as can be on their way at the rate."""
+    """Return a netem; its limit counts packets: as many small ones as can be in flight."""
     delay, jitter = shape.delay or Duration(0), shape.jitter or Duration(0)
     rate = shape.rate if shape.rate is not None else UNSHAPED_RATE
     under_way = rate.bytes_per_second * (delay + LARGEST_DEVIATIONS * jitter)

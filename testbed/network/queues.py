@@ -1,4 +1,4 @@
-"""What waits in interfaces' queues and was dropped there, through NETLINK_ROUTE.
+"""The backlog and drops of interfaces' queues, through NETLINK_ROUTE.
 
 Read with struct: pyroute2 parses everything in a dump of all ports, which takes far longer.
 """
@@ -37,10 +37,10 @@ pps, qlen, backlog."""
 
 
 def read_queues(pid: int | None = None) -> dict[str, Queue]:
-    """The root qdisc of every interface, by its name.
+    """Return the root qdisc of every interface, by the interface's name.
 
     Args:
-        pid: a process in whose network namespace is read; None for the current one.
+        pid: a process in the network namespace to read; None for the current one.
 
     Raises:
         OSError: no such process, or its namespace may not be entered.
@@ -70,7 +70,7 @@ def _dump(control: socket.socket) -> Iterator[tuple[int, Queue]]:
 
 
 def decode(message: bytes) -> tuple[int, Queue] | None:
-    """The interface and queue of a struct tcmsg with its attributes; None for no root qdisc."""
+    """Return the interface and queue in a struct tcmsg with attributes; None if no root qdisc."""
     _, index, _, parent, _ = TCMSG.unpack_from(message)
     if parent != ROOT:
         return None

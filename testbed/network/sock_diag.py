@@ -1,10 +1,10 @@
 """TCP's own counters of the sockets in a network namespace, through NETLINK_SOCK_DIAG.
 
-A socket that ends takes its counters along. So the kernel is asked for those that are connected,
-and listened to for those that end: it tells what they had counted to the last.
+A closed socket's counters are lost. So the kernel is queried for connected sockets,
+and monitored for sockets that end: it reports their final counters.
 
-Read with struct and not with pyroute2: its tcp_info ends before the retransmitted bytes, and a poll
-of 200 sockets takes it 30 ms of CPU where these lines take one or two.
+Read with struct and not with pyroute2: its tcp_info ends before the retransmitted bytes, and
+polling 200 sockets takes it 30 ms of CPU instead of one or two.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ INET_DIAG_INFO = 2
 
 ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING = 1, 4, 5, 8, 9, 11
 CONNECTED = (ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING)
-"""States whose sockets carry counters; one in TIME_WAIT has lost them already."""
+"""States whose sockets carry counters; a socket in TIME_WAIT has lost them already."""
 
 SOL_NETLINK = 270
 NETLINK_ADD_MEMBERSHIP, NETLINK_NO_ENOBUFS = 1, 5
 ENDED = (1, 3)
-"""Groups that are told of the end of TCP sockets, over IPv4 and IPv6."""
+"""Groups that receive the end of TCP sockets, over IPv4 and IPv6."""
 
 SO_RCVBUFFORCE = 33
 HEARD_BYTES = 1 << 22
-"""Room for some thousand sockets that end between two readings; more are not told of."""
+"""Buffer for some thousand sockets that end between two readings; more are not reported."""
 
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=BBBxI48x")
@@ -48,24 +48,24 @@ LOOPBACKS = (b"\x7f", bytes(10) + b"\xff\xff\x7f", bytes(15) + b"\x01")
 
 
 TCP_INFO = struct.Struct("=16xI80xI16xQQII64xQ")
-"""What is read of struct tcp_info (linux/tcp.h), which only ever grew at its end."""
+"""The fields read from struct tcp_info (linux/tcp.h), which has only ever grown at its end."""
 
 ROUND_TRIP = struct.Struct("=68xI")
 """Likewise: tcpi_rtt."""
 
 MAPPED = bytes(10) + b"\xff\xff"
-"""IPv6 addresses that stand for IPv4 ones begin so."""
+"""Prefix of IPv6 addresses that represent IPv4 addresses."""
 
 
 class TcpCounters(NamedTuple):
-    """Of one socket, or the sum of several.
+    """Counters of one socket, or the sum of several.
 
     Attributes:
-        received_bytes: payload received in order, no headers and nothing twice.
+        received_bytes: payload received in order, without headers and duplicates.
         segments_in: packets received, acknowledgements included.
         acked_bytes: payload sent and acknowledged.
         segments_out: packets sent, acknowledgements and retransmissions included.
-        retransmitted_bytes: payload sent again.
+        retransmitted_bytes: payload retransmitted.
     """
 
     received_bytes: int = 0
@@ -76,7 +76,7 @@ class TcpCounters(NamedTuple):
 
 
 class TcpSocket(NamedTuple):
-    """A socket: a number of the kernel's that no other ever has, and what it counted."""
+    """A socket: its cookie, which the kernel never reuses, and its counters."""
 
     cookie: int
     counters: TcpCounters
@@ -87,9 +87,8 @@ class TcpSocket(NamedTuple):
 class SocketDiagnosis:
     """The TCP sockets, over IPv4 and IPv6, in the network namespace of process ``pid``.
 
-    Connections within that namespace are left out: they do not touch its link. The namespace lives
-    until this is closed, though all of its processes may have ended.
-
+    Connections within that namespace are excluded: they do not use its link. The namespace lives
+    until this is closed, even if all of its processes have ended.
     Raises:
         OSError: no such process, or its namespace may not be entered.
     """
@@ -98,25 +97,25 @@ class SocketDiagnosis:
         with inside(pid):
             self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
         self._ended: list[TcpSocket] = []
-        self._netlink.bind((0, 0))  # what is sent to a group passes over those without an address
-        with suppress(PermissionError):  # in a user namespace the kernel's own size has to do
+        self._netlink.bind((0, 0))  # only bound sockets receive group messages
+        with suppress(PermissionError):  # in a user namespace, the kernel's default size applies
             self._netlink.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, HEARD_BYTES)
-        # What there was no room for shall not look like an error of a dump.
+        # Lost messages must not look like an error of a dump.
         self._netlink.setsockopt(SOL_NETLINK, NETLINK_NO_ENOBUFS, 1)
         for group in ENDED:
             self._netlink.setsockopt(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)
 
     def connected(self) -> list[TcpSocket]:
-        """Those that are connected now.
+        """Return the sockets that are connected now.
 
         Raises:
             HostError: the kernel does not report sockets.
         """
-        families = (socket.AF_INET, socket.AF_INET6)  # gRPC's are IPv6 with IPv4 inside
+        families = (socket.AF_INET, socket.AF_INET6)  # gRPC uses IPv6 with mapped IPv4 addresses
         return [found for family in families for found in self._dump(family)]
 
     def ended(self) -> list[TcpSocket]:
-        """Those that have ended since this was last asked, with their last counters."""
+        """Return the sockets that have ended since the last call, with their final counters."""
         with suppress(BlockingIOError):
             while True:
                 for _ in self._received(socket.MSG_DONTWAIT):
@@ -125,7 +124,7 @@ class SocketDiagnosis:
         return ended
 
     def close(self) -> None:
-        """Let the namespace go."""
+        """Release the namespace."""
         self._netlink.close()
 
     def _dump(self, family: int) -> Iterator[TcpSocket]:
@@ -149,7 +148,7 @@ class SocketDiagnosis:
                     yield found
 
     def _received(self, flags: int = 0) -> Iterator[tuple[int, bytes]]:
-        """(type, body) of the messages of one call; those of ended sockets are put aside."""
+        """Yield (type, body) of the messages of one call; put ended sockets' messages aside."""
         for kind, message in messages_of(self._netlink.recv(RECEIVE_BYTES, flags)):
             if kind == SOCK_DIAG_BY_FAMILY and message[STATE] not in CONNECTED:
                 found = _socket(message)
@@ -159,7 +158,7 @@ class SocketDiagnosis:
 
 
 def decode_tcp_info(info: bytes) -> TcpCounters:
-    """The counters of a struct tcp_info; 0 for those that an older kernel's ends before.
+    """Return the counters of a struct tcp_info; 0 for those that an older kernel lacks.
 
     Before 4.19 it has no retransmitted bytes: they are estimated as whole segments.
     """
@@ -175,7 +174,7 @@ def decode_tcp_info(info: bytes) -> TcpCounters:
 
 
 def messages_of(received: bytes) -> Iterator[tuple[int, bytes]]:
-    """(type, body) of each netlink message in what one call received."""
+    """Yield (type, body) of each netlink message in the data of one receive call."""
     position = 0
     while position < len(received):
         length, kind, *_ = HEADER.unpack_from(received, position)
@@ -184,7 +183,7 @@ def messages_of(received: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def attributes_of(message: bytes, position: int) -> Iterator[tuple[int, bytes]]:
-    """(type, value) of each attribute in a message, from a position on."""
+    """Yield (type, value) of each attribute in a message, from a position on."""
     while position < len(message):
         length, kind = ATTRIBUTE.unpack_from(message, position)
         yield kind, message[position + ATTRIBUTE.size : position + length]
@@ -192,7 +191,7 @@ def attributes_of(message: bytes, position: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _socket(message: bytes) -> TcpSocket | None:
-    """A struct inet_diag_msg with its attributes; None for a connection that uses no link."""
+    """Decode a struct inet_diag_msg with attributes; None for a connection that uses no link."""
     source, target, cookie = MESSAGE.unpack_from(message)
     if source == target or source.startswith(LOOPBACKS):
         return None
@@ -203,7 +202,7 @@ def _socket(message: bytes) -> TcpSocket | None:
 
 
 def _round_trip(info: bytes) -> float:
-    """Seconds of tcpi_rtt, which the kernel counts in microseconds; 0 before the first."""
+    """Return tcpi_rtt in seconds, which the kernel counts in microseconds; 0 before the first."""
     return ROUND_TRIP.unpack_from(info)[0] / 1e6 if len(info) >= ROUND_TRIP.size else 0.0
 
 

@@ -1,11 +1,11 @@
 """The switch: a bridge in the calling process's network namespace, and one veth into every node.
 
-The node's end, ``eth0``, shapes what the node sends; the port's end shapes what it receives. All of
-it ends with the namespaces: nothing is ever taken down.
+The node's end, ``eth0``, shapes what the node sends; the port's end shapes what it receives.
+Everything ends with the namespaces: nothing needs to be removed.
 
-Nobody has to be found: every address is in the plan. Nodes get their neighbours for good instead of
-asking for them, the bridge knows which address is behind which port and learns and floods nothing,
-and no interface makes itself an IPv6 address to announce. So an idle link carries no packet at all.
+Nothing is discovered: every address is in the plan. Nodes have permanent entries for their
+neighbours, the bridge has a static entry for every address and learns and floods nothing,
+and no interface announces an IPv6 address. So an idle link carries no packet at all.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ NEEDS = "Links need a kernel with bridge and veth (CONFIG_BRIDGE, CONFIG_VETH)."
 
 @dataclass(frozen=True)
 class AttachedLink:
-    """A link as it was asked for and as the kernel has it.
+    """A link as requested and as the kernel has it.
 
     Attributes:
         node: the node's name, and the name of its port.
-        up: asked for at the node's end, ``eth0``; None if nothing is shaped.
-        down: asked for at the switch's end, the port.
-        congestion_control: what the node's connections use; empty for the host's default.
+        up: requested at the node's end, ``eth0``; None if nothing is shaped.
+        down: requested at the switch's end, the port.
+        congestion_control: of the node's connections; empty for the host's default.
         left_out: what ``missing: warn`` left out, such as ``class slow: up.delay 20ms``.
     """
 
@@ -69,7 +69,7 @@ class AttachedLink:
     left_out: tuple[str, ...]
 
     def as_dict(self) -> dict[str, object]:
-        """The same as plain data, the qdiscs in words."""
+        """Return the same as plain data, the qdiscs as text."""
         qdiscs = ("up", "up_found", "down", "down_found")
         return {
             **asdict(self),
@@ -80,7 +80,7 @@ class AttachedLink:
         }
 
     def unseeded(self) -> list[str]:
-        """The directions whose draws do not repeat: the kernel takes no seed (before 6.6)."""
+        """Return the directions with irreproducible draws: no seed in the kernel (before 6.6)."""
         directions = {"up": self.up_found, "down": self.down_found}
         return [
             direction
@@ -89,7 +89,7 @@ class AttachedLink:
         ]
 
     def differences(self) -> list[str]:
-        """What the kernel has otherwise than asked for, with the direction."""
+        """Return the differences between kernel and request, with their direction."""
         directions = {"up": (self.up, self.up_found), "down": (self.down, self.down_found)}
         return [
             f"{direction}: {difference}"
@@ -99,11 +99,11 @@ class AttachedLink:
 
 
 class Switch:
-    """One per host. Everything happens in the thread that built it; no thread and no socket stays.
+    """One per host. Runs in the thread that built it; leaves no thread or socket behind.
 
     Args:
         bridge: index of the bridge.
-        has_netem: says whether the kernel has netem; asked once, when a link first needs it.
+        has_netem: returns whether the kernel has netem; called once, when a link first needs it.
     """
 
     def __init__(self, bridge: int, *, has_netem: Callable[[], bool]) -> None:
@@ -113,7 +113,7 @@ class Switch:
 
     @classmethod
     def build(cls, *, has_netem: Callable[[], bool] = kernel_has_netem) -> Switch:
-        """Make the bridge in the current network namespace, and bring ``lo`` and the bridge up.
+        """Create the bridge in the current network namespace, and bring ``lo`` and the bridge up.
 
         Raises:
             HostError: the kernel refused.
@@ -145,17 +145,17 @@ class Switch:
         network: NetworkSpec,
         neighbours: Sequence[Neighbour] = (),
     ) -> None:
-        """Give a node its ``eth0``: addressed, connected, shaped, and compared with what was asked.
+        """Create a node's ``eth0``: addressed, connected, shaped, and compared with the request.
 
         Args:
             node: a node with a link.
             pid: a process in the node's network namespace, as this process sees it.
             network: prefix, what to do without netem, offloads.
-            neighbours: whom the node talks to.
+            neighbours: the nodes that the node talks to.
 
         Raises:
             HostError: the kernel lacks netem and ``missing`` is ``fail``, or the bridge is full.
-            NodeError: the link could not be made, or is not as asked for; names the node.
+            NodeError: the link could not be created, or differs from the request; names the node.
         """
         link, _ = self._fit(node, network)
         with _explaining(node.name, "made"), sockets() as here:
@@ -169,9 +169,9 @@ class Switch:
                 _shape(node.name, link, network.offload, eth0=eth0, port=port)
 
     def reshape(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> None:
-        """Change an attached link to what ``node`` says now; what waits in it stays where it can.
+        """Change an attached link to that of ``node``; queued packets are kept where possible.
 
-        Addresses stay as they are; pid and network are as for ``attach``.
+        Addresses do not change; pid and network are as for ``attach``.
 
         Raises:
             HostError: the kernel lacks netem.
@@ -188,9 +188,9 @@ class Switch:
             _shape(node.name, link, network.offload, eth0=eth0, port=port)
 
     def pass_through(self, name: str, *, passes: bool) -> None:
-        """Let a node's port forward frames, or drop them all both ways, as a cut cable would.
+        """Make a node's port forward frames, or drop all in both directions, like a cut cable.
 
-        Neither end sees a carrier go, so connections live on and send again what was lost.
+        Neither end loses its carrier, so connections survive and retransmit what was lost.
 
         Raises:
             NodeError: there is no such port, or the kernel refused.
@@ -199,10 +199,10 @@ class Switch:
             pass_frames(here.end(name), passes=passes)
 
     def inspect(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> AttachedLink:
-        """What the kernel has now of a link that was attached; changes and compares nothing.
+        """Return the kernel's current state of an attached link; change and compare nothing.
 
         Raises:
-            NodeError: the link is not there any more; names the node.
+            NodeError: the link does not exist any more; names the node.
         """
         link, left_out = self._fit(node, network)
         with _explaining(node.name, "read"), sockets() as here, sockets(pid) as there:
@@ -210,7 +210,7 @@ class Switch:
             return self._read(node.name, link, left_out, eth0=eth0, port=port)
 
     def _fit(self, node: NodeSpec, network: NetworkSpec) -> tuple[LinkSpec, tuple[str, ...]]:
-        """The link as this kernel can have it, and what had to be left out."""
+        """Return the link that this kernel can provide, and what had to be left out."""
         if node.link is None:
             raise NodeError(f"{node.name}: it has no link in the plan, so there is none to attach")
         if not (node.link.up.needs_netem or node.link.down.needs_netem):
@@ -219,7 +219,7 @@ class Switch:
         return (without_netem(node.link) if left_out else node.link), left_out
 
     def _add_port(self, here: Sockets, name: str, mac: str, *, pid: int) -> End:
-        """A veth whose other end appears in the node's namespace, and its port of the bridge."""
+        """Create a veth with one end in the node's namespace; return its port of the bridge."""
         from pyroute2.netlink.exceptions import NetlinkError
 
         peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": mac}
@@ -229,7 +229,7 @@ class Switch:
         except NetlinkError as error:
             if error.code != errno.EEXIST:
                 raise
-            # A process of that name has ended, and the kernel still sends what it had queued.
+            # A node of that name has ended, and the kernel is still sending its queued packets.
             here.ip.link("del", index=here.end(name).index)
             add()
         port = here.end(name)
@@ -258,7 +258,7 @@ class Switch:
 
 
 def _shape(name: str, link: LinkSpec, offload: Offload, *, eth0: End, port: End) -> None:
-    """Both directions and both ends, each read back and compared."""
+    """Shape both directions at their ends, each read back and compared."""
     up, down = qdiscs_of(link)
     if offload == "auto" and needs_packets(link):
         offload = "off"
@@ -269,7 +269,7 @@ def _shape(name: str, link: LinkSpec, offload: Offload, *, eth0: End, port: End)
 
 @contextmanager
 def _explaining(name: str, done: str) -> Iterator[None]:
-    """Inside, what the kernel refuses is an error that says what cannot be done to whose link."""
+    """Inside, kernel errors become errors that name the operation and the node."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     refusal = f"{name}: its link cannot be {done}"

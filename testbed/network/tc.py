@@ -1,9 +1,9 @@
-"""Puts a qdisc on an interface and reads back what the kernel made of it.
+"""Sets the qdisc of an interface and reads back the kernel's version of it.
 
 The messages are built here from whole bytes and kernel ticks, not by pyroute2's keyword arguments:
-those take a rate as bytes a second if it is a number and as bits if it is a string, and cut times
-to microseconds. ``nlm_request_batch`` is the one way to send a message of one's own that works from
-0.7.12 to 0.9.7 (``nlm_request`` of 0.9.7 fails).
+those take a rate as bytes per second if it is a number and as bits if it is a string, and truncate
+times to microseconds. ``nlm_request_batch`` is the only way to send a custom message that works
+from 0.7.12 to 0.9.7 (``nlm_request`` of 0.9.7 fails).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from testbed.network.qdiscs import TICK_SECONDS, Netem, Qdisc, TokenBucket, desc
 from testbed.values.units import Rate
 
 LINKLAYER_ETHERNET = 1
-"""With it the kernel computes transfer times itself; without, it expects a table of them."""
+"""With it the kernel computes transfer times itself; without it, it expects a table of them."""
 
 MISSING_HINT = (
     "A rate needs tbf (`modprobe sch_tbf`, CONFIG_NET_SCH_TBF), delay and loss need netem "
@@ -28,10 +28,10 @@ MISSING_HINT = (
 
 
 def apply(ip: Any, index: int, qdisc: Qdisc | None) -> None:
-    """Make ``qdisc`` the root of interface ``index``, in place of what we put there before.
+    """Make ``qdisc`` the root of interface ``index``, replacing our previous one.
 
-    A qdisc of the same kind is changed where it stands and keeps the packets it holds. None takes
-    away a qdisc of ours. ``ip`` is an open ``IPRoute`` of the interface's network namespace.
+    A qdisc of the same kind is changed in place and keeps its packets. None removes
+    our qdisc. ``ip`` is an open ``IPRoute`` of the interface's network namespace.
 
     Raises:
         NetlinkError: the kernel refused (code 2: it has no such qdisc).
@@ -43,24 +43,24 @@ def apply(ip: Any, index: int, qdisc: Qdisc | None) -> None:
         if read_back(ip, index) is not None:
             _request(ip, index, RTM_DELQDISC, 0)
         return
-    # Without a handle of its own, one qdisc replaces another whatever their kinds are.
+    # Without a handle of its own, one qdisc replaces another of any kind.
     put = partial(_request, ip, index, RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE)
     bucket = qdisc.bucket if isinstance(qdisc, Netem) else None
     if isinstance(qdisc, Netem) and bucket is None:
         found = read_back(ip, index)
         if isinstance(found, Netem) and found.bucket is not None:
-            _request(ip, index, RTM_DELQDISC, 0)  # changed where it stands, it would keep its own
+            _request(ip, index, RTM_DELQDISC, 0)  # changed in place, it would keep its bucket
     put(attributes=_attributes(qdisc))
     if bucket is not None:
         put(parent=_leaf(_root(ip, index)), attributes=_attributes(bucket))
 
 
 def read_back(ip: Any, index: int) -> Qdisc | None:
-    """The root qdisc of interface ``index`` as the kernel has it; None for the kernel's default.
+    """Return the root qdisc of interface ``index`` in the kernel; None for the default qdisc.
 
     Raises:
         NetlinkError: no such interface.
-        NodeError: the root qdisc is of a kind that is never put there by this package.
+        NodeError: the root qdisc is of a kind that this package never sets.
     """
     message = _root(ip, index)
     if message is None:
@@ -76,17 +76,17 @@ def read_back(ip: Any, index: int) -> Qdisc | None:
 
 
 def shape(ip: Any, index: int, qdisc: Qdisc | None, *, where: str) -> Qdisc | None:
-    """Apply, read back and compare; returns what the kernel has.
+    """Apply, read back and compare; return the kernel's qdisc.
 
     ``where`` is node and direction, for the message: ``w3: up``.
 
     Raises:
         HostError: the kernel has no such qdisc.
-        NodeError: the kernel refused, or has something else than was asked for.
+        NodeError: the kernel refused, or its qdisc differs from the request.
     """
     from pyroute2.netlink.exceptions import NetlinkError
 
-    if qdisc is None and read_back(ip, index) is None:  # as a new interface has it
+    if qdisc is None and read_back(ip, index) is None:  # like a new interface
         return None
     try:
         apply(ip, index, qdisc)
@@ -127,7 +127,7 @@ def _token_bucket(parameters: Any) -> TokenBucket:
 
 
 def _netem(options: Any) -> Netem:
-    """From the bytes behind pyroute2's reading of them, which leaves out what it does not know."""
+    """Decode the bytes behind pyroute2's attributes, which leave out what pyroute2 lacks."""
     header = 4
     return netem_options.decode(
         bytes(options.data[options.offset + header : options.offset + options.length])
@@ -151,23 +151,23 @@ def _bucket_below(ip: Any, index: int, root: Any) -> TokenBucket | None:
 
 
 def _leaf(root: Any) -> int:
-    """Where the one qdisc below a netem is."""
+    """Return the handle of the only qdisc below a netem."""
     return int(root["handle"]) | 1
 
 
 def _root(ip: Any, index: int, *, parent: int | None = None) -> Any:
-    """The kernel's message about the root qdisc, or None where it is the kernel's default.
+    """Return the kernel's message about the root qdisc, or None for the kernel's default.
 
-    With ``parent`` it is about the qdisc at that place instead.
+    With ``parent`` it is about the qdisc below that handle instead.
 
-    One interface is asked for: a dump would list those of all ports for every port that is built.
+    Only one interface is queried: a dump would list all ports for every port that is created.
     Kernels before 6.8 answer only with the echo flag.
     """
     from pyroute2.netlink import NLM_F_ECHO
     from pyroute2.netlink.rtnl import RTM_GETQDISC, RTM_NEWQDISC
 
     for message in _request(ip, index, RTM_GETQDISC, NLM_F_ECHO, parent=parent):
-        # A qdisc that nobody put there (noqueue, once the interface is up) has no handle.
+        # A default qdisc (noqueue, once the interface is up) has no handle.
         if message["header"]["type"] == RTM_NEWQDISC and message["handle"]:
             return message
     return None
@@ -179,7 +179,7 @@ def _raw_message() -> type[Any]:
     from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
     class Raw(nlmsg):  # type: ignore[misc]
-        """Takes a qdisc's options as the kernel does, as bytes."""
+        """Encodes a qdisc's options as the kernel does, as bytes."""
 
         fields = tcmsg.fields
         nla_map = (("TCA_UNSPEC", "none"), ("TCA_KIND", "asciiz"), ("TCA_OPTIONS", "cdata"))

@@ -1,8 +1,8 @@
-"""The nodes of a run, a role a file. The closed list of them is ``ROLES``.
+"""The nodes of a run, one role per file. The closed list of them is ``ROLES``.
 
-A role says everything that differs between one kind of node and another: which of them a scenario
-has, what starts them, what they see of the host, whom they need, and what their end means. A new
-one is a file here and a line below.
+A role defines everything that differs between kinds of nodes: which of them a scenario
+has, what starts them, what they see of the host, what they depend on, and what their end means. A
+new role is a file here and a line below.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BY_NAME = {role.name: role for role in ROLES}
 
 
 def role_of(node: NodeSpec) -> Role:
-    """The role of a node.
+    """Return the role of a node.
 
     Raises:
         KeyError: there is no such role.

@@ -14,11 +14,11 @@ from testbed.topology import NodeSpec, Plan
 from testbed.values.units import Size
 
 JAVA_BYTES = 200_000_000
-"""What its process takes beside its heap: classes, compiled code, threads, buffers. Measured."""
+"""Memory of its process in addition to its heap: classes, code, threads, buffers. Measured."""
 
 
 def source_of(plan: Plan) -> Mapping[str, str]:
-    """What those are told who produce or read records: where the broker is, and whose the topics.
+    """Return the arguments of producers and consumers: the broker's address and the topics' run.
 
     Empty for a run without a broker.
     """
@@ -29,14 +29,14 @@ def source_of(plan: Plan) -> Mapping[str, str]:
 
 
 class BrokerRole(Role):
-    """No Python runs in it, and no process of ours: the same command does with either image."""
+    """Runs neither Python nor code of ours: the same command works with either image."""
 
     name = BROKER
     cpu_weight = SERVICE_WEIGHT
     reads_run = False
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
-        """The one, of streams whose transport has one."""
+        """Yield the broker, if the streams' transport has one."""
         streams = scenario.streams
         numbers = linked_nodes(scenario)
         if self.name not in numbers or streams is None or not isinstance(streams.transport, Kafka):
@@ -60,12 +60,12 @@ class BrokerRole(Role):
         )
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """Its own folder and, where it comes from no image, Kafka and Java of the host."""
+        """Return its own folder and, if no image provides them, Kafka and Java of the host."""
         own = Mount(inputs.folder.broker, FOLDER, writable=True)
         if inputs.kafka is None:
             return (own,)
         return (own, Mount(inputs.kafka.jars, JARS), Mount(inputs.kafka.java, JAVA))
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
-        """Its limit, if it has one; else its heap, and what Java takes."""
+        """Return its limit, if it has one; else its heap plus the memory of Java."""
         return int(node.memory or node.takes or 0)

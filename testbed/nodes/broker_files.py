@@ -1,4 +1,4 @@
-"""What a Kafka broker is started with: its properties, its logging, and the commands. Pure."""
+"""The start files of a Kafka broker: its properties, its logging, and the commands. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ PORT = 9092
 CONTROLLER_PORT = 9093
 
 FOLDER = Path("/run/testbed/broker")
-"""Of the broker's own, in its node: what is written here, and its logs of records."""
+"""The broker's own folder in its node: these files, and its logs of records."""
 
 JARS = Path("/run/testbed/kafka")
 JAVA = Path("/run/testbed/java")
-"""Where a node finds them that has no image with a Kafka in it."""
+"""Their paths in a node whose image does not contain Kafka."""
 
 IMAGE_JARS = Path("/opt/kafka/libs")
 IMAGE_JAVA = Path("/opt/java/openjdk")
-"""Where the official image has them. Ours has its Java on the path."""
+"""Java's path in the official image. Our image has Java on the PATH."""
 
 FRUGAL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""Options of Java on a host that trains besides: it takes half the CPU time until it listens."""
+"""Java options for a host that also trains: start-up takes half the CPU time."""
 
 PROPERTIES, LOGGING, START, RECORDS = "server.properties", "log4j2.properties", "start", "records"
 
@@ -40,12 +40,12 @@ rootLogger.appenderRef.console.ref = console
 
 
 def broker_files(settings: Kafka, address: str, *, run: str, time_scale: float) -> dict[str, str]:
-    """The files of a broker's folder, by name.
+    """Return the files of a broker's folder, by name.
 
     Args:
-        settings: what the scenario says of it.
+        settings: from the scenario.
         address: of its node, at which devices and producers reach it.
-        run: the run's name; the cluster's identity is made of it.
+        run: the run's name, from which the cluster's identity is derived.
         time_scale: emulated seconds per real second.
     """
     retention = max(1, round(settings.retention / time_scale * 1000))
@@ -58,7 +58,7 @@ def broker_files(settings: Kafka, address: str, *, run: str, time_scale: float) 
 
 
 def cluster_of(run: str) -> str:
-    """The identity of a run's cluster, as Kafka writes one: 16 bytes, in 22 letters.
+    """Return the identity of a run's cluster in Kafka's format: 16 bytes, in 22 letters.
 
     The first byte is 0, so that it never begins with a hyphen, like an option.
     """
@@ -67,7 +67,7 @@ def cluster_of(run: str) -> str:
 
 
 def _properties(settings: Kafka, address: str, *, retention_ms: int) -> Mapping[str, object]:
-    """One node that is broker and controller; all that it keeps, it keeps once."""
+    """Return the properties of a single node, both broker and controller, without replicas."""
     return {
         "process.roles": "broker,controller",
         "node.id": 1,
@@ -91,18 +91,18 @@ def _properties(settings: Kafka, address: str, *, retention_ms: int) -> Mapping[
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
-        # The cleaner of the offsets' log, which stays small, takes 128 MiB of the heap otherwise.
+        # Otherwise the cleaner of the offsets' log, which stays small, takes 128 MiB of the heap.
         "log.cleaner.dedupe.buffer.size": 4 * 2**20,
-        # One that was killed is back before the controller, which is itself, takes it for dead.
+        # A killed broker is back before the controller, which is itself, declares it dead.
         "broker.heartbeat.interval.ms": 500,
         "broker.session.timeout.ms": 2000,
     }
 
 
 def _start(settings: Kafka, cluster: str) -> str:
-    """Formats the folder of the records the first time, and becomes the broker.
+    """Return a script that formats the records' folder on first use, and becomes the broker.
 
-    What it leaves there is the run's owner's to remove, whose uid is another: hence the umask.
+    The run's owner, who has another uid, must be able to remove its files: hence the umask.
     """
     heap = int(settings.heap) // 2**20
     options = f"-Xms{heap}m -Xmx{heap}m {FRUGAL} -XX:+ExitOnOutOfMemoryError"

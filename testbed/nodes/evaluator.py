@@ -1,4 +1,4 @@
-"""The evaluator: measures the model while it is trained. It talks to the PS by a socket of its."""
+"""The evaluator: measures the model during training. It uses a socket of its own to the PS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.topology import NodeSpec
 
 
 class EvaluatorRole(Role):
-    """Without it there is no accuracy, and so no run."""
+    """Required: without it there is no accuracy, and so no run."""
 
     name = "evaluator"
     entry = "testbed.roles.evaluator:main"
@@ -22,7 +22,7 @@ class EvaluatorRole(Role):
     other_bytes = 20_000_000  # an evaluation's activations
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
-        """The one, which has no link."""
+        """Yield the single evaluator, which has no link."""
         yield NodeSpec(
             name="evaluator",
             role=self.name,
@@ -36,6 +36,6 @@ class EvaluatorRole(Role):
         )
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """And where it saves models."""
+        """Return the defaults, and the folder for saved models."""
         saves = Mount(inputs.folder.model, INSIDE / "model", writable=True)
         return (*super().mounts(inputs), saves)

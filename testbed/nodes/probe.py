@@ -1,4 +1,4 @@
-"""Probes: spare nodes that measure a link, and are gone again. No scenario has them."""
+"""Probes: temporary spare nodes that measure a link. No scenario has them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testbed.topology import NodeSpec
 
 
 class ProbeRole(Role):
-    """See testbed.run.probe."""
+    """The nodes of testbed.run.probe."""
 
     name = "probe"
     entry = "testbed.roles.prober:main"

@@ -1,4 +1,4 @@
-"""Producers: they make the samples of the devices' streams, as many processes as that takes."""
+"""Producers: they generate the samples of the devices' streams, in as many processes as needed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from testbed.scenario.schema import Scenario
 from testbed.topology import NodeSpec, Plan
 
 PORT = 5001
-"""At which a producer answers the devices, where they fetch from it."""
+"""Port at which a producer answers devices that fetch from it."""
 
 
 class ProducerRole(Role):
-    """Each feeds its share of the devices; without one, their streams fall silent."""
+    """Each feeds its share of the devices; without it, their streams have no data."""
 
     name = "producer"
     entry = "testbed.roles.producer:main"
@@ -27,14 +27,14 @@ class ProducerRole(Role):
     other_bytes = 64_000_000  # records that no device has fetched
 
     def arguments(self, node: NodeSpec, plan: Plan, *, secret: str) -> Mapping[str, str]:
-        """Where the broker is or, without one, where it answers the devices itself."""
+        """Return the broker's address or, without a broker, its own port for the devices."""
         if through := source_of(plan):
             return through
         assert node.link is not None
         return {"source": f"{node.link.address}:{PORT}"}
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
-        """Their addresses and uids follow the programs'."""
+        """Yield the producers; their addresses and uids follow the programs'."""
         numbers = linked_nodes(scenario)
         before = FIRST_WORKER_UID + scenario.workers.count + len(scenario.programs)
         for index, name in enumerate(producers(scenario)):

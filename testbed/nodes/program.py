@@ -1,4 +1,4 @@
-"""Programs: any command as a node of its own, such as cross traffic beside a training."""
+"""Programs: any command as a node of its own, such as cross traffic during training."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from testbed.topology import SCRATCH, NodeSpec, Plan
 
 
 class ProgramRole(Role):
-    """What it executes and what its end means says the scenario; it sees nothing of the run."""
+    """The scenario defines its command and what its end means; it sees nothing of the run."""
 
     name = "program"
     reads_run = False
     needs = ("ps",)
-    other_bytes = 10_000_000  # of a small one; a limit of its own says more
+    other_bytes = 10_000_000  # of a small one; its own limit is a better estimate
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
-        """In the order of the scenario; their addresses and uids follow the workers'."""
+        """Yield them in the scenario's order; their addresses and uids follow the workers'."""
         numbers = linked_nodes(scenario) if scenario.programs else {}
         addresses = {name: address_of(number)[0] for name, number in numbers.items()}
         for index, (name, program) in enumerate(scenario.programs.items()):
@@ -41,5 +41,5 @@ class ProgramRole(Role):
             )
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
-        """Its limit, if it has one."""
+        """Return its limit, if it has one."""
         return self.other_bytes if node.memory is None else int(node.memory)

@@ -14,7 +14,7 @@ PORT = 5000
 
 
 class ParameterServerRole(Role):
-    """Holds the model, and its vectors: counters, the reply that goes out, pushes being applied."""
+    """Holds the model, and its vectors: counters, the outgoing reply, pushes being applied."""
 
     name = "ps"
     part = "server"
@@ -41,10 +41,10 @@ class ParameterServerRole(Role):
         )
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """And where it keeps its records."""
+        """Return the defaults, and the folder for its records."""
         records = Mount(inputs.folder.ps, INSIDE / "ps", writable=True)
         return (*super().mounts(inputs), records)
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
-        """One vector more for every worker: what it had when it pulled."""
+        """Add one vector for every worker: the model at its last pull."""
         return super().memory_bytes(node, plan, vector=vector) + len(plan.workers) * vector

@@ -15,7 +15,7 @@ from testbed.topology import SCRATCH, NodeSpec, Plan
 
 
 class WorkerRole(Role):
-    """Its vectors: model, gradient, the reply as it comes in, and room to select in."""
+    """Its vectors: model, gradient, the incoming reply, and scratch space for selection."""
 
     name = "worker"
     part = "client"
@@ -26,11 +26,11 @@ class WorkerRole(Role):
     vectors = 4
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """Beside what all see: how slow faults have made it."""
+        """Return the defaults, and the file with the slowdown by faults."""
         return (*super().mounts(inputs), Mount(inputs.folder.slow, INSIDE / "slow", writable=False))
 
     def arguments(self, node: NodeSpec, plan: Plan, *, secret: str) -> Mapping[str, str]:
-        """Where its samples come from, where they come as streams, and what it shows there."""
+        """Return the source of its samples, if they are streamed, and its token there."""
         feeding = [other for other in plan.nodes if other.role == ProducerRole.name]
         if not feeding:
             return {}
@@ -42,7 +42,7 @@ class WorkerRole(Role):
         return {"source": f"{producer.link.address}:{PORT}", "source_token": token}
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
-        """Dealt to the classes in their order: the first class has w0, w1, ..."""
+        """Yield the workers, numbered by class in order: the first class has w0, w1, ..."""
         counts = scenario.workers.class_counts()
         dealt = (name for name, count in counts.items() for _ in range(count))
         for index, device_class in enumerate(dealt):

@@ -1,5 +1,5 @@
-"""From a scenario to the plan of its nodes, and the plan as it is written down. Pure but for that.
+"""From a scenario to the plan of its nodes, and the plan's file. Pure except for the file.
 
-``testbed.topology`` holds the data itself: what makes containers and links understands a plan and
-knows no scenario.
+``testbed.topology`` holds the data itself: the code that creates containers and links uses a plan
+and knows no scenario.
 """

@@ -1,8 +1,8 @@
-"""What a plan will ask of the host: memory of its own per node, CPUs, and updates per second.
+"""What a plan needs of the host: private memory per node, CPUs, and updates per second.
 
 The memory figures are estimates from measurements: a worker forked from a process that has imported
-everything has about 20 MB of its own beside its vectors, a cold process 150 MB, and an engine keeps
-processes of its own for every container. The CPU an update takes is not known before one has run,
+everything has about 20 MB in addition to its vectors, a cold process 150 MB, and an engine keeps
+processes of its own for every container. The CPU time of an update is unknown before one has run,
 so only limits and the pace that the scenario sets are shown.
 """
 
@@ -21,25 +21,25 @@ AGENT_BYTES = 250_000_000
 
 BYTES_PER_PARAMETER = 4
 CHECKPOINT_COPIES = 3
-"""What a server has of its vectors while it saves them: its own, a copy, and the file's bytes."""
+"""Copies of its vectors while a server saves them: its own, a copy, and the file's bytes."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run needs; bytes are private memory, estimated."""
+    """The requirements of a run; bytes are private memory, estimated."""
 
-    parameters: int | None  # of the model; None where only the user's own code knows
+    parameters: int | None  # of the model; None where only user code knows it
     node_bytes: Mapping[str, int]  # of one node of each role
-    agent_bytes: int  # of the agent, where workers are forked warm
+    agent_bytes: int  # of the agent, if workers are forked warm
     total_bytes: int  # of all nodes
     cpu_limits: float  # sum of the CPUs that nodes are limited to
     unlimited_nodes: int  # nodes without a CPU limit
-    # the most, in real time, that the scenario's pace allows; None where a worker is not paced
+    # the maximum, in real time, at the scenario's pace; None if a worker is not paced
     updates_per_second: float | None
 
 
 def budget(scenario: Scenario, plan: Plan, parameters: int | None) -> Budget:
-    """The budget of a plan for a model with so many parameters (None: unknown, counted as 0)."""
+    """Return the budget of a plan for a number of parameters (None: unknown, counted as 0)."""
     container = scenario.runtime.capabilities.container_bytes
     vector = BYTES_PER_PARAMETER * (parameters or 0)
     saved = 1 if scenario.checkpoint is None else CHECKPOINT_COPIES
@@ -68,9 +68,9 @@ def budget(scenario: Scenario, plan: Plan, parameters: int | None) -> Budget:
 def require_memory(
     scenario: Scenario, plan: Plan, *, available: int, parameters: int | None = None
 ) -> None:
-    """Refuse a run that takes more than the bytes of memory that are available.
+    """Reject a run that needs more than the available bytes of memory.
 
-    How many ``parameters`` the model has is found out where it is not given.
+    The number of the model's ``parameters`` is determined if it is not given.
 
     Raises:
         HostError: it is not enough; says for how many workers it would be.
@@ -93,13 +93,13 @@ def require_memory(
 
 
 def count_parameters(scenario: Scenario) -> int | None:
-    """Parameters of the scenario's model, or None where only the user's own code knows."""
+    """Return the number of parameters of the scenario's model; None where only user code knows."""
     images = scenario.dataset.images
     return None if images is None else scenario.model.parameters(*images)
 
 
 def _pace(scenario: Scenario, workers: tuple[NodeSpec, ...]) -> float | None:
-    """Updates a second if computing took no longer than `speed` says and links cost no time."""
+    """Return updates per second if computing took exactly as `speed` says and links no time."""
     pace, kinds, batch = 0.0, scenario.workers.classes, scenario.workers.batch_size
     for node in workers:
         think = scenario.workers.think_of(node.device_class)

@@ -1,4 +1,4 @@
-"""The names of a run's nodes with their addresses, as every node has them in /etc/hosts. Pure."""
+"""The names of a run's nodes with their addresses, which every node has in /etc/hosts. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ LOOPBACK = "127.0.0.1"
 
 
 def hosts_text(plan: Plan) -> str:
-    """The content of /etc/hosts, the same for all nodes.
+    """Return the content of /etc/hosts, the same for all nodes.
 
-    A node without a link is reachable by itself alone, so its name means the loopback.
+    A node without a link is reachable only from itself, so its name is the loopback address.
     """
     linked = (
         f"{LOOPBACK if node.link is None else node.link.address} {node.name}\n"

@@ -16,11 +16,11 @@ from testbed.topology import NetworkSpec, NodeSpec, Plan
 from testbed.values.units import Size
 
 VALUE_BYTES = 4
-"""Of a value in a model, and in a push that has all of them."""
+"""Size of a value in a model, and in a push of all values."""
 
 
 def plan(scenario: Scenario, run: str) -> Plan:
-    """The nodes of a run, with addresses, uids, limits and links in real units.
+    """Return the nodes of a run, with addresses, uids, limits and links in real units.
 
     Raises:
         ScenarioError: more workers than a switch has ports.
@@ -36,7 +36,7 @@ def plan(scenario: Scenario, run: str) -> Plan:
         raise ScenarioError([Problem(where, 0, "workers.count", found, expected, hint)])
     offload = scenario.network.offload
     if offload == "auto" and any(needs_packets(link) for *_, link in changed_links(scenario)):
-        offload = "off"  # from the beginning: no link can do without them later
+        offload = "off"  # from the beginning: it cannot be turned off later
     parameters = count_parameters(scenario)
     message = None if parameters is None else Size(parameters * VALUE_BYTES)
     return Plan(
@@ -53,7 +53,7 @@ def plan(scenario: Scenario, run: str) -> Plan:
 
 
 def _for_messages(node: NodeSpec, message: Size | None) -> NodeSpec:
-    """The node with a link that knows how large the models and pushes are that pass through it."""
+    """Return the node with a link that knows the size of the models and pushes it carries."""
     if message is None or node.link is None or node.part == "aside":
         return node
     up, down = (replace(shape, message=message) for shape in (node.link.up, node.link.down))

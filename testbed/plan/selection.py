@@ -1,4 +1,4 @@
-"""Which nodes a user means: ``w3``, ``w[0-9]``, ``ps``, ``class=slow``."""
+"""Selects nodes: ``w3``, ``w[0-9]``, ``ps``, ``class=slow``."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from testbed.topology import NodeSpec, Plan
 from testbed.values.selectors import matches
 
 SIMULATION = "simulation"
-"""The log of what the user's own code prints in a simulation."""
+"""The log for the output of user code in a simulation."""
 
 OTHERS = ("agent", "controller", SIMULATION)
-"""No nodes, but they have logs too; meant only where they are called by their names."""
+"""Not nodes, but they have logs too; selected only by their exact names."""
 
 
 def select(selectors: Sequence[str], plan: Plan) -> tuple[str, ...]:
-    """Whose logs any of the selectors names, in the run's order; all nodes without one.
+    """Return the names that match any selector, in the run's order; all nodes without a selector.
 
     Raises:
-        ScenarioError: a selector that names no node.
+        ScenarioError: a selector matches no node.
     """
     names = [node.name for node in plan.nodes]
     if not selectors:
@@ -40,7 +40,7 @@ def select(selectors: Sequence[str], plan: Plan) -> tuple[str, ...]:
 
 
 def find_node(name: str, plan: Plan) -> NodeSpec:
-    """The node of that name.
+    """Return the node with that name.
 
     Raises:
         ScenarioError: there is none.
@@ -53,7 +53,7 @@ def find_node(name: str, plan: Plan) -> NodeSpec:
 
 
 def classes_of(plan: Plan) -> tuple[str, ...]:
-    """The device classes, in their order."""
+    """Return the device classes, in their order."""
     return tuple(dict.fromkeys(node.device_class for node in plan.workers))
 
 
@@ -66,7 +66,7 @@ def _matching(selector: str, nodes: Sequence[NodeSpec]) -> set[str]:
 
 
 def _names(plan: Plan) -> str:
-    """Every node but the workers, who are many."""
+    """Return the names of all nodes except the workers, which are many."""
     *_, last = plan.workers
     others = [node.name for node in plan.nodes if node not in plan.workers]
     return f"{', '.join(others)}, {plan.workers[0].name} to {last.name}"

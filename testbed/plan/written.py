@@ -1,4 +1,4 @@
-"""The plan as it stands in a run's folder, ``plan.json``: written once, read by every verb."""
+"""The plan in a run's folder, ``plan.json``: written once, read by every command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLAN = TypeAdapter(Plan)
 
 
 def plan_text(plan: Plan) -> str:
-    """What ``plan.json`` holds."""
+    """Return the content of ``plan.json``."""
     content = _PLAN.dump_python(plan, mode="json")
     nodes = ",\n  ".join(json.dumps(node) for node in content.pop("nodes"))
     rest = json.dumps({"plan": VERSION, **content}, indent=1).removesuffix("\n}")
@@ -33,14 +33,14 @@ def plan_text(plan: Plan) -> str:
 
 
 def read_plan(folder: RunFolder) -> Plan:
-    """The plan of a run.
+    """Return the plan of a run.
 
-    Folders of runs from before there was a ``plan.json`` have none: theirs is worked out from their
+    Folders of older runs have no ``plan.json``: their plan is derived from their
     scenario, as it was then.
 
     Raises:
         TestbedError: ``plan.json`` cannot be read, or a newer testbed wrote it.
-        ScenarioError: there is none, and no scenario that it can be worked out from.
+        ScenarioError: there is none, and no scenario to derive it from.
     """
     try:
         content = _read(folder.plan)
@@ -68,7 +68,7 @@ def read_plan(folder: RunFolder) -> Plan:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The object in the file; follows no link, and waits for no pipe."""
+    """Return the object in the file; does not follow links or wait for pipes."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:

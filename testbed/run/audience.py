@@ -1,4 +1,4 @@
-"""Who asks for a run, and what is told of it: live or simulated, it is all the same to them."""
+"""The interface to the caller that requested a run, the same for live and simulated runs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from testbed.telemetry.folder import RunFolder
 
 
 class Audience(Protocol):
-    """Whoever has asked for a run."""
+    """The listener of a run, implemented by the caller that requested it."""
 
     @property
     def sink(self) -> Sink:
-        """Is told all that is written down."""
+        """Return the sink that receives all records."""
 
     def phase(self, text: str) -> None:
-        """The run begins."""
+        """Announce a phase of the run."""
 
     def say(self, text: str) -> None:
-        """Something was decided that the scenario had left open."""
+        """Report a decision that the scenario had left open."""
 
     def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
-        """The run has ended, however it did. Returns whether what it measured is valid.
+        """Conclude a run that has ended in any way; return whether its measurements are valid.
 
         Args:
             folder: the run's.
-            torn_down: whether its containers are gone, but those that are to be kept; false of a
+            torn_down: whether its containers were removed, except those to be kept; false for a
                 simulation, which had none.
         """
 
@@ -39,9 +39,9 @@ class Audience(Protocol):
 def concluded(
     folder: RunFolder, audience: Audience, *, now: float, contained: bool = True
 ) -> Iterator[Callable[[], bool]]:
-    """Have the run concluded after the body, also if that fails; yields what the verdict was.
+    """Conclude the run after the body, even if that fails; yield a function for the verdict.
 
-    A run that did not come so far as to say so itself is one that failed.
+    A run that ended before it recorded its own end counts as failed.
     """
     verdict: list[bool] = []
     try:
@@ -49,7 +49,7 @@ def concluded(
     except BaseException as failure:
         with suppress(OSError, TestbedError):
             _not_begun(folder, failure, now=now)
-        with suppress(OSError, RunNotFound):  # what went wrong first is what has to be told
+        with suppress(OSError, RunNotFound):  # the first error must be reported
             audience.conclude(folder, torn_down=contained and not isinstance(failure, NotTornDown))
         raise
     verdict.append(audience.conclude(folder, torn_down=contained))

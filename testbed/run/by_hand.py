@@ -1,7 +1,7 @@
-"""Faults asked for by hand: files in the run's ``control``, which its controller looks for.
+"""Manual faults: request files in the run's ``control``, which its controller polls.
 
-``fault-NAME.json`` asks, ``fault-NAME.done`` answers with what speaks against it, or nothing. So
-the controller carries out, undoes and writes down all faults, and whoever asked may go.
+``fault-NAME.json`` is a request, ``fault-NAME.done`` the reply: an objection, or empty. So
+the controller applies, undoes and records all faults, and the requesting process may exit.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from testbed.values.units import Duration
 
 Verb = Literal["freeze", "thaw", "partition", "slow"]
 LONGEST_PARTITION_SECONDS = 10.0
-"""Real seconds. A run that plans none gives a connection up of which it hears nothing for twice as
-long, and after a partition TCP takes as long again to try once more."""
+"""Real seconds. A run without planned partitions closes a connection that was silent for twice as
+long, and after a partition TCP takes as long again until it retransmits."""
 
 ANSWER_SECONDS = 15.0
 LOOK_SECONDS = 0.05
 
 
 class Asked(Part):
-    """What is asked for.
+    """A request.
 
     Attributes:
-        seconds: for how long, emulated; None is to the end.
-        factor: how many times as long steps take.
+        seconds: for how long, emulated; None until the end of the run.
+        factor: by which the length of steps is multiplied.
         file: the request's name.
     """
 
@@ -63,10 +63,10 @@ def ask(
     factor: float = 1.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Ask the controller of a run to do something to workers, and wait until it has.
+    """Ask the controller of a run to apply a fault to workers, and wait until it has.
 
     Raises:
-        NodeError: nobody controls the run, or something speaks against it.
+        NodeError: no controller is running, or it objects to the request.
     """
     file = folder.control / f"fault-{token_hex(8)}.json"
     asked_for = Asked(verb=verb, nodes=tuple(nodes), seconds=seconds, factor=factor)
@@ -88,9 +88,9 @@ def ask(
 
 
 def asked(folder: RunFolder) -> Iterator[Asked]:
-    """What is asked for and not answered yet. What is no request is removed."""
+    """Yield the requests that are not answered yet. Remove malformed ones."""
     for file in sorted(folder.control.glob("fault-*.json")):
-        with suppress(FileNotFoundError):  # taken back meanwhile
+        with suppress(FileNotFoundError):  # withdrawn meanwhile
             try:
                 found = Asked.model_validate_json(file.read_text(encoding="utf-8"))
             except (ValidationError, UnicodeDecodeError):
@@ -100,17 +100,17 @@ def asked(folder: RunFolder) -> Iterator[Asked]:
 
 
 def answer(folder: RunFolder, request: Asked, against: str) -> None:
-    """Say that it is done, or what speaks against it."""
+    """Report that a request is done, or the objection to it."""
     file: Path = folder.control / request.file
     write_atomically(file.with_suffix(".done"), against)
     file.unlink(missing_ok=True)
 
 
 def selected(folder: RunFolder, selectors: Sequence[str]) -> tuple[str, ...]:
-    """The workers of a run that any selector names.
+    """Return the workers of a run that match any selector.
 
     Raises:
-        ScenarioError: there is no such node, or it is no worker.
+        ScenarioError: no such node exists, or it is not a worker.
     """
     plan = read_plan(folder)
     names, workers = select(selectors, plan), {node.name for node in plan.workers}
@@ -120,10 +120,10 @@ def selected(folder: RunFolder, selectors: Sequence[str]) -> tuple[str, ...]:
 
 
 def duration_of(text: str) -> float:
-    """The emulated seconds of a ``--for``: a duration of a scenario, or ``2m`` for two minutes.
+    """Parse ``--for`` into emulated seconds: a duration as in scenarios, or ``2m`` for two minutes.
 
     Raises:
-        ScenarioError: it is no duration, or none above zero.
+        ScenarioError: it is not a duration above zero.
     """
     try:
         seconds = float(Duration.parse(re.sub(r"(?<=\d)\s*m$", "min", text.strip())))
@@ -135,10 +135,10 @@ def duration_of(text: str) -> float:
 
 
 def partition_of(text: str, folder: RunFolder) -> float:
-    """How long a partition by hand may last that is asked for in words, in emulated seconds.
+    """Parse the duration of a manual partition into emulated seconds, and check its limit.
 
     Raises:
-        ScenarioError: it is no duration, or too long a one.
+        ScenarioError: it is not a duration, or exceeds the limit.
     """
     seconds, time_scale = duration_of(text), read_plan(folder).time_scale
     if seconds > LONGEST_PARTITION_SECONDS * time_scale:
@@ -149,7 +149,7 @@ def partition_of(text: str, folder: RunFolder) -> float:
 
 
 def standing_still(folder: RunFolder) -> tuple[str, ...]:
-    """The workers of a run that faults have frozen, and that have neither gone on nor ended."""
+    """Return the workers of a run that faults have frozen, and that have not thawed or ended."""
     still: dict[str, None] = {}
     for entry in read_events(folder.events):
         match entry.event:
@@ -165,9 +165,9 @@ def standing_still(folder: RunFolder) -> tuple[str, ...]:
 
 
 def listed(folder: RunFolder) -> list[dict[str, Any]]:
-    """Every fault that has come, in order, then those that are planned and have not come yet.
+    """Return every applied fault, in order, then the planned faults that are not applied yet.
 
-    Of each there is what its event says, and ``planned``: its moment in words.
+    Each has the fields of its event, and ``planned``: its moment as text.
     """
     scenario = load(folder.scenario, custom_files=folder.custom)
     rows: list[dict[str, Any]] = []

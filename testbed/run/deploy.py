@@ -1,4 +1,4 @@
-"""Brings a run up: agent, parameter server, evaluator, workers, each awaited before the next."""
+"""Starts a run: agent, parameter server, evaluator, workers; each waits for the one before."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from testbed.topology import LaunchMode, NodeSpec
 
 LOOK_SECONDS = 0.05
 START_SECONDS = 0.01
-"""Between two looks for the start, from which on a recording or a fault may have something due."""
+"""Polling interval while waiting for the start, which recordings and faults are timed by."""
 
 ENDING_SECONDS = 5.0
 BASE_SECONDS = 60.0
-"""Bring-up may take this long, and so much longer for every node:"""
+"""Bring-up may take this long, plus, for every node:"""
 NODE_SECONDS: Mapping[LaunchMode, float] = {"warm": 0.5, "cold": 4.0}
 
 MOST_STARTING: Mapping[LaunchMode, int] = {"warm": 16, "cold": 4}
-"""So many workers may be on their way at once: more would only get in each other's way."""
+"""Maximum number of workers that start at the same time: more would only slow each other down."""
 
 LAUNCHES_AHEAD = 2
-"""So many nodes are asked for while another is launched, so that the agent can begin with one."""
+"""Number of nodes requested while another one is launched, so that the agent can begin early."""
 
 MOST_CONTAINED = 32
-"""So many containers are made in one go."""
+"""Maximum number of containers created in one batch."""
 
 Pending = Callable[[], int | None]
 """Waits for a launch; returns its pid, None if it has ended since."""
@@ -42,16 +42,16 @@ Pending = Callable[[], int | None]
 
 @dataclass
 class Deployment:
-    """The bring-up of one run, whose agent answers already; the clock counts monotonic seconds."""
+    """The bring-up of one run, whose agent is already up; the clock counts monotonic seconds."""
 
     setup: Setup
     driver: RuntimeDriver
     agent: AgentClient
     watch: Watch
     clock: Callable[[], float]
-    absent: Collection[str] = ()  # workers that are not there at the beginning
-    pause: Callable[[float], None] = time.sleep  # lets seconds pass
-    as_now: Callable[[NodeSpec], NodeSpec] = lambda node: node  # with its link as it is to be now
+    absent: Collection[str] = ()  # workers that are absent at the beginning
+    pause: Callable[[float], None] = time.sleep  # sleeps for seconds
+    as_now: Callable[[NodeSpec], NodeSpec] = lambda node: node  # with its current link
     _containers: dict[str, int] = field(default_factory=dict)
     _launched: set[str] = field(default_factory=set)
     _asked: deque[tuple[NodeSpec, Pending]] = field(default_factory=deque)
@@ -80,7 +80,7 @@ class Deployment:
                 self._settle()
                 self._await(lambda: not self._missing(needed), deadline, on_its_way=needed)  # noqa: B023 - at once
             self._asked.append((node, self._begin(node)))
-            started = [*self._missing(started), node]  # not all: 1,000 nodes would be gone through
+            started = [*self._missing(started), node]  # not all: that would check 1,000 nodes
             self._settle(but=LAUNCHES_AHEAD)
             self.watch.look()
             if len(self._missing(started)) >= most:
@@ -91,11 +91,11 @@ class Deployment:
                     on_its_way=started,
                 )
         self._settle()
-        self._check_links()  # not once it trains: then a recording may have a change due
+        self._check_links()  # not once it trains: then a recording may change links
         self._await(lambda: Started in seen, deadline, on_its_way=there, every=START_SECONDS)
 
     def probe_links(self) -> None:
-        """Measure every class's link, before anything else uses the switch."""
+        """Measure every class's link, before there is other traffic on the switch."""
         links = shaped_links(self.setup.plan)
         if not links:
             return
@@ -105,18 +105,18 @@ class Deployment:
             record_probe(self.watch.recorder, found)
 
     def _contain(self, nodes: Sequence[NodeSpec]) -> None:
-        """Have the containers of nodes made, where the agent does not do it at a launch."""
+        """Have the containers of nodes created, where the agent does not create them itself."""
         specs = [self.setup.container(node) for node in nodes]
         for begin in range(0, len(specs), MOST_CONTAINED):
             some = specs[begin : begin + MOST_CONTAINED]
             self._containers |= self.driver.contain(self.setup.plan, self.setup.folder, some)
-            self.pause(0.0)  # an engine makes them in seconds, in which nothing takes effect
+            self.pause(0.0)  # creating them takes seconds, and signals are deferred
 
     def launch(self, node: NodeSpec) -> int | None:
-        """Let the agent launch a node; returns its pid, None if it has ended since.
+        """Have the agent launch a node; return its pid, None if it has ended since.
 
-        An engine's container ends when somebody kills it, or soon after its node: one that is
-        started again gets another.
+        An engine's container ends when it is killed from outside, or soon after its node: a node
+        that is restarted gets another container.
         """
         again = node.name in self._launched
         try:
@@ -129,32 +129,32 @@ class Deployment:
         return self._begin(node)()
 
     def _begin(self, node: NodeSpec) -> Pending:
-        """Ask the agent for a node."""
+        """Request a node from the agent."""
         self._launched.add(node.name)
         container = self._containers.get(node.name)
         launch = replace(self.setup.launch(node), node=self.as_now(node), container=container)
         return self.agent.begin_launch(launch)
 
     def _settle(self, *, but: int = 0) -> None:
-        """Wait for the nodes that were asked for, but for so many, and write them down.
+        """Wait for the requested nodes, except for ``but`` of them, and record their launches.
 
         Raises:
-            NodeError, HostError: one could not be brought up; names it.
+            NodeError, HostError: a node could not be started; names it.
         """
         while len(self._asked) > but:
             node, launched = self._asked.popleft()
             self.watch.recorder.event(Launched(node.name, launched()))
 
     def start(self, node: NodeSpec) -> None:
-        """Launch a node, and write that down.
+        """Launch a node, and record the launch.
 
         Raises:
-            NodeError, HostError: it could not be brought up; names it.
+            NodeError, HostError: it could not be started; names it.
         """
         self.watch.recorder.event(Launched(node.name, self.launch(node)))
 
     def _missing(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
-        """Those that are not ready yet."""
+        """Return the nodes that are not ready yet."""
         waited_for = [node for node in nodes if role_of(node).reports]
         return [node for node in waited_for if not self._has_reported(node)]
 
@@ -188,7 +188,7 @@ class Deployment:
         )
 
     def _check_links(self) -> None:
-        """Compare every link with the plan, as the kernel has it now."""
+        """Compare every link, as the kernel has it now, with the plan."""
         links = self._read_links()
         left_out = (text for link in links for text in link["left_out"])
         found = LinksRead(
@@ -202,7 +202,7 @@ class Deployment:
         self.watch.recorder.event(found)
 
     def _read_links(self) -> list[Mapping[str, Any]]:
-        """All links; a node that is ending has lost its link a moment before it has ended."""
+        """Return all links; a node that is ending loses its link a moment before its end."""
         until = self.clock() + ENDING_SECONDS
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Ends runs from outside, whoever started them and however that ended."""
+"""Ends runs from outside, whatever started them and however they ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testbed.telemetry.untrusted import SpoiledError
 BY_DOWN = "ended by `testbed down`"
 SIMULATION_SECONDS = 30.0
 REQUEST = "down"
-"""File in ``control/`` while a run is being ended: its controller is to take it for no failure."""
+"""File in ``control/`` while a run is being ended, so that its controller sees no failure."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Ended:
     """A run after ``down``."""
 
     run: str
-    folder: Path | None  # its folder, or None where only its name was found on the host
+    folder: Path | None  # its folder, or None if only its name was found on the host
     acted: bool  # whether there was anything to end
     failure: TestbedError | None = None  # why it could not be ended; None if nothing of it is left
-    unasked: TestbedError | None = None  # why nobody could be asked, of a run that has ended
+    unasked: TestbedError | None = None  # why the engine of an ended run could not be queried
 
 
 def end_run(folder: RunFolder, driver: RuntimeDriver, *, clock: Callable[[], float]) -> Ended:
-    """End a run, and say so in its folder if it had not come to an end by itself."""
+    """End a run, and record that in its folder if it had not ended by itself."""
     return _ended(folder, lambda: _end(folder, driver, clock))
 
 
@@ -48,12 +48,12 @@ def end_all(
     runtime_of: Callable[[RunFolder], str],
     clock: Callable[[], float],
 ) -> list[Ended]:
-    """End every run that is known, and remove what others have left on this host.
+    """End every known run, and remove remains of others on this host.
 
-    A run that is not known here and goes on is somebody else's, and is left alone. A runtime whose
-    engine does not answer keeps no other runtime's runs from being ended.
+    A running run that is not known here belongs to another user and is skipped. If a runtime's
+    engine does not answer, the runs of other runtimes are still ended.
 
-    The drivers are those of every runtime, by the name that ``runtime_of`` tells of a run.
+    The drivers are those of every runtime, by the name that ``runtime_of`` returns for a run.
     """
     listed = [RunFolder(path) for path in list_runs(runs, registry)]
     known = {folder.name for folder in listed}
@@ -82,12 +82,12 @@ def end_all(
 
 
 def asked_to_end(folder: RunFolder) -> bool:
-    """Whether `testbed down` is ending this run."""
+    """Return whether `testbed down` is ending this run."""
     return (folder.control / REQUEST).exists()
 
 
 def _ended(folder: RunFolder, end: Callable[[], bool], *, exists: bool = True) -> Ended:
-    """What came of it: one run that cannot be ended keeps no other from being ended."""
+    """Return the outcome: a run that cannot be ended does not prevent others from being ended."""
     path = folder.path if exists else None
     try:
         return Ended(folder.name, path, acted=end())
@@ -98,7 +98,7 @@ def _ended(folder: RunFolder, end: Callable[[], bool], *, exists: bool = True) -
 def _end(folder: RunFolder, driver: RuntimeDriver, clock: Callable[[], float]) -> bool:
     folder.check_owner()
     acted = _stop(folder, driver)
-    if folder.state().state in ENDED:  # an attached controller has written it by now
+    if folder.state().state in ENDED:  # an attached controller has recorded it by now
         return acted
     reason = own_end(folder)
     state: State = "interrupted" if reason is None else "finished"
@@ -107,19 +107,19 @@ def _end(folder: RunFolder, driver: RuntimeDriver, clock: Callable[[], float]) -
 
 
 def own_end(folder: RunFolder) -> str | None:
-    """Why the training of a run had ended before, if it did to the last evaluation; else None.
+    """Return why the training had ended before, if it did, last evaluation included; else None.
 
-    Its controller may have died on the way: to its end a run needs the parameter server alone.
+    Its controller may have died before: to finish, a run needs only the parameter server.
     """
     try:
         said = follow_ps_events(folder.ps_events).read()
-    except SpoiledError:  # what a node has put there says nothing
+    except SpoiledError:  # files that a node put there prove nothing
         return None
     return only(said, Finished)[-1].reason if only(said, Done) else None
 
 
 def _unreached(folder: RunFolder, unreachable: HostError) -> Ended:
-    """A run whose engine does not answer; one that has ended has most likely left nothing."""
+    """Return the outcome without an engine; an ended run has most likely left nothing."""
     try:
         over = folder.state().state in ENDED and not folder.alive()
     except TestbedError as failure:
@@ -130,7 +130,7 @@ def _unreached(folder: RunFolder, unreachable: HostError) -> Ended:
 
 
 def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
-    """Returns whether there was anything; under the same name another run may go on elsewhere."""
+    """Stop a run; return whether it existed. A run of the same name may be running elsewhere."""
     simulated = is_simulated(folder)
     was_there = not simulated and folder.name in driver.find()
     request = folder.control / REQUEST
@@ -150,8 +150,8 @@ def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
 def _clear(folder: RunFolder, driver: RuntimeDriver, *, orphan: bool) -> Ended:
     """Remove what a run without a folder has left.
 
-    Nobody can look after an orphan any more, whose folder was deleted; any other may be somebody
-    else's that goes on, and is left alone.
+    An orphan, whose folder was deleted, has no controller any more; any other may be a running run
+    of another user, and is skipped.
     """
 
     def clear() -> bool:

@@ -1,4 +1,4 @@
-"""Carries the faults' timeline out on the nodes of a run, and what is asked for by hand."""
+"""Applies the faults' timeline, and manual faults, to the nodes of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from testbed.telemetry.record import Recorder
 from testbed.topology import NodeSpec
 
 HELD = {"freeze": "stands still", "partition": "is cut off", "slow": "is slowed down"}
-"""What is said of a worker that is struck by hand, by the kind of fault."""
+"""What is reported of a worker under a manual fault, by the kind of fault."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class FaultyNodes:
     """An actuator (testbed.faults.base.Actuator) whose workers are nodes of a run.
 
     Attributes:
-        names: of the nodes, by the numbers that faults have for them.
+        names: of the nodes, indexed by fault target numbers.
     """
 
     setup: Setup
@@ -45,10 +45,10 @@ class FaultyNodes:
     watch: Watch
     deployment: Deployment
     names: Sequence[str]
-    pause: Callable[[float], None]  # lets seconds pass
+    pause: Callable[[float], None]  # sleeps for seconds
 
     def freeze(self, worker: int, *, for_good: bool) -> None:
-        """See Actuator."""
+        """Freeze a worker's node."""
         node = self.node(worker)
         if not for_good:
             self.watch.by_plan.standing.add(node.name)
@@ -56,28 +56,28 @@ class FaultyNodes:
             self.driver.freeze(self.setup.folder, node.name)
 
     def crash(self, worker: int) -> None:
-        """Stop a worker for good, of which the parameter server knows that it has crashed."""
+        """Freeze for good a worker that the parameter server knows has crashed."""
         self.freeze(worker, for_good=False)
 
     def thaw(self, worker: int) -> None:
-        """See Actuator."""
+        """Thaw a worker's node."""
         node = self.node(worker)
         with _as_node_errors():
             self.driver.thaw(self.setup.folder, node.name)
         self.watch.by_plan.standing.discard(node.name)
 
     def kill(self, worker: int, *, for_good: bool) -> None:
-        """See Actuator."""
+        """Kill a worker's node with SIGKILL."""
         if not for_good:
             self.watch.by_plan.away.add(self.names[worker])
         self._end(worker, signal.SIGKILL)
 
     def leave(self, worker: int) -> None:
-        """See Actuator."""
+        """End a worker's node with SIGTERM."""
         self._end(worker, signal.SIGTERM)
 
     def join(self, worker: int) -> None:
-        """See Actuator."""
+        """Start a worker's node again once its end was reported to the parameter server."""
         node = self.node(worker)
         self._await_end(node.name)
         if node.part == "client":
@@ -89,7 +89,7 @@ class FaultyNodes:
             self.deployment.start(node)
 
     def _await_end(self, node: str) -> None:
-        """Wait until the end of its process, which a fault has ended, was noticed and told."""
+        """Wait until the end of its process, caused by a fault, was noticed and reported."""
         deadline = self.watch.clock() + ENDING_SECONDS
         while node in self.watch.by_plan.ending:
             if self.watch.clock() > deadline:
@@ -98,15 +98,15 @@ class FaultyNodes:
             self.watch.look()
 
     def partition(self, worker: int) -> None:
-        """See Actuator."""
+        """Block a worker's link."""
         self.agent.partition(self.node(worker).name)
 
     def heal(self, worker: int) -> None:
-        """See Actuator."""
+        """Unblock a worker's link."""
         self.agent.heal(self.node(worker).name)
 
     def slow(self, worker: int, factor: float) -> None:
-        """See Actuator. A worker reads it before every step."""
+        """Write a worker's slowdown factor to its file. The worker reads it before every step."""
         file = self.setup.folder.slow / self.node(worker).name
         if factor == 1.0:
             file.unlink(missing_ok=True)
@@ -116,7 +116,7 @@ class FaultyNodes:
                 fresh.chmod(0o644)  # the node has a uid of its own
 
     def change_link(self, worker: int, up: Change, down: Change) -> None:
-        """See Actuator."""
+        """Change a worker's link."""
         node, time_scale = self.node(worker), self.setup.plan.time_scale
         assert node.link is not None, "whatever a fault strikes has one"
         self.agent.reshape(
@@ -126,18 +126,18 @@ class FaultyNodes:
         )
 
     def reset_link(self, worker: int) -> None:
-        """See Actuator."""
+        """Restore a worker's link."""
         if failure := self.agent.reset_links([self.node(worker).name]).failure:
             raise NodeError(f"{failure}.")
 
     def node(self, worker: int) -> NodeSpec:
-        """The node of that number."""
+        """Return the node with that number."""
         return self.setup.plan.node(self.names[worker])
 
     def _end(self, worker: int, number: signal.Signals) -> None:
-        """Send a signal to a process that stands still, and let it go on to its end.
+        """Send a signal to a frozen process, and thaw it so that it ends.
 
-        With its sockets go their counters, so they are read while nothing more comes.
+        Its sockets' counters vanish with the sockets, so they are read while no traffic arrives.
         """
         name = self.node(worker).name
         self.freeze(worker, for_good=False)
@@ -149,7 +149,7 @@ class FaultyNodes:
 
 @contextmanager
 def _as_node_errors() -> Iterator[None]:
-    """What the host refuses to do to a node is the run's failure, whoever asked for it."""
+    """Raise errors of the host on an operation on a node as failures of the run."""
     try:
         yield
     except HostError as error:
@@ -158,15 +158,15 @@ def _as_node_errors() -> Iterator[None]:
 
 @dataclass
 class Faults(Sink):
-    """Follows what is written down, and does what is due; the recorder's clock says when."""
+    """Follows the records, and applies scheduled faults by the recorder's clock."""
 
     timeline: Timeline
     nodes: FaultyNodes
     recorder: Recorder
     folder: RunFolder
-    _crashed: list[tuple[int, float]] = field(default_factory=list)  # and are not frozen yet
-    _ended: float = inf  # when the training did, emulated
-    # when what was done by hand is undone, by what it was and the worker
+    _crashed: list[tuple[int, float]] = field(default_factory=list)  # and not frozen yet
+    _ended: float = inf  # when the training ended, emulated
+    # when a manual fault is undone, by its kind and the worker
     _undo_at: dict[tuple[str, int], float] = field(default_factory=dict)
 
     @property
@@ -176,7 +176,7 @@ class Faults(Sink):
         return 0.0 if elapsed is None else elapsed * self.recorder.time_scale
 
     def event(self, entry: Entry) -> None:
-        """See Sink."""
+        """Schedule what an event triggers."""
         match entry.event:
             case Crashed(node, _, time_seconds):
                 self._crashed.append((self._number(node), time_seconds))
@@ -188,33 +188,33 @@ class Faults(Sink):
                 self._node_ended(self._number(node))
 
     def _node_ended(self, number: int) -> None:
-        """A node's process has ended, planned or not."""
+        """Register that a node's process has ended, planned or not."""
         population = self.timeline.population
-        if self.nodes.node(number).part != "client":  # the next is started without anybody's join
+        if self.nodes.node(number).part != "client":  # restarted without a join
             population.ended(number)
             return
         population.gone(number)
-        self.nodes.slow(number, 1.0)  # of its next life nothing is said
+        self.nodes.slow(number, 1.0)  # the fault does not apply after a restart
         for kind in HELD:
             self._undo_at.pop((kind, number), None)
 
     def updates(self, rows: Rows, *, now: float) -> None:
-        """See Sink."""
+        """Schedule the faults that wait for these updates."""
         for row in rows if self.timeline.waits else ():
             self.timeline.reached(int(row["version_applied"]) + 1, now=float(row["time_seconds"]))
 
     def pause(self, longest: float) -> float:
-        """Real seconds until something is due, and not more than these."""
+        """Return the real seconds until the next action, at most ``longest``."""
         if self._ended < inf:
             return longest
         soonest = min(self.timeline.next_time, *self._undo_at.values(), inf)
         return min(longest, max(0.0, (soonest - self.now) / self.recorder.time_scale))
 
     def look(self) -> None:
-        """Do what is due by now.
+        """Do what is scheduled by now.
 
         Raises:
-            NodeError: it cannot be done.
+            NodeError: it failed.
         """
         for worker, planned in self._crashed:
             self.nodes.crash(worker)
@@ -232,7 +232,7 @@ class Faults(Sink):
             answer(self.folder, request, self._do(request))
 
     def _do(self, request: Asked) -> str:
-        """Do what somebody asks for by hand; returns what speaks against it."""
+        """Execute a manual request; return the objection to it, or an empty string."""
         population, began = self.timeline.population, self.now
         workers = [self._number(node) for node in request.nodes]
         begins = request.verb != "thaw"

@@ -1,4 +1,4 @@
-"""Follows a run that another process controls: what its nodes print, and its end."""
+"""Follows a run that another process controls: the output of its nodes, and its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.telemetry.folder import ENDED, RunFolder, RunState
 
 LOOK_SECONDS = 0.2
 UNSTARTED_SECONDS = 30.0
-"""A run that nobody has locked for so long, and that is in no final state, was never started."""
+"""A run without a final state that was not locked for this long was never started."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Line:
 
 
 def read_logs(folder: RunFolder, nodes: Sequence[str]) -> Iterator[Line]:
-    """What these nodes have printed so far, one node after the other."""
+    """Yield what these nodes have printed so far, one node after the other."""
     for node in nodes:
         yield from _lines(node, LineReader(folder.log(node)), whole=True)
 
 
 def follow_logs(folder: RunFolder, nodes: Sequence[str]) -> Iterator[Line]:
-    """What these nodes have printed and print until the run ends, as it comes."""
+    """Yield what these nodes have printed and print until the run ends, in order of arrival."""
     logs = {node: LineReader(folder.log(node)) for node in nodes}
     going_on = True
     while going_on:
@@ -40,7 +40,7 @@ def follow_logs(folder: RunFolder, nodes: Sequence[str]) -> Iterator[Line]:
         for node, log in logs.items():
             yield from _lines(node, log, whole=not going_on)
         if going_on:
-            time.sleep(LOOK_SECONDS)  # logs are files: nothing tells when one has grown
+            time.sleep(LOOK_SECONDS)  # logs are files, which do not notify readers
 
 
 def _lines(node: str, log: LineReader, *, whole: bool) -> Iterator[Line]:
@@ -49,7 +49,7 @@ def _lines(node: str, log: LineReader, *, whole: bool) -> Iterator[Line]:
 
 
 def follow_events(folder: RunFolder) -> Iterator[Entry]:
-    """The events of a run so far, and those to come until it ends.
+    """Yield the events of a run so far, and new ones until it ends.
 
     Raises:
         TestbedError: a line is damaged; names it.
@@ -66,17 +66,17 @@ def follow_events(folder: RunFolder) -> Iterator[Entry]:
 def wait_for_end(
     folder: RunFolder, *, timeout_seconds: float | None, clock: Callable[[], float] = time.monotonic
 ) -> RunState | None:
-    """Wait until the process that controls a run has ended, and what it left alone with it.
+    """Wait until a run's controller has ended, and the run too if the controller left it running.
 
-    Returns the run's last state, which is none of the final ones if its controller was killed; None
-    if it still goes on after the timeout.
+    Returns the run's last state, which is not a final one if its controller was killed; None
+    if it is still running after the timeout.
 
     Raises:
         RunNotFound: the folder was deleted.
     """
     begun = clock()
     while True:
-        controlled = _is_controlled(folder)  # asked first: what it writes before its end is there
+        controlled = _is_controlled(folder)  # checked first: then all that it wrote is visible
         alive = folder.alive()
         state = folder.state()
         waited = clock() - begun
@@ -89,7 +89,7 @@ def wait_for_end(
 
 
 def _is_controlled(folder: RunFolder) -> bool:
-    """Whether the process that took the lock still lives; it makes the summary last of all."""
+    """Return whether the process that holds the lock lives; it writes the summary last of all."""
     try:
         controller = Process.parse(folder.lock.read_text())
     except FileNotFoundError:

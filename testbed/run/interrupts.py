@@ -1,4 +1,4 @@
-"""Ctrl-C and its like, at any moment, without leaving anything behind."""
+"""Handles Ctrl-C and similar signals at any moment, without leaving anything behind."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt, Signalled):
-    """The user, or whoever manages this process, asked it to end."""
+    """The user, or a process manager, asked this process to end."""
 
 
 class Interrupts:
-    """Keeps the signals that ask a process to end, until they may take effect.
+    """Defers the signals that ask a process to end, until they may take effect.
 
-    They raise Interrupted where that is allowed and nowhere else, and only once: whatever comes
-    later finds the process on its way out. Allow it where this process waits, and not in a library
-    that has locks, such as gRPC: broken off between two of its lines, it may keep one for ever.
+    They raise Interrupted only where that is allowed, and only once: later signals
+    find the process already ending. Allow it where this process waits, and not in a library
+    that has locks, such as gRPC: interrupted between two of its lines, it may keep a lock forever.
 
-    Use it as a context manager; what the signals did before is restored. In another thread than the
-    main one, which no signal interrupts, it does nothing.
+    Use it as a context manager; it restores the previous handlers. In a thread other than the
+    main thread, which no signal interrupts, it does nothing.
     """
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ class Interrupts:
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal returned
 
     def check(self) -> None:
-        """Raise Interrupted if a signal has come."""
+        """Raise Interrupted if a signal has arrived."""
         if self._first is not None:
             self._allowed = False
             raise Interrupted(signal.Signals(self._first).name)
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Inside, a signal takes effect at once; on entry, one that came before."""
+        """Inside, a signal takes effect at once; on entry, an earlier one does."""
         self._allowed = True
         try:
             self.check()
@@ -63,7 +63,7 @@ class Interrupts:
             self._allowed = False
 
     def sleep(self, seconds: float) -> None:
-        """Let seconds pass, in which a signal takes effect; or only one that came before."""
+        """Sleep; signals take effect meanwhile, those that arrived before at once."""
         with self.allowed():
             time.sleep(seconds)
 

@@ -1,4 +1,4 @@
-"""Shows the metrics of a run while it goes on, and until its summary is written."""
+"""Exports the metrics of a run while it is active, and until its summary is written."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Metering:
     """The metrics of one run.
 
     Attributes:
-        exporter: listens already.
+        exporter: already listens.
         targets: where Prometheus finds it.
-        per_worker: whether every worker is shown, however many there are.
+        per_worker: whether every worker is exported, whatever their number.
     """
 
     exporter: Exporter
@@ -32,7 +32,7 @@ class Metering:
     _held: ExitStack = field(default_factory=ExitStack)
 
     def attach(self, setup: Setup, recorder: Recorder) -> None:
-        """Take in what is recorded of a run from now on."""
+        """Receive all records of a run from now on."""
         outline = Outline.of(setup.scenario, setup.plan, per_worker=self.per_worker)
         sink = MetricsSink(outline, record=lambda: read_updates(setup.folder))
         recorder.add(sink)
@@ -41,7 +41,7 @@ class Metering:
         setup.folder.show_metrics(self.exporter.url)
 
     def begin(self) -> None:
-        """Answer scrapes, and let Prometheus know; only now, as the bring-up forks before."""
+        """Serve scrapes, and register with Prometheus; not earlier, because the bring-up forks."""
         self.exporter.start()
         self._held.callback(self.exporter.close)
         self._held.enter_context(self.targets.registered(self._folder, self.exporter.target))

@@ -1,4 +1,4 @@
-"""The links of a run that goes on: shown, measured, changed. Another process controls the run."""
+"""Shows, measures and changes the links of a running run, which another process controls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Links:
     agent: AgentClient
 
     def show(self) -> list[dict[str, Any]]:
-        """Every node's link: configured values and the kernel's, in words."""
+        """Return every node's link as text: configured values and the kernel's."""
         classes = {node.name: node.device_class for node in self.plan.nodes}
         return [
             {"node": link["node"], "class": classes.get(link["node"]) or None, **link}
@@ -57,14 +57,14 @@ class Links:
     def change(
         self, selectors: Sequence[str], *, up: str | None, down: str | None, duration: str | None
     ) -> str:
-        """Change the links of the nodes that any selector names; says what was done.
+        """Change the links of the nodes that match any selector; return a description of that.
 
-        A direction is given as a rate, or fields like ``rate=1mbit,loss=0.01``, or left as it is.
-        The duration is in emulated time, like ``2m``; without one the change is there to stay.
+        A direction is a rate, or fields like ``rate=1mbit,loss=0.01``, or None for no change.
+        The duration is in emulated time, like ``2m``; without it, the change is permanent.
 
         Raises:
-            ScenarioError: no such node, one without a link, or no such shape; nothing is changed.
-            NodeError, HostError: the agent could not do it.
+            ScenarioError: no such node, a node without a link, or no such shape; nothing changes.
+            NodeError, HostError: the agent failed to do it.
         """
         alike: dict[tuple[Shape | None, Shape | None], list[str]] = defaultdict(list)
         for node in self._linked(selectors):
@@ -78,7 +78,7 @@ class Links:
         return f"changed {changed} links {until}"
 
     def reset(self, selectors: Sequence[str]) -> str:
-        """Give links the shapes of the scenario again, all without a selector; says how many."""
+        """Restore the scenario's links of the matching nodes, by default all; return the count."""
         names = [node.name for node in self.plan.nodes if node.link is not None]
         done = self.agent.reset_links(self._linked(selectors) if selectors else names)
         if done.failure:
@@ -94,7 +94,7 @@ class Links:
         return list(names)
 
     def _shape(self, node: str, direction: str, text: str | None) -> Shape | None:
-        """What the node's link has in the plan, with the fields that ``text`` gives; real units."""
+        """Return the shape in the plan, updated with the fields that ``text`` gives; real units."""
         if text is None:
             return None
         link = self.plan.node(node).link
@@ -105,7 +105,7 @@ class Links:
             given = {**planned.model_dump(exclude_none=True), **_fields(text)}
             shape = shape_of(Direction.model_validate(given), self.plan.time_scale)
             shape = replace(shape, message=own.message)
-            qdiscs_of(LinkSpec("", "", up=shape))  # raises what the kernel could not do
+            qdiscs_of(LinkSpec("", "", up=shape))  # raises if the kernel could not do it
         except ValidationError as error:
             found = "; ".join(
                 ".".join((*map(str, each["loc"]), each["msg"])) for each in error.errors()
@@ -119,7 +119,7 @@ class Links:
         raise ScenarioError([problem])
 
     def _current(self, device_class: str, planned: LinkSpec) -> LinkSpec:
-        """As changed, if a node of the class is there to tell; else as planned."""
+        """Return the changed link of a running node of the class; else the planned one."""
         running = set(self.agent.running())
         nodes = [node.name for node in self.plan.workers if node.device_class == device_class]
         names = [name for name in nodes if name in running]
@@ -132,8 +132,8 @@ def open_links(folder: RunFolder) -> Iterator[Links]:
 
     Raises:
         ScenarioError: it is simulated.
-        HostError: it is another user's.
-        NodeError: the run does not go on.
+        HostError: it belongs to another user.
+        NodeError: it is not running.
     """
     folder.check_owner()
     plan = read_plan(folder)
@@ -154,7 +154,7 @@ def open_links(folder: RunFolder) -> Iterator[Links]:
 
 
 def _fields(text: str) -> dict[str, Any]:
-    """``1mbit`` or ``rate=1mbit,loss=0.01`` as fields of a direction."""
+    """Parse ``1mbit`` or ``rate=1mbit,loss=0.01`` into fields of a direction."""
     if "=" not in text:
         return {"rate": text}
     fields: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Makes a run's folder and everything in it that must be there before the first process starts."""
+"""Creates a run's folder and everything in it that must exist before the first process starts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from testbed.user_code import UserCode
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What the user asked for."""
+    """The user's request."""
 
     scenario: Scenario
     beside: Path  # folder of the scenario file
@@ -57,14 +57,14 @@ class RunRequest:
 
 
 def prepare_data(request: RunRequest) -> Path:
-    """The folder of the prepared data set; made now if it is used for the first time.
+    """Return the folder of the prepared data set; create it on first use.
 
-    The user's own code makes it in a process apart.
+    The user's own code creates it in a separate process.
 
     Raises:
         DataError: the data set is missing or damaged.
-        ScenarioError: it has too few samples for the workers, or for a batch, or targets that the
-            model does not predict, or its samples make records that no broker takes.
+        ScenarioError: it has too few samples for the workers or for a batch, or targets that the
+            model does not predict, or its samples make records that no broker accepts.
         UserFileError, UserCodeError: the user's own code failed.
     """
     folder = _prepared(request.scenario.dataset, request.environment, request.beside)
@@ -77,13 +77,13 @@ def prepare_data(request: RunRequest) -> Path:
 
 
 def known_size(scenario: Scenario, data: Path) -> int | None:
-    """Parameters of the model; None where only the user's own code knows."""
+    """Return the number of parameters of the model; None where only user code knows it."""
     prepared = datasets.load(data)
     return scenario.model.parameters(prepared.image_shape, prepared.classes)
 
 
 def model_size(request: RunRequest, data: Path) -> int | None:
-    """Parameters of the model, of the user's own as well: that is built once, in a process apart.
+    """Return the number of parameters; a custom model is built once, in a separate process.
 
     Raises:
         ScenarioError: the user's own file is wrong, or its model too large to be sent, or a batch
@@ -103,13 +103,13 @@ def model_size(request: RunRequest, data: Path) -> int | None:
 def try_model(
     scenario: Scenario, model: CustomModel, beside: Path, shape: tuple[ImageShape, int]
 ) -> int:
-    """Build a model of the user's own, in a process apart; returns how many parameters it has.
+    """Build a custom model in a separate process; return its number of parameters.
 
     Args:
-        scenario: whose model it is.
+        scenario: the scenario that uses the model.
         model: the model.
         beside: folder of the scenario file.
-        shape: of images, and how many classes there are.
+        shape: of images, and the number of classes.
 
     Raises:
         ScenarioError: the user's own file is wrong, or a batch too small for the model.
@@ -130,7 +130,7 @@ def try_model(
 
 
 def prepare_own_data(scenario: Scenario, folder: RunFolder, environment: Mapping[str, str]) -> Path:
-    """The prepared data set of a run that has its folder: files of the user's own lie in there.
+    """Return the prepared data set of a run that has its folder, which contains the user's files.
 
     Raises:
         DataError: the data set is missing or damaged.
@@ -143,7 +143,7 @@ def prepare_own_data(scenario: Scenario, folder: RunFolder, environment: Mapping
 
 
 def _prepared(dataset: DatasetConfig, environment: Mapping[str, str], folder: Path) -> Path:
-    """The prepared data set; the user's own code makes it in a process apart."""
+    """Return the prepared data set; user code creates it in a separate process."""
     cache = user_cache(environment)
     if not isinstance(dataset, CustomDataset):
         return dataset.prepare(cache, environment=environment, folder=folder)
@@ -158,13 +158,13 @@ def _prepared(dataset: DatasetConfig, environment: Mapping[str, str], folder: Pa
 def prepare(
     request: RunRequest, planned: Plan, data: Path, *, driver: RuntimeDriver, users: Users
 ) -> Setup:
-    """Make the folder of a run, which takes a plan under a name of its own; nothing is started.
+    """Create the folder of a run, with a plan under the run's own name; start nothing.
 
     Raises:
         ScenarioError: the name is taken, or the user's own files do not fit together, or a folder
             of a program is missing.
-        HostError: the kernel cannot do what a link needs, or the user may not have a limit
-            enforced, or there is no Kafka for a broker, or the folder cannot be made.
+        HostError: the kernel cannot do what a link needs, or the user is not allowed to enforce a
+            limit, or there is no Kafka for a broker, or the folder cannot be created.
     """
     scenario = request.scenario
     own = custom_files(scenario, request.beside)
@@ -185,10 +185,10 @@ def _check_folders(scenario: Scenario) -> None:
 
 
 def kafka_of_host(scenario: Scenario, environment: Mapping[str, str]) -> KafkaFiles | None:
-    """What the broker of the streams is started from; None if an image has it, or there is none.
+    """Return what the broker of the streams is started from; None if in an image, or no broker.
 
     Raises:
-        HostError: this host has no Kafka, or no Java; says how to get it.
+        HostError: this host has no Kafka, or no Java; says how to install it.
     """
     streams = scenario.streams
     if streams is None or not streams.has_broker or scenario.runtime.capabilities.engine:
@@ -197,11 +197,11 @@ def kafka_of_host(scenario: Scenario, environment: Mapping[str, str]) -> KafkaFi
 
 
 def prepare_simulation(request: RunRequest) -> RunFolder:
-    """Make the folder of a simulated run, which needs nothing of the host.
+    """Create the folder of a simulated run, which uses no feature of the host.
 
     Raises:
         ScenarioError: the name is taken, or the user's own files do not fit together.
-        HostError: the folder cannot be made.
+        HostError: the folder cannot be created.
     """
     own = custom_files(request.scenario, request.beside)
     planned = plan(request.scenario, request.scenario.name)
@@ -209,10 +209,10 @@ def prepare_simulation(request: RunRequest) -> RunFolder:
 
 
 def _left_out(scenario: Scenario, made: Plan, *, tried_here: bool) -> tuple[str, ...]:
-    """What the links will do without; asked of the kernel only where one needs netem.
+    """Return the features that the links will lack; asks the kernel only if a link needs netem.
 
-    Where that cannot be ``tried_here`` there will be no links either; but where an engine starts
-    the agent, that one can, and refuses what the kernel has not.
+    If netem cannot be ``tried_here`` no links can be created here either; but an agent started by
+    an engine can try it, and rejects what the kernel lacks.
     """
     later = [replace(made.node(node), link=link) for node, _, link in changed_links(scenario)]
     nodes = (*made.nodes, *later)
@@ -236,7 +236,7 @@ def _make_folder(
     uid_mode: str,
     left_out: tuple[str, ...],
 ) -> tuple[RunFolder, Plan]:
-    """The folder, known to the registry, with the user's own files and what the run runs on."""
+    """Create the folder, register it, and fill it with the user's files and the environment."""
     scenario = request.scenario
     registry = Registry.of_user(request.environment, request.home)
     registry.check()
@@ -247,7 +247,7 @@ def _make_folder(
         _write_broker_files(folder, scenario, made)
         if not scenario.simulated:
             write_hosts(folder, made)
-    except BaseException:  # nothing has been started: no run is left that never was one
+    except BaseException:  # nothing was started: leave no folder without a run
         registry.remove(folder.path)
         shutil.rmtree(folder.path, ignore_errors=True)
         raise
@@ -263,7 +263,7 @@ def _fill(
     left_out: tuple[str, ...],
     argv: tuple[str, ...],
 ) -> None:
-    """Put the user's own files into the folder, and what the run runs on."""
+    """Put the user's own files into the folder, and a record of the environment."""
     if own:
         folder.custom.mkdir()
         for file in own:
@@ -282,7 +282,7 @@ def _fill(
 
 
 def _write_broker_files(folder: RunFolder, scenario: Scenario, made: Plan) -> None:
-    """What a broker is started with, if the run has one."""
+    """Write the files that a broker is started with, if the run has one."""
     streams = scenario.streams
     for node in made.nodes:
         if node.role != BrokerRole.name or node.link is None or streams is None:
@@ -298,13 +298,13 @@ def _write_broker_files(folder: RunFolder, scenario: Scenario, made: Plan) -> No
 
 
 def write_hosts(folder: RunFolder, made: Plan) -> None:
-    """What the nodes have as /etc/hosts."""
+    """Write the file that nodes see as /etc/hosts."""
     folder.hosts.write_text(hosts_text(made), encoding="utf-8")
     open_to_nodes(folder.hosts)
 
 
 def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:
-    """The folder; under another name if a run that starts now as well was faster."""
+    """Create the folder; under another name if a run that starts now as well took the name."""
     scenario = request.scenario
     while True:
         name = request.name or run_name(scenario.name, now=request.now, taken=request.runs)
@@ -327,7 +327,7 @@ def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:
 
 
 def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
-    """The user's own files that a scenario in a folder names, to be copied into the run's folder.
+    """Return the user's own files that a scenario names, to be copied into the run folder.
 
     Raises:
         ScenarioError: two of them have the same name.
@@ -342,7 +342,7 @@ def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
 
 
 def run_name(scenario: str, *, now: float, taken: Path) -> str:
-    """A name for a run: the scenario's, the time, and a number where that is taken."""
+    """Return a name for a run: the scenario's, the time, and a number if that is taken."""
     moment = datetime.fromtimestamp(now, UTC).strftime("%m%d-%H%M%S")
     names = (f"{scenario}-{moment}{'' if n == 1 else f'-{n}'}" for n in count(1))
     return next(name for name in names if not os.path.lexists(taken / name))

@@ -1,4 +1,4 @@
-"""Measures the link of every device class with spare nodes that are gone afterwards."""
+"""Measures the link of every device class with spare nodes that are removed afterwards."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ PROBE_SECONDS = 60.0
 END_SECONDS = 10.0
 
 TOGETHER_PER_CPU = 40e6
-"""Links of so many bits a second in all are filled at once for every CPU; faster ones would take it
-from the others' probes, and the host would measure itself."""
+"""Total bits per second of the links that are filled in parallel, per CPU; more would take CPU time
+from other probes, and the measurement would show the host's limit."""
 
 MOST_TOGETHER = 80e6
-"""However many CPUs there are: the reflector is one process, at the other end of all of them."""
+"""On any number of CPUs: the reflector is one process, at the other end of all the links."""
 
 MEDIAN_ERROR = 1.2533
 """Standard error of a median of n normal draws, times the square root of n."""
@@ -45,7 +45,7 @@ MEDIAN_ERROR = 1.2533
 
 @dataclass(frozen=True)
 class ClassProbe:
-    """What came out for one device class, in real units; None for what was not measured."""
+    """The result for one device class, in real units; None for what was not measured."""
 
     device_class: str
     up: Shape  # configured, from the node
@@ -53,18 +53,18 @@ class ClassProbe:
     up_bits_per_second: float | None  # measured, of Ethernet frames; None if the host was too slow
     down_bits_per_second: float | None  # likewise
     round_trip_seconds: float | None  # median
-    round_trips: int  # of how many
-    message_up_seconds: float  # a push of 17 KB and the word that it has come; median of 3 or 1
-    message_down_seconds: float  # a word and a pull of 17 KB
+    round_trips: int  # the number of samples
+    message_up_seconds: float  # a push of 17 KB and its acknowledgement; median of 3 or 1
+    message_down_seconds: float  # a request and a pull of 17 KB
 
     @property
     def expected_round_trip_seconds(self) -> float:
-        """The median that the configured delays and laws of jitter should have."""
+        """Return the expected median, by the configured delays and distributions of jitter."""
         return sum(_median_delay(shape) for shape in (self.up, self.down))
 
     @property
     def round_trip_error_seconds(self) -> float:
-        """Standard error of the measured median because the delays vary."""
+        """Return the standard error of the measured median, due to the variation of delays."""
         variance = sum(float(shape.jitter or 0) ** 2 for shape in (self.up, self.down))
         return MEDIAN_ERROR * sqrt(variance / max(1, self.round_trips))
 
@@ -77,17 +77,17 @@ class Prober:
     folder: RunFolder
     driver: RuntimeDriver
     agent: AgentClient
-    cpus: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))  # it may use
+    cpus: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))  # that it may use
 
     def probe(self, links: Mapping[str, LinkSpec]) -> list[ClassProbe]:
-        """Measure a link of each device class, with the shapes that are given, slow ones at once.
+        """Measure a link of each device class, with the given shapes; slow links in parallel.
 
         Raises:
-            NodeError, HostError: a probe could not be brought up or came to no result; names it.
+            NodeError, HostError: a probe could not be started or has no result; names it.
         """
         nodes = self._nodes(links)
         reflector, *probers = nodes
-        for node in nodes:  # an earlier probe's result is none of this one
+        for node in nodes:  # results of earlier probes do not count
             self.folder.log(node.name).unlink(missing_ok=True)
         with self._contained(nodes) as containers:
             self._start(reflector, others=probers, containers=containers)
@@ -98,7 +98,7 @@ class Prober:
         return [self._result(node) for node in probers]
 
     def _nodes(self, links: Mapping[str, LinkSpec]) -> list[NodeSpec]:
-        """The reflector and a prober for each class, at addresses that no node has."""
+        """Return the reflector and a prober for each class, at unused addresses."""
         spare = sum(node.link is not None for node in self.plan.nodes)
         nodes = [_spare(self.plan.ps, REFLECTOR, LinkSpec("", ""), spare)]
         for index, (name, link) in enumerate(links.items()):
@@ -136,7 +136,7 @@ class Prober:
 
     @contextmanager
     def _contained(self, nodes: Sequence[NodeSpec]) -> Iterator[Mapping[str, int]]:
-        """The containers of the probes, which are ended when the body has, however it does."""
+        """Yield the containers of the probes, which are ended after the body in any case."""
         cells = [ContainerSpec(node, (), self.folder.log(node.name)) for node in nodes]
         containers = self.driver.contain(self.plan, self.folder, cells)
         names = [node.name for node in nodes]
@@ -155,7 +155,7 @@ class Prober:
         while running := names & set(self.agent.running()):
             if (left := deadline - time.monotonic()) <= 0:
                 raise NodeError(f"{min(running)}: this probe has not ended after {within:g} s.")
-            self.agent.exits(left)  # or an earlier probe's of that name: so it is asked again
+            self.agent.exits(left)  # or of an earlier probe of that name: so ask again
 
     def _result(self, node: NodeSpec) -> ClassProbe:
         assert node.link is not None
@@ -169,7 +169,7 @@ class Prober:
 
 
 def batches(probers: Sequence[NodeSpec], *, cpus: int) -> Iterator[list[NodeSpec]]:
-    """Those whose links so many CPUs can fill at the same time, the slowest first."""
+    """Yield the nodes in groups whose links the CPUs can fill in parallel, slowest first."""
     most = min(cpus * TOGETHER_PER_CPU, MOST_TOGETHER)
     batch: list[NodeSpec] = []
     for node in sorted(probers, key=_fastest):
@@ -182,13 +182,13 @@ def batches(probers: Sequence[NodeSpec], *, cpus: int) -> Iterator[list[NodeSpec
 
 
 def _fastest(node: NodeSpec) -> float:
-    """Bits a second, of the faster way; an unlimited one is not filled."""
+    """Return the bits per second of the faster direction; an unlimited one is not filled."""
     assert node.link is not None
     return max(float(shape.rate or 0) for shape in (node.link.up, node.link.down))
 
 
 def shaped_links(plan: Plan) -> dict[str, LinkSpec]:
-    """The link of every device class that has one with a shape."""
+    """Return the link of every device class that has a link with a shape."""
     return {
         node.device_class: node.link
         for node in plan.workers
@@ -198,7 +198,7 @@ def shaped_links(plan: Plan) -> dict[str, LinkSpec]:
 
 
 def record_probe(recorder: Recorder, found: ClassProbe) -> None:
-    """Write down what the verdict asks for, and what else was measured."""
+    """Record the values that the verdict uses, and the other measurements."""
     name = f"class {found.device_class}"
     up, down = (found.up, found.up_bits_per_second), (found.down, found.down_bits_per_second)
     for direction, (shape, measured) in {"up": up, "down": down}.items():
@@ -222,7 +222,7 @@ def _median_delay(shape: Shape) -> float:
 
 
 def _spare(node: NodeSpec, name: str, link: LinkSpec, number: int) -> NodeSpec:
-    """A probe with the node's uid and none of its limits: what is measured is the link."""
+    """Return a probe with the node's uid and none of its limits, to measure only the link."""
     address, mac = address_of(number)
     free = replace(node, name=name, cpu=None, cpuset=None, memory=None, gpus=0)
     placed = replace(link, address=address, mac=mac)

@@ -1,4 +1,4 @@
-"""Tells the parameter server of workers that are gone or stand still, which it would wait for."""
+"""Notifies the parameter server of workers that ended or froze, which it would wait for."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from testbed.rpc.client import Connection
 
 ANSWER_SECONDS = 1.0
-"""Longer the parameter server is not waited for: who tells it has a run to look after."""
+"""Maximum wait for the parameter server's answer: the caller must keep watching the run."""
 
 
 @dataclass
 class Removals:
-    """What has become of workers' processes, and the parameter server does not know yet."""
+    """Changes of workers' processes that the parameter server does not know yet."""
 
-    socket: Path  # where it answers whoever controls the run
+    socket: Path  # where it answers the controller
     token: str  # the controller's
     answer_seconds: float = ANSWER_SECONDS  # how long to wait for an answer
     _untold: dict[int, str] = field(default_factory=dict)
@@ -32,28 +32,28 @@ class Removals:
     _changed: dict[int, bool] = field(default_factory=dict)
 
     def add(self, worker: int, reason: str) -> None:
-        """A worker's process has ended, unforeseen, for this reason."""
+        """Register that a worker's process has ended, unplanned, for this reason."""
         self._untold[worker] = reason
 
     def is_told(self, worker: int) -> bool:
-        """Whether the parameter server knows of its end."""
+        """Return whether the parameter server knows of its end."""
         return worker not in self._untold
 
     def frozen(self, workers: set[int]) -> None:
-        """These workers stand still, and no others do."""
+        """Set the frozen workers: these, and no others."""
         self._changed |= {worker: worker in workers for worker in workers ^ self._frozen}
         self._frozen = workers
 
     def tell_again(self) -> None:
-        """A parameter server has been started that knows nothing of what was told."""
+        """Forget what was sent: a new parameter server has been started."""
         self._untold = self._told | self._untold
         self._changed = dict.fromkeys(self._frozen, True) | self._changed
 
     def tell(self) -> None:
-        """Report all of them; what does not get through is reported the next time.
+        """Send all reports; a report that fails is sent again the next time.
 
-        If the parameter server has ended, nothing gets through: others see that, and it makes no
-        difference to the workers. A report that it refuses stands among its own events.
+        If the parameter server has ended, all fail: that is detected elsewhere, and makes no
+        difference to the workers. A report that it rejects is among its own events.
         """
         if not self._untold and not self._changed:
             return

@@ -1,4 +1,4 @@
-"""Nodes that were killed are started again, as long as that gets the run any further."""
+"""Restarts nodes that were killed, as long as the run makes progress."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from testbed.errors import NodeError
 from testbed.topology import NodeSpec
 
 MOST_IN_VAIN = 3
-"""So often a parameter server is started again from one and the same checkpoint."""
+"""Maximum number of restarts of a parameter server from the same checkpoint."""
 
 MOST_RESTARTS = 3
 WITHIN_SECONDS = 60.0
-"""So often in this time any other node is started again."""
+"""Any other node is restarted at most MOST_RESTARTS times within this window."""
 
 
 @dataclass
 class Revival:
-    """Starts the parameter server of one run again.
+    """Restarts the parameter server of one run.
 
     Attributes:
         run: its name.
-        launch: starts a node under the name, address and link that it had; returns its pid.
+        launch: starts a node under its previous name, address and link; returns its pid.
     """
 
     run: str
@@ -31,10 +31,10 @@ class Revival:
     _times: int = 0  # how often it was started from there
 
     def check(self, how: str, *, saved: int, log: str) -> None:
-        """It has died; ``saved`` is the version of its newest checkpoint.
+        """Count a restart after it died; ``saved`` is the version of its newest checkpoint.
 
         Raises:
-            NodeError: it was started from there often enough; says how it died, with its log.
+            NodeError: it was restarted from there too often; says how it died, with its log.
         """
         if saved != self._from:
             self._from, self._times = saved, 0
@@ -50,11 +50,11 @@ class Revival:
 
 @dataclass
 class Restarts:
-    """Starts other nodes of one run again that were killed.
+    """Restarts other nodes of one run that were killed.
 
     Attributes:
         run: its name.
-        launch: starts a node under the name, address and link that it had; returns its pid.
+        launch: starts a node under its previous name, address and link; returns its pid.
         clock: monotonic seconds.
     """
 
@@ -64,10 +64,10 @@ class Restarts:
     _moments: dict[str, list[float]] = field(default_factory=dict)
 
     def check(self, node: str, how: str, *, log: str) -> None:
-        """A node was killed.
+        """Count a restart after a node was killed.
 
         Raises:
-            NodeError: so it was lately, again and again; says how, with its log.
+            NodeError: it was killed too often recently; says how, with its log.
         """
         now = self.clock()
         lately = [at for at in self._moments.get(node, []) if now - at < WITHIN_SECONDS]

@@ -1,4 +1,4 @@
-"""One run from beginning to end: whatever happens, it is torn down and its folder says what was."""
+"""One run from beginning to end: in any case it is torn down and its outcome is recorded."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from testbed.telemetry.record import Recorder
 from testbed.telemetry.untrusted import SpoiledError
 
 FINAL_SECONDS = 120.0
-"""Beside the last evaluation, longer than the PS itself waits once training has ended."""
+"""Added to the last evaluation; longer than the PS itself waits once training has ended."""
 
 AGENT_SECONDS = 30.0
 UNFORESEEN = TestbedError.exit_code
 
 
-class NotTornDown(HostError):  # noqa: N818 - says what is the case, as its message does
-    """A run has ended, and not everything that it had on this host could be removed."""
+class NotTornDown(HostError):  # noqa: N818 - named after the state, like its message
+    """A run has ended, but not everything that it had on this host could be removed."""
 
     def __init__(self, run: str, state: State, reason: str, failure: TestbedError) -> None:
         message = f"the run has ended ({state}: {reason}), but not all of it is gone from this host"
@@ -60,14 +60,14 @@ class NotTornDown(HostError):  # noqa: N818 - says what is the case, as its mess
 
 @dataclass
 class Execution:
-    """The life of one run."""
+    """The life cycle of one run."""
 
     setup: Setup
     driver: RuntimeDriver
     recorder: Recorder
     interrupts: Interrupts
     keep: bool = False  # nodes of a run that was not interrupted stay until `testbed down`
-    # called when the training has started, of a run that outlives this process from then on
+    # called when training has started, for a run that outlives this process from then on
     in_training: Callable[[], None] | None = None
     metering: Metering | None = None  # shows its metrics
     clock: Callable[[], float] = time.monotonic  # monotonic seconds
@@ -77,7 +77,7 @@ class Execution:
         """Bring up, watch to the end, tear down.
 
         Raises:
-            NodeError, HostError: the run failed; the folder says so too.
+            NodeError, HostError: the run failed, which is also recorded in the folder.
             Interrupted: it was interrupted, or ended by `testbed down`; likewise.
         """
         try:
@@ -119,7 +119,7 @@ class Execution:
             self._end("finished", reason, lifeline)
 
     def _train(self, begun: float, lifeline: Lifeline) -> str:
-        """From the agent's first order to the last reading; returns why the training ended."""
+        """Run from the agent's first request to the last reading; return why training ended."""
         setup, folder = self.setup, self.setup.folder
         deadline = time.monotonic() + AGENT_SECONDS
         waiting, pause = self.interrupts.allowed, self.interrupts.sleep
@@ -149,7 +149,7 @@ class Execution:
                 watch.revival = Revival(folder.name, deployment.launch)
             probed = self.clock()
             deployment.probe_links()
-            probing = self.clock() - probed  # measuring links is no part of bringing nodes up
+            probing = self.clock() - probed  # measuring links is not part of starting nodes
             deployment.bring_up()
             self.recorder.event(BroughtUp(self.clock() - begun - probing))
             self.recorder.event(StateChanged("training"))
@@ -190,7 +190,7 @@ class Execution:
             pause = pause if traces is None else traces.pause(pause)
             self.interrupts.sleep(pause)  # the PS reports through files
             if traces is not None and Finished not in watch.seen:
-                traces.look()  # first of all: its moments are the finest
+                traces.look()  # first: its timing is the finest
             watch.look()
             if faults is not None:
                 faults.look()
@@ -198,13 +198,13 @@ class Execution:
     def _end(
         self, state: State, reason: str, lifeline: Lifeline | None, *, exit_code: int | None = None
     ) -> None:
-        """Tear down, and only then say how it ended: a run that says so has left nothing.
+        """Tear down, and only then record the outcome: a run with an outcome has left nothing.
 
-        The lock is let go last of all: who waits for it finds a folder that nobody writes to.
+        The lock is released last: a process that waits for it finds a folder with no writers.
 
         Raises:
             NotTornDown: something was left.
-            SpoiledError: the run had come to its end, and then the PS's node spoiled its record.
+            SpoiledError: the run had finished, and then the PS's node corrupted its record.
         """
         left: NotTornDown | None = None
         spoiled: SpoiledError | None = None
@@ -228,17 +228,17 @@ class Execution:
             raise spoiled
 
     def _write_down(self, state: State, reason: str, exit_code: int | None) -> None:
-        """The last records; of a failure they may not come about, and it is told all the same.
+        """Write the last records; a failed run is reported even if that is impossible.
 
         Raises:
-            OSError: the folder does not take the end of a run that had not failed.
+            OSError: the end of a run that had not failed cannot be written to the folder.
         """
         untold = suppress(OSError) if state == "failed" else nullcontext()
-        with untold, closing(self.recorder), suppress(RunNotFound):  # deleted: nobody is to be told
+        with untold, closing(self.recorder), suppress(RunNotFound):  # deleted: no readers
             self.recorder.event(StateChanged(state, reason, exit_code))
 
     def _cause(self, error: TestbedError, lifeline: Lifeline | None) -> TestbedError:
-        """What those cannot say who were lost: a node whose disk is full has no room for a log."""
+        """Find a cause that lost nodes cannot report: without disk space a node cannot log."""
         if not isinstance(error, NodeError | RunNotFound):
             return error
         gone = find_gone(self.setup.folder)
@@ -254,12 +254,12 @@ class Execution:
         return type(found)(f"{first_line(error)}: {found.message}", hint=hint)
 
     def _tear_down(self, lifeline: Lifeline | None) -> SpoiledError | None:
-        """End all nodes; returns what is wrong with what the PS wrote down to the last."""
+        """End all nodes; return the error in the PS's final records, if there is one."""
         begun = self.clock()
         try:
             if lifeline is not None:
                 lifeline.stop()
-            if self._followed is not None:  # nobody writes any more
+            if self._followed is not None:  # no process writes any more
                 self._followed.catch_up()
         except SpoiledError as spoiled:
             return spoiled
@@ -269,7 +269,7 @@ class Execution:
 
 
 def _keep(lifeline: Lifeline | None) -> bool:
-    """Let the nodes stay when this process ends; False if there are none, or no agent any more."""
+    """Keep the nodes when this process ends; False if there are none, or the agent has ended."""
     if lifeline is None:
         return False
     try:
@@ -280,7 +280,7 @@ def _keep(lifeline: Lifeline | None) -> bool:
 
 
 def first_line(error: TestbedError) -> str:
-    """What went wrong, with no more than the last line of a log that may be quoted below it."""
+    """Return the first line of an error, with the last line of a log that is quoted below it."""
     first, *quoted = error.message.splitlines() or [""]
     if quoted and first.endswith(":"):
         return f"{first} {quoted[-1].strip()}".rstrip(":. ")

@@ -1,4 +1,4 @@
-"""Which runtime a run takes, where its scenario leaves that to the host, and which one it has."""
+"""Determines the runtime of a scenario that leaves it to the host, and of an existing run."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from testbed.topology import Plan
 
 @dataclass(frozen=True)
 class Settled:
-    """A scenario whose runtime is settled."""
+    """A scenario whose runtime is determined."""
 
     scenario: Scenario  # with ``native`` or ``docker`` as its runtime
     runtime: Real
-    choice: Choice | None  # how it was found; None where the scenario named it
+    choice: Choice | None  # how it was found; None if the scenario named it
 
     @property
     def driver(self) -> RuntimeDriver:
-        """Of the runtime."""
+        """The driver of the runtime."""
         return self.runtime.driver()
 
 
 def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Settled:
-    """Settle the runtime of a scenario that makes containers; ``auto`` has it chosen.
+    """Determine the runtime of a scenario that creates containers; ``auto`` has it chosen.
 
     Raises:
-        HostError: ``auto`` came to native, which cannot give what the scenario asks for.
+        HostError: ``auto`` chose native, which cannot provide what the scenario requires.
     """
     runtime = scenario.runtime
     if isinstance(runtime, Real):
@@ -52,7 +52,7 @@ def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Set
 
 
 def runtime_of(folder: RunFolder) -> Real:
-    """What made the containers of a run; native for a folder that does not say any more.
+    """Return the runtime that created a run's containers; native if the folder does not say.
 
     Raises:
         TestbedError: its plan cannot be read.
@@ -64,7 +64,7 @@ def runtime_of(folder: RunFolder) -> Real:
 
 
 def is_simulated(folder: RunFolder) -> bool:
-    """Whether a run has no containers anywhere, as far as its folder says."""
+    """Return whether a run has no containers anywhere, as far as its folder says."""
     try:
         return isinstance(_planned_runtime(read_plan(folder)), Simulated)
     except ScenarioError:  # neither a plan nor a scenario is left
@@ -76,16 +76,16 @@ def _planned_runtime(plan: Plan) -> Native | Docker | Auto | Simulated:
 
 
 def real_runtime(plan: Plan) -> Real:
-    """What makes the containers of a plan; native for one without, which has nothing anywhere."""
+    """Return the runtime of a plan; native for a simulated one, which has no containers."""
     found = _planned_runtime(plan)
     return found if isinstance(found, Real) else Native(name="native")
 
 
 def driver_for(folder: RunFolder, plan: Plan) -> RuntimeDriver:
-    """What made the containers of a run, for whoever needs a node or a link.
+    """Return the driver of a run, for access to a node or a link.
 
     Raises:
-        ScenarioError: the run is simulated, whether it goes on or not.
+        ScenarioError: the run is simulated, whether it is running or not.
     """
     runtime = _planned_runtime(plan)
     if isinstance(runtime, Real):

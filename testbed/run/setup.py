@@ -1,4 +1,4 @@
-"""What is worked out before anything starts: the run's name, folder, data and launches."""
+"""What is determined before anything starts: the run's name, folder, data and launches."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Setup:
     data: Path  # folder of the prepared data set
     secret: str  # of the run: the nodes' tokens are made with it
     users: Users  # where the nodes' uids come from
-    kafka: KafkaFiles | None = None  # of this host, where its broker is started from them
+    kafka: KafkaFiles | None = None  # of this host, if its broker is started from them
 
     def start(self) -> Start:
-        """How the run's agent is to be started."""
+        """Return how to start the run's agent."""
         return Start(template=self.template(), users=self.users, reads=(self.data,))
 
     def container(self, node: NodeSpec) -> ContainerSpec:
-        """What a node's container has to have."""
+        """Return the requirements on a node's container."""
         return ContainerSpec(node, self._mounts(node), self.folder.log(node.name))
 
     def launch(self, node: NodeSpec) -> LaunchSpec:
-        """How the agent is to start a node."""
+        """Return the agent's request for a node."""
         role = role_of(node)
         links = [peer.link for peer in role.neighbours(node, self.plan)]
         assert self.plan.ps.link is not None
@@ -72,7 +72,7 @@ class Setup:
         )
 
     def requests(self, driver: RuntimeDriver) -> tuple[Request, ...]:
-        """All that a bring-up sends, word by word but for pids: to the engine, and to the agent."""
+        """Return all requests of a bring-up, exact except for pids: to the engine and the agent."""
         nodes = self.plan.nodes
         specs = [self.container(node) for node in nodes]
         launches = (LAUNCH.dump_python(self.launch(node), mode="json") for node in nodes)
@@ -85,7 +85,7 @@ class Setup:
         )
 
     def _mounts(self, node: NodeSpec) -> tuple[Mount, ...]:
-        """What its role needs, the names of all nodes, and the folders it has from the scenario."""
+        """Return the mounts for its role, for the names of all nodes, and from the scenario."""
         folders = (Mount(Path(folder), Path(folder)) for folder in node.folders)
         return (*role_of(node).mounts(self._inputs), Mount(self.folder.hosts, HOSTS), *folders)
 
@@ -96,7 +96,7 @@ class Setup:
         return Inputs(self.folder, self.data, own_files=own, kafka=self.kafka)
 
     def template(self) -> Template:
-        """What warm nodes are forked from; cold ones need no template."""
+        """Return the template that warm nodes are forked from; cold ones need no template."""
         if self.plan.launch == "cold":
             return Template()
         entries = dict.fromkeys(role_of(node).entry for node in self.plan.nodes)

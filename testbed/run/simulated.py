@@ -1,6 +1,6 @@
 """One simulated run from its request to its end: prepare, simulate, conclude.
 
-With code of the user's own it is simulated in a process beside this one, which sees how that ends.
+With user code, it is simulated in a child process, and this process watches how that ends.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def up_simulated(
     loading_seconds: float = LOADING_SECONDS,
     reuse: Reuse | None = None,
 ) -> bool:
-    """Simulate a run into a folder of its own; returns whether what it measured is valid.
+    """Simulate a run into a folder of its own; return whether its measurements are valid.
 
-    The user's own files are to be read within ``loading_seconds``. With ``reuse`` it takes
-    gradients that other runs have computed, and writes its own for them.
+    The user's own files must be read within ``loading_seconds``. With ``reuse``, it uses
+    gradients that other runs have computed, and stores its own for them.
 
     Raises:
-        TestbedError: it could not be begun, or failed; then its folder says so too.
+        TestbedError: it could not be started, or failed; then its folder says so too.
         KeyboardInterrupt: it was interrupted; likewise.
     """
     with Interrupts() as interrupts, interrupts.allowed():
@@ -78,10 +78,10 @@ def resume(
     environment: Mapping[str, str],
     reuse: Reuse | None = None,
 ) -> bool:
-    """Go on with a simulated run that was broken off, from its checkpoint; see ``up_simulated``.
+    """Continue an interrupted simulated run from its checkpoint; see ``up_simulated``.
 
     Raises:
-        TestbedError: it has come to its end, goes on, was not simulated, or has no checkpoint of
+        TestbedError: it has finished, is running, was not simulated, or has no checkpoint of
             its scenario; nothing was changed.
     """
     scenario, now = resumable(folder), WALL.read()
@@ -94,10 +94,10 @@ def resume(
 
 
 def resumable(folder: RunFolder) -> Scenario:
-    """The scenario of a run that can go on from its checkpoint.
+    """Return the scenario of a run that can continue from its checkpoint.
 
     Raises:
-        TestbedError: it cannot; says why, and what can be done.
+        TestbedError: it cannot continue; says why, and what to do.
     """
     state, name = folder.state().state, folder.name
     scenario = load(folder.scenario, custom_files=folder.custom)
@@ -122,7 +122,7 @@ class _Simulation:
     Attributes:
         data: folder of the prepared data set.
         now: seconds since 1970.
-        resumes: whether it goes on from its checkpoint.
+        resumes: whether it continues from its checkpoint.
         reuse: see ``up_simulated``.
     """
 
@@ -135,9 +135,9 @@ class _Simulation:
     reuse: Reuse | None = None
 
     def carry_out(self, files: str, *, within_seconds: float = LOADING_SECONDS) -> None:
-        """Simulate it; beside this process where it has ``files`` of the user's own.
+        """Simulate the run; in a child process if it has ``files`` of the user's own.
 
-        They are to be read within so many real seconds.
+        They must be read within ``within_seconds`` real seconds.
         """
         if not files:
             self._simulate(files, lambda: None)
@@ -153,13 +153,13 @@ class _Simulation:
             )
 
     def _simulate_own(self, files: str, opened: Opened, writer: int) -> None:
-        """Simulate with the user's own files; what they print goes into a log, as live."""
+        """Simulate with the user's own files; their output goes into a log, as in a live run."""
         with diverted(writer) as shown:
             self.audience.sink.show_on(shown)
             self._simulate(files, opened)
 
     def _simulate(self, files: str, opened: Opened) -> None:
-        """Simulate, and say in the folder how it ended; ``opened`` is called when it can begin."""
+        """Simulate, and record the outcome; ``opened`` is called once the simulation can begin."""
         folder, audience = self.folder, self.audience
         audience.phase(f"run {folder.name} (simulated){', resumed' if self.resumes else ''}")
         try:
@@ -183,11 +183,11 @@ class _Simulation:
             )
         finally:
             if files:
-                audience.sink.close()  # this process's; that of who asked is another
+                audience.sink.close()  # this process's copy; the caller has its own
 
     @contextmanager
     def _end_told(self) -> Iterator[None]:
-        """Inside, a process that ended without a word has its end told in the run's folder."""
+        """Inside, the unreported end of a child process is recorded in the run's folder."""
         try:
             yield
         except UserCodeError as error:
@@ -200,10 +200,10 @@ class _Simulation:
 
 @contextmanager
 def _as_before(files: str) -> Iterator[None]:
-    """Inside, the user's files are read; what they change of this process is undone or refused.
+    """Inside, the user's files are read; their changes to this process are undone or rejected.
 
     Raises:
-        UserCodeError: threads were left, and the processes of a simulation are forked without them.
+        UserCodeError: threads are left, which the forked processes of a simulation would lack.
     """
     threads = set(threading.enumerate())
     handlers = {number: signal.getsignal(number) for number in SIGNALS}

@@ -1,4 +1,4 @@
-"""Lets the links of a run's workers follow their recordings, as the recorder's clock goes."""
+"""Makes the links of a run's workers follow their recordings, by the recorder's clock."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from testbed.topology import NodeSpec, Plan, Shape
 from testbed.values.units import Duration, Rate
 
 READ_SECONDS = 1.0
-"""Between two readings of what the links have carried; real."""
+"""Interval at which the links' counters are read; real."""
 
 Due = tuple[float, int, float]
-"""When, in emulated seconds; the number of what follows; the value that it has from then on."""
+"""When, in emulated seconds; the index of the following; the new value."""
 
 
 @dataclass
 class Traces:
-    """What follows what, and what is due.
+    """Which link follows which recording, and the scheduled changes.
 
     Attributes:
-        absent: the workers that are not there; they come with the links of that moment.
+        absent: the absent workers, which get the link of the moment when they join.
     """
 
     plan: Plan
@@ -50,7 +50,7 @@ class Traces:
             self._take(number, 0.0, one.trace.at(0.0, one.offset))
 
     def as_now(self, node: NodeSpec) -> NodeSpec:
-        """A node with the link that its recordings have for it now, or for the beginning."""
+        """Return a node with the link that its recordings have now, or at the beginning."""
         if node.part != "client" or node.link is None:
             return node
         up = self._shapes.get((node.index, "up"), node.link.up)
@@ -58,12 +58,12 @@ class Traces:
         return replace(node, link=replace(node.link, up=up, down=down))
 
     def pause(self, longest: float) -> float:
-        """Real seconds until something is due, and not more than these."""
+        """Return the real seconds until the next change, at most ``longest``."""
         soonest = self._due[0][0] if self._due else inf
         return min(longest, max(0.0, (soonest - self._now) / self.recorder.time_scale))
 
     def look(self) -> None:
-        """Change what is due by now, each link once; and read now and then what they carry."""
+        """Apply all changes scheduled by now, each link once; regularly read the counters."""
         now = self._now
         changes: dict[int, dict[str, Shape]] = defaultdict(dict)
         planned: dict[int, float] = {}
@@ -81,7 +81,7 @@ class Traces:
             self._record()
 
     def _take(self, number: int, at: float, value: float) -> None:
-        """Note what something is from a moment on, and when it changes again."""
+        """Set a value from a moment on, and schedule the next change."""
         one = self.followings[number]
         key = one.worker, one.direction
         self._shapes[key] = self._changed(self._shapes[key], one.what, value)
@@ -95,11 +95,11 @@ class Traces:
                 [node], up=shapes.get("up"), down=shapes.get("down"), planned=planned
             )
         except NodeError:
-            if node in self.agent.running():  # else it has just ended, which is told elsewhere
+            if node in self.agent.running():  # else it has just ended, which is reported elsewhere
                 raise
 
     def _record(self) -> None:
-        """Write down what links were asked to carry and carried, of those there all the while."""
+        """Record the configured and actual rates of links that existed for the whole interval."""
         before, begun, scale = self._carried, self._read, self.recorder.time_scale
         self._carried, self._read = self.agent.carried(), self.recorder.elapsed_seconds or 0.0
         rows = []
@@ -108,7 +108,7 @@ class Traces:
             if one.what != "rate" or node not in before or node not in self._carried:
                 continue
             passed = getattr(self._carried[node], counter) - getattr(before[node], counter)
-            if passed < 0:  # its link was made anew
+            if passed < 0:  # its link was created again
                 continue
             asked = one.trace.mean_between(begun * scale, self._read * scale, one.offset)
             delivered = 8 * passed / ((self._read - begun) * scale)

@@ -31,17 +31,17 @@ def up(
     leave: Callable[[RunFolder], None] | None = None,
     metering: Metering | None = None,
 ) -> bool:
-    """Carry out a run that makes containers; returns whether what it measured is valid.
+    """Carry out a run with containers; return whether its measurements are valid.
 
     Args:
-        request: what the user asked for.
-        audience: is told of it.
+        request: the user's request.
+        audience: receives the records and messages of the run.
         keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
-        leave: called when the training has started, of a run that goes on in the background.
-        metering: shows the metrics of the run until its summary is written.
+        leave: called when training has started, for a run that continues in the background.
+        metering: exports the metrics of the run until its summary is written.
 
     Raises:
-        TestbedError: it could not be begun, or failed; then its folder says so too.
+        TestbedError: it could not be started, or failed; then its folder says so too.
         Interrupted: it was interrupted, or ended by `testbed down`; likewise.
     """
     settled = settle(request.scenario)

@@ -1,4 +1,4 @@
-"""Follows a run: what the PS writes down, which nodes have ended, what the links carried."""
+"""Watches a run: the PS's records, the nodes that have ended, the traffic of the links."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ LOG_LINES = 12
 FAILURES: dict[int, type[TestbedError]] = {
     kind.exit_code: kind for kind in (AlgorithmError, UserCodeError)
 }
-"""A run ends with the status of a node that an algorithm's mistake or a user's has ended."""
+"""A run adopts the exit status of a node that an error in an algorithm or in user code ended."""
 
 TOLD = frozenset((TestbedError.exit_code, *(k.exit_code for k in TestbedError.__subclasses__())))
-"""With one of these a role ends that has said why."""
+"""Exit statuses of a role that has reported why it ended."""
 
 FAULTS = frozenset(
     (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGTRAP)
 )
-"""By one of these a process ends for what it has done itself."""
+"""Signals that a process causes itself."""
 
 COUNT_INTERVAL_SECONDS = 1.0
 USAGE_INTERVAL_SECONDS = 5.0
@@ -61,14 +61,14 @@ USAGE_INTERVAL_SECONDS = 5.0
 
 @dataclass
 class ByPlan:
-    """Nodes that faults have ended, or that stand still and will go on or have crashed."""
+    """Nodes that faults have ended, or that are frozen and will be thawed or have crashed."""
 
-    ending: set[str] = field(default_factory=set)  # asked to end, or killed
-    away: set[str] = field(default_factory=set)  # killed for a time: a fault brings them back
+    ending: set[str] = field(default_factory=set)  # sent SIGTERM or SIGKILL
+    away: set[str] = field(default_factory=set)  # killed temporarily: a fault restarts them
     standing: set[str] = field(default_factory=set)
 
     def ends(self, node: str) -> bool:
-        """Whether a node that has ended was to; asked once for each end."""
+        """Return whether a node ended by plan; called once for each end."""
         ended = node in self.ending
         self.ending.discard(node)
         return ended
@@ -76,7 +76,7 @@ class ByPlan:
 
 @dataclass
 class Watch:
-    """Looks at a run now and then, and writes down what is new."""
+    """Polls a run, and records what is new."""
 
     plan: Plan
     folder: RunFolder
@@ -84,21 +84,21 @@ class Watch:
     agent: AgentClient
     removals: Removals
     clock: Callable[[], float]  # monotonic seconds
-    revival: Revival | None = None  # starts a parameter server again; None: it ends the run
-    restarts: Restarts | None = None  # starts nodes again that are to be; None: nobody does
+    revival: Revival | None = None  # restarts a parameter server; None: its end ends the run
+    restarts: Restarts | None = None  # restarts nodes that must run; None: no restarts
     seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
-    lost: dict[str, str] = field(default_factory=dict)  # how workers ended, before the training
+    lost: dict[str, str] = field(default_factory=dict)  # how workers ended before training
     by_plan: ByPlan = field(default_factory=ByPlan)
-    ending: str = ""  # why the training has ended, in the PS's words
-    _full: set[str] = field(default_factory=set)  # nodes whose logs hold no more
+    ending: str = ""  # why training has ended, as the PS says
+    _full: set[str] = field(default_factory=set)  # nodes with full logs
     own_files: str = ""  # names of the user's own files; empty for none
-    _failed: TestbedError | None = None  # what an algorithm or the user's code did to a worker
+    _failed: TestbedError | None = None  # failure of a worker by an algorithm or user code
     saved: int | None = None  # the version of the PS's newest checkpoint
-    _revived: bool = False  # whether a PS was started again and has not said from where it goes on
+    _revived: bool = False  # whether a PS was restarted and has not reported its version
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
-    metered: bool = False  # whether somebody wants to know what queues hold and containers use
+    metered: bool = False  # whether queues and container usage are recorded
     _used: float = -USAGE_INTERVAL_SECONDS
 
     def __post_init__(self) -> None:
@@ -106,16 +106,16 @@ class Watch:
         self._spool = SpoolReader(self.folder.spool, workers=len(self.plan.workers))
 
     def look(self) -> None:
-        """Take in what has happened since the last look.
+        """Process what has happened since the last look.
 
         Raises:
-            NodeError: the run cannot go on: the PS or the evaluator has ended, say.
-            HostError: the run's folder is gone, or a part of it.
+            NodeError: the run cannot continue, for example because the PS or evaluator has ended.
+            HostError: the run's folder was deleted, or a part of it.
         """
         gone = find_gone(self.folder)
-        if gone is not None:  # what the nodes write then is nowhere to be seen
+        if gone is not None:  # what the nodes write now is lost
             raise deletion(gone)
-        ended = self.agent.exits()  # asked first: what they wrote before is in the files by now
+        ended = self.agent.exits()  # before reading files: these then hold all that the nodes wrote
         self._read_ps()
         self._take_exits(ended)
         self.removals.tell()
@@ -127,23 +127,23 @@ class Watch:
         self.recorder.time_passed()
 
     def catch_up(self) -> None:
-        """Take in what the PS still said after the last look, without judging it.
+        """Process what the PS reported after the last look, without judging it.
 
-        Workers that have been told of the end leave one by one, as their turn comes; and a training
-        that is broken off goes on until the PS is ended.
+        Workers that were notified of the end leave one by one; and an interrupted
+        training continues until the PS is ended.
 
         Raises:
-            SpoiledError: what the PS's node has left is no record of its.
+            SpoiledError: the records that the PS's node has left are malformed.
         """
         while self._read_ps():
             pass
 
     def count(self) -> None:
-        """Read the kernel's counters and the host's load into the traffic record."""
+        """Record the kernel's counters and the host's load as traffic."""
         self._counted = self.clock()
         for change in self.agent.link_changes():
             self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
-        frozen = set(self.agent.frozen())  # nobody gets anything from a worker that stands still
+        frozen = set(self.agent.frozen())  # no data arrives from a frozen worker
         frozen -= self.by_plan.standing
         self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
         traffic = self.agent.count()
@@ -159,7 +159,7 @@ class Watch:
                 self.recorder.event(LogFull(name, LOG_BYTES))
 
     def _read_ps(self) -> bool:
-        """Take in what the PS wrote down; returns whether there may be more."""
+        """Process the PS's new records; return whether there may be more."""
         for entry in self._events.read():
             self._check(entry.event)
             self.recorder.from_ps(entry)
@@ -178,10 +178,10 @@ class Watch:
         return bool(len(rows))
 
     def _check(self, event: Event) -> None:
-        """Refuse to go back where no parameter server was started again: records are cut by that.
+        """Reject going back unless a parameter server was restarted: that truncates records.
 
         Raises:
-            SpoiledError: what the PS's node has left is no record of its.
+            SpoiledError: the records that the PS's node has left are malformed.
         """
         if not isinstance(event, Restored):
             return
@@ -230,10 +230,10 @@ class Watch:
                 self.recorder.event(Phase(f"{what}: no worker is left{log}"))
 
     def _revive(self, node: NodeSpec, ended: Exit) -> bool:
-        """Start a parameter server again that was killed; returns whether it was.
+        """Restart a parameter server that was killed; return whether it was.
 
         Raises:
-            NodeError: that was done in vain, or it cannot be started.
+            NodeError: restarts made no progress, or it cannot be started.
         """
         killed = node.part == "server" and was_ended(ended.status) and not ended.container_ended
         if self.revival is None or not killed or Finished in self.seen or self.saved is None:
@@ -247,10 +247,10 @@ class Watch:
         return True
 
     def _restart(self, node: NodeSpec, ended: Exit) -> None:
-        """Start a node again that was killed, unless the training is over.
+        """Restart a node that was killed, unless training has ended.
 
         Raises:
-            NodeError: it never lives for long, or cannot be started.
+            NodeError: it repeatedly dies early, or cannot be started.
         """
         how = describe_exit(node, ended)
         if Finished in self.seen or self.restarts is None:
@@ -265,10 +265,10 @@ class Watch:
         self.recorder.event(Launched(node.name, self.restarts.launch(node)))
 
     def _failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
-        """What a node's end means to a run that cannot go on without it."""
+        """Return the error that a node's end means for a run that cannot continue without it."""
         what = describe_exit(node, ended)
         kind: type[TestbedError] = NodeError
-        if role_of(node).entry:  # a program's statuses have other meanings
+        if role_of(node).entry:  # exit statuses of a program have other meanings
             kind = FAILURES.get(ended.status, NodeError)
             if self.own_files and _untold(ended):
                 kind = UserCodeError
@@ -281,14 +281,14 @@ class Watch:
 
 
 def _untold(ended: Exit) -> bool:
-    """Whether a role has ended as only code in it can have made it end, and has not said why."""
+    """Return whether a role ended in a way that only code in it can cause, without a report."""
     if ended.status < 0:
         return -ended.status in FAULTS
     return ended.status not in TOLD and ended.status < FIRST_OF_SIGNALS
 
 
 def describe_exit(node: NodeSpec, ended: Exit) -> str:
-    """How a node ended, as a sentence without its full stop."""
+    """Return how a node ended, as a sentence without its full stop."""
     status = ended.status
     if ended.out_of_memory:
         limit = node.memory or "half of the host's memory, as it has no `memory` of its own"
@@ -302,7 +302,7 @@ def describe_exit(node: NodeSpec, ended: Exit) -> str:
 
 
 def quote_log(path: Path) -> str:
-    """The last lines of a node's log, to stand behind what happened to it."""
+    """Return the last lines of a node's log, to append to an error message."""
     try:
         lines = read_tail(path, lines=LOG_LINES)
     except OSError:

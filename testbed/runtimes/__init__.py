@@ -1,6 +1,6 @@
-"""The runtimes: what turns a plan into containers. The closed list of them is ``Runtime``.
+"""The runtimes, which turn a plan into containers. ``Runtime`` is the closed list of them.
 
-Each is a folder here, and its name in the line ``Real``.
+Each is a folder here, and an entry in the line ``Real``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from testbed.runtimes.native import Native
 from testbed.values.family import Named
 
 Real = Native | Docker
-"""The runtimes that make containers."""
+"""The runtimes that create containers."""
 
 Runtime = Annotated[Annotated[Real | Auto | Simulated, Field(discriminator="name")], Named()]
 

@@ -1,8 +1,8 @@
-"""What every runtime does: it makes containers for a plan's nodes, and gets rid of them again.
+"""The contract of the runtimes: they create containers for a plan's nodes, and remove them.
 
 A runtime starts the agent; what happens in a container from then on (links, roles, counters) is the
-agent's work and the same in every runtime. A run is named by its folder: everything but ``start``
-works from another process than the one that started the run, and after that one was killed.
+agent's work and the same in every runtime. A run is identified by its folder: every method except
+``start`` works from any process, even after the process that started the run was killed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from testbed.topology import NodeSpec, Plan
 Condition = Literal["running", "frozen", "ended"]
 
 STOP_SECONDS = 30.0
-"""How long ``stop`` waits for what it ends."""
+"""How long ``stop`` waits for processes and containers to end."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a bring-up sends to the agent or the engine, as JSON; shown by ``testbed plan``."""
+    """A request to the agent or the engine during bring-up, as JSON; shown by ``testbed plan``."""
 
     to: str
     name: str
@@ -37,7 +37,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """What a container has to have before a node's role, which writes to ``log``, is launched."""
+    """What a container must provide before a node's role, which writes to ``log``, is launched."""
 
     node: NodeSpec
     mounts: tuple[Mount, ...]
@@ -51,9 +51,9 @@ class Start:
     Attributes:
         template: without modules for a run whose nodes all start cold.
         environment: added to the environment of the agent and of everything that it starts.
-        deadline_seconds: by when the agent must be ready.
-        users: where the nodes' uids come from; None to find out.
-        reads: folders outside the run's that the template reads.
+        deadline_seconds: how long the agent may take to become ready.
+        users: where the nodes' uids come from; None to detect that.
+        reads: folders outside the run folder that the template reads.
     """
 
     template: Template = field(default_factory=Template)
@@ -74,30 +74,30 @@ class NodeState:
 
 @dataclass(frozen=True)
 class HostState:
-    """What there is of a run on this host: ended nodes too, as long as its agent is alive."""
+    """The state of a run on this host; includes ended nodes as long as its agent is alive."""
 
     alive: bool
     nodes: tuple[NodeState, ...]
 
 
 class Lifeline(ABC):
-    """What ties a started run to this process: if that dies, the run ends, or ``on_hangup``."""
+    """Ties a started run to this process: if the process dies, the run ends, or see on_hangup."""
 
     @abstractmethod
     def ended(self) -> bool:
-        """Whether the agent has ended; then no node lives any more."""
+        """Return whether the agent has ended; then no node is alive any more."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End the run and remove everything it has on this host. Stopping twice is harmless.
+        """End the run and remove everything it has on this host. Idempotent.
 
         Raises:
-            HostError: something cannot be removed; names it.
+            HostError: something could not be removed; names it.
         """
 
     @abstractmethod
     def on_hangup(self, action: OnHangup) -> None:
-        """Say what the run is to do when this process closes the lifeline, or dies.
+        """Set what the run does when this process closes the lifeline or dies.
 
         Raises:
             NodeError: the agent has ended.
@@ -105,14 +105,14 @@ class Lifeline(ABC):
 
     @abstractmethod
     def explain(self) -> TestbedError | None:
-        """What has happened to the run from outside, where its nodes or its agent were lost.
+        """Return what has happened to the run from outside, if its nodes or its agent were lost.
 
-        None if nothing is known of that.
+        None if no cause is known.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the run: from now on its folder's lock is no longer held by this process."""
+        """Release the run: from now on this process no longer holds the run folder's lock."""
 
     def __enter__(self) -> Self:
         return self
@@ -131,66 +131,66 @@ class RuntimeDriver(Protocol):
     def requests(
         self, plan: Plan, folder: RunFolder, start: Start, specs: Sequence[ContainerSpec]
     ) -> tuple[Request, ...]:
-        """What ``start`` and ``contain`` will send with these arguments. Pure: asks nobody.
+        """Return what ``start`` and ``contain`` will send with these arguments. Pure.
 
-        What only the host can tell (control groups, a pid) is left out.
+        Values that only the host knows (control groups, a pid) are left out.
         """
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
-        """Refuse what these nodes ask for and this user cannot have on this host.
+        """Reject nodes that require what this user cannot have on this host.
 
         Raises:
-            HostError: a node has such a limit, or the runtime cannot be used; names the cure.
+            HostError: a node has such a limit, or the runtime cannot be used; names the fix.
         """
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> Lifeline:
-        """Start the run's agent; returns once it answers at ``folder.control / "agent.sock"``.
+        """Start the run's agent; return once it answers at ``folder.control / "agent.sock"``.
 
         Raises:
-            HostError: this host or user cannot do it; says what is missing.
-            NodeError: the agent failed or was late; holds the last lines of its log.
+            HostError: this host or user cannot do it; names what is missing.
+            NodeError: the agent failed or was late; contains the last lines of its log.
         """
 
     def contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
     ) -> Mapping[str, int]:
-        """Make the containers that nodes will be launched into, all of them or none.
+        """Create the containers that nodes will be launched into, all of them or none.
 
         Returns:
-            The pid of each one's first process as the agent sees it, by node; empty where the agent
-            makes them itself when it launches a node.
+            The pid of each container's first process as the agent sees it, by node; empty if the
+            agent itself creates them when it launches a node.
 
         Raises:
-            HostError, NodeError: one cannot be made; names it. Nothing of them is left.
+            HostError, NodeError: one cannot be created; names it. Nothing of them is left.
         """
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
-        """Remove the containers of nodes that were no part of the plan and have done their work."""
+        """Remove the containers of nodes that were not part of the plan and have finished."""
 
     def stop(self, folder: RunFolder) -> None:
-        """End a run and remove everything it has on this host, whoever started it.
+        """End a run and remove everything it has on this host, whatever process started it.
 
-        Idempotent. Waits until the process that started the run has let go of it.
+        Idempotent. Waits until the process that started the run has released it.
 
         Raises:
-            HostError: something cannot be removed; names it.
-            NodeError: the process that started the run does not let go of it.
+            HostError: something could not be removed; names it.
+            NodeError: the process that started the run does not release it.
         """
 
     def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
-        """Run a command in a node that runs, with its restrictions; returns its exit status."""
+        """Run a command in a running node, with its restrictions; return its exit status."""
 
     def state(self, folder: RunFolder) -> HostState:
-        """What there is of a run on this host now."""
+        """Return the current state of a run on this host."""
 
     def freeze(self, folder: RunFolder, node: str) -> None:
-        """Stop a node's processes where they are; NodeError if there is none, or it goes on."""
+        """Freeze a node's processes; NodeError if no such node exists, or freezing fails."""
 
     def thaw(self, folder: RunFolder, node: str) -> None:
-        """Let a frozen node go on; NodeError if there is no such node."""
+        """Thaw a frozen node; NodeError if no such node exists."""
 
     def find(self) -> tuple[str, ...]:
-        """The names of all runs that have something on this host, with or without a folder."""
+        """Return the names of all runs that have something on this host, also without a folder."""
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
-        """Runs that have something on this host, and whose folder has been deleted."""
+        """Return the runs that have something on this host, but whose folder was deleted."""

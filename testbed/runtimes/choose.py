@@ -1,4 +1,4 @@
-"""Which runtime is taken where the scenario leaves it to the host, and all that there are."""
+"""Chooses the runtime where the scenario leaves it to the host, and lists all runtimes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REAL: TypeAdapter[Native | Docker] = TypeAdapter(Annotated[Real, Field(discrimin
 
 @dataclass(frozen=True)
 class Choice:
-    """What ``auto`` came to, and what decided it, in words."""
+    """The result of ``auto``, and the reason for it as text."""
 
     runtime: Real
     why: str
@@ -29,9 +29,9 @@ class Choice:
 
 
 def choose(*, gpu: bool) -> Choice:
-    """Docker if its engine answers, can be used and has this package's image; else native.
+    """Choose Docker if its engine answers, is usable and has this package's image; else native.
 
-    ``gpu`` asks for the image whose torch can use one.
+    ``gpu`` requires the image whose torch can use a GPU.
     """
     from testbed.runtimes.docker.engine import connect
     from testbed.runtimes.docker.image import check_image
@@ -45,11 +45,11 @@ def choose(*, gpu: bool) -> Choice:
 
 
 def drivers() -> Mapping[str, RuntimeDriver]:
-    """All of them, by name; each can end and find what is there of its kind."""
+    """Return all drivers by name; each can end and find the existing runs of its runtime."""
     names = (get_args(kind.model_fields["name"].annotation)[0] for kind in get_args(Real))
     return {name: REAL.validate_python({"name": name}).driver() for name in names}
 
 
 def users_of(runtime: Real) -> Users:
-    """Where the uids of the nodes come from: an engine is root, whoever asks it."""
+    """Return where the nodes' uids come from: an engine is root for every user."""
     return Users("root") if runtime.capabilities.engine else find_users()

@@ -1,4 +1,4 @@
-"""What every runtime's config class has, and the two that have no driver of their own."""
+"""The base of the runtimes' config classes, and the two runtimes without a driver."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a runtime gives to nodes, for those who have to know before there is a run.
+    """What a runtime gives to nodes, for code that must know before a run exists.
 
     Attributes:
-        engine: whether an engine makes the containers, which is root whoever asks it; otherwise
+        engine: whether an engine creates the containers, which is root for every user; otherwise
             nodes have what this user may have: uids, links, control groups.
         gpus: whether a node can have GPUs.
-        container_bytes: memory that an engine keeps for each container.
+        container_bytes: memory that an engine needs for each container.
     """
 
     engine: bool = False
@@ -39,7 +39,7 @@ class ContainerRuntime(RuntimeConfig):
 
     @abstractmethod
     def driver(self) -> RuntimeDriver:
-        """What does it; imported only now, with all that it needs."""
+        """Return the driver, importing it and its dependencies only now."""
 
 
 class Auto(RuntimeConfig):

@@ -1,4 +1,4 @@
-"""A run's lock: whoever starts the run takes it, and whoever ends it waits until it is free."""
+"""The lock of a run: taken by the process that starts it, awaited by a process that ends it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ POLL_SECONDS = 0.02
 
 
 def take_lock(folder: RunFolder) -> int:
-    """Take a run's lock and write into it who has it; a descriptor that holds it while open.
+    """Take a run's lock and write the holder into it; return a descriptor that holds it while open.
 
-    The folders that an agent needs are there afterwards.
+    The folders that an agent needs exist afterwards.
 
     Raises:
-        NodeError, OSError: somebody has it; the folder is missing, or not to be written.
+        NodeError, OSError: it is already held; the folder is missing, or not writable.
     """
     folder.control.mkdir(mode=0o700, exist_ok=True)
     folder.logs.mkdir(exist_ok=True)
@@ -42,7 +42,7 @@ def take_lock(folder: RunFolder) -> int:
 
 @contextmanager
 def holding_lock(folder: RunFolder) -> Iterator[None]:
-    """Hold a run's lock for as long as this process controls it, which may live on."""
+    """Hold a run's lock for as long as this process, which may live on, controls the run."""
     lock = take_lock(folder)
     try:
         yield
@@ -52,10 +52,10 @@ def holding_lock(folder: RunFolder) -> Iterator[None]:
 
 
 def end_holder(folder: RunFolder, *, within_seconds: float) -> bool:
-    """Ask the process that holds a run's lock to end, and wait; returns whether there was one.
+    """Ask the process that holds a run's lock to end, and wait; return whether there was one.
 
     Raises:
-        NodeError: it is another user's, or has not ended in time.
+        NodeError: it belongs to another user, or has not ended in time.
     """
     if not folder.alive():
         return False
@@ -69,10 +69,10 @@ def end_holder(folder: RunFolder, *, within_seconds: float) -> bool:
 
 
 def attempts(folder: RunFolder, *, within_seconds: float) -> Iterator[None]:
-    """For a loop that ends a run and breaks off when it could take the lock: one turn a try.
+    """Yield once per attempt, for a loop that ends a run and exits once it has the lock.
 
     Raises:
-        NodeError: the time is up; says what is left of the run, and how to end that.
+        NodeError: the time is up; names what is left of the run, and how to end that.
     """
     deadline = time.monotonic() + within_seconds
     yield
@@ -83,7 +83,7 @@ def attempts(folder: RunFolder, *, within_seconds: float) -> Iterator[None]:
 
 
 def not_ended(folder: RunFolder, *, after_seconds: float) -> NodeError:
-    """A run that was to be ended is still there: names the processes, and how to end them."""
+    """Return the error for a run that has not ended: names the processes, and how to end them."""
     agents, holder = all_of(folder.path), _holder(folder)
     left = [describe(one.pid) for one in agents]
     if holder is not None:
@@ -104,11 +104,11 @@ def not_ended(folder: RunFolder, *, after_seconds: float) -> NodeError:
 
 
 def _holder(folder: RunFolder) -> Process | None:
-    """The process that took the lock, while it lives and the lock is held."""
+    """Return the process that took the lock, if it is alive and the lock is held."""
     if not folder.alive():
         return None
     try:
         taken = Process.parse(folder.lock.read_text())
-    except OSError:  # gone in the meantime, or another user's
+    except OSError:  # removed meanwhile, or another user's
         return None
     return taken if taken is not None and taken.alive() else None

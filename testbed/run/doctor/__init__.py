@@ -1,4 +1,4 @@
-"""What a host has of what a run needs: one check a function, each with what mends it."""
+"""Checks that this host can run scenarios: one function per check, each with how to fix it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testbed.runtimes import Real
 
 
 def check_native(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
-    """What this process needs by itself, and an engine, being root, has anyway."""
+    """Check what this process itself needs, and an engine, running as root, has anyway."""
     yield kernel.check_namespaces()
     yield kernel.check_capabilities()
     yield kernel.check_control_groups()
@@ -29,7 +29,7 @@ OF_RUNTIME: Mapping[str, Callable[[ExaminedRun, Any], Iterator[Finding]]] = {
 
 
 def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
-    """All checks, in the order in which a run meets what they look at; a container comes last."""
+    """Run all checks, in the order in which a run depends on them; a trial container comes last."""
     yield kernel.check_kernel()
     found = list(OF_RUNTIME[runtime.name](case, runtime))
     yield from found
@@ -44,5 +44,5 @@ def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     yield resources.check_data(case)
     if not (
         missing and runtime.capabilities.engine
-    ):  # an engine that lacks something starts nothing
+    ):  # an engine with a missing part cannot start containers
         yield from try_run(runtime.driver(), case)

@@ -1,4 +1,4 @@
-"""Checks of the Docker engine: does it answer, can runs live in it, has it the image and room."""
+"""Checks of the Docker engine: that it answers, can host runs, and has the image and disk space."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LIMITS = {
     "CPUSet": "cpuset",
     "PidsLimit": "processes",
 }
-"""What the engine says it can limit, under its own names."""
+"""The engine's names of the limits that it supports."""
 
 CONTAINER_DISK_BYTES = 1_000_000
-"""Of one container: its records and a root file system that is only read."""
+"""Of one container: its records and a read-only root file system."""
 
 DISK_AT_LEAST_BYTES = 200_000_000
 
 
 def check_engine(case: ExaminedRun, runtime: Docker) -> Iterator[Finding]:
-    """Everything about the engine; the rest is left out where it does not answer."""
+    """Run all checks of the engine; only the first if it does not answer."""
     from testbed.runtimes.docker.engine import connect, describe
     from testbed.runtimes.docker.image import check_image, find_kafka_image
 
@@ -57,7 +57,7 @@ def check_engine(case: ExaminedRun, runtime: Docker) -> Iterator[Finding]:
 
 
 def check_group_driver(info: Mapping[str, Any]) -> Finding:
-    """The agent enters whatever groups a container has; this is for the record."""
+    """Report the engine's cgroup driver, for the record: the agent works with any container's."""
     driver, version = info.get("CgroupDriver"), info.get("CgroupVersion", "1")
     if driver == "none":
         found = "the engine has no driver of control groups: nothing is limited, or paused"
@@ -67,7 +67,7 @@ def check_group_driver(info: Mapping[str, Any]) -> Finding:
 
 
 def check_engine_limits(info: Mapping[str, Any]) -> Finding:
-    """Limits that a scenario may ask for are refused where the kernel gives the engine none."""
+    """Check for limits that the kernel does not offer the engine: scenarios cannot use them."""
     lacking = [words for name, words in LIMITS.items() if not info.get(name)]
     if lacking:
         found = (
@@ -79,11 +79,11 @@ def check_engine_limits(info: Mapping[str, Any]) -> Finding:
 
 
 def check_data_root(info: Mapping[str, Any], case: ExaminedRun) -> Finding:
-    """Where the engine keeps images and containers."""
+    """Check the disk that holds the engine's images and containers."""
     root = Path(info.get("DockerRootDir", "/var/lib/docker"))
     try:
         free = shutil.disk_usage(root).free
-    except OSError as error:  # root's alone
+    except OSError as error:  # readable only for root
         found = f"{root}: {error.strerror}; its free space is not known"
         return Finding("engine's disk", "warning", found, f"See it as root: sudo df -h {root}")
     wanted = DISK_AT_LEAST_BYTES + CONTAINER_DISK_BYTES * case.workers

@@ -1,4 +1,4 @@
-"""What is examined, and what comes out."""
+"""The input and the results of the checks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SERVICES = 2
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found."""
+    """The result of a check."""
 
     check: str
     level: Level  # ``missing`` if `testbed up` would not work, ``warning`` if something would not
-    found: str  # what there is, and what was expected where that is not the same
-    mend: str = ""  # what to do about it; empty where there is nothing to do
+    found: str  # the actual state, and the expected one if it differs
+    mend: str = ""  # how to fix it; empty if there is nothing to fix
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class ExaminedRun:
     workers: int
     runs: Path  # folder of all runs
     environment: Mapping[str, str]  # of this process
-    cache: Path  # where prepared data sets lie
+    cache: Path  # folder of prepared data sets
     plan: Plan | None = None  # of the run; None without a scenario
     budget: Budget | None = None  # of the run; None without a scenario
     container_bytes: int = 0  # what the runtime keeps for each container
 
     @property
     def gpu(self) -> bool:
-        """Whether a node is to use GPUs."""
+        """Whether a node uses GPUs."""
         return self.plan is not None and any(node.gpus for node in self.plan.nodes)
 
     @property
@@ -51,19 +51,19 @@ class ExaminedRun:
 
     @property
     def nodes(self) -> int:
-        """How many nodes it has."""
+        """The number of its nodes."""
         return self.workers + SERVICES if self.plan is None else len(self.plan.nodes)
 
     @property
     def memory_bytes(self) -> int:
-        """What the run takes, estimated; without a scenario, with a model of no size."""
+        """The estimated memory of the run; without a scenario, of a model without parameters."""
         if self.budget is not None:
             return self.budget.total_bytes
         return AGENT_BYTES + (self.workers + SERVICES) * self.worker_bytes
 
     @property
     def worker_bytes(self) -> int:
-        """What one more worker takes."""
+        """The estimated memory of one more worker."""
         if self.budget is not None:
             return self.budget.node_bytes["worker"]
         return PYTHON_BYTES["warm"] + self.container_bytes

@@ -32,11 +32,11 @@ CAPABILITIES = {
     "SYS_PTRACE": 19,
     "SYS_ADMIN": 21,
 }
-"""What root needs, by its number."""
+"""The capabilities that root needs, by number."""
 
 
 def check_kernel(release: str | None = None) -> Finding:
-    """Linux 5.12 made it possible to bind a folder read-only with everything below it."""
+    """Check for Linux 5.12, the first that can bind-mount a folder read-only recursively."""
     found = platform.release() if release is None else release
     version = tuple(int(word) for word in re.findall(r"\d+", found)[:2])
     if version < LEAST_KERNEL:
@@ -46,7 +46,7 @@ def check_kernel(release: str | None = None) -> Finding:
 
 
 def check_namespaces() -> Finding:
-    """Namespaces are tried, not guessed: sysctls, profiles and seccomp filters may forbid them."""
+    """Try to create namespaces: sysctls, profiles and seccomp filters may forbid them."""
     try:
         users = find_users()
         if not users.namespace:
@@ -61,7 +61,7 @@ def check_namespaces() -> Finding:
 
 
 def describe_users(users: Users) -> Finding:
-    """Namespaces can be made; whether every node has a uid of its own in them is told."""
+    """Report, once namespaces can be created, whether every node has its own uid in them."""
     if users.kind == "one":
         found = f"can be made; {users.mode}: nodes are not protected from one another"
         return Finding("namespaces", "warning", found, SUBORDINATE)
@@ -69,7 +69,7 @@ def describe_users(users: Users) -> Finding:
 
 
 def check_capabilities(status: Path = STATUS, *, root: bool | None = None) -> Finding:
-    """Root in a container may lack what root usually has; a user has all in a namespace."""
+    """Check root's capabilities, which a container may restrict; a user has all in a namespace."""
     if not (os.geteuid() == 0 if root is None else root):
         return Finding("capabilities", "ok", "none are needed: a run has its own user namespace")
     lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
@@ -83,7 +83,7 @@ def check_capabilities(status: Path = STATUS, *, root: bool | None = None) -> Fi
 
 
 def check_control_groups() -> Finding:
-    """Without them there are no limits; root cannot do without, as they are how runs are found."""
+    """Check for control groups, for limits; root requires them, because they identify runs."""
     root = os.geteuid() == 0
     try:
         trees = find_hierarchies() if root else find_delegated()

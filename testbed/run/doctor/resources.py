@@ -18,13 +18,13 @@ from testbed.run.doctor.findings import ExaminedRun, Finding
 from testbed.telemetry.host import PROC, available_bytes
 
 WORKERS_PER_CPU = 200
-"""A worker that thinks and waits most of the time takes this much of a CPU to keep connected."""
+"""Workers that mostly think and wait; one CPU can keep this many connected."""
 
 LEAST_DISK_BYTES = 100_000_000
 FULL_DISK_BYTES = 10_000_000
 
 TASKS_AT_LEAST, TASKS_PER_WORKER = 200, 16
-"""A worker has some ten threads: gRPC's."""
+"""A worker has about ten threads, mostly gRPC's."""
 
 LEAST_INOTIFY = 8
 
@@ -34,7 +34,7 @@ PACKAGES = ("torch", "numpy", "grpcio", "protobuf", "pyroute2", "pandas", "pyarr
 
 
 def check_memory(case: ExaminedRun, *, available: int | None = None) -> Finding:
-    """What is available now, against what the plan's nodes are estimated to take."""
+    """Compare the available memory with the estimate for the plan's nodes."""
     found = available_bytes() if available is None else available
     wanted = case.memory_bytes
     text = f"{_mb(found)} available, about {_mb(wanted)} for {case.workers:,} workers"
@@ -45,7 +45,7 @@ def check_memory(case: ExaminedRun, *, available: int | None = None) -> Finding:
 
 
 def check_cpus(case: ExaminedRun, *, cpus: int | None = None) -> Finding:
-    """How many there are, and whether the scenario promises its nodes more."""
+    """Compare the number of CPUs with what the scenario promises its nodes."""
     found = len(os.sched_getaffinity(0)) if cpus is None else cpus
     promised = 0.0 if case.budget is None else case.budget.cpu_limits
     if promised > found:
@@ -59,7 +59,7 @@ def check_cpus(case: ExaminedRun, *, cpus: int | None = None) -> Finding:
 
 
 def check_disk(case: ExaminedRun) -> Finding:
-    """Whether the folder of runs can be written to, and what room there is."""
+    """Check that the folder of runs is writable, and its free space."""
     place = _existing(case.runs)
     try:
         with tempfile.TemporaryFile(dir=place) as file:
@@ -77,7 +77,7 @@ def check_disk(case: ExaminedRun) -> Finding:
 
 
 def check_address_space(*, limit_bytes: int | None = None, proc: Path = PROC) -> Finding:
-    """`ulimit -v`, and whether the kernel promises memory only once."""
+    """Check `ulimit -v`, and whether the kernel overcommits memory."""
     if limit_bytes is None:
         limit_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit_bytes != resource.RLIM_INFINITY and limit_bytes < LEAST_ADDRESS_BYTES:
@@ -94,7 +94,7 @@ def check_address_space(*, limit_bytes: int | None = None, proc: Path = PROC) ->
 
 
 def check_files(case: ExaminedRun, *, limit: int | None = None) -> Finding:
-    """`ulimit -Hn`: the agent has a few for every node."""
+    """Check `ulimit -Hn`: the agent needs a few files for every node."""
     try:
         most = require_files(case.nodes, most=limit)
     except HostError as lack:
@@ -103,7 +103,7 @@ def check_files(case: ExaminedRun, *, limit: int | None = None) -> Finding:
 
 
 def check_processes(case: ExaminedRun, *, proc: Path = PROC) -> Finding:
-    """Threads and processes: the kernel's two limits, and the user's own."""
+    """Check the limits on threads and processes: the kernel's two, and the user's own."""
     wanted = TASKS_AT_LEAST + TASKS_PER_WORKER * case.workers
     own = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     limits = {
@@ -121,7 +121,7 @@ def check_processes(case: ExaminedRun, *, proc: Path = PROC) -> Finding:
 
 
 def check_inotify(*, proc: Path = PROC) -> Finding:
-    """No run needs it, but what follows logs and watches folders does."""
+    """Check inotify: runs do not need it, but tools that follow logs and watch folders do."""
     folder = proc / "sys/fs/inotify"
     instances = _number(folder / "max_user_instances")
     watches = _number(folder / "max_user_watches")
@@ -134,12 +134,12 @@ def check_inotify(*, proc: Path = PROC) -> Finding:
 
 
 def check_python() -> Finding:
-    """The interpreter that the nodes run as well; an older one cannot even ask."""
+    """Report the interpreter, which nodes use as well; an older one could not run this check."""
     return Finding("Python", "ok", f"{platform.python_version()}, {sys.executable}")
 
 
 def check_packages() -> Finding:
-    """What is installed, without importing it; a torch for GPUs is larger and no faster here."""
+    """Report installed packages, without importing; a CUDA build of torch is larger, not faster."""
     found, lacking = {}, []
     for name in PACKAGES:
         try:
@@ -157,7 +157,7 @@ def check_packages() -> Finding:
 
 
 def check_data(case: ExaminedRun) -> Finding:
-    """Where raw data sets are looked for, and where prepared ones are kept."""
+    """Report where raw data sets are looked for, and where prepared ones are stored."""
     given = case.environment.get("TESTBED_DATA", "")
     if given and not Path(given).is_dir():
         mend = "Set TESTBED_DATA to a folder with the data sets, or unset it."
@@ -171,7 +171,7 @@ def check_data(case: ExaminedRun) -> Finding:
 
 
 def check_kafka(case: ExaminedRun) -> Finding:
-    """What a broker of streams is started from; only a scenario with one needs it."""
+    """Check for Kafka, from which a broker of streams is started, if the scenario has a broker."""
     try:
         found = find_kafka(case.environment)
     except HostError as lack:
@@ -183,7 +183,7 @@ def check_kafka(case: ExaminedRun) -> Finding:
 
 
 def _existing(path: Path) -> Path:
-    """The folder, or the nearest above it that there is."""
+    """Return the folder, or its nearest existing parent."""
     absolute = path.absolute()
     return next(place for place in (absolute, *absolute.parents) if place.is_dir())
 

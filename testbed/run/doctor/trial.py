@@ -1,4 +1,4 @@
-"""The checks that start something: a real container, a real link, and netem on one."""
+"""The checks that start something: a real container, a real link, and netem on a link."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NODE_SECONDS = 20.0
 RATE = Rate(10e6)
 SKIP_SECONDS, COUNT_SECONDS = 0.3, 1.0
 PAYLOAD_RATIO = 1448 / 1514
-"""What is left of a rate of Ethernet frames for what TCP carries."""
+"""Share of a rate of Ethernet frames that remains for the TCP payload."""
 
 TOLERANCE_RATIO = 0.1
 DELAY = Duration(0.01)
@@ -39,7 +39,7 @@ SLOW_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class TrialRun:
-    """A run without a scenario, to launch nodes in; its agent took ``start_seconds`` to come up."""
+    """A run without a scenario, to launch nodes in; its agent started in ``start_seconds``."""
 
     agent: AgentClient
     driver: RuntimeDriver
@@ -64,7 +64,7 @@ class TrialRun:
         self.agent.launch(launch)
 
     def output(self, node: str) -> str:
-        """What a node printed, once it has ended.
+        """Return the output of a node once it has ended.
 
         Raises:
             NodeError: it failed, or does not end.
@@ -132,7 +132,7 @@ def _link(trial: TrialRun) -> Finding:
 
 
 def _netem(trial: TrialRun, case: ExaminedRun) -> Finding:
-    """Tried on a link; what the plan does without it decides how much it is missed."""
+    """Try netem on a link; its importance depends on what the plan does without it."""
     try:
         trial.launch(_node("w2", 3, up=Shape(delay=DELAY)), PRELOAD[0] + ":main")
     except HostError as error:

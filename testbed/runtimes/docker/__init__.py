@@ -42,7 +42,7 @@ class Docker(ContainerRuntime):
     image: Image | None = None
 
     def driver(self) -> RuntimeDriver:
-        """See ContainerRuntime."""
+        """Return the driver; see ContainerRuntime."""
         from testbed.runtimes.docker.driver import DockerDriver
 
         return DockerDriver(image=self.image)

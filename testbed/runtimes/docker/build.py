@@ -1,8 +1,8 @@
-"""Builds our images: what nodes import, then the package; and a broker's.
+"""Builds our images: the nodes' dependencies, then the package; and a broker's image.
 
-registry answers    python:3.11-slim, and pip in the build asks its index and that of torch;
+With a registry     python:3.11-slim, and pip in the build uses its index and that of torch;
                     a broker's image is pulled
-none does           a Debian and wheels that docker/offline.sh makes on this host; Kafka's jars
+Without             a Debian and wheels that docker/offline.sh builds on this host; Kafka's jars
 """
 
 from __future__ import annotations
@@ -51,31 +51,31 @@ if TYPE_CHECKING:
 BASE_IMAGE = "python:3.11-slim"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 GPU_TORCH_INDEX = "https://pypi.org/simple"
-"""Its builds of torch for Linux are those with CUDA."""
+"""The index of torch builds for Linux with CUDA."""
 
 ARGUMENTS_LABEL = "org.edge-testbed.arguments"
-"""What the dependencies were built with, so that the package is added to these very ones."""
+"""Build arguments of the dependencies, so that the package is added to exactly these."""
 
 KAFKA_LABEL = "org.edge-testbed.kafka"
-"""Which version of Kafka an image of ours holds."""
+"""The Kafka version in an image of ours."""
 
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 REGISTRY_SECONDS = 20.0
 SILENCE_SECONDS = 1800.0
-"""How long a step of a build may say nothing: as long as pip may download."""
+"""How long a build step may print nothing: as long as pip may download."""
 
 SHOWN_LINES = 12
 
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds images in an engine; a name is given to what is complete only.
+    """Builds images in an engine; only a complete image gets a name.
 
     Attributes:
         engine: the engine's API.
-        offline: ask no registry.
-        say: is told what is done and why.
-        log: is given every line of the engine's.
+        offline: use no registry.
+        say: receives what is done and why.
+        log: receives every line of the engine's output.
     """
 
     engine: APIClient
@@ -84,14 +84,14 @@ class Builder:
     log: Callable[[str], None]
 
     def nodes(self, *, gpu: bool = False, base: str = "") -> str:
-        """Build the image that holds this very package, unless it is there; returns its name.
+        """Build the image that contains this package, unless it exists; return its name.
 
         Args:
             gpu: with a torch that uses NVIDIA GPUs.
-            base: the image to build on; empty for the usual one. Then it is built in any case.
+            base: the image to build on, which forces a build; empty for the default one.
 
         Raises:
-            HostError: a part cannot be had, or the engine failed; the message says which and why.
+            HostError: a part is unavailable, or the engine failed; the message says which and why.
         """
         sources = image_sources()
         source = hash_sources(sources)
@@ -114,13 +114,13 @@ class Builder:
         return name
 
     def kafka(self, environment: Mapping[str, str]) -> str:
-        """Pull the official image of a broker or build ours; returns its name.
+        """Pull the official image of a broker or build ours; return its name.
 
         Args:
-            environment: says where this host's Kafka is; see ``find_jars``.
+            environment: locates this host's Kafka; see ``find_jars``.
 
         Raises:
-            HostError: neither can be had, or the engine failed; says which and why.
+            HostError: neither is available, or the engine failed; says which and why.
         """
         reason = self._refusal(OFFICIAL_KAFKA)
         if not reason:
@@ -145,7 +145,7 @@ class Builder:
         return name
 
     def _arguments_of(self, dependencies: str) -> dict[str, str] | None:
-        """What dependencies were built with; None if they or something of it is gone."""
+        """Return the build arguments of the dependencies; None if any image of them is missing."""
         labels = labels_of(self.engine, dependencies)
         if labels is None:
             return None
@@ -155,7 +155,7 @@ class Builder:
         return None if gone else arguments
 
     def _find_inputs(self, sources: Mapping[str, bytes], *, gpu: bool, base: str) -> dict[str, str]:
-        """The arguments of the build, once the engine has, or can get, what they name."""
+        """Return the build arguments, once the engine has, or can get, the images they name."""
         wanted = base or BASE_IMAGE
         reason = self._refusal(wanted)
         if not reason:
@@ -170,7 +170,7 @@ class Builder:
         return {name: self._made_here(part, sources) for name, part in arguments.items()}
 
     def _refusal(self, name: str) -> str:
-        """Why the engine cannot get an image; empty if it has it or can."""
+        """Return why the engine cannot get an image; empty if it has it or can get it."""
         from docker.errors import APIError
         from requests.exceptions import Timeout
 
@@ -178,7 +178,7 @@ class Builder:
             return "told to ask none"
         if labels_of(self.engine, name) is not None:
             return ""
-        usual, self.engine.timeout = self.engine.timeout, REGISTRY_SECONDS  # a firewall is silent
+        usual, self.engine.timeout = self.engine.timeout, REGISTRY_SECONDS  # firewalls are silent
         with engine_faults("asking the registry"):
             try:
                 self.engine.inspect_distribution(name)
@@ -195,7 +195,7 @@ class Builder:
         return ""
 
     def _made_here(self, part: str, sources: Mapping[str, bytes]) -> str:
-        """An image of what this host makes, which takes minutes, once."""
+        """Return an image built by this host, which takes minutes the first time."""
         name = part_name(part, sources)
         if labels_of(self.engine, name) is not None:
             self.say(f"{part}: {name}, made before")
@@ -226,7 +226,7 @@ class Builder:
                 target=target,
                 buildargs={**proxies, **arguments},
                 labels=dict(labels),
-                # With what this host made none is needed, nor then a bridge of the engine's.
+                # An image built on this host needs no network, and so no bridge of the engine.
                 network_mode=None if "TORCH_INDEX" in arguments else "none",
                 rm=True,
                 forcerm=True,
@@ -237,10 +237,10 @@ class Builder:
 
 
 def follow(answers: Iterable[dict[str, Any]], name: str, log: Callable[[str], None]) -> None:
-    """Pass on what the engine says until the build's end, and if it failed, the end of that."""
+    """Forward the engine's output until the build ends; if it failed, raise its last lines."""
     said: deque[str] = deque(maxlen=SHOWN_LINES)
     failure = ""
-    for answer in answers:  # to the end also after a failure, or the connection stays open
+    for answer in answers:  # to the end even after a failure, or the connection stays open
         for line in answer.get("stream", "").splitlines():
             if line.strip():
                 said.append(line)
@@ -251,7 +251,7 @@ def follow(answers: Iterable[dict[str, Any]], name: str, log: Callable[[str], No
 
 
 def import_archive(engine: APIClient, archive: Path, name: str, part: str) -> None:
-    """Make an image of one layer of a tar archive; HostError if the engine fails or is full."""
+    """Create an image of one layer from a tar archive; HostError if the engine fails or is full."""
     repository, _, tag = name.partition(":")
     with engine_faults(f"importing {name}"):
         answer = engine.import_image(

@@ -1,7 +1,7 @@
-"""What is asked of the Docker engine for the agent and for every node. Pure.
+"""The containers requested from the Docker engine, for the agent and for every node. Pure.
 
-A container is a place only: the role is forked from the agent's template into it, and what the
-container runs by itself shows the role's log, so that ``docker logs`` does.
+A container only provides the environment: the role is forked from the agent's template into it, and
+the container's own command prints the role's log, so that ``docker logs`` shows it.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ CAPABILITIES = (
     *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "SETUID", "SETGID", "SETPCAP"),
     *("KILL", "CHOWN", "FOWNER", "DAC_OVERRIDE"),
 )
-"""What the agent needs of root's; testbed.agent.contained says for what."""
+"""The root capabilities that the agent needs; testbed.agent.contained says what for."""
 
 ENVIRONMENT: Mapping[str, str] = {name: value for name, value in BASE.items() if name != "PATH"}
-"""Of every container; the path of programs is the image's."""
+"""Of every container; the PATH is the image's."""
 
 PING_GROUPS = "net.ipv4.ping_group_range"
-"""Who may send echo requests without a capability; of a container's network alone."""
+"""Groups that may send echo requests without a capability; per network namespace."""
 
 LOGGING = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "1"}}
-"""Or ``docker logs`` would show nothing in an engine that sends logs elsewhere."""
+"""Otherwise ``docker logs`` would show nothing in an engine that sends logs elsewhere."""
 
 LABEL = "org.edge-testbed."
 RUN, FOLDER, ROLE, INDEX = (f"{LABEL}{name}" for name in ("run", "folder", "role", "index"))
@@ -58,7 +58,7 @@ CLASS, SCENARIO, NODE = (f"{LABEL}{name}" for name in ("class", "scenario", "nod
 
 @dataclass(frozen=True)
 class Container:
-    """A container that is asked for: the node it is for, its name, and what the API is sent."""
+    """A requested container: the node that it is for, its name, and the API's arguments."""
 
     whose: str
     name: str
@@ -66,19 +66,19 @@ class Container:
 
 
 def container_name(run: str, whose: str) -> str:
-    """The name of a node's container, or of the agent's."""
+    """Return the name of a node's container, or of the agent's."""
     return f"testbed-{run}-{whose}"
 
 
 def labels_of(plan: Plan, folder: RunFolder) -> dict[str, str]:
-    """What every container of a run is found by; a run's name may stand for another elsewhere."""
+    """Return the labels that identify a run's containers; the run's name may not be unique."""
     return {RUN: plan.run, FOLDER: str(folder.path), SCENARIO: plan.labels.get("scenario", "")}
 
 
 def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image: str) -> Container:
-    """The container that a node's role is put into."""
+    """Return the container for a node's role."""
     node = spec.node
-    first = FIRST_PROCESS if node.image == "nodes" else SHOW_LOG  # there may be no tini
+    first = FIRST_PROCESS if node.image == "nodes" else SHOW_LOG  # the image may lack tini
     mounts = (*spec.mounts, Mount(spec.log, Path(LOG)))
     gpus = {"Count": node.gpus, "Capabilities": [["gpu"]]}
     scratch = ceil(node.scratch)
@@ -107,13 +107,13 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
 
 
 def agent_container(plan: Plan, folder: RunFolder, start: Start, *, image: str) -> Container:
-    """The agent's container, which sees the host's processes and control groups."""
+    """Return the agent's container, which sees the host's processes and control groups."""
     mounts = [
         Mount(folder.path, folder.path, writable=True),
         Mount(CONTROL_GROUPS, CONTROL_GROUPS, writable=True),
         *(Mount(path, path) for path in start.reads),
     ]
-    # The engine is root, whoever asks it, and makes all control groups itself.
+    # The engine is root for every user, and creates all control groups itself.
     settings = AgentSettings(folder.path, start.template, Users("root"), ())
     body = {
         "Image": image,
@@ -162,13 +162,13 @@ def _limits(limits: Limits) -> dict[str, Any]:
     if limits.cpuset is not None:
         asked["CpusetCpus"] = limits.cpuset
     if limits.memory is not None:
-        # Swap counts as well, or a node would only become slow where it should run out of memory.
+        # Limit swap as well, or a node would only become slow where it should run out of memory.
         asked["Memory"] = asked["MemorySwap"] = int(limits.memory)
     return asked
 
 
 def _bind(mount: Mount) -> dict[str, Any]:
-    # Unlike a "Bind" of the API, it makes no folder of root's where the source is missing.
+    # Unlike a "Bind" of the API, it does not create a folder of root if the source is missing.
     return {
         "Type": "bind",
         "Source": str(mount.source),
@@ -178,6 +178,6 @@ def _bind(mount: Mount) -> dict[str, Any]:
 
 
 def _environment(changes: Mapping[str, str | None]) -> list[str]:
-    """As the API wants it; a name whose value is None is left out."""
+    """Return the API's format; a name whose value is None is left out."""
     merged = {**ENVIRONMENT, **changes}
     return [f"{name}={value}" for name, value in merged.items() if value is not None]

@@ -1,7 +1,7 @@
 """The Docker runtime: a container of the machine's engine for every node, and one for the agent.
 
 Everything that a run has in the engine carries the run's labels: its name, and the path of its
-folder. No network is made: the agent's container is the switch, as the agent is natively.
+folder. No Docker network is created: the agent's container is the switch, like the native agent.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 LOG_MODE = 0o644
 
 LATE_SECONDS = 1.0
-"""The engine makes a container in a fifth of that."""
+"""The engine creates a container in a fifth of that."""
 
 
 @dataclass(frozen=True)
 class DockerDriver:
-    """Does what RuntimeDriver says, which documents its methods.
+    """Implements RuntimeDriver, which documents the methods.
 
     Attributes:
-        image: what containers are made from; None for the image of this very package.
-        address: of the engine's socket, ``unix://...``; None for where this user's is.
+        image: of the containers; None for the image of this package.
+        address: of the engine's socket, ``unix://...``; None for this user's default.
     """
 
     image: str | None = None
@@ -63,7 +63,7 @@ class DockerDriver:
     def requests(
         self, plan: Plan, folder: RunFolder, start: Start, specs: Sequence[ContainerSpec]
     ) -> tuple[Request, ...]:
-        """The containers that the engine will be asked for. Pure: asks nobody."""
+        """Return the containers that will be requested from the engine. Pure."""
         image = self.image or image_name(gpu=want_gpus(plan.nodes))
         containers = (
             agent_container(plan, folder, start, image=image),
@@ -86,13 +86,13 @@ class DockerDriver:
     def contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
     ) -> Mapping[str, int]:
-        """Make the containers that nodes will be launched into, all of them or none.
+        """Create the containers that nodes will be launched into, all of them or none.
 
-        They are made from the run's own image: a probe may come from another version of testbed.
+        They use the run's own image: a probe may be started by another version of testbed.
         """
         for spec in specs:
             spec.log.touch()
-            spec.log.chmod(LOG_MODE)  # the container shows it, with the node's uid
+            spec.log.chmod(LOG_MODE)  # the container reads it, with the node's uid
         with connect(self.address) as engine:
             image = image_of_run(engine, folder)
             kafka = find_kafka_image(engine) if any(is_kafka(spec.node) for spec in specs) else ""
@@ -154,7 +154,7 @@ class DockerDriver:
         return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
-        """Refuse limits, CPUs and GPUs that this engine cannot give, and one without the image."""
+        """Reject limits, CPUs and GPUs that this engine cannot provide, or a missing image."""
         asked = tuple(nodes)
         with connect(self.address) as engine:
             check_abilities(asked, describe(engine))
@@ -182,12 +182,12 @@ class DockerDriver:
 
 
 def is_kafka(node: NodeSpec) -> bool:
-    """Whether a node's container is made from an image of Kafka."""
+    """Return whether a node's container uses a Kafka image."""
     return node.image == "kafka"
 
 
 def _is_over(folder: RunFolder) -> bool:
-    """Whether nobody can still be making containers for a run, or has a folder to do it for."""
+    """Return whether no controller can still be creating containers: ended, or without a folder."""
     try:
         return folder.state().state in ENDED
     except RunNotFound:
@@ -197,9 +197,9 @@ def _is_over(folder: RunFolder) -> bool:
 
 
 def _remove_late(engine: APIClient, folder: RunFolder) -> None:
-    """Remove what the engine still makes because a controller asked for it right before it died.
+    """Remove what the engine still creates because a controller requested it just before it died.
 
-    It finishes such work, and tells nobody that it is at it.
+    The engine completes such requests without showing that they are in progress.
     """
     until = time.monotonic() + LATE_SECONDS
     while time.monotonic() < until:

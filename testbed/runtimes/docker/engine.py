@@ -1,4 +1,4 @@
-"""The connection to this machine's Docker engine, and what an engine cannot give to a run."""
+"""The connection to this machine's Docker engine, and what an engine cannot provide to a run."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ SCHEME = "unix://"
 NATIVE = "use `runtime: native`"
 
 THREADS = 8
-"""So many requests at once: to make containers is the engine's work, and more are no faster."""
+"""Concurrent requests: the engine does the work of creating containers, and more are no faster."""
 
 CALL_SECONDS = 120.0
-"""The engine answers in a fraction of a second, and in tens of them where a disk is slow."""
+"""The engine answers in a fraction of a second, or in tens of seconds on a slow disk."""
 
 PROBE_SECONDS = 10.0
-"""An engine that does not even say its version within this time hangs."""
+"""An engine that does not return its version within this time hangs."""
 
 INSTALL = "Install one (sudo apt-get install docker.io, or https://docs.docker.com/engine/install)"
 
 ENFORCED_BY = {"cpu": "CpuCfsQuota", "memory": "MemoryLimit", "cpuset": "CPUSet"}
-"""Limits of a node, and what an engine says true to where its kernel can enforce them."""
+"""Limits of a node, and the field of ``docker info`` that says whether the kernel enforces it."""
 
 GPU_RUNTIME = "nvidia"
 REMOVE = "or remove it from the scenario"
 
 
 def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECONDS) -> APIClient:
-    """A client of the engine; up to THREADS threads may use it at once. To be closed.
+    """Return a client of the engine for up to THREADS threads. The caller must close it.
 
     Args:
-        address: of its socket, ``unix://...``; by default what DOCKER_HOST says, or the usual one.
-        patience_seconds: how long it may take to say what it is.
+        address: of its socket, ``unix://...``; by default DOCKER_HOST, or the usual one.
+        patience_seconds: how long it may take to identify itself.
 
     Raises:
-        HostError: no engine answers there, or runs cannot live in that one; says what to do.
+        HostError: no engine answers there, or that one cannot host runs; says what to do.
     """
     from docker import APIClient
 
@@ -72,10 +72,10 @@ def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECON
 
 
 def socket_path(address: str | None = None) -> str:
-    """Where an engine's socket is; the address as for ``connect``.
+    """Return the path of an engine's socket; the address as for ``connect``.
 
     Raises:
-        HostError: it is no unix socket.
+        HostError: it is not a unix socket.
     """
     address = address or os.environ.get("DOCKER_HOST") or DEFAULT_ADDRESS
     if not address.startswith(SCHEME):
@@ -87,14 +87,14 @@ def socket_path(address: str | None = None) -> str:
 
 
 def describe(engine: APIClient) -> Mapping[str, Any]:
-    """What ``docker info`` tells."""
+    """Return the output of ``docker info``."""
     with engine_faults("asking what it is"):
         info: Mapping[str, Any] = engine.info()
     return info
 
 
 def refuse(info: Mapping[str, Any]) -> None:
-    """Refuse engines whose containers this machine's agent could not enter. Pure.
+    """Reject engines whose containers this machine's agent could not enter. Pure.
 
     Raises:
         HostError: it is one of these; names what to use instead.
@@ -123,11 +123,11 @@ def refuse(info: Mapping[str, Any]) -> None:
 
 
 def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
-    """Refuse what this engine, of which ``docker info`` tells ``info``, cannot give to nodes.
+    """Reject nodes that need what this engine, with this ``docker info``, cannot provide.
 
     Raises:
-        HostError: a node has a limit that nobody enforces, CPUs that are missing, or GPUs in an
-            engine without a runtime for them; names it, and the cure.
+        HostError: a node has a limit that is not enforced, CPUs that do not exist, or GPUs in an
+            engine without a runtime for them; names it, and the fix.
     """
     for node in nodes:
         whose = f"{node.name} (class {node.device_class})" if node.device_class else node.name
@@ -139,7 +139,7 @@ def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
                     "engine cannot enforce it.",
                     hint=f"`docker info` ends with what the kernel lacks: add it, {REMOVE}.",
                 )
-        settings(Limits.of(node), "cpu", 1)  # refuses what no kernel can hold
+        settings(Limits.of(node), "cpu", 1)  # rejects what no kernel can enforce
         if node.cpuset is not None:
             check_present(whose, node.cpuset, find_hierarchies())
         if node.gpus and GPU_RUNTIME not in info.get("Runtimes", {}):
@@ -150,19 +150,19 @@ def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
 
 
 def want_gpus(nodes: Iterable[NodeSpec]) -> bool:
-    """Whether any node is to have a GPU; then all have the image that can use one."""
+    """Return whether any node has a GPU; then all have the image that can use one."""
     return any(node.gpus for node in nodes)
 
 
 def start_or_install(path: str | None = None) -> str:
-    """What makes an engine answer on this machine, whose programs are looked for in ``path``."""
+    """Return how to get an engine on this machine, whose programs are searched for in ``path``."""
     where = BASE["PATH"] if path is None else path
     installed = any(shutil.which(name, path=where) for name in ("dockerd", "docker"))
     return "Start it (sudo systemctl start docker)" if installed else INSTALL
 
 
 def _reach(path: str) -> None:
-    """Find out why nobody answers, which the client would not say."""
+    """Find out why no engine answers, which the client would not report."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(PROBE_SECONDS)
         try:

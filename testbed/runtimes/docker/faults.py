@@ -1,4 +1,4 @@
-"""What the Docker engine answers when it cannot, or will not, as errors that a user can read."""
+"""Converts failures of the Docker engine into errors that a user can read."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ LACKS = (
         "Install the NVIDIA Container Toolkit, or remove gpus from the scenario.",
     ),
 )
-"""What the engine says, what the host lacks then, and the cure."""
+"""Text in the engine's message, what the host lacks then, and the fix."""
 
 
 @contextmanager
 def engine_faults(doing: str) -> Iterator[None]:
-    """Inside, an engine that refuses, or goes away, is a HostError that says ``doing`` what."""
+    """Inside, a failing or vanishing engine raises a HostError that names the operation."""
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException
     from urllib3.exceptions import HTTPError
@@ -58,7 +58,7 @@ def engine_faults(doing: str) -> Iterator[None]:
 
 
 def _is_late(error: BaseException | None) -> bool:
-    """Whether the time was up: a client wraps that in errors of its own."""
+    """Return whether it is a timeout, which a client wraps in errors of its own."""
     from requests.exceptions import Timeout
     from urllib3.exceptions import TimeoutError as LateError
 
@@ -70,7 +70,7 @@ def _is_late(error: BaseException | None) -> bool:
 
 
 def refused(doing: str, reason: str) -> HostError:
-    """The error for what the engine said no to while ``doing`` something."""
+    """Return the error for an operation, ``doing``, that the engine rejected."""
     hint = ""
     if FULL in reason.lower():
         hint = "Make room: `testbed image prune` and `docker system df` say where it went."
@@ -79,7 +79,7 @@ def refused(doing: str, reason: str) -> HostError:
 
 @contextmanager
 def asking(whose: str) -> Iterator[None]:
-    """Inside, an engine that refuses, or goes away, is an error that names the container."""
+    """Inside, a failing or vanishing engine raises an error that names the container."""
     from docker.errors import APIError
 
     with engine_faults(f"working on the container of {whose}"):
@@ -90,7 +90,7 @@ def asking(whose: str) -> Iterator[None]:
 
 
 def explain(whose: str, status: int | None, reason: str) -> TestbedError:
-    """The error for an answer of the engine, whose ``status`` is HTTP's. Pure."""
+    """Return the error for an answer of the engine with the HTTP ``status``. Pure."""
     reason = reason.strip().rstrip(".")
     if found := MISSING_SOURCE.search(reason):
         return NodeError(f"{whose}: No such file or directory: {found[1]}")

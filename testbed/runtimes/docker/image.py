@@ -1,4 +1,4 @@
-"""The images of ours that the engine has, told apart from others by a label, and the one to use."""
+"""Our images in the engine, identified by a label, and the one to use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SOURCE_LABEL = "org.edge-testbed.source"
 VERSION_LABEL = "org.edge-testbed.version"
 PART_LABEL = "org.edge-testbed.part"
-"""On every image of ours: what it is for."""
+"""On every image of ours: its purpose."""
 
 NODES, DEPENDENCIES, WHEELS, BASE = "nodes", "dependencies", "wheels", "base"
 KAFKA, KAFKA_BASE = "kafka", "kafka-base"
@@ -37,28 +37,28 @@ MADE_OF: Mapping[str, tuple[str, ...]] = {
     KAFKA: (KAFKA_DOCKERFILE,),
     KAFKA_BASE: (OFFLINE,),
 }
-"""Which files of the sources decide what is in an image, by its part."""
+"""The source files that determine the content of an image, by its part."""
 
 OFFICIAL_KAFKA = "apache/kafka:4.2.0"
 
 
 def source_hash() -> str:
-    """12 hexadecimal digits of everything the image is made of; see ``image_sources``."""
+    """Return 12 hexadecimal digits of a hash of all sources of the image; see ``image_sources``."""
     return hash_sources(image_sources())
 
 
 def image_name(*, gpu: bool = False, source: str = "") -> str:
-    """The name of the image that holds this very package, whose ``source_hash`` may be known."""
+    """Return the name of the image with this package, whose ``source_hash`` may be given."""
     return f"{DISTRIBUTION}:{__version__}-{source or source_hash()}{'-gpu' if gpu else ''}"
 
 
 def part_name(part: str, sources: Mapping[str, bytes]) -> str:
-    """The name of an image that is not for nodes, by what decides its content."""
+    """Return the name of an image that is not for nodes, by what determines its content."""
     return f"{DISTRIBUTION}-{part}:{hash_sources({one: sources[one] for one in MADE_OF[part]})}"
 
 
 def find_kafka_image(engine: APIClient) -> str:
-    """The image that a broker's container is made from; of two, the official one.
+    """Return the image for a broker's container; the official one is preferred.
 
     Raises:
         HostError: the engine has none; says how to get one.
@@ -75,15 +75,15 @@ def find_kafka_image(engine: APIClient) -> str:
 
 
 def check_image(engine: APIClient, name: str = "", *, gpu: bool = False) -> str:
-    """The name of an image that the engine has and that holds this very package.
+    """Return the name of an image in the engine that contains this package.
 
     Args:
         engine: the engine's API.
-        name: an image to take instead of the one that ``testbed image build`` makes.
-        gpu: whether nodes are to use GPUs.
+        name: an image to use instead of the one from ``testbed image build``.
+        gpu: whether nodes use GPUs.
 
     Raises:
-        HostError: there is none, or it holds another version of the package.
+        HostError: there is none, or it contains another version of the package.
     """
     expected = source_hash()
     wanted = name or image_name(gpu=gpu, source=expected)
@@ -108,7 +108,7 @@ def check_image(engine: APIClient, name: str = "", *, gpu: bool = False) -> str:
 def labels_of(
     engine: APIClient, name: str, *, doing: str = "looking for images"
 ) -> dict[str, str] | None:
-    """The labels of an image; None if the engine has not got it."""
+    """Return the labels of an image; None if the engine does not have it."""
     from docker.errors import ImageNotFound
 
     with engine_faults(doing):
@@ -120,15 +120,15 @@ def labels_of(
 
 @dataclass(frozen=True)
 class OwnImage:
-    """An image that ``testbed image build`` made.
+    """An image made by ``testbed image build``.
 
     Attributes:
         identity: the engine's name for it, ``sha256:...``.
-        name: repository and tag; empty if it has none (left of a build).
+        name: repository and tag; empty if it has none (left over from a build).
         part: NODES, or what such an image is built from.
-        source: hash of the sources it holds; empty unless it is for nodes.
+        source: hash of the sources in it; empty unless it is for nodes.
         created: when, in seconds since 1970.
-        size_bytes: with everything it shares with others.
+        size_bytes: including everything it shares with other images.
     """
 
     identity: str
@@ -140,12 +140,12 @@ class OwnImage:
 
     @property
     def reference(self) -> str:
-        """What the engine knows it by."""
+        """The engine's reference to it."""
         return self.name or self.identity
 
 
 def list_images(engine: APIClient) -> list[OwnImage]:
-    """The engine's images that are ours, the newest first."""
+    """Return our images in the engine, the newest first."""
     with engine_faults("listing images"):
         found = engine.images(filters={"label": PART_LABEL})
     images = [image for entry in found for image in _own_images(entry)]
@@ -153,19 +153,19 @@ def list_images(engine: APIClient) -> list[OwnImage]:
 
 
 def current_images() -> Callable[[OwnImage], bool]:
-    """Tells images that the next build would use, or a run would now, from old ones."""
+    """Return a predicate for images that the next build or a run would use now."""
     sources = image_sources()
     source = hash_sources(sources)
     names = {image_name(gpu=gpu, source=source) for gpu in (False, True)}
     names |= {part_name(part, sources) for part in MADE_OF}
-    dependencies = part_name(DEPENDENCIES, sources)  # of a variant, more follows
+    dependencies = part_name(DEPENDENCIES, sources)  # the name of a variant is longer
     return lambda image: image.name in names or image.name.startswith(dependencies)
 
 
 def remove_images(
     engine: APIClient, is_current: Callable[[OwnImage], bool]
 ) -> Iterator[tuple[OwnImage, str]]:
-    """Remove our images but current ones and those in use; yields each, and why it was kept."""
+    """Remove our images except current and used ones; yield each, and why it was kept."""
     from docker.errors import APIError, ImageNotFound
 
     for image in list_images(engine):
@@ -176,7 +176,7 @@ def remove_images(
             try:
                 engine.remove_image(image.reference)
             except ImageNotFound:
-                continue  # went with one that it was made for
+                continue  # removed with the image that it was made for
             except APIError as error:
                 if error.status_code != 409:
                     raise

@@ -1,6 +1,6 @@
-"""Makes, finds and removes the containers of a run, many of them at a time.
+"""Creates, finds and removes the containers of a run, many at a time.
 
-Every function raises HostError where the engine does not answer.
+Every function raises HostError if the engine does not answer.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ CONDITIONS: Mapping[str, Condition] = {"running": "running", "paused": "frozen"}
 LAST_LINES = 10
 RETRY_SECONDS = 0.1
 END_SECONDS = 10
-"""For an agent to end in, which takes it a moment."""
+"""How long an agent may take to end; usually a moment."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A container of ours as the engine has it; ``node`` and ``role`` are AGENT for the agent's.
+    """A container of ours in the engine; ``node`` and ``role`` are AGENT for the agent's.
 
     Attributes:
         identity: the engine's name for it.
-        state: in the engine's words: running, paused, exited, ...
+        state: as the engine calls it: running, paused, exited, ...
     """
 
     identity: str
@@ -55,12 +55,12 @@ class Found:
 
     @property
     def condition(self) -> Condition:
-        """The same in words of ours."""
+        """The state in our terms."""
         return CONDITIONS.get(self.state, "ended")
 
 
 def find_containers(engine: APIClient, *labels: str) -> list[Found]:
-    """The containers that have all these labels, as a plan orders nodes, the agent first."""
+    """Return the containers that have all these labels, in the plan's order, the agent first."""
     with asking("a run"):
         entries = engine.containers(all=True, filters={"label": [RUN, FOLDER, *labels]})
     place = attrgetter("role", "index", "name")
@@ -68,33 +68,33 @@ def find_containers(engine: APIClient, *labels: str) -> list[Found]:
 
 
 def containers_of(engine: APIClient, folder: RunFolder) -> list[Found]:
-    """The containers of one run, without those of runs with the same name in other folders."""
+    """Return the containers of one run, without runs of the same name in other folders."""
     return find_containers(engine, f"{RUN}={folder.name}", f"{FOLDER}={folder.path}")
 
 
 def make_all(engine: APIClient, containers: Sequence[Container]) -> dict[str, int]:
-    """Make and start containers, all of them or none; the pids of their first processes.
+    """Create and start containers, all of them or none; return the pids of their first processes.
 
     Raises:
-        HostError, NodeError: one cannot be made; names it. Nothing of them is left.
+        HostError, NodeError: one cannot be created; names it. Nothing of them is left.
     """
     made: list[str] = []
     try:
         pids = in_parallel(lambda container: make(engine, container, made), containers)
     except BaseException:
-        with suppress(TestbedError):  # why they could not be made says more
+        with suppress(TestbedError):  # the first error is more informative
             in_parallel(lambda identity: remove(engine, identity), made)
         raise
     return {container.whose: pid for container, pid in zip(containers, pids, strict=True)}
 
 
 def make(engine: APIClient, container: Container, made: list[str]) -> int:
-    """Make and start one container; the pid of its first process on the host.
+    """Create and start one container; return the pid of its first process on the host.
 
-    ``made`` gets the container's identity as soon as it has one.
+    The container's identity is appended to ``made`` as soon as it exists.
 
     Raises:
-        HostError, NodeError: it cannot be made; names it.
+        HostError, NodeError: it cannot be created; names it.
     """
     with asking(container.whose):
         identity = _create(engine, container)
@@ -109,7 +109,7 @@ def make(engine: APIClient, container: Container, made: list[str]) -> int:
 
 
 def pid_of(engine: APIClient, identity: str) -> int | None:
-    """The pid of a container's first process; None if it has ended, or the container is gone."""
+    """Return the pid of a container's first process; None if it has ended or was removed."""
     from docker.errors import NotFound
 
     with asking("a run"):
@@ -121,7 +121,7 @@ def pid_of(engine: APIClient, identity: str) -> int | None:
 
 
 def last_words(engine: APIClient, identity: str) -> str:
-    """The last lines that a container itself has printed, as the end of a message."""
+    """Return the last lines that a container itself has printed, to append to a message."""
     with suppress(TestbedError), asking(AGENT):
         said = engine.logs(identity, tail=LAST_LINES).decode(errors="replace").strip()
         return f" It printed:\n{said}" if said else " It printed nothing."
@@ -129,9 +129,9 @@ def last_words(engine: APIClient, identity: str) -> str:
 
 
 def image_of_run(engine: APIClient, folder: RunFolder) -> str:
-    """The image that the containers of a run that goes on are made from: its agent's.
+    """Return the image of a running run's containers: its agent's.
 
-    Its name, or, if that is by now another image's or nobody's, the engine's name for it.
+    The name, or the engine's identity if the name now refers to another image or to none.
 
     Raises:
         NodeError: the run has no agent any more.
@@ -151,7 +151,7 @@ def image_of_run(engine: APIClient, folder: RunFolder) -> str:
 
 
 def exit_status_of_agent(engine: APIClient, folder: RunFolder) -> int | None:
-    """The exit status of a run's agent, which has ended; None if its container was removed."""
+    """Return the exit status of a run's ended agent; None if its container was removed."""
     from docker.errors import NotFound
 
     for agent in containers_of(engine, folder):
@@ -162,10 +162,10 @@ def exit_status_of_agent(engine: APIClient, folder: RunFolder) -> int | None:
 
 
 def remove_run(engine: APIClient, folder: RunFolder, *, deadline: float) -> bool:
-    """Remove every container of a run, whatever state it is in; returns whether there was any.
+    """Remove every container of a run in any state; return whether there was any.
 
     Raises:
-        HostError: one is still there at ``deadline`` (``time.monotonic``); names it.
+        HostError: a container still exists at ``deadline`` (``time.monotonic``); names it.
     """
     there = False
     while found := containers_of(engine, folder):
@@ -182,44 +182,44 @@ def remove_run(engine: APIClient, folder: RunFolder, *, deadline: float) -> bool
                 f"the container {name} of {folder.name} cannot be removed: {why}.",
                 hint=f"Try `docker rm -f {name}`, then run `testbed down` again.",
             )
-        if left:  # if not, only see that they are gone
+        if left:  # if not, only check that all are removed
             time.sleep(RETRY_SECONDS)
     return there
 
 
 def _let_end(engine: APIClient, agent: Found) -> None:
-    """Ask a run's agent to end, and give it the time to kill its roles and to collect them.
+    """Ask a run's agent to end, and give it time to kill and reap its roles.
 
-    Roles end with their agent. If the engine kills it, all of them are left to the engine, which
-    takes up to a second over each while it is busy killing a container.
+    Roles end with their agent. If the engine kills the agent, reaping is left to the engine, which
+    takes up to a second for each role while it is busy killing a container.
     """
     from docker.errors import APIError
     from requests.exceptions import ConnectionError as Silence
     from requests.exceptions import ReadTimeout
 
-    if agent.state != "running":  # one that is paused hears nothing
+    if agent.state != "running":  # a paused one receives no signal
         return
     with asking("a run"), suppress(APIError):  # it has just ended
         engine.kill(agent.identity, "SIGTERM")
-        with suppress(ReadTimeout, Silence):  # whichever way the engine's client calls a timeout
+        with suppress(ReadTimeout, Silence):  # the engine's client has two kinds of timeout
             engine.wait(agent.identity, timeout=END_SECONDS)
 
 
 def remove(engine: APIClient, identity: str) -> str:
-    """Kill a container and remove it; why it is still there, or nothing."""
+    """Kill a container and remove it; return why it still exists, or an empty string."""
     from docker.errors import APIError
 
     with asking("a run"):
         try:
             engine.remove_container(identity, v=True, force=True)
         except APIError as error:
-            # Somebody else has removed it, or is at it; or it is busy, and will not be for long.
+            # Another process has removed it or is removing it; or it is busy for a short time.
             return "" if error.status_code == NOT_FOUND else str(error.explanation or error)
     return ""
 
 
 def in_parallel(act: Callable[[Item], Outcome], items: Iterable[Item]) -> list[Outcome]:
-    """Do something with each of many things, some at a time; none is begun after a failure."""
+    """Apply a function to many items concurrently; start no further items after a failure."""
     with ThreadPoolExecutor(THREADS) as pool:
         futures = [pool.submit(act, item) for item in items]
         try:
@@ -234,7 +234,7 @@ def in_parallel(act: Callable[[Item], Outcome], items: Iterable[Item]) -> list[O
 
 
 def _create(engine: APIClient, container: Container) -> str:
-    """Create a container, in the place of one of the same node that has ended."""
+    """Create a container, replacing an ended one of the same node."""
     from docker.errors import APIError
 
     create = partial(engine.create_container_from_config, dict(container.body), container.name)
@@ -250,7 +250,7 @@ def _create(engine: APIClient, container: Container) -> str:
 
 
 def _check_ended(container: Container, labels: Mapping[str, str], state: str) -> None:
-    """Refuse a name that is another run's, or nobody's of ours, or a node's that still runs."""
+    """Reject a name that belongs to another run, or is not ours, or is of a running node."""
     wanted = container.body["Labels"]
     if all(labels.get(name) == wanted[name] for name in (RUN, FOLDER, NODE)):
         if state in CONDITIONS:

@@ -1,8 +1,8 @@
 """Starts a run's agent in a container, and ties the run to this process.
 
-The agent listens at ``control/lifeline.sock``. This process connects, says "commit", and hands over
-the run's lock; before that the agent makes nothing. The connection is the lifeline: when it ends,
-the agent does with the run what it was last told to.
+The agent listens at ``control/lifeline.sock``. This process connects, sends "commit", and hands
+over the run's lock; before that the agent creates nothing. The connection is the lifeline: when it
+ends, the agent does with the run what this process last requested.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 END_SECONDS = 10.0
 NOTICE_SECONDS = 0.5
-"""A process has ended that long after its sockets were closed, at most."""
+"""A process ends at most this long after its sockets were closed."""
 
 
 @dataclass
 class DockerLifeline(Lifeline):
-    """Does what Lifeline says, which documents its methods."""
+    """Implements Lifeline, which documents the methods."""
 
     folder: RunFolder
     address: str | None
@@ -61,9 +61,9 @@ class DockerLifeline(Lifeline):
         start: Start,
         address: str | None,
     ) -> Self:
-        """Make the agent's container, hand the run to it, and wait until it answers.
+        """Create the agent's container, hand the run to it, and wait until it answers.
 
-        ``address`` is the engine's, for when the run is stopped. Raises as RuntimeDriver.start.
+        ``address`` is the engine's, to stop the run later. Raises as RuntimeDriver.start.
         """
         deadline = time.monotonic() + start.deadline_seconds
         lifeline = cls(folder, address, _prepare(folder))
@@ -71,7 +71,7 @@ class DockerLifeline(Lifeline):
             lifeline._take_hold(engine, agent, deadline=deadline)
         except BaseException:
             try:
-                with suppress(TestbedError):  # why it could not be started says more
+                with suppress(TestbedError):  # the first error is more informative
                     lifeline.stop()
             finally:
                 lifeline.close()
@@ -79,7 +79,7 @@ class DockerLifeline(Lifeline):
         return lifeline
 
     def ended(self) -> bool:
-        """Whether the agent has ended; what then still lives of its nodes, ``stop`` removes."""
+        """Return whether the agent has ended; ``stop`` removes nodes that are still alive."""
         return self._pidfd is None or has_ended(self._pidfd, 0)
 
     def stop(self) -> None:
@@ -100,7 +100,7 @@ class DockerLifeline(Lifeline):
             raise NodeError("the agent has ended.", hint="See logs/agent.log.") from None
 
     def explain(self) -> TestbedError | None:
-        """What has happened to the run from outside; None if nothing is known of that."""
+        """Return what has happened to the run from outside; None if no cause is known."""
         ended = self._pidfd is None or has_ended(self._pidfd, NOTICE_SECONDS)
         try:
             with connect(self.address) as engine:
@@ -162,14 +162,14 @@ class DockerLifeline(Lifeline):
 
 
 def clear(folder: RunFolder) -> None:
-    """Remove what a run's agent has left in the folder."""
+    """Remove the files that a run's agent has left in the folder."""
     for name in (*SERVED, LIFELINE_SOCKET):
         (folder.control / name).unlink(missing_ok=True)
     folder.discard_records()
 
 
 def _prepare(folder: RunFolder) -> int:
-    """Make what the agent needs in the run folder; the run's lock."""
+    """Create what the agent needs in the run folder; return the run's lock."""
     try:
         lock = take_lock(folder)
     except OSError as error:
@@ -177,12 +177,12 @@ def _prepare(folder: RunFolder) -> int:
             f"{error.filename or folder.path}: {error.strerror}; the agent cannot be started."
         ) from None
     clear(folder)
-    folder.log(AGENT_LOG).touch()  # this user's, not the agent's
+    folder.log(AGENT_LOG).touch()  # owned by this user, not by the agent
     return lock
 
 
 def _agent_behind(peer: socket.socket) -> int:
-    """The pid of the agent, which listens at the other end; in here, or nobody could watch it."""
+    """Return the pid of the agent at the other end, which must be visible here to be watched."""
     pid = pid_of_listener(peer)
     if pid == 0:
         raise HostError(

@@ -1,4 +1,4 @@
-"""What an image is built from where no registry answers, made on this host by docker/offline.sh."""
+"""Builds the inputs of an image on this host with docker/offline.sh, if no registry answers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SHOWN_LINES = 12
 
 @contextmanager
 def made_here(part: str, sources: Mapping[str, bytes], *, torch_index: str) -> Iterator[Path]:
-    """A tar archive of the BASE, WHEELS or KAFKA_BASE, which is gone afterwards.
+    """Yield a tar archive of BASE, WHEELS or KAFKA_BASE, which is removed afterwards.
 
     Args:
         part: which of them.
-        sources: the image's, which have the script, the requirements and the constraints.
-        torch_index: an index with CPU builds of torch, asked besides pip's own if it answers.
+        sources: the image's, with the script, the requirements and the constraints.
+        torch_index: an index with CPU builds of torch, used in addition to pip's if it answers.
 
     Raises:
-        HostError: a command is missing or failed; has the end of what it said, and the fix.
+        HostError: a command is missing or failed; contains its last output, and the fix.
     """
     with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -71,7 +71,7 @@ def _hint(part: str, torch_index: str) -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the script and its children: they may clean up, but not for long."""
+    """End the script and its children; they have a short time to clean up."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     try:

@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 65536
 HEADER_BYTES = 8
-"""Without a terminal, each piece of output begins with its stream's number and its length."""
+"""Without a terminal, each frame of output begins with its stream's number and its length."""
 
 SWITCHING_PROTOCOLS = 101
 NOT_FOUND = 127
 NO_SUCH_COMMAND = b"executable file not found"
-"""What the engine says then, as if the command did; its status differs from release to release."""
+"""The engine's output then, as if the command printed it; its status depends on the release."""
 
 Unpack = Callable[[bytes], Iterable[tuple[int, bytes]]]
-"""What a piece of the conversation says, by the number of the stream it goes to."""
+"""Splits received data into payloads with the number of their stream."""
 
 
 def run_in(
     engine: APIClient, identity: str, command: Sequence[str], *, node: str, address: str | None
 ) -> int:
-    """Run a command in a node's container, as the container's user; returns its exit status.
+    """Run a command in a node's container, as the container's user; return its exit status.
 
     ``address`` is the engine's, as ``connect`` takes it.
 
     Raises:
-        HostError, NodeError: the engine refuses or goes away.
+        HostError, NodeError: the engine rejects it or vanishes.
     """
     terminal = is_terminal()
     term = {"TERM": os.environ["TERM"]} if terminal and "TERM" in os.environ else None
@@ -68,12 +68,12 @@ def run_in(
 def _begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None:
     """Start the command; from then on its streams go through the connection.
 
-    The engine's client would do this too, and lose output that comes right behind the header.
+    The engine's client could do this too, but loses output that directly follows the header.
     """
     options: dict[str, object] = {"Detach": False, "Tty": terminal}
     if terminal:
         size = os.get_terminal_size(STDOUT)
-        options["ConsoleSize"] = [size.lines, size.columns]  # older engines take no notice
+        options["ConsoleSize"] = [size.lines, size.columns]  # older engines ignore it
     body = json.dumps(options)
     header = (
         f"POST {path} HTTP/1.1\r\nHost: docker\r\nContent-Type: application/json\r\n"
@@ -97,7 +97,7 @@ def _begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None
 def _carry(peer: socket.socket, unpack: Unpack, *, begun: Callable[[], None]) -> bytes:
     """Carry this process's input to the command and its output back, until it ends.
 
-    ``begun`` is called when the command has said something for the first time. Returns the last
+    ``begun`` is called when the command prints for the first time. Returns the last
     piece of output.
     """
     poller = select.poll()
@@ -120,26 +120,26 @@ def _carry(peer: socket.socket, unpack: Unpack, *, begun: Callable[[], None]) ->
 
 
 def _pass_on(peer: socket.socket) -> bool:
-    """Send what this process's input has; False at its end, which is passed on as well."""
+    """Forward this process's input; return False at its end, which is forwarded as well."""
     data = os.read(STDIN, CHUNK_BYTES)
     try:
         if data:
             peer.sendall(data)
         else:
             peer.shutdown(socket.SHUT_WR)
-    except BrokenPipeError:  # the command has ended, and what it said last is still to be read
+    except BrokenPipeError:  # the command has ended, but its last output is still unread
         return False
     return bool(data)
 
 
 class _Frames:
-    """Takes the streams apart that come one in the other's midst."""
+    """Demultiplexes the interleaved streams."""
 
     def __init__(self) -> None:
         self._partial = b""
 
     def unpack(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The frames that are complete by now."""
+        """Return the frames that are complete by now."""
         self._partial += data
         while len(self._partial) >= HEADER_BYTES:
             end = HEADER_BYTES + int.from_bytes(self._partial[4:HEADER_BYTES], "big")
@@ -150,7 +150,7 @@ class _Frames:
 
 
 def _resize(engine: APIClient, made: str) -> None:
-    """Make the command's terminal as large as this process's."""
+    """Resize the command's terminal to the size of this process's."""
     from docker.errors import APIError
 
     size = os.get_terminal_size(STDOUT)

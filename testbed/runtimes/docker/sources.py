@@ -1,4 +1,4 @@
-"""What goes into the image: the package's code and the recipe beside it, and their hash."""
+"""The sources of the image: the package's code and the recipe next to it, and their hash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCKERFILE = "docker/Dockerfile"
 REQUIREMENTS = "docker/requirements.txt"
 CONSTRAINTS = "constraints.txt"
 DEPENDENCY_RECIPE = (DOCKERFILE, "docker/install.sh", REQUIREMENTS, CONSTRAINTS)
-"""What decides what is installed besides the package, by path in the repository."""
+"""Files that determine what is installed besides the package, by path in the repository."""
 
 KAFKA_DOCKERFILE = "docker/kafka.Dockerfile"
 OFFLINE = "docker/offline.sh"
@@ -27,10 +27,10 @@ HASH_LENGTH = 12
 
 
 def image_sources() -> dict[str, bytes]:
-    """Everything an image is made of, as it is now: path in the repository to content, in order.
+    """Return all current sources of an image: path in the repository to content, in order.
 
     Raises:
-        HostError: the recipe is not there.
+        HostError: the recipe is missing.
     """
     package = Path(testbed.__file__).parent
     code = {f"testbed/{file.relative_to(package)}": file for file in package.rglob("*.py")}
@@ -39,7 +39,7 @@ def image_sources() -> dict[str, bytes]:
 
 
 def hash_sources(sources: Mapping[str, bytes]) -> str:
-    """12 hexadecimal digits of the names and contents of files, in their order."""
+    """Return 12 hexadecimal digits of a hash of the names and contents of files, in order."""
     digest = hashlib.sha256()
     for name, content in sources.items():
         digest.update(f"{name}\0{len(content)}\0".encode())
@@ -48,7 +48,7 @@ def hash_sources(sources: Mapping[str, bytes]) -> str:
 
 
 def pack(sources: Mapping[str, bytes]) -> io.BytesIO:
-    """A tar archive of files, the same wherever it is made, and readable by any user."""
+    """Return a reproducible tar archive of files, readable by any user."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, content in sources.items():
@@ -66,7 +66,7 @@ def _recipe_of_clone(root: Path) -> dict[str, Path]:
 
 
 def _recipe_installed() -> dict[str, Path]:
-    """The recipe as it was installed with the package, below share/edge-testbed."""
+    """Return the recipe as installed with the package, below share/edge-testbed."""
     recipe: dict[str, Path] = {}
     with suppress(PackageNotFoundError):
         for file in distribution(DISTRIBUTION).files or []:

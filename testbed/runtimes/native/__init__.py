@@ -18,7 +18,7 @@ class Native(ContainerRuntime):
     name: Literal["native"]
 
     def driver(self) -> RuntimeDriver:
-        """See ContainerRuntime."""
+        """Return the driver; see ContainerRuntime."""
         from testbed.runtimes.native.driver import NativeDriver
 
         return NativeDriver()

@@ -1,8 +1,8 @@
 """The native runtime: containers made of namespaces and control groups, without an engine.
 
-On the host a run has a name in two places only: its run folder, and its control groups
-``testbed/<run>``, which an ordinary user has only where a part of the groups is delegated.
-Everything else lives in namespaces that end with the agent, the first process of the run's pid
+On the host, a run's name appears in two places only: its run folder, and its control groups
+``testbed/<run>``, which an unprivileged user has only in a delegated part of the hierarchy.
+Everything else is in namespaces that end with the agent, the first process of the run's pid
 namespace. Nothing is put into the host's network namespace.
 """
 
@@ -41,16 +41,16 @@ NAMESPACES = "ipc mnt net pid uts"
 
 
 LiveNodes = RunGroups | RecordedNodes
-"""The nodes of one run: their control groups, or where there are none, their processes."""
+"""The nodes of one run: their control groups, or, without these, their processes."""
 
 
 @dataclass(frozen=True)
 class NativeDriver:
-    """Does what RuntimeDriver says, which documents its methods.
+    """Implements RuntimeDriver, which documents the methods.
 
     Attributes:
-        hierarchies: where control groups are made; None for where this host has them.
-        stop_seconds: how long ``stop`` waits for what is being ended.
+        hierarchies: where control groups are created; None for this host's default.
+        stop_seconds: how long ``stop`` waits for processes to end.
     """
 
     hierarchies: tuple[Hierarchy, ...] | None = None
@@ -59,7 +59,7 @@ class NativeDriver:
     def requests(
         self, plan: Plan, folder: RunFolder, start: Start, specs: Sequence[ContainerSpec]
     ) -> tuple[Request, ...]:
-        """What the agent is told at its start; it makes the containers itself. Pure."""
+        """Return the agent's settings; it creates the containers itself. Pure."""
         told = settings_for(plan, folder, replace(start, users=start.users or Users("root")), ())
         return (Request("agent", "start", json.loads(told.to_json())),)
 
@@ -73,11 +73,11 @@ class NativeDriver:
     def contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
     ) -> Mapping[str, int]:
-        """Nothing to do: the agent makes a node's namespaces when it launches it."""
+        """Do nothing: the agent creates a node's namespaces when it launches the node."""
         return {}
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
-        """Nothing to do: what a node had has ended with its role."""
+        """Do nothing: a node's resources ended with its role."""
 
     def stop(self, folder: RunFolder) -> None:
         deadline = time.monotonic() + self.stop_seconds
@@ -89,7 +89,7 @@ class NativeDriver:
                     clear(folder, groups, deadline=deadline)
                     if not all_of(folder.path):
                         return
-            # Somebody is about to record an agent, or has not noticed yet that it has ended.
+            # A controller is about to record an agent, or has not noticed yet that it has ended.
 
     def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
         live = self._live(folder)
@@ -133,7 +133,7 @@ class NativeDriver:
         return NodeRecords(folder).of(_agent_of(folder))
 
     def _groups(self, folder: RunFolder) -> RunGroups:
-        """The run's control groups: root's are where they always are, others' are on record."""
+        """Return the run's control groups: at the fixed path for root, as recorded for others."""
         trees = self._trees()
         if os.geteuid() != 0 and (settings := read_settings(folder)) is not None:
             trees = settings.hierarchies
@@ -153,7 +153,7 @@ def _state(live: LiveNodes, node: str) -> NodeState:
 
 
 def _agent_of(folder: RunFolder) -> Process | None:
-    """The run's agent, dead or alive: from its record, or from /proc if the folder is gone."""
+    """Return the run's agent, dead or alive: by its record, or from /proc without a folder."""
     if (recorded := read_record(folder)) is not None or folder.path.exists():
         return recorded
     return first_of(folder.path)

@@ -1,8 +1,8 @@
-"""Starts a run's agent so that, whoever is killed and whenever, all that is left is on record.
+"""Starts a run's agent so that all that is left is recorded, whatever process is killed and when.
 
-The agent waits at its end of a pipe, the lifeline, before it makes anything. This process writes
-down the agent's pid and start time, and sends "commit" after that. If it dies before, the agent
-reads the end of the file and exits; if it dies later, an attached run ends itself in the same way.
+The agent waits at its end of a pipe, the lifeline, before it creates anything. This process records
+the agent's pid and start time, and sends "commit" after that. If it dies before, the agent
+reads end of file and exits; if it dies later, an attached run ends itself in the same way.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ AGENT_RECORD = "agent.pid"
 AGENT_SETTINGS = "agent.json"
 
 THAW_SECONDS = 0.2
-"""Between two times at which all nodes are thawed, while they end: of 300 nodes one takes 60 ms."""
+"""Interval at which all nodes are thawed while they end: for 300 nodes that takes 60 ms."""
 
 
 @dataclass
 class NativeLifeline(Lifeline):
-    """Does what Lifeline says, which documents its methods."""
+    """Implements Lifeline, which documents the methods."""
 
     folder: RunFolder
     groups: RunGroups
@@ -64,7 +64,7 @@ class NativeLifeline(Lifeline):
     def begin(
         cls, folder: RunFolder, groups: RunGroups, *, start: Start, settings: AgentSettings
     ) -> Self:
-        """Spawn the agent with these settings, put it on record, and wait until it answers."""
+        """Spawn the agent with these settings, record it, and wait until it answers."""
         try:
             lifeline = cls._spawn(folder, groups, start=start, settings=settings)
         except OSError as error:
@@ -100,7 +100,7 @@ class NativeLifeline(Lifeline):
         groups = own(self.groups, self.folder)
         self._hang_up()
         end_agent(self._agent, groups, deadline=deadline)
-        # Without a record the agent was never told to commit, and now reads the end of the file.
+        # Without a record the agent never received the commit, and now reads end of file.
         try:
             self._spawned.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -115,7 +115,7 @@ class NativeLifeline(Lifeline):
             raise NodeError("the agent has ended.", hint="See logs/agent.log.") from None
 
     def explain(self) -> TestbedError | None:
-        """Nothing: there is no engine between this process and the run."""
+        """Return None: there is no engine between this process and the run."""
         return None
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ class NativeLifeline(Lifeline):
     def _put_on_record(self, pid: int) -> None:
         self._agent = _process_or_none(pid)
         if self._agent is None:
-            return  # the next report says why
+            return  # the next report contains the reason
         try:
             write_atomically(self.folder.control / AGENT_RECORD, f"{self._agent}\n")
         except OSError as error:
@@ -151,17 +151,17 @@ class NativeLifeline(Lifeline):
 
 
 def end_agent(agent: Process | None, groups: RunGroups, *, deadline: float) -> None:
-    """Kill the agent, and with it every process of its pid namespace, and wait until all are gone.
+    """Kill the agent, and so every process of its pid namespace, and wait until all have ended.
 
-    The one outside, which waits for the agent, ends after it, and nobody could tell any more that
-    it has still to: its pidfd is opened while the agent lives.
+    The outer process, which waits for the agent, ends after it, and could not be found any more
+    by then: its pidfd is opened while the agent is alive.
 
     Raises:
         HostError: it has not ended by ``deadline`` (``time.monotonic``).
     """
     with ExitStack() as held:
         descriptors = list(_hold(agent, held))
-        # Asked only now: while the agent's pidfd is held, its pid is nobody else's.
+        # Checked only now: while the agent's pidfd is held, its pid cannot be reused.
         if agent is None or not descriptors:
             return
         descriptors += _hold(waiting_for(agent), held)
@@ -178,7 +178,7 @@ def end_agent(agent: Process | None, groups: RunGroups, *, deadline: float) -> N
 
 
 def _hold(process: Process | None, held: ExitStack) -> Iterator[int]:
-    """A pidfd of a process, if it is still there, until ``held`` is closed."""
+    """Yield a pidfd of a process, if it exists, until ``held`` is closed."""
     descriptor = None if process is None else process.open()
     if descriptor is not None:
         held.callback(os.close, descriptor)
@@ -189,11 +189,11 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
     """Kill what is still in the run's control groups, remove them, and the agent's record.
 
     Raises:
-        HostError: something is still there at ``deadline`` (``time.monotonic``).
+        HostError: something still exists at ``deadline`` (``time.monotonic``).
     """
     while members := groups.members():
         found = [process for pid in members if (process := _process_or_none(pid)) is not None]
-        # Known by its start time before it is seen in the group again: so it is the one in there.
+        # Its start time was read before it is seen in the group again: so it is the same process.
         again = groups.members()
         for process in found:
             if process.pid in again:
@@ -211,9 +211,9 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
 
 
 def own(groups: RunGroups, folder: RunFolder) -> RunGroups:
-    """The control groups, or none if they are those of another run, whose agent is in them.
+    """Return the control groups, or none if they hold the agent of another run.
 
-    Runs of one name may have folders in different places, but only one of them can live.
+    Runs of one name may have folders in different parents, but only one of them can be alive.
     """
     agents = map(settings_of, groups.processes(AGENT_GROUP))
     agent = next((settings for settings in agents if settings is not None), None)
@@ -221,7 +221,7 @@ def own(groups: RunGroups, folder: RunFolder) -> RunGroups:
 
 
 def read_settings(folder: RunFolder) -> AgentSettings | None:
-    """What the agent on record was told; None if there is no record."""
+    """Return the settings of the recorded agent; None if there is no record."""
     try:
         return AgentSettings.from_json((folder.control / AGENT_SETTINGS).read_text())
     except (OSError, ValueError):
@@ -229,7 +229,7 @@ def read_settings(folder: RunFolder) -> AgentSettings | None:
 
 
 def read_record(folder: RunFolder) -> Process | None:
-    """The agent that is on record, dead or alive; None if there is no record."""
+    """Return the recorded agent, dead or alive; None if there is no record."""
     try:
         return Process.parse((folder.control / AGENT_RECORD).read_text())
     except (FileNotFoundError, NotADirectoryError):
@@ -239,7 +239,7 @@ def read_record(folder: RunFolder) -> Process | None:
 def settings_for(
     plan: Plan, folder: RunFolder, start: Start, hierarchies: tuple[Hierarchy, ...]
 ) -> AgentSettings:
-    """What the agent of a run is told, whose users have been found."""
+    """Return the settings of a run's agent, after its users were determined."""
     assert start.users is not None
     return AgentSettings(
         folder.path,
@@ -265,14 +265,14 @@ def _execute(
             cwd="/",
             env=agent_environment(start.environment) | {TOKEN_VARIABLE: new_token()},
             pass_fds=(lock,),  # held by the agent's chain for as long as it lives
-            start_new_session=True,  # Ctrl-C is the controller's business
+            start_new_session=True,  # Ctrl-C is for the controller only
         )
 
 
 def _private_folders(users: Users, folder: RunFolder) -> tuple[Path, ...]:
-    """What nodes that share the user's uid could read and have no business with.
+    """Return folders that nodes with the user's uid could read but must not.
 
-    That is the home, and wherever the user has runs.
+    These are the home, and all folders in which the user has runs.
     """
     if users.kind != "one":
         return ()

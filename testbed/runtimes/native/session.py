@@ -1,7 +1,7 @@
 """Runs one command in a node: with a terminal of its own, or with pipes.
 
-This process's own streams stay here. What a command has as its input is within the reach of other
-processes of the node, which could read what is typed later, or type themselves.
+This process's own streams stay outside. Other processes of the node can reach a command's input:
+they could read what is typed later, or type themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_in(where: Mapping[str, Any], command: Sequence[str]) -> int:
-    """Run a command in a node; returns its exit status.
+    """Run a command in a node; return its exit status.
 
     Args:
         where: as testbed.agent.enter takes it.
@@ -66,7 +66,7 @@ def _run_with_terminal(where: Mapping[str, Any], command: Sequence[str]) -> int:
         for master in descriptors:
             _show(master, entering.pid)
         status = entering.wait()
-        write(STDERR, entering.stderr.read())  # why there was no terminal
+        write(STDERR, entering.stderr.read())  # why no terminal could be opened
         return status
 
 
@@ -97,15 +97,15 @@ def _enter(
         stderr=subprocess.PIPE,
         bufsize=0,
         pass_fds=pass_fds,
-        start_new_session=True,  # the node must not have this terminal as /dev/tty either
+        start_new_session=True,  # else the node would have this terminal as /dev/tty
     )
 
 
 @contextmanager
 def _passing_signals_on(entering: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C is for the command, and so is what asks this process to end.
+    """Inside, Ctrl-C and the signals that ask this process to end are passed to the command.
 
-    What this process was told to ignore, as nohup does, is no such thing.
+    Signals that this process was started to ignore, as by nohup, are not.
     """
     with ExitStack() as held:
         for number in PASSED_ON:
@@ -120,8 +120,8 @@ class _Conversation:
     """Carries this process's input to a command, and its outputs back.
 
     Args:
-        sink: where the command has its input from; closed in the end.
-        outputs: what it prints into, and what of this process's that goes to.
+        sink: descriptor of the command's input; closed in the end.
+        outputs: descriptors of the command's output, and where in this process each goes.
         pid: of the process that ends with the command.
     """
 
@@ -136,13 +136,13 @@ class _Conversation:
         os.set_blocking(sink, False)
 
     def carry(self) -> None:
-        """Until the command has ended and all that it said has been read."""
+        """Run until the command has ended and all its output has been read."""
         try:
             while self._outputs:
                 ready = {descriptor for descriptor, _ in self._poller.poll()}
                 speaking = ready & self._outputs.keys()
                 if self._ended in ready and not speaking:
-                    return  # others may hold the streams for as long as they like
+                    return  # other processes may keep the streams open
                 for descriptor in speaking:
                     self._listen(descriptor)
                 if STDIN in ready:
@@ -155,7 +155,7 @@ class _Conversation:
 
     def _listen(self, descriptor: int) -> None:
         data = b""
-        with suppress(OSError):  # of a terminal that nobody has any more
+        with suppress(OSError):  # of a terminal that no process has open any more
             data = os.read(descriptor, CHUNK_BYTES)
         if data:
             write(self._outputs[descriptor], data)
@@ -164,7 +164,7 @@ class _Conversation:
             del self._outputs[descriptor]
 
     def _read(self) -> None:
-        """Take input, and no more until the command has taken it."""
+        """Read input, and no more until the command has taken it."""
         self._poller.unregister(STDIN)
         with suppress(OSError):  # of a terminal whose window is closed
             self._pending = os.read(STDIN, CHUNK_BYTES)
@@ -178,7 +178,7 @@ class _Conversation:
             self._pending = self._pending[os.write(self._sink, self._pending) :]
         except BlockingIOError:
             return
-        except OSError:  # the command reads no more
+        except OSError:  # the command has stopped reading
             self._hang_up()
             return
         if not self._pending:
