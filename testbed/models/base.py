@@ -4,11 +4,11 @@
     network.initial(rng)                           -> Vector     initial values, drawn from ``rng``
     network.bind(parameters)                       -> Bound      computes at these values
 
-    The objective is the cross-entropy of labels, unless a network defines another one, plus an
-    optional penalty. The targets of a data set are labels, or numbers: then ``classes`` is 0.
+The objective is the cross-entropy of labels, unless a network defines another one, plus an
+optional penalty. The targets of a data set are labels, or numbers: then ``classes`` is 0.
 
-    A bound network reads ``parameters`` in place: the owner of the vector changes it between calls,
-    without copies. A process may have several. This package does not set the number of threads.
+A bound network reads ``parameters`` in place: the owner of the vector changes it between calls,
+without copies. A process may have several. This package does not set the number of threads.
 """
 
 from __future__ import annotations
