@@ -90,7 +90,7 @@ class AdacommServer(AveragingServer[Adacomm]):
         return self._closed(super().leave(worker, now), now)
 
     def ready(self, worker: int) -> bool:
-        """True once the worker's round is complete, and its loss measured if it was requested."""
+        """Return True once the worker's round is complete, and any requested loss is measured."""
         return self._held is None and super().ready(worker)
 
     def pull(self, worker: int, now: float) -> Reply:

@@ -92,7 +92,7 @@ class AdspWorker(WorkerHalf[Adsp]):
         self._timer.pulled(now)
 
     def alarm(self) -> float:
-        """The timeout, if there are steps to commit."""
+        """Return the timeout, if there are steps to commit."""
         return self._timer.due(self._interval) if self._timer.grid and self._update.steps else inf
 
     def wake(self, now: float) -> Update:

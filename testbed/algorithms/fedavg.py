@@ -100,11 +100,11 @@ class FedAvgServer(AveragingServer[FedAvg]):
             self._chosen = {worker}
 
     def ready(self, worker: int) -> bool:
-        """True if the worker is in the current round and has not pushed in it."""
+        """Return True if the worker is in the current round and has not pushed in it."""
         return worker in self._chosen and super().ready(worker)
 
     def awaited(self) -> Collection[int]:
-        """The workers of the round that have not pushed."""
+        """Return the workers of the round that have not pushed."""
         return self._chosen & self._members - self._pushed.keys()
 
     def mean(self, round_: Sequence[Update]) -> Vector:

@@ -108,12 +108,12 @@ class SspServer(ServerHalf[Ssp]):
         return [Applied(worker, version, staleness=version - update.version)]
 
     def ready(self, worker: int) -> bool:
-        """True if it need not pull, or its lead is below s."""
+        """Return True if it need not pull, or its lead is below s."""
         leads = self._steps[worker] - self._least()
         return not self._pulling.get(worker, True) or leads < self.config.slack
 
     def awaited(self) -> Collection[int]:
-        """The slowest workers."""
+        """Return the slowest workers."""
         least = self._least()
         return [worker for worker, steps in self._steps.items() if steps == least]
 

@@ -74,7 +74,7 @@ class AgreeingServer(StreamServer[C]):
             super().check(payload)
 
     def ready(self, worker: int) -> bool:
-        """True once the answer to the worker's request is available."""
+        """Return True once the answer to the worker's request is available."""
         match self._asked.get(worker):
             case "samples":
                 return not self._to_share()
@@ -83,7 +83,7 @@ class AgreeingServer(StreamServer[C]):
         return super().ready(worker)
 
     def awaited(self) -> Collection[int]:
-        """The workers that must still share, vote or push, whichever comes first."""
+        """Return the workers that must still share, vote or push, whichever comes first."""
         if "samples" in self._asked.values() and (sharers := self._to_share()):
             return sharers
         if "verdict" in self._asked.values() and self._ballot.verdict is None:
@@ -108,7 +108,7 @@ class AgreeingServer(StreamServer[C]):
         return self._injection.missing(self._to_vote())
 
     def _to_vote(self) -> Collection[int]:
-        """Includes sharers: a vote or a gradient without a share means that there is none."""
+        """Return the workers that have neither voted nor pushed; only these may still share."""
         return self._members - self._silent - self._ballot.votes.keys() - self._pushed.keys()
 
     def _close(self) -> Sequence[Applied]:

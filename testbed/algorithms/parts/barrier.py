@@ -36,11 +36,11 @@ class AveragingServer(ServerHalf[C]):
         return self._close()
 
     def ready(self, worker: int) -> bool:
-        """True once the worker's round is complete."""
+        """Return True once the worker's round is complete."""
         return worker not in self._pushed
 
     def awaited(self) -> Collection[int]:
-        """The members that have not pushed."""
+        """Return the members that have not pushed."""
         return self._members - self._pushed.keys()
 
     def check(self, payload: Payload) -> None:

@@ -42,11 +42,11 @@ class StreamServer(AveragingServer[C]):
         return super().push(worker, update, now)
 
     def ready(self, worker: int) -> bool:
-        """True once the worker's round is complete."""
+        """Return True once the worker's round is complete."""
         return worker not in self._silent and super().ready(worker)
 
     def awaited(self) -> Collection[int]:
-        """The members that have neither pushed nor reported a silent stream."""
+        """Return the members that have neither pushed nor reported a silent stream."""
         return self._members - self._pushed.keys() - self._silent
 
     def _close(self) -> Sequence[Applied]:
