@@ -56,7 +56,7 @@ class FashionMnist(DatasetConfig):
     name: Literal["fashion-mnist"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """See the base class."""
+        """Prepare the data set."""
         return prepare_mnist(
             cache,
             environment=environment,
