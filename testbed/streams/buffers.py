@@ -69,7 +69,7 @@ class Buffer:
     Attributes:
         keeps_rest: whether samples that a step leaves are kept.
         room: maximum number of samples; None for no bound.
-        seconds: maximum length of its stream that it holds; None for no bound.
+        seconds: maximum content, in seconds of its stream; None for no bound.
         produced: samples that arrived, including repeated ones.
         used: samples that steps have taken.
         truncated: samples that were discarded.
