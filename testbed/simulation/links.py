@@ -20,7 +20,7 @@ Done = Callable[[float], None]
 
 
 class Underway(NamedTuple):
-    """The rest of a transfer: bytes, and its callback, a method of its sender."""
+    """The remainder of a transfer: bytes, and its callback, a method of its sender."""
 
     size: float
     done: partial[None]
@@ -73,7 +73,7 @@ class FairLink:
         self.agenda.at(now + delay, done)
 
     def withdraw(self, sender: object) -> list[Underway]:
-        """Remove all transfers that will call a method of ``sender``; return their rests."""
+        """Remove all transfers that will call a method of ``sender``; return what remains."""
         self._settle()
         taken: list[tuple[int, Underway]] = []
         for group in self._groups.values():
