@@ -109,7 +109,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Applied:
-    """A record that an update is now in the model: the worker's oldest update not yet applied.
+    """The record of an update that is now in the model: its worker's oldest pending update.
 
     Attributes:
         worker: the worker that sent it.
