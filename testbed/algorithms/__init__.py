@@ -51,11 +51,11 @@ Algorithm = Annotated[
 
 
 def configured(algorithm: Algorithm, folder: Path) -> AlgorithmConfig:
-    """The config that makes the halves: the member itself, or the one in the user's file.
+    """Return the config that creates the halves: a built-in one, or the one in the user's file.
 
     Args:
-        algorithm: what the scenario names.
-        folder: the run's; the user's own files lie in its ``custom``.
+        algorithm: the scenario's algorithm.
+        folder: the run folder; copies of the user's own files are in its ``custom``.
 
     Raises:
         ScenarioError: the user's file is wrong.

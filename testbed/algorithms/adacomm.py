@@ -1,4 +1,4 @@
-"""ADACOMM: local SGD; a barrier after every τ steps, and τ shrinks with the loss.
+"""ADACOMM: local SGD; a barrier after every τ steps, where τ shrinks with the loss.
 
 J. Wang, G. Joshi, "Adaptive communication strategies to achieve the best error-runtime trade-off in
 local-update SGD", MLSys 2019; as a baseline in H. Hu, D. Wang, C. Wu, "Distributed machine learning
@@ -6,19 +6,19 @@ through heterogeneous edge systems" (ADSP), AAAI 2020.
 
 Symbols, as the papers write them:
 
-    W    parameters        the model; W0 as it was at first
-    τ    orders            local steps of each worker between two pushes; τ0 the first
+    W    parameters        the model; W0 is the initial one
+    τ    orders            local steps of each worker between two pushes; τ0 is the initial value
     T0   adaptation_period   emulated time after which τ is adapted
-    F    measured          the loss of W on the test images of an evaluation; F0 that of W0
+    F    measured          the loss of W on the test images of an evaluation; F0 is that of W0
 
     worker:   as in Fixed ADACOMM, with the τ that the last reply ordered
     server:   as in Fixed ADACOMM; the first round that closes at or after k T0 is held until F is
-              there: τ ← ⌈√(F / F0) τ0⌉ if √(F / F0) τ0 < τ, else ⌈τ / 2⌉
+              known: τ ← ⌈√(F / F0) τ0⌉ if √(F / F0) τ0 < τ, else ⌈τ / 2⌉
               before that, τ0 ← argmax over GRID of (F0 - F) / elapsed, each from W0 to the first
-              round that closes after T0 or more; then from W0 again
+              round that closes after T0 or more; then restart from W0
 
-Deviations: η' is constant, so the papers' factor for its decay is 1. `local_steps` gives a τ0, and
-there is no search.
+Deviations: η' is constant, so the papers' factor for its decay is 1. `local_steps` sets τ0, without
+a search.
 """
 
 from __future__ import annotations
@@ -63,34 +63,34 @@ class Adacomm(AlgorithmConfig):
     adaptation_period: PositiveDuration = Duration(60)
 
     def halves(self) -> Halves:
-        """See base; the worker's is that of Fixed ADACOMM."""
+        """Return the halves; the worker half is that of Fixed ADACOMM."""
         return LocalStepsWorker, AdacommServer
 
 
 class AdacommServer(AveragingServer[Adacomm]):
-    """Holds a round in which τ may change until the loss of its model is there."""
+    """Holds a round after which τ may change until the loss of its model is known."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._initial = self.parameters.copy()  # W0
         self._initial_loss = 0.0  # F0; 0 until it is measured
         self._first = self._local_steps = self.config.local_steps or GRID[0]  # τ0 and τ
-        self._rates: list[float] = []  # at which the loss fell, for the τ of GRID that were tried
+        self._rates: list[float] = []  # loss decrease per second, for each τ of GRID tried
         self._searching = self.config.local_steps is None
-        self._began: float | None = 0.0  # a trial, or the training; None until the next reply
+        self._began: float | None = 0.0  # start of the trial or training; None until a reply
         self._due = float(self.config.adaptation_period)
-        self._held: float | None = None  # when the round closed that waits for its loss
+        self._held: float | None = None  # when the round that waits for its loss closed
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Wait for the U of every worker."""
         return self._closed(super().push(worker, update, now), now)
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
-        """One less to wait for."""
+        """Stop waiting for the worker."""
         return self._closed(super().leave(worker, now), now)
 
     def ready(self, worker: int) -> bool:
-        """Once its round is complete, and its loss measured where it is asked for."""
+        """Return True once the worker's round is complete, and any requested loss is measured."""
         return self._held is None and super().ready(worker)
 
     def pull(self, worker: int, now: float) -> Reply:
@@ -101,7 +101,7 @@ class AdacommServer(AveragingServer[Adacomm]):
         return Reply(Dense(self.parameters), self.version, orders)
 
     def wants_loss(self) -> bool:
-        """F0 at the beginning, and F of a round that is held."""
+        """F0 at the start, and F of a held round."""
         return self._held is not None or (self.version == 0 and not self._initial_loss)
 
     def measured(self, measured: Measured) -> None:
@@ -113,13 +113,13 @@ class AdacommServer(AveragingServer[Adacomm]):
             self._held = None
 
     def _closed(self, applied: Sequence[Applied], now: float) -> Sequence[Applied]:
-        """Hold the round that has closed, if it is the first since its time came."""
+        """Hold the round that closed if it is the first at or after its due time."""
         if applied and self._initial_loss and now >= self._due:
             self._held = now
         return applied
 
     def _adapt(self, loss: float) -> None:
-        """τ ← ⌈√(F / F0) τ0⌉ if that is less before it is rounded up, else ⌈τ / 2⌉."""
+        """τ ← ⌈√(F / F0) τ0⌉ if √(F / F0) τ0 < τ, else ⌈τ / 2⌉."""
         assert self._began is not None and self._held is not None
         wanted = sqrt(loss / self._initial_loss) * self._first
         self._local_steps = ceil(wanted if wanted < self._local_steps else self._local_steps / 2)
@@ -127,7 +127,7 @@ class AdacommServer(AveragingServer[Adacomm]):
         self._due = self._began + ((self._held - self._began) // period + 1) * period
 
     def _try_next(self, loss: float) -> None:
-        """Go back to W0, with the next τ of GRID, or with the best of them as τ0."""
+        """Return to W0, with the next τ of GRID, or with the best of them as τ0."""
         assert self._began is not None and self._held is not None
         self._rates.append((self._initial_loss - loss) / (self._held - self._began))
         self._searching = len(self._rates) < len(GRID)

@@ -1,27 +1,27 @@
-"""AdaComp: the largest gradients of every tensor, each damped by its own staleness.
+"""AdaComp: the largest gradient entries of every tensor, each damped by its own staleness.
 
 C. Hardy, E. Le Merrer, B. Sericola, "Distributed deep learning on edge-devices: feasibility via
 adaptive compression", IEEE NCA 2017 (section IV, algorithms 1 and 2).
 
 Symbols, as the paper writes them:
 
-    Θ    parameters      the model: the server's, and the copy of it that a worker pulled
+    Θ    parameters      the model: the server's, and the copy that a worker pulled
     ΔΘ   gradient        the mean gradient of a worker's mini-batch
-    ΔΘ~  update          the entries of it that are sent, at indices k
-    c    ratio           share of the entries of each tensor that is sent
+    ΔΘ~  update          its entries that are sent, at indices k
+    c    ratio           share of each tensor's entries that is sent
     i    version         the server's clock, the number of updates applied so far
     j    update.version  the clock of the model that ΔΘ was computed on
-    σ_k  sigma           staleness of parameter k: the updates u, j <= u < i, with ΔΘ~_k(u) ≠ 0
+    σ_k  sigma           staleness of parameter k: count of updates u, j <= u < i, with ΔΘ~_k(u) ≠ 0
     α    learning_rate
 
     worker:   Θ, j ← pull      ΔΘ ← SGD step at Θ      ΔΘ~ ← select_grad(ΔΘ, c)      push ΔΘ~, j
     server:   for k in ΔΘ~: Θ_k ← Θ_k - α / max(1, σ_k) ΔΘ~_k       i ← i + 1
 
-Deviations: σ_k is not searched in the history of updates. The server counts for every parameter how
-often it was touched and remembers of every worker the counts at its pull; the difference is σ_k, at
-a cost that does not grow with the delay. What the paper leaves open: max(1, floor(c size)) entries
-of a tensor are selected, of equal magnitudes those of lower index, and those that are exactly zero
-are not sent.
+Deviations: the server does not search σ_k in a history of updates. It counts the updates of every
+parameter and stores these counts at each worker's pull; the difference is σ_k, at a cost that does
+not grow with the delay. Not specified in the paper: max(1, floor(c size)) entries of a tensor are
+selected, the lower index first among equal magnitudes, and entries that are exactly zero are not
+sent.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class AdaCompWorker(WorkerHalf[AdaComp]):
 
 
 class AdaCompServer(ServerHalf[AdaComp]):
-    """Applies updates in the order of their arrival; nobody waits for anybody."""
+    """Applies updates in order of arrival; no worker waits for another."""
 
     def __post_init__(self) -> None:
         self._touches = np.zeros(self.parameters.shape, np.int32)
@@ -87,7 +87,7 @@ class AdaCompServer(ServerHalf[AdaComp]):
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Θ_k ← Θ_k - α / max(1, σ_k) ΔΘ~_k."""
         sent = expect(Sparse, update.payload)
-        k = sent.indices.astype(np.intp)  # once, and not anew in each line that follows
+        k = sent.indices.astype(np.intp)  # convert once, not in each line below
         touches = self._touches.take(k)
         sigma = touches - self._touches_at_pull[worker].take(k)
         by = divisor(sigma)
@@ -97,13 +97,13 @@ class AdaCompServer(ServerHalf[AdaComp]):
         return [applied(worker, self.version - 1, pulled=update.version, sigma=sigma, divisor=by)]
 
     def pull(self, worker: int, now: float) -> Reply:
-        """Θ, i; from now on the worker's σ_k are counted."""
+        """Θ, i; the worker's σ_k count from here."""
         if worker not in self._touches_at_pull:
             self._touches_at_pull[worker] = np.empty_like(self._touches)
         self._touches_at_pull[worker][:] = self._touches
         return super().pull(worker, now)
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
-        """Frees the 4 N bytes of its counts."""
+        """Free the 4 N bytes of its counts."""
         self._touches_at_pull.pop(worker, None)
         return ()

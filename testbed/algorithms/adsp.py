@@ -1,30 +1,30 @@
-"""ADSP: no worker ever waits; all commit equally often, and fast ones train more in between.
+"""ADSP: no worker ever waits; all commit equally often, and fast workers train more in between.
 
 H. Hu, D. Wang, C. Wu, "Distributed machine learning through heterogeneous edge systems", AAAI 2020.
 
 Symbols, as the paper writes them:
 
-    W    parameters      the model: the server's, and the copy W_i of it that a worker trains
+    W    parameters      the model: the server's, and worker i's copy W_i of it
     g    gradient        the mean gradient of a worker's mini-batch
     U    update          the sum of a worker's steps since its last commit
-    η'   learning_rate   of the workers; the server's is 1/M, M the workers that the scenario has
+    η'   learning_rate   the workers' rate; the server's is 1/M, M the scenario's number of workers
     Γ    check_period    emulated seconds between two checkpoints
-    c    commits         of each worker so far
-    O    duration        of a worker's last commit, push and pull; 0 before the first
-    d    commit rate     commits in a check period; parts/commit_rate.py searches for it
-    μ    momentum        of the server's steps, beside what asynchrony brings about; 0 by default
+    c    commits         each worker's commits so far
+    O    duration        duration of a worker's last commit, push and pull; 0 before the first
+    d    commit rate     commits per check period; parts/commit_rate.py searches for it
+    μ    momentum        explicit momentum of the server's steps, besides the implicit; 0 by default
 
     worker:   g at W_i; U ← U + η' g; W_i ← W_i - η' g
               on the timeout of Γ / ΔC_i - O_i: push U, W_i ← pull, U ← 0, set the timer again
-    server:   V ← μ V + (1 - μ) U / M; W ← W - V, as it comes
+    server:   V ← μ V + (1 - μ) U / M; W ← W - V, on arrival
               at a checkpoint: C ← max c + d; ΔC_i ← C - c_i, to every worker at once
 
-Deviations: the paper's scheduler searches for C, counted from the beginning; this one for d, as the
-authors' does, so that trials can be told apart, and again once the loss rises by 30 % in a Γ. The
-mini-batch amid which a timer expires stands still for the commit, and is in the next U with its g
-at the W_i before it. If no mini-batch has ended since the last commit, the next end is the timeout.
-Who was not heard of for 3 Γ (3 Γ / d if d < 1) is not in max c. Who joins late begins with the
-least c.
+Deviations: the paper's scheduler searches for C, counted from the start; this one for d, like the
+authors' code, so that trials are distinct, and again once the loss rises by 30 % within a Γ. A
+mini-batch during which the timer expires pauses for the commit, and its g, taken at the W_i before
+the commit, enters the next U. If no mini-batch ended since the last commit, the next end is the
+timeout. A worker silent for 3 Γ (3 Γ / d if d < 1) does not count in max c. A late worker starts
+with the minimum c.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Adsp(SearchOptions, LocalRateOptions):
 
 
 class AdspWorker(WorkerHalf[Adsp]):
-    """Trains its copy until it is time to commit."""
+    """Trains its copy until the commit timer expires."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,16 +92,16 @@ class AdspWorker(WorkerHalf[Adsp]):
         self._timer.pulled(now)
 
     def alarm(self) -> float:
-        """The timeout, if there is something to commit."""
+        """Return the timeout, if there are steps to commit."""
         return self._timer.due(self._interval) if self._timer.grid and self._update.steps else inf
 
     def wake(self, now: float) -> Update:
-        """The timeout amid a mini-batch: push U."""
+        """Push U: the timer expired during a mini-batch."""
         self._timer.push(now, self._interval)
         return self._update.take(self.version)
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
-        """U ← U + η' g; W_i ← W_i - η' g; push U if it is time."""
+        """U ← U + η' g; W_i ← W_i - η' g; push U if the timer has expired."""
         self._update.add(gradient, samples, rate=self._rate.next())
         return self.wake(now) if now >= self._timer.due(self._interval) else None
 
@@ -111,7 +111,7 @@ class AdspWorker(WorkerHalf[Adsp]):
 
 
 class AdspServer(MomentumCommitServer):
-    """Applies commits as they come, and tells the workers at checkpoints how often to commit."""
+    """Applies commits on arrival, and sends the workers their commit intervals at checkpoints."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,7 +136,7 @@ class AdspServer(MomentumCommitServer):
         return max(now, self._search.due)
 
     def tick(self, now: float) -> Ticked:
-        """At a checkpoint, ΔC_i goes to every worker."""
+        """At a checkpoint, send Γ / ΔC_i to every worker."""
         rate = self._search.advance(now)
         intervals = {} if rate is None else self._counts.intervals(rate, now)
         return Ticked(orders={worker: Orders(commit_interval=s) for worker, s in intervals.items()})

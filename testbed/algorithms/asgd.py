@@ -1,4 +1,4 @@
-"""ASGD: asynchronous SGD, the learning rate divided by the staleness of the update.
+"""ASGD: asynchronous SGD; the staleness of an update divides its learning rate.
 
 The baseline in C. Hardy, E. Le Merrer, B. Sericola, "Distributed deep learning on edge-devices:
 feasibility via adaptive compression", IEEE NCA 2017 (section V). The division is that of W. Zhang,
@@ -6,11 +6,11 @@ S. Gupta, X. Lian, J. Liu, "Staleness-aware async-SGD for distributed deep learn
 
 Symbols, as the paper writes them:
 
-    Θ    parameters      the model: the server's, and the copy of it that a worker pulled
-    ΔΘ   gradient        what a worker pushes: the mean gradient of its mini-batch
+    Θ    parameters      the model: the server's, and the copy that a worker pulled
+    ΔΘ   gradient        the mean gradient of a worker's mini-batch, which it pushes
     i    version         the server's clock, the number of updates applied so far
     j    update.version  the clock of the model that ΔΘ was computed on
-    σ    sigma           staleness: how many updates were applied in between, i - j
+    σ    sigma           staleness: number of updates applied in between, i - j
     α    learning_rate
 
     worker:   Θ, j ← pull        ΔΘ ← SGD step at Θ       push ΔΘ, j
@@ -55,7 +55,7 @@ class Asgd(AlgorithmConfig):
 
 
 class AsgdWorker(WorkerHalf[Asgd]):
-    """Pushes every gradient as it is."""
+    """Pushes every gradient unchanged."""
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """Push ΔΘ, j."""
@@ -63,7 +63,7 @@ class AsgdWorker(WorkerHalf[Asgd]):
 
 
 class AsgdServer(ServerHalf[Asgd]):
-    """Applies updates in the order of their arrival; nobody waits for anybody."""
+    """Applies updates in order of arrival; no worker waits for another."""
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Θ ← Θ - α / max(1, σ) ΔΘ."""

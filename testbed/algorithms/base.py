@@ -1,18 +1,18 @@
 """The contract between an algorithm and the frame that runs it, live or simulated.
 
-An algorithm is one file: a config (what stands in the scenario), a worker half and a server half.
-It is pure. Time (``now``, emulated seconds since the training began) and randomness are arguments,
-nothing blocks or counts bytes, nothing knows whether it runs in containers or in a simulation.
+An algorithm is one file: a config (its options in a scenario), a worker half and a server half.
+It is pure. Time (``now``, emulated seconds since training began) and randomness are arguments.
+It never blocks, counts no bytes, and cannot tell containers from a simulation.
 
     worker half                                server half
       obey(orders, now)             <──────      tick(now) -> Ticked(applied, orders by worker)
       receive(reply, now)           <──────      pull(worker, now) -> Reply
       demand(stream, now) -> count
       taken(samples, now)           ──────>      push(worker, update, now) -> Applied, ...
-      wake(now), amid a step        ──────>      ready(worker): may this worker have its reply?
+      wake(now), during a step      ──────>      ready(worker): may this worker have its reply?
       step(gradient, samples, now)
 
-What an asynchronous algorithm with one step a push does not need has a default here.
+Methods that an asynchronous algorithm with one step per push does not need have defaults here.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from testbed.values.fields import Part
 C = TypeVar("C", bound="AlgorithmConfig")
 
 Samples = NDArray[np.int64]
-"""Training samples, by their index in the training set."""
+"""Training samples, as indices into the training set."""
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What the server asks of a worker. A field stays in force until another value replaces it.
+    """Settings that the server orders from a worker. A field stays in force until it is replaced.
 
     Attributes:
-        local_steps: mini-batches between two pushes; None says nothing of them.
+        local_steps: mini-batches between two pushes; None leaves a field unchanged.
         commit_interval: emulated seconds between two pushes.
-        batch_size: samples of a mini-batch.
+        batch_size: samples per mini-batch.
     """
 
     local_steps: int | None = None
@@ -54,12 +54,12 @@ class Orders:
     batch_size: int | None = None
 
     def replaced_by(self, newer: Orders) -> Orders:
-        """These orders, with the fields that ``newer`` says something of replaced."""
+        """Return these orders, updated with the fields that ``newer`` sets."""
         return Orders(**(vars(self) | {name: getattr(newer, name) for name in newer.given}))
 
     @property
     def given(self) -> frozenset[str]:
-        """The fields that say something."""
+        """The fields that are set."""
         return frozenset(f.name for f in fields(self) if getattr(self, f.name) is not None)
 
 
@@ -68,14 +68,14 @@ NO_ORDERS = Orders()
 
 @dataclass(frozen=True)
 class Reply:
-    """What a pull brings to a worker.
+    """The server's answer to a pull.
 
     Attributes:
-        model: the whole model, a part of it, or an update of it: what the worker half expects.
-        version: of the model that the worker's next update builds on.
-        orders: what changes for the worker from now on.
-        note: numbers that go with it, by name.
-        shared: other workers' samples, which the worker's next step takes beside its own.
+        model: the whole model, a part of it or an update to it, as the worker half expects.
+        version: version of the model that the worker's next update builds on.
+        orders: orders that apply to the worker from now on.
+        note: additional numbers, by name.
+        shared: other workers' samples, which the worker's next step uses in addition to its own.
     """
 
     model: Payload
@@ -87,16 +87,16 @@ class Reply:
 
 @dataclass(frozen=True)
 class Update:
-    """What a worker sends.
+    """A message from a worker to the server.
 
     Attributes:
-        payload: the algorithm's choice of what to send.
-        version: of the reply that the worker last received.
-        samples: training samples that went into it.
-        steps: training steps that went into it; 0 for a message that is no part of the model, such
-            as a vote.
-        note: numbers that go with it, by name.
-        shared: samples that go with it, for other workers; whoever carries it adds their pixels.
+        payload: the values that the algorithm sends.
+        version: version of the reply that the worker last received.
+        samples: number of training samples behind it.
+        steps: number of training steps behind it; 0 for a message that does not change the model,
+            such as a vote.
+        note: additional numbers, by name.
+        shared: samples for other workers; the transport adds their pixels.
     """
 
     payload: Payload
@@ -109,16 +109,16 @@ class Update:
 
 @dataclass(frozen=True)
 class Applied:
-    """An update that is in the model from now on: its worker's oldest that was not.
+    """The record of an update that is now in the model: its worker's oldest pending update.
 
     Attributes:
-        worker: whose.
-        version: how many updates were in the model before it.
-        staleness: how many of these the worker did not know, those that are applied together with
-            it not counted.
+        worker: the worker that sent it.
+        version: number of updates in the model before it.
+        staleness: how many of these the worker had not seen, excluding those that are applied
+            together with it.
         sigma_mean: mean over the sent entries of the staleness that divided the learning rate;
             0 for an update without entries.
-        sigma_max: the largest of them.
+        sigma_max: the maximum over the same entries.
         step_scale: mean over the sent entries of 1 / max(1, sigma); 1 for an empty update.
     """
 
@@ -132,7 +132,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Ticked:
-    """What a server half did of its own accord; orders reach workers at once, without a reply."""
+    """The result of a server half's tick; its orders reach workers at once, without a reply."""
 
     applied: Sequence[Applied] = ()
     orders: Mapping[int, Orders] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Ticked:
 
 @dataclass(frozen=True)
 class Measured:
-    """An evaluation of the model as it was at this emulated time, at this version."""
+    """An evaluation of the model at an emulated time and version."""
 
     time: float
     version: int
@@ -149,14 +149,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Stream:
-    """Where a worker's samples come from.
+    """The state of a worker's sample source.
 
     Attributes:
-        own: how many training samples the worker has; None where it is not known.
-        rate: samples a second that arrive, measured; None where they are all there.
-        buffered: samples that wait to be taken; None likewise.
-        least: how many samples a step needs, for the model cannot compute on fewer: 2 where it
-            normalises by the batch. A step that asks for fewer gets as many.
+        own: number of training samples that the worker has; None if unknown.
+        rate: measured arrival rate, samples per second; None if all samples are available at once.
+        buffered: samples waiting in the buffer; None if all samples are available at once.
+        least: the minimum number of samples per step that the model can compute on: 2 if it uses
+            batch normalisation. A step that asks for fewer gets this number.
     """
 
     batch_size: int
@@ -167,32 +167,32 @@ class Stream:
 
 
 class Half:
-    """What both halves have: a state that a checkpoint holds."""
+    """Base of both halves: a state that checkpoints save."""
 
     def state(self) -> Mapping[str, Any]:
-        """What this half has made itself and changes: everything but functions, by default.
+        """Return this half's own state: by default, all its own attributes except functions.
 
-        Model, version, orders and random stream are saved beside it. It may hold numbers, text,
-        arrays, containers, numpy's generators, and objects of classes in this half's file.
+        Model, version, orders and random generator are saved separately. A state may hold numbers,
+        text, arrays, containers, NumPy generators, and objects of classes in this half's file.
         """
         return own_state(self)
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what ``state`` returned; this half is new, and of the same scenario."""
+        """Restore what ``state`` returned, into a new half of the same scenario."""
         set_own_state(self, state)
 
 
 @dataclass(eq=False)
 class WorkerHalf(Half, ABC, Generic[C]):
-    """What one worker does with replies, samples and gradients.
+    """The worker's side: handles replies, samples and gradients.
 
     Attributes:
-        workers: how many the scenario has.
-        rng: where its draws come from.
+        workers: number of workers in the scenario.
+        rng: its random generator.
         parameters: float32, shape (N,): the worker's model. The frame computes gradients at these
             values, in place; only the worker half writes to them.
-        version: of the last reply.
-        orders: those in force.
+        version: version of the last reply.
+        orders: the orders in force.
     """
 
     config: C
@@ -206,30 +206,30 @@ class WorkerHalf(Half, ABC, Generic[C]):
         self.parameters: Vector = zeros(self.layout.size)
 
     def obey(self, orders: Orders, now: float) -> None:
-        """From now on these orders are in force; they have come with a reply or between two."""
+        """Put orders in force; they arrive with a reply or between two replies."""
         self.orders = orders
 
     def receive(self, reply: Reply, now: float) -> Update | None:
-        """Take a reply over into ``parameters``. The reply's arrays are only lent: copy them.
+        """Apply a reply to ``parameters``. The reply's arrays are only borrowed: copy them.
 
         Returns:
-            An update to send at once, without a step, or None to go on.
+            An update to send at once, without a step, or None to continue.
         """
         self.parameters[:] = expect(Dense, reply.model).values
         self.version = reply.version
         return None
 
     def demand(self, stream: Stream, now: float) -> int:
-        """How many samples the next step takes; at least 1."""
+        """Return how many samples the next step takes; at least 1."""
         return self.orders.batch_size or stream.batch_size
 
     def taken(self, samples: Samples, now: float) -> Update | None:
-        """The samples are there, and nothing is computed yet.
+        """Handle the samples of the next step, before anything is computed.
 
-        There are none if its stream has brought nothing for too long: then no step follows.
+        ``samples`` is empty if the stream was silent for too long: then no step follows.
 
         Returns:
-            An update to send before that, such as a vote, or None to go on.
+            An update to send before the step, such as a vote, or None to continue.
         """
         return None
 
@@ -238,26 +238,26 @@ class WorkerHalf(Half, ABC, Generic[C]):
         """Use one gradient of the mean loss over ``samples`` samples.
 
         Returns:
-            The update to push now, or a message that comes before it, such as a vote; None to go on
-            training locally. ``gradient`` is only lent: what the update holds must not alias it.
+            The update to push now, or a message that precedes it, such as a vote; None to continue
+            training locally. ``gradient`` is only borrowed: the update must not alias it.
         """
 
     def alarm(self) -> float:
-        """When it is to be woken, if a step is being computed then; its config says ``WAKES``."""
+        """Return when to call ``wake`` if a step is running then; needs ``WAKES`` in the config."""
         return inf
 
     def wake(self, now: float) -> Update | None:
-        """The time that ``alarm`` named has come, amid a step whose gradient is still to come.
+        """Handle the alarm, during a step whose gradient is not available yet.
 
         Returns:
-            An update to push at once, without that step, or None to go on.
+            An update to push at once, without that step, or None to continue.
         """
         return None
 
 
 @dataclass(eq=False)
 class ServerHalf(Half, ABC, Generic[C]):
-    """What the parameter server does; called by one thread. See also WorkerHalf.
+    """The parameter server's side; called from a single thread. See also WorkerHalf.
 
     Attributes:
         parameters: float32, shape (N,): the global model. Only the server half writes to it.
@@ -272,83 +272,83 @@ class ServerHalf(Half, ABC, Generic[C]):
     version: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        """Make the state that this half keeps beside the model."""
+        """Initialise the state that this half keeps in addition to the model."""
 
     @abstractmethod
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """Take one update; the frame has checked its sizes, indices, values and version.
+        """Process one update; the frame has checked its sizes, indices, values and version.
 
-        The update may be kept and applied later; its arrays are its own.
+        The half may keep the update and apply it later; it owns the update's arrays.
 
         Returns:
-            The updates that are in the model because of it: this one, a whole round, or none yet.
-            ``version`` has grown by as many.
+            The updates that this call applied to the model: this one, a whole round, or none yet.
+            ``version`` has increased by their number.
 
         Raises:
-            RejectedError: the payload is of a kind this algorithm does not send; nothing changed.
+            RejectedError: this algorithm does not send this kind of payload; nothing changed.
         """
 
     def join(self, worker: int) -> None:
-        """A worker takes part from now on. Joining twice is harmless."""
+        """Add a worker. Idempotent."""
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
-        """A worker is gone for good: nobody may go on waiting for it. Returns what ``push`` does.
+        """Remove a worker for good: no worker may wait for it any longer. Returns as ``push`` does.
 
-        What it has pushed before is in the next model all the same.
+        The updates it pushed before still enter the next model.
         """
         return ()
 
     def ready(self, worker: int) -> bool:
-        """Whether a worker that waits for a reply may have it now."""
+        """Return whether a waiting worker may have its reply now."""
         return True
 
     def awaited(self) -> Collection[int]:
-        """Whom those wait for that are not ready."""
+        """Return the workers that block those that are not ready."""
         return ()
 
     def pull(self, worker: int, now: float) -> Reply:
-        """The reply for a worker that is ready; the same when it is asked for again.
+        """Return the reply for a worker that is ready; a repeated call returns the same reply.
 
-        The model in it is lent until the next call.
+        The model in it is borrowed until the next call.
         """
         return Reply(Dense(self.parameters), self.version)
 
     def next_tick(self, now: float) -> float:
-        """When ``tick`` is to be called; asked after every call. Never before ``now``."""
+        """Return when to call ``tick``, not before ``now``; asked after every call."""
         return inf
 
     def tick(self, now: float) -> Ticked:
-        """The time that ``next_tick`` named has come.
+        """Run the work planned for the time that ``next_tick`` returned.
 
-        A half that sends orders names its ticks ahead: the workers of a simulation have computed up
-        to the next one.
+        A half that sends orders must announce its ticks in advance: in a simulation, workers have
+        already computed up to the next tick.
         """
         return Ticked()
 
     def wants_loss(self) -> bool:
-        """Whether the loss of the model as it is now is to be measured; asked after every call."""
+        """Return whether to measure the loss of the current model; asked after every call."""
         return False
 
     def measured(self, measured: Measured) -> None:
-        """An evaluation is there, whether this half wanted it or not."""
+        """Receive an evaluation, requested by this half or not."""
 
 
 Halves = tuple[type[WorkerHalf[Any]], type[ServerHalf[Any]]]
 
 
 class AlgorithmConfig(Part, ABC):
-    """Base of every algorithm's options in a scenario; ``name`` selects the member.
+    """Base of every algorithm's options in a scenario; ``name`` selects the algorithm.
 
     Attributes:
-        OBEYS: fields of Orders that its worker half enforces. Others may not be ordered.
+        OBEYS: fields of Orders that its worker half enforces. Other fields may not be ordered.
         SENDS_ORDERS: whether its server half sends orders between replies.
         SENDS_MESSAGES: whether its worker half sends updates without a step.
-        THINKS: whether a wait between computing and pushing is part of its experiments; a scenario
-            may not ask for one where it is not.
-        PACKS: whether what it pushes can be packed; a scenario's encoding is raw where it cannot.
-        SENDS_KEYS: whether it sends Keyed payloads, whose core keys are to travel once.
-        WAKES: whether its worker half is to be woken amid steps.
-        TAKES_STREAMS: whether its workers may train on samples that come as they go.
+        THINKS: whether its experiments include a wait between computing and pushing; if not, a
+            scenario may not configure a think time.
+        PACKS: whether its pushes can be packed; if not, the scenario's encoding must be raw.
+        SENDS_KEYS: whether it sends Keyed payloads and their core keys are sent only once.
+        WAKES: whether its worker half may be woken during steps.
+        TAKES_STREAMS: whether its workers may train on samples that arrive during the run.
     """
 
     OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size"})
@@ -362,23 +362,23 @@ class AlgorithmConfig(Part, ABC):
 
     @abstractmethod
     def halves(self) -> Halves:
-        """The classes of its worker half and its server half."""
+        """Return the classes of its worker half and its server half."""
 
     def most_shared(self, batch_size: int) -> int:
-        """How many samples a worker shares at once at the most, in a scenario of this batch size.
+        """Return the maximum number of samples that a worker shares at once, for this batch size.
 
-        A live message that is longer than these and the model need is refused.
+        A live message longer than these samples and the model need is refused.
         """
         return 0
 
     def worker(self, layout: Layout, workers: int, *, rng: Generator) -> WorkerHalf[Any]:
-        """The worker half, for one of ``workers`` workers."""
+        """Create the worker half of one of ``workers`` workers."""
         return self.halves()[0](self, layout, workers, rng)
 
     def server(
         self, layout: Layout, workers: int, *, parameters: Vector, rng: Generator
     ) -> ServerHalf[Any]:
-        """The server half, which owns ``parameters`` (the initial model) from now on."""
+        """Create the server half; it takes ownership of ``parameters``, the initial model."""
         return self.halves()[1](self, layout, workers, rng, parameters)
 
 
@@ -386,10 +386,10 @@ P = TypeVar("P", bound=Payload)
 
 
 def expect(kind: type[P], payload: Payload) -> P:
-    """The payload, if it is of the kind that the algorithm sends.
+    """Return the payload if it is of the kind that the algorithm sends.
 
     Raises:
-        RejectedError: it is of another.
+        RejectedError: it is of another kind.
     """
     if not isinstance(payload, kind):
         found = type(payload).__name__

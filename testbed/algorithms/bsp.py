@@ -1,21 +1,21 @@
-"""BSP: bulk-synchronous SGD; a step each, and a barrier that all wait at.
+"""BSP: bulk-synchronous SGD; one step per worker, then a barrier for all.
 
 L. G. Valiant, "A bridging model for parallel computation", CACM 1990; as a baseline in H. Hu,
 D. Wang, C. Wu, "Distributed machine learning through heterogeneous edge systems" (ADSP), AAAI 2020.
 
 Symbols, as the ADSP paper writes them:
 
-    W    parameters      the model: the server's, and the copy of it that a worker pulled
+    W    parameters      the model: the server's, and the copy that a worker pulled
     g    gradient        the mean gradient of a worker's mini-batch
-    U    update          what a worker pushes
-    η'   learning_rate   of the workers; may fall with the steps of each
-    M    workers         those that pushed in the round
+    U    update          the update that a worker pushes
+    η'   learning_rate   the workers' rate; may decay with each worker's steps
+    M    workers         number of workers that pushed in the round
 
     worker:   W ← pull        U ← η' g          push U
     server:   wait for the U of every worker; W ← W - Σ U / M; release all
 
-Deviations: a worker that has left is not waited for; what it pushed before is in the round, and M
-counts it.
+Deviations: the server does not wait for a worker that left; its earlier push counts in the round
+and in M.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Bsp(LocalRateOptions):
     name: Literal["bsp"]
 
     def halves(self) -> Halves:
-        """See base; the server's is that of all barriers."""
+        """Return the halves; the server half is the one of all barriers."""
         return BspWorker, AveragingServer
 
 

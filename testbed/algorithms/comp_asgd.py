@@ -6,22 +6,22 @@ selection is that of R. Shokri, V. Shmatikov, "Privacy-preserving deep learning"
 
 Symbols, as the paper writes them:
 
-    Θ    parameters      the model: the server's, and the copy of it that a worker pulled
+    Θ    parameters      the model: the server's, and the copy that a worker pulled
     ΔΘ   gradient        the mean gradient of a worker's mini-batch
-    ΔΘ~  update          the entries of it that are sent, at indices k
+    ΔΘ~  update          its entries that are sent, at indices k
     c    ratio           share of the entries that is sent
     i    version         the server's clock, the number of updates applied so far
     j    update.version  the clock of the model that ΔΘ was computed on
-    σ    sigma           staleness: how many updates were applied in between, i - j
+    σ    sigma           staleness: number of updates applied in between, i - j
     α    learning_rate
 
     worker:   Θ, j ← pull      ΔΘ ← SGD step at Θ      ΔΘ~ ← select(ΔΘ, c)      push ΔΘ~, j
     server:   σ ← i - j        for k in ΔΘ~: Θ_k ← Θ_k - α / max(1, σ) ΔΘ~_k       i ← i + 1
 
-Deviations: none, but the paper leaves open how entries are selected. Here ``select`` is "largest"
-(by magnitude; of equal ones those of lower index) or "random", and ``scope`` is "global" (of the
-whole model) or "per_tensor"; max(1, floor(c size)) entries are selected, and those that are exactly
-zero are not sent.
+Deviations: none, but the paper does not specify the selection. Here ``select`` is "largest" (by
+magnitude, the lower index first among equal magnitudes) or "random", and ``scope`` is "global" (the
+whole model) or "per_tensor"; max(1, floor(c size)) entries are selected, and entries that are
+exactly zero are not sent.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CompAsgdWorker(WorkerHalf[CompAsgd]):
 
 
 class CompAsgdServer(ServerHalf[CompAsgd]):
-    """Applies updates in the order of their arrival; nobody waits for anybody."""
+    """Applies updates in order of arrival; no worker waits for another."""
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Θ_k ← Θ_k - α / max(1, σ) ΔΘ~_k."""

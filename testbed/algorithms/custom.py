@@ -1,4 +1,4 @@
-"""An algorithm of the user's own: a config and two halves in a Python file, as a built-in one is.
+"""A user-defined algorithm: a config and two halves in a Python file, like a built-in one.
 
     algorithm: {custom: {file: ./mine.py, class: Mine, learning_rate: 0.05}}
 
@@ -10,7 +10,7 @@ The class is a subclass of AlgorithmConfig; every other key is one of its fields
         def halves(self):
             return Worker, Server
 
-base.py has the contract, and `testbed check mine.py` tries it.
+base.py defines the contract; `testbed check mine.py` checks the file against it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CustomAlgorithm(OwnCode):
     """An algorithm of the user's own; every other key is a field of the user's config class."""
 
     def load(self, folder: Path) -> AlgorithmConfig:
-        """The user's config, with the options; the file is read from the run's ``custom`` folder.
+        """Load the user's config, with the options, from the run's ``custom`` folder.
 
         Raises:
             ScenarioError: the file, the class, an option or a half is wrong.
@@ -41,7 +41,7 @@ class CustomAlgorithm(OwnCode):
 
 
 def open_config(code: UserCode, options: Mapping[str, Any]) -> AlgorithmConfig:
-    """The user's config with these options.
+    """Load the user's config with these options.
 
     Raises:
         ScenarioError: the file, the class, an option or a half is wrong.
@@ -61,7 +61,7 @@ def config_class(code: UserCode) -> type[AlgorithmConfig]:
     """Execute the user's file and return the config class in it.
 
     Raises:
-        ScenarioError: there is none of that name, or it does not keep to the contract.
+        ScenarioError: there is no class of that name, or it violates the contract.
     """
     expected = "a subclass of testbed.algorithms.base.AlgorithmConfig"
     kind = code.load(expected)
@@ -78,13 +78,13 @@ def config_class(code: UserCode) -> type[AlgorithmConfig]:
 def configured(
     code: UserCode, kind: type[AlgorithmConfig], options: Mapping[str, Any]
 ) -> AlgorithmConfig:
-    """The user's config with these options.
+    """Validate the options with the user's config class.
 
-    A field ``name``, which a member of this package has, is filled in: nobody writes it.
+    A field ``name``, as built-in algorithms have, is filled in: users do not set it.
 
     Raises:
-        ValidationError: an option is not what the class says.
-        ScenarioError: the class failed over it.
+        ValidationError: an option does not fit the class.
+        ScenarioError: the class itself raised an error.
     """
     name = kind.model_fields.get("name")
     named = {} if name is None else {"name": next(iter(get_args(name.annotation)), "custom")}
@@ -99,10 +99,10 @@ def configured(
 
 
 def check_halves(config: AlgorithmConfig, code: UserCode) -> None:
-    """Refuse a config that gives no two halves.
+    """Refuse a config whose ``halves()`` is not a pair of complete halves.
 
     Raises:
-        ScenarioError: one is missing, of another kind, or lacks a method.
+        ScenarioError: a half is missing, of another kind, or lacks a method.
     """
     doing = f"{code.name}.halves()"
     expected = "(a subclass of WorkerHalf, a subclass of ServerHalf)"

@@ -1,23 +1,23 @@
-"""DDL: conventional synchronous SGD over data streams, with the same batch on every device.
+"""DDL: conventional synchronous SGD over data streams, with the same batch size on every device.
 
 S. Tyagi, M. Swany, "ScaDLES: scalable deep learning over streaming data at the edge", IEEE Big Data
-2022: the baseline of the paper.
+2022, where it is the baseline.
 
 Symbols, as the paper writes them:
 
     w    parameters      the model
-    n    workers         those that pushed in the round
-    b    batch_size      of the scenario; the paper's is 64 everywhere
+    n    workers         number of workers that pushed in the round
+    b    batch_size      set in the scenario; 64 everywhere in the paper
     g_i  gradient        mean gradient of device i's batch
-    η    learning_rate   falls by epochs
-    MOM  momentum        with weight decay, at the server
+    η    learning_rate   decays at epochs
+    MOM  momentum        with weight decay, on the server
 
-    device:   w ← pull        wait until b samples are there        push g_i
+    device:   w ← pull        wait until b samples have arrived     push g_i
     server:   wait for the g_i of every device; g ← Σ g_i / n; w ← w - η MOM(g); release all
 
-Deviations: the allreduce is a push and a pull. A device whose stream has brought nothing for the
-scenario's stream_timeout is left out of the round, in which it waits; one that has left is not
-waited for, and what it pushed before is in the round.
+Deviations: the allreduce is a push and a pull. A device whose stream was silent for the scenario's
+stream_timeout skips the round and waits for its end. The server does not wait for a device that
+left; its earlier push counts in the round.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DdlWorker(WorkerHalf[Ddl]):
     """Pushes the gradient of every batch."""
 
     def taken(self, samples: Samples, now: float) -> Update | None:
-        """Nothing to say, unless nothing has come."""
+        """Report a silent stream; send nothing otherwise."""
         return None if len(samples) else silent(self.version)
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
@@ -57,7 +57,7 @@ class DdlWorker(WorkerHalf[Ddl]):
 
 
 class DdlServer(StreamServer[Ddl]):
-    """A round at a time."""
+    """Aggregates round by round."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

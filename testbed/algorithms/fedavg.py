@@ -1,25 +1,25 @@
-"""FedAvg: in every round some of the workers train for whole epochs, and their models are averaged.
+"""FedAvg: in each round, a sample of the workers train whole epochs; the server averages models.
 
 H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas, "Communication-efficient learning
 of deep networks from decentralized data", AISTATS 2017, algorithm 1.
 
 Symbols, as the paper writes them:
 
-    w    parameters        the model w_t of a round, and the copy w^k of it that worker k trains
-    C    fraction          share of the workers that a round is made with
-    S    chosen            those of the round: max(C K, 1) of K at random
+    w    parameters        the model w_t of a round, and worker k's copy w^k of it
+    C    fraction          share of the workers that take part in a round
+    S    chosen            the workers of the round: max(C K, 1) of K at random
     E    local_epochs      passes of a worker over its own samples in a round
-    B    batch_size        of the scenario
-    n_k  Update.samples    samples that a worker has; here E n_k, which gives the same weights
+    B    batch_size        set in the scenario
+    n_k  Update.samples    number of a worker's samples; here E n_k, which gives the same weights
     η    learning_rate
 
     worker:   E times: for every batch b of its samples: w^k ← w^k - η g(w^k; b)
-    server:   S_t at random; wait for those in S_t; w_{t+1} ← Σ n_k w^k / Σ n_k, over S_t
+    server:   S_t at random; wait for all in S_t; w_{t+1} ← Σ n_k w^k / Σ n_k, over S_t
 
-Deviations: a worker sends w_t - w^k, so that what it sends is an update as others'; B = ∞ is a
-scenario's batch_size of all samples. A worker that has left is not waited for, and in no later
-round; what it pushed before is in the round. Those that are not in S_t wait. Where a model cannot
-train on one sample, a last one that is left of an epoch comes with the batch before.
+Deviations: a worker sends w_t - w^k, an update like that of other algorithms; for B = ∞, set the
+scenario's batch_size to all samples. The server does not wait for a worker that left; its earlier
+push counts in the round. Workers that are not in S_t wait. If a model cannot train on one sample,
+a single sample left at the end of an epoch is added to the batch before it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FedAvg(AlgorithmConfig):
 
 
 class FedAvgWorker(WorkerHalf[FedAvg]):
-    """Trains its copy for E epochs, and pushes what it has changed there."""
+    """Trains its copy for E epochs, and pushes the change."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,7 +71,7 @@ class FedAvgWorker(WorkerHalf[FedAvg]):
         self._own = 0  # n_k
 
     def demand(self, stream: Stream, now: float) -> int:
-        """B samples, or what is left of the epoch; what is too little for a step comes with B."""
+        """B samples, or the rest of the epoch; a rest too small for a step is added to B."""
         self._own = stream.own or stream.batch_size
         left = self._own - self._update.samples % self._own
         batch = super().demand(stream, now)
@@ -86,7 +86,7 @@ class FedAvgWorker(WorkerHalf[FedAvg]):
 
 
 class FedAvgServer(AveragingServer[FedAvg]):
-    """Makes each round with a sample of the workers."""
+    """Runs each round with a random sample of the workers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,17 +94,17 @@ class FedAvgServer(AveragingServer[FedAvg]):
         self._choose(range(self.workers))
 
     def join(self, worker: int) -> None:
-        """One more to choose from."""
+        """Add a worker to choose from."""
         super().join(worker)
         if not self._chosen:  # all had left
             self._chosen = {worker}
 
     def ready(self, worker: int) -> bool:
-        """Once it is in a round that it has not pushed in."""
+        """Return True if the worker is in the current round and has not pushed in it."""
         return worker in self._chosen and super().ready(worker)
 
     def awaited(self) -> Collection[int]:
-        """Those of the round that have not pushed."""
+        """Return the workers of the round that have not pushed."""
         return self._chosen & self._members - self._pushed.keys()
 
     def mean(self, round_: Sequence[Update]) -> Vector:
@@ -116,7 +116,7 @@ class FedAvgServer(AveragingServer[FedAvg]):
         return mean
 
     def _close(self) -> Sequence[Applied]:
-        """The next round is made with others."""
+        """Choose the workers of the next round."""
         applied = super()._close()
         if not self._pushed and (applied or not self.awaited()):
             self._choose(sorted(self._members))

@@ -1,23 +1,23 @@
-"""FedBuff: asynchronous local SGD; the server keeps what comes, and applies it K at a time.
+"""FedBuff: asynchronous local SGD; the server buffers updates and applies K at a time.
 
 J. Nguyen, K. Malik, H. Zhan, A. Yousefpour, M. Rabbat, M. Malek, D. Huba, "Federated learning with
 buffered asynchronous aggregation", AISTATS 2022, algorithms 1 and 2.
 
 Symbols, as the paper writes them:
 
-    w    parameters             the model, and the copy y of it that a worker trains
-    Q    local_steps            of a worker between two pushes
+    w    parameters             the model, and a worker's copy y of it
+    Q    local_steps            a worker's steps between two pushes
     Δ    update                 y_0 - y_Q, the sum of a worker's local steps
-    K    buffer_size            updates that a step of the server is made of
-    η_l  learning_rate          of the workers
-    η_g  server_learning_rate   of the server
-    τ    steps since the pull   steps of the server since the worker's model was sent
+    K    buffer_size            updates per server step
+    η_l  learning_rate          the workers' rate
+    η_g  server_learning_rate   the server's rate
+    τ    steps since the pull   server steps since the worker's model was sent
 
     worker:   y ← pull      Q times: y ← y - η_l g(y)      push Δ
-    server:   Δ̄ ← Δ̄ + s(τ) Δ; once there are K: w ← w - η_g Δ̄ / K, Δ̄ ← 0      s(τ) = 1 / √(1 + τ)
+    server:   Δ̄ ← Δ̄ + s(τ) Δ; after K updates: w ← w - η_g Δ̄ / K, Δ̄ ← 0    s(τ) = 1 / √(1 + τ)
 
 Deviations: every worker trains all the time, so the paper's concurrency is the number of workers;
-it is sent the model as soon as it has pushed. `damping: false` leaves s(τ) at 1.
+each gets the model as soon as it has pushed. `damping: false` keeps s(τ) at 1.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ class FedBuff(AlgorithmConfig):
     damping: bool = True
 
     def halves(self) -> Halves:
-        """See base; the worker's is that of Fixed ADACOMM."""
+        """Return the halves; the worker half is that of Fixed ADACOMM."""
         return LocalStepsWorker, FedBuffServer
 
 
 class FedBuffServer(ServerHalf[FedBuff]):
-    """Applies updates K at a time; nobody waits."""
+    """Applies updates K at a time; no worker waits."""
 
     def __post_init__(self) -> None:
         self._sum = np.zeros_like(self.parameters)  # Δ̄
-        self._kept: list[tuple[int, int]] = []  # whose are in it, built on which version
+        self._kept: list[tuple[int, int]] = []  # (worker, version it built on) of each update
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Δ̄ ← Δ̄ + s(τ) Δ; the K-th empties the buffer."""
@@ -98,7 +98,7 @@ class FedBuffServer(ServerHalf[FedBuff]):
         return applied
 
     def _steps_since(self, version: int) -> int:
-        """τ: each step of the server is K updates."""
+        """τ: each server step applies K updates."""
         return (self.version - version) // self.config.buffer_size if self.config.damping else 0
 
     def _scale(self, version: int) -> float:

@@ -6,18 +6,18 @@ local-update SGD", MLSys 2019, with its τ fixed; as a baseline in H. Hu, D. Wan
 
 Symbols, as the ADSP paper writes them:
 
-    W    parameters      the model: the server's, and the copy W_i of it that a worker trains
+    W    parameters      the model: the server's, and worker i's copy W_i of it
     g    gradient        the mean gradient of a worker's mini-batch
     U    update          the sum of a worker's steps since its last push
-    η'   learning_rate   of the workers; may fall with the steps of each
-    τ    local_steps     of each worker between two pushes
-    M    workers         those that pushed in the round
+    η'   learning_rate   the workers' rate; may decay with each worker's steps
+    τ    local_steps     each worker's steps between two pushes
+    M    workers         number of workers that pushed in the round
 
     worker:   W_i ← pull      τ times: U ← U + η' g, W_i ← W_i - η' g      push U
     server:   wait for the U of every worker; W ← W - Σ U / M; release all
 
-Deviations: a worker that has left is not waited for; what it pushed before is in the round, and M
-counts it. τ = 1 is BSP.
+Deviations: the server does not wait for a worker that left; its earlier push counts in the round
+and in M. τ = 1 is BSP.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FixedAdacomm(LocalRateOptions):
     local_steps: Steps = 40
 
     def halves(self) -> Halves:
-        """See base; the server's is that of all barriers."""
+        """Return the halves; the server half is the one of all barriers."""
         return FixedAdacommWorker, AveragingServer
 
 
@@ -56,5 +56,5 @@ class FixedAdacommWorker(LocalStepsWorker):
         self._rate = LocalRate(self.config)
 
     def rate(self) -> float:
-        """η', which may fall."""
+        """η', which may decay."""
         return self._rate.next()

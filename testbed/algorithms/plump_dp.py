@@ -5,9 +5,9 @@ communication-efficient distributed deep learning", AAMAS 2018, section 2.
 
 Symbols, as the paper writes them:
 
-    w    parameters      the model: the server's, and the copy w_k of it that worker k trains
-    N                    parameters of the model
-    K                    workers that have pushed in the round
+    w    parameters      the model: the server's, and worker k's copy w_k of it
+    N                    number of parameters of the model
+    K                    number of workers that pushed in the round
     p    local_steps     mini-batches between two pushes
     δ_k  delta           the sum of a worker's p updates, momentum and weight decay included
     η    learning_rate
@@ -15,10 +15,9 @@ Symbols, as the paper writes them:
     worker k:   w_k ← pull (N values)      δ_k ← LocalTrain(w_k, D_k, p)      push δ_k (N values)
     server:     wait for all; w ← w - η Σ_k δ_k / K
 
-Deviations: the paper writes no 1/K; ``aggregate`` says whether the server takes the mean of the δ_k
-or their sum (parts/data_parallel.py, the same for Quant-DP and Slim-DP). A worker that has left is
-not waited for; one that fell silent is waited for unless the scenario's ``ps.dead_after`` lets it
-leave.
+Deviations: the paper has no 1/K; ``aggregate`` selects the mean or the sum of the δ_k
+(parts/data_parallel.py, the same for Quant-DP and Slim-DP). The server does not wait for a worker
+that left, but it waits for a silent worker unless the scenario's ``ps.dead_after`` removes it.
 """
 
 from __future__ import annotations

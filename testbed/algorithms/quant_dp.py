@@ -1,4 +1,4 @@
-"""Quant-DP: Plump-DP with eight bits a value, both ways.
+"""Quant-DP: Plump-DP with eight bits per value, in both directions.
 
 The quantised baseline of S. Sun, W. Chen, J. Bian, X. Liu, T.-Y. Liu, "Slim-DP: a multi-agent
 system for communication-efficient distributed deep learning", AAMAS 2018, section 4. The
@@ -6,20 +6,20 @@ quantisation is that of D. Alistarh et al., "QSGD", NIPS 2017; compress/qsgd.py 
 
 Symbols, as the papers write them:
 
-    w    parameters      the model: the server's, and the copy w_k of it that worker k trains
+    w    parameters      the model: the server's, and worker k's copy w_k of it
     δ_k  delta           the sum of a worker's ``local_steps`` updates, momentum included
-    K                    workers that have pushed in the round
+    K                    number of workers that pushed in the round
     η    learning_rate
-    Q    quantise        to levels of a scale A for every bucket; its inverse here is Q'
-    d    bucket          entries of a bucket; of each tensor the last one is shorter
+    Q    quantise        to levels of a scale A per bucket; its inverse here is Q'
+    d    bucket          entries per bucket; the last bucket of each tensor is shorter
 
     worker k:   w_k ← w_k - Q'(pull)        δ_k ← LocalTrain(w_k, D_k)        push Q(δ_k)
     server:     wait for all; u ← Q(η Σ_k Q'(δ_k) / K);  w ← w - Q'(u);  send u to all
 
-Deviations: the paper does not say what is quantised on the way down; the time that it saves cannot
-come from the push alone. Here the server quantises its step, takes the same off its own model, and
-sends that: all copies stay equal to the bit. A worker that joins gets the whole model. Momentum,
-weight decay and 1/K are as in parts/data_parallel.py.
+Deviations: the paper does not say what is quantised on the downlink; the time it saves cannot come
+from the push alone. Here the server quantises its step, subtracts the same from its own model and
+sends that: all copies stay bit-identical. A worker that joins gets the whole model. For momentum,
+weight decay and 1/K see parts/data_parallel.py.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class QuantDp(RoundOptions):
 
 
 class QuantWorker(RoundWorker):
-    """Pushes δ_k quantised, and follows the server's model step by step."""
+    """Pushes δ_k quantised, and applies each step of the server's model."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._buckets = Buckets.of(self.layout.sizes, self.config.bucket)
-        self._model = self.parameters.copy()  # the server's, without the steps of LocalTrain
+        self._model = self.parameters.copy()  # the server's model, without LocalTrain's steps
 
     def payload(self, delta: Vector) -> Payload:
         """Q(δ_k)."""
@@ -77,14 +77,14 @@ class QuantWorker(RoundWorker):
 
 
 class QuantServer(RoundServer):
-    """Sends its step quantised, and makes that step itself."""
+    """Sends its step quantised, and applies the same quantised step itself."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._buckets = Buckets.of(self.layout.sizes, self.config.bucket)
 
     def check(self, payload: Payload) -> None:
-        """Refuse what has not a scale for every bucket."""
+        """Refuse a payload without a scale for every bucket."""
         scales, buckets = expect(Quantized, payload).scales.size, self._buckets.count
         if scales != buckets:
             raise RejectedError(f"{scales} scales, expected one for each of {buckets} buckets")
@@ -95,7 +95,7 @@ class QuantServer(RoundServer):
             total[part] += values
 
     def mean(self, round_: Sequence[Update]) -> Vector:
-        """Q'(u), the step of which every copy of the model is made."""
+        """Q'(u), the step that every copy of the model applies."""
         step = super().mean(round_)
         self._down = quantise(step, self._buckets, rng=self.rng, norm=self.config.norm)
         return dequantise(self._down, self._buckets, out=step)

@@ -1,27 +1,27 @@
-"""ScaDLES: synchronous SGD over data streams; a batch is what a device's stream brings in a second.
+"""ScaDLES: synchronous SGD over data streams; a batch is one second of a device's stream.
 
 S. Tyagi, M. Swany, "ScaDLES: scalable deep learning over streaming data at the edge", BigData 2022.
 
 Symbols, as the paper writes them:
 
-    S_i    Stream.rate      samples a second of device i's stream, as it measures them
-    b_i    own              its own samples, S_i within [b_min, b_max]; r_i = b_i / Σ b_j
-    g_i    gradient         mean gradient of these and of those shared with it
+    S_i    Stream.rate      samples per second of device i's stream, as it measures them
+    b_i    own              its own samples, S_i clamped to [b_min, b_max]; r_i = b_i / Σ b_j
+    g_i    gradient         mean gradient of its own samples and those shared with it
     ĝ_i    Selection.kept   its Top-k, of the whole gradient; k = max(1, floor(CR N))
-    B      base_batch       of each device, times n: the batch that η is meant for
+    B      base_batch       per device, times n: the batch size for which η is chosen
     α, β   alpha, beta      ceil(α D) devices of a round share floor(β b_i) samples each
-    CR, δ  ratio, delta     of the compression, and the most that it may lose
-    ρ, s   rho, rho_mean    what is lost of |g_i|², and its moving average
+    CR, δ  ratio, delta     compression ratio, and the maximum loss by compression
+    ρ, s   rho, rho_mean    lost share of |g_i|², and its moving average
 
-    device:   w ← pull        wait until b_i samples are there
-              share, if it is to share; append what the others share
+    device:   w ← pull        wait until b_i samples have arrived
+              share, if it was drawn; append what the others share
               push ĝ_i if s <= δ, else g_i
     server:   g ← Σ r_i g_i; w ← w - η (Σ b_j / B) MOM(g); release all
 
-Deviations: allreduce and exchange of samples are a push and a pull. S_i is rounded, and r_i has b_i
-for Eq. 4a's S_i. The newest ρ has weight 0.1 in s, of which the paper says nothing. The authors'
-code has ``decide: majority``, by max(1, floor(n/2)) votes, and ``scope: per_tensor``. A device that
-got no sample for stream_timeout has weight 0; one that left is not waited for. No residual is kept.
+Deviations: allreduce and exchange of samples are a push and a pull. S_i is rounded; r_i uses b_i,
+not Eq. 4a's S_i. The newest ρ has weight 0.1 in s; the paper gives none. The authors' code has
+``decide: majority``, by max(1, floor(n/2)) votes, and ``scope: per_tensor``. A device without a
+sample for stream_timeout has weight 0; no device waits for one that left. No residual is kept.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ScaDles(CompressionOptions, MomentumOptions):
 
 
 class ScaDlesWorker(WorkerHalf[ScaDles]):
-    """Takes a second's samples, and pushes their gradient or some of it."""
+    """Takes one second of samples, and pushes their gradient or its Top-k."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,7 +132,7 @@ class ScaDlesWorker(WorkerHalf[ScaDles]):
 
 
 class ScaDlesServer(AgreeingServer[ScaDles]):
-    """A round at a time, each worker's gradient weighted with its samples."""
+    """Aggregates rounds; a worker's weight is its number of own samples."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

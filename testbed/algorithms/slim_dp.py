@@ -1,32 +1,32 @@
-"""Slim-DP: of gradients and model, the largest coordinates and a random choice, both ways.
+"""Slim-DP: sends only the largest and some random coordinates, of gradients and of the model.
 
 S. Sun, W. Chen, J. Bian, X. Liu, T.-Y. Liu, "Slim-DP: a multi-agent system for communication-
 efficient distributed deep learning", AAMAS 2018, section 3.
 
 Symbols, as the paper writes them:
 
-    w    parameters      the model: the server's, and the copy w_k of it that worker k trains
-    N                    parameters of the model
+    w    parameters      the model: the server's, and worker k's copy w_k of it
+    N                    number of parameters of the model
     δ_k  delta           the sum of a worker's ``local_steps`` updates, its solver's momentum and
                          weight decay included
-    α    alpha           share of the coordinates that is communicated
-    ε    epsilon         share of them that is chosen at random, of N too; at most α
+    α    alpha           share of the N coordinates that is communicated
+    ε    epsilon         share of the N coordinates that is chosen at random; at most α
     q    core_rounds     rounds between two selections of a core
     S    core            the (α - ε) N largest coordinates, of δ_k or of w
-    R    explorer        ε N of the others, drawn anew in every round
+    R    explorer        ε N of the other coordinates, drawn again in every round
     η    learning_rate
 
     worker k:   w_k ← the whole model, once
                 δ_k ← LocalTrain(w_k, D_k)        if t mod q = 0: S_k ← argtop |δ_k|
-                R_k ← random       push δ_k on S_k ∪ R_k       w_k on T_C ← pull; others as they are
+                R_k ← random       push δ_k on S_k ∪ R_k       w_k on T_C ← pull; rest unchanged
     server:     wait for all; w ← w - η Σ_k δ_k / K, on S_k ∪ R_k
                 if t mod q = 0: S ← argtop |w|      R ← random      send w on T_C = S ∪ R to all
 
-Deviations: the paper does not say q; it is 50. Nor what becomes of a worker's own steps where it
-pulls nothing: they stay, or are taken back with ``discard_local``. What is not sent is dropped,
-but for what a worker's momentum keeps of it. The paper writes no 1/K; ``aggregate`` says which, as
-in parts/data_parallel.py. With α = 1, ε = 0 it is Plump-DP. That keys of a core travel once is no
-part of this file: payloads/key_cache.py.
+Deviations: the paper does not give q; here it is 50. Nor does it say what happens to a worker's own
+steps at coordinates that it does not pull: they stay, or are undone with ``discard_local``. Entries
+that are not sent are dropped, except what a worker's momentum retains. The paper has no 1/K; see
+``aggregate`` in parts/data_parallel.py. With α = 1, ε = 0 it is Plump-DP. payloads/key_cache.py,
+not this file, sends the keys of a core only once.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SlimDp(RoundOptions):
 
 
 class Choice:
-    """S ∪ R of a vector: S for q rounds, R for each."""
+    """S ∪ R of a vector: a new S every q rounds, a new R every round."""
 
     def __init__(self, config: SlimDp, size: int) -> None:
         self._sizes, self._rounds = sizes(size, config.alpha, config.epsilon), config.core_rounds
@@ -128,7 +128,7 @@ class SlimServer(RoundServer):
         self._choice = Choice(self.config, self.layout.size)
 
     def check(self, payload: Payload) -> None:
-        """Refuse what is not keyed."""
+        """Refuse a payload that is not Keyed."""
         expect(Keyed, payload)
 
     def add(self, payload: Payload, total: Vector) -> None:
@@ -138,7 +138,7 @@ class SlimServer(RoundServer):
         total[sent.explorer] += sent.explorer_values
 
     def _close(self) -> Sequence[Applied]:
-        """Choose T_C, once a round."""
+        """Choose T_C, once per round."""
         applied = super()._close()
         if applied:
             self._down = self._choice.of(self.parameters, self.rng)

@@ -1,4 +1,4 @@
-"""SSP: stale-synchronous SGD; nobody leads the slowest worker by more than s steps.
+"""SSP: stale-synchronous SGD; no worker leads the slowest one by more than s steps.
 
 Q. Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server",
 NIPS 2013; as a baseline in H. Hu, D. Wang, C. Wu, "Distributed machine learning through
@@ -6,20 +6,20 @@ heterogeneous edge systems" (ADSP), AAAI 2020.
 
 Symbols, as the ADSP paper writes them:
 
-    W     parameters      the model: the server's, and the copy of it that a worker trains
+    W     parameters      the model: the server's, and the copy that a worker trains
     g     gradient        the mean gradient of a worker's mini-batch
-    η'    learning_rate   of the workers; may fall with the steps of each
-    M     workers         how many the scenario has
-    s     slack           the lead that is allowed, in completed steps; 1 is BSP
+    η'    learning_rate   the workers' rate; may decay with each worker's steps
+    M     workers         number of workers in the scenario
+    s     slack           the maximum lead, in completed steps; 1 is BSP
     step  _steps          completed steps of every worker
-    min   _known          the least of them, as a worker's last pull brought it
+    min   _known          the minimum of these, as of a worker's last pull
 
     worker:   W_i ← W_i - η' g    push η' g    if step_i - min ≥ s: W_i, min ← pull
     server:   W ← W - push / M    a pull of i waits until step_i - min_j step_j < s
 
-Deviations: the server decides when a worker has to pull, from the same numbers; the reply to any
-other push has no entries. A worker that has left is not waited for; M stays as it was. The authors'
-s is Ho's plus 1.
+Deviations: the server decides when a worker must pull, from the same numbers; the reply to any
+other push has no entries. No worker waits for one that left; M does not change. The authors' s
+is Ho's plus 1.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Ssp(LocalRateOptions):
 
 
 class SspWorker(WorkerHalf[Ssp]):
-    """Trains its copy, pushes every step, and takes a model over when one comes."""
+    """Trains its copy, pushes every step, and replaces its copy when a reply holds a model."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,21 +79,21 @@ class SspWorker(WorkerHalf[Ssp]):
 
 
 class SspServer(ServerHalf[Ssp]):
-    """Applies updates in the order of their arrival; who leads by too much waits."""
+    """Applies updates in order of arrival; a worker whose lead is too large waits."""
 
     def __post_init__(self) -> None:
         self._steps: dict[int, int] = {}
         self._known: dict[int, int] = {}
-        self._pulled: dict[int, int] = {}  # version of the model that a worker trains
-        self._pulling: dict[int, bool] = {}  # whether the reply to its last push is a pull's
+        self._pulled: dict[int, int] = {}  # version of the model that the worker trains
+        self._pulling: dict[int, bool] = {}  # whether its last push is followed by a pull
 
     def join(self, worker: int) -> None:
-        """It pulls before its next step; one that joins later starts at the slowest's steps."""
+        """Let it pull before its next step; a late worker starts with the slowest one's steps."""
         self._steps.setdefault(worker, self._least())
         self._pulling.pop(worker, None)
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
-        """Its steps are not counted any more."""
+        """Stop counting its steps."""
         for kept in (self._steps, self._known, self._pulled, self._pulling):
             kept.pop(worker, None)
         return ()
@@ -108,18 +108,18 @@ class SspServer(ServerHalf[Ssp]):
         return [Applied(worker, version, staleness=version - update.version)]
 
     def ready(self, worker: int) -> bool:
-        """If it need not pull, or does not lead by too much."""
+        """Return True if it need not pull, or its lead is below s."""
         leads = self._steps[worker] - self._least()
         return not self._pulling.get(worker, True) or leads < self.config.slack
 
     def awaited(self) -> Collection[int]:
-        """The slowest."""
+        """Return the slowest workers."""
         least = self._least()
         return [worker for worker, steps in self._steps.items() if steps == least]
 
     def pull(self, worker: int, now: float) -> Reply:
-        """W and min, or no entries of W if the worker goes on with its copy."""
-        if not self._pulling.get(worker, True):  # who has never pushed pulls
+        """W and min, or no entries if the worker continues with its copy."""
+        if not self._pulling.get(worker, True):  # a worker that never pushed pulls
             return Reply(Sparse.nothing(), self._pulled[worker])
         self._known[worker], self._pulled[worker] = self._least(), self.version
         return super().pull(worker, now)

@@ -1,20 +1,20 @@
-"""TAP: totally asynchronous SGD; a step a push, and nobody waits.
+"""TAP: totally asynchronous SGD; one step per push, and no worker waits.
 
-K. Hsieh et al., "Gaia: geo-distributed machine learning approaching LAN speeds", NSDI 2017, has the
-name; as a baseline in H. Hu, D. Wang, C. Wu, "Distributed machine learning through heterogeneous
+Named in K. Hsieh et al., "Gaia: geo-distributed machine learning approaching LAN speeds", NSDI
+2017; as a baseline in H. Hu, D. Wang, C. Wu, "Distributed machine learning through heterogeneous
 edge systems" (ADSP), AAAI 2020.
 
 Symbols, as the ADSP paper writes them:
 
-    W    parameters      the model: the server's, and the copy of it that a worker pulled
+    W    parameters      the model: the server's, and the copy that a worker pulled
     g    gradient        the mean gradient of a worker's mini-batch
-    η'   learning_rate   of the workers; may fall with the steps of each
-    M    workers         how many the scenario has
+    η'   learning_rate   the workers' rate; may decay with each worker's steps
+    M    workers         number of workers in the scenario
 
     worker:   W ← pull        push η' g
-    server:   W ← W - push / M, as it comes
+    server:   W ← W - push / M, on arrival
 
-Deviations: none. M stays as it was when a worker leaves.
+Deviations: none. M does not change when a worker leaves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Tap(LocalRateOptions):
     name: Literal["tap"]
 
     def halves(self) -> Halves:
-        """See base; the server's applies a push as it comes."""
+        """Return the halves; the server half applies each push on arrival."""
         return TapWorker, CommitServer
 
 

@@ -1,1 +1,1 @@
-"""What an update looks like on its way to the parameter server: pure functions on flat vectors."""
+"""Compression of updates and models: pure functions on flat vectors."""

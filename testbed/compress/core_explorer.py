@@ -1,7 +1,7 @@
-"""Slim-DP's choice of coordinates: a core of the largest, and an explorer drawn from the others.
+"""Slim-DP's choice of coordinates: a core of the largest, and a random explorer of others.
 
 S. Sun et al., "Slim-DP: a multi-agent system for communication-efficient distributed deep
-learning", AAMAS 2018, section 3. Sizes are shares of the whole flat vector, of which N is the size.
+learning", AAMAS 2018, section 3. Sizes are shares of the whole flat vector, which has size N.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from testbed.compress.topk import largest
 from testbed.payloads import Indices, Vector
 
 LOTS = 2**16
-"""An entry draws one of them; so many that what is too much is little."""
+"""Number of lots that an entry draws from; large, so that few excess entries are drawn."""
 
 
 class Sizes(NamedTuple):
-    """How many keys are in the core, and how many in the explorer."""
+    """The number of keys in the core, and in the explorer."""
 
     core: int
     explorer: int
 
 
 def sizes(size: int, alpha: float, epsilon: float) -> Sizes:
-    """Of a vector of ``size`` entries: round((α - ε) N), and what is missing to round(α N).
+    """Return the sizes for ``size`` entries: round((α - ε) N), and the rest up to round(α N).
 
-    Products are taken in decimal, as written, and halves go to the even neighbour: 0.29 of 50 is
-    14.5 and becomes 14.
+    Products are computed in decimal, and halves are rounded to even: 0.29 of 50 is 14.5 and
+    becomes 14.
     """
     share, explored = Decimal(str(alpha)), Decimal(str(epsilon))
     core = _rounded((share - explored) * size)
@@ -40,10 +40,10 @@ def sizes(size: int, alpha: float, epsilon: float) -> Sizes:
 
 
 def select_core(values: Vector, count: int) -> Indices:
-    """Ascending keys of the ``count`` entries of largest magnitude.
+    """Return the ascending keys of the ``count`` entries of largest magnitude.
 
-    Of entries with the same magnitude the one with the lower index is kept, zeros included: what is
-    sent has the same size in every round.
+    Of entries with equal magnitude, the lower index is kept, including zeros: messages have the
+    same size in every round.
     """
     if count == values.size:
         return np.arange(count, dtype=np.int32)
@@ -55,11 +55,11 @@ def select_core(values: Vector, count: int) -> Indices:
 
 
 def draw_explorer(core: Indices, size: int, count: int, *, rng: Generator) -> Indices:
-    """Ascending keys of ``count`` entries out of [0, size), drawn without replacement.
+    """Draw ``count`` keys of [0, size) without replacement, and return them in ascending order.
 
-    None of them is in the core, and each of the others is as likely as any. Those that are drawn
-    by lot are as many or a few more, and of them as many as are too many are let go: what is left
-    is any choice of ``count`` with the same probability, and takes few passes over [0, size).
+    No key is in the core; all others are equally likely. Independent lots draw ``count`` keys or
+    slightly more, and the excess is dropped at random: every choice of ``count`` keys has the
+    same probability, with few passes over [0, size).
     """
     if count == 0:
         return np.empty(0, np.int32)
@@ -70,8 +70,8 @@ def draw_explorer(core: Indices, size: int, count: int, *, rng: Generator) -> In
 
 
 def _drawn_by_lot(core: Indices, size: int, count: int, rng: Generator) -> NDArray[np.intp]:
-    """At least ``count`` keys that are not in the core, each drawn by a lot of its own."""
-    wanted = count + 4 * isqrt(count) + 4  # four standard deviations more, or somewhat above that
+    """Draw at least ``count`` keys outside the core, each by an independent lot."""
+    wanted = count + 4 * isqrt(count) + 4  # at least four standard deviations more
     winning = -(-wanted * LOTS // (size - core.size))
     while True:
         if winning < LOTS:

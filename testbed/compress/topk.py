@@ -1,9 +1,9 @@
-"""Sparsification: which entries of a gradient are sent.
+"""Sparsification: the selection of gradient entries to send.
 
-A gradient is cut into parts (the whole vector, or one part a tensor) and of each part a fixed
-number of entries is kept: the largest by magnitude, or a random choice. Three rules hold:
+A gradient is split into parts (the whole vector, or one part per tensor), and a fixed number of
+entries of each part is kept: the largest by magnitude, or a random choice. Three rules hold:
 
-- Of entries with the same magnitude the one with the lower index is kept, so that runs repeat.
+- Of entries with equal magnitude, the lower index is kept, so that runs are reproducible.
 - An entry that is exactly zero is never sent, even if fewer than the quota remain.
 - An entry that is NaN or infinite counts as the largest: it is sent, and the server refuses it.
 """
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from testbed.payloads import Indices, Sparse, Vector
 
 _MAGNITUDE_BITS = np.int32(0x7FFFFFFF)
-_SAMPLE_STRIDE = 61  # prime, so that it does not fall into step with the rows of a matrix
+_SAMPLE_STRIDE = 61  # prime, to avoid aliasing with the rows of a matrix
 _WORTH_SAMPLING = 4096
 _EIGHT_TRUE = np.uint64(0x0101010101010101)
 _LEAST = np.float32(np.finfo(np.float32).smallest_subnormal)
@@ -31,25 +31,25 @@ _LEAST = np.float32(np.finfo(np.float32).smallest_subnormal)
 
 @dataclass(frozen=True)
 class Quota:
-    """How many entries of one part of the flat vector are kept."""
+    """The number of entries to keep in one part of the flat vector."""
 
     part: slice
     count: int
 
 
 Scope = Literal["global", "per_tensor"]
-"""Whether entries are selected among those of the whole model, or of each tensor separately."""
+"""Whether entries are selected from the whole model, or from each tensor separately."""
 
 
 def parts_of(sizes: Sequence[int], scope: Scope) -> Sequence[int]:
-    """Sizes of the parts that a selection is made of, for tensors of these sizes."""
+    """Return the sizes of the parts to select from, for tensors of these sizes."""
     return sizes if scope == "per_tensor" else (sum(sizes),)
 
 
 def quotas(sizes: Iterable[int], ratio: float) -> tuple[Quota, ...]:
-    """Quotas of adjacent parts: max(1, floor(ratio * size)) of each.
+    """Return the quotas of adjacent parts: max(1, floor(ratio * size)) for each.
 
-    The product is taken in decimal, as written: 0.29 of 100 is 29, which floats would make 28.
+    The product is computed in decimal: 0.29 of 100 is 29, where floats would give 28.
     """
     kept, start = [], 0
     for size in sizes:
@@ -62,9 +62,9 @@ def quotas(sizes: Iterable[int], ratio: float) -> tuple[Quota, ...]:
 def sparsify(
     gradient: Vector, quotas: Iterable[Quota], *, choose: Callable[[Vector, int], Indices]
 ) -> Sparse:
-    """The entries that ``choose(part, count)`` keeps of every part, see ``quotas``.
+    """Return the entries that ``choose(part, count)`` selects from every part, see ``quotas``.
 
-    It is ``largest`` or ``drawn``, and returns ascending indices within the part it is given.
+    ``choose`` is ``largest`` or ``drawn``, and returns ascending indices within its part.
     """
     kept = [quota.part.start + choose(gradient[quota.part], quota.count) for quota in quotas]
     indices = np.concatenate(kept)
@@ -72,10 +72,10 @@ def sparsify(
 
 
 def largest(values: Vector, count: int) -> Indices:
-    """Ascending indices of the ``count`` entries of largest magnitude, zeros left out.
+    """Return the ascending indices of the ``count`` entries of largest magnitude, without zeros.
 
-    The cost is that of a few passes over ``values``: a sample tells a magnitude that a little more
-    than ``count`` entries reach, and only those are looked at closely. The result is exact.
+    The cost is a few passes over ``values``: a sample gives a magnitude that slightly more than
+    ``count`` entries reach, and only those entries are ranked. The result is exact.
     """
     if count == 1:
         first = int(_magnitudes(values).argmax())
@@ -91,26 +91,26 @@ def largest(values: Vector, count: int) -> Indices:
 
 
 def drawn(values: Vector, count: int, *, rng: Generator) -> Indices:
-    """Ascending indices of ``count`` entries drawn without replacement, zeros left out."""
+    """Draw ``count`` entries without replacement; return their ascending indices, without zeros."""
     if not np.isfinite(values).all():
-        return largest(values, count)  # a draw might miss what the server must see and refuse
+        return largest(values, count)  # a draw might miss entries that the server must refuse
     indices = np.sort(rng.choice(values.size, count, replace=False, shuffle=False))
     return np.compress(values[indices] != 0, indices).astype(np.int32)
 
 
 def _magnitudes(values: Vector) -> NDArray[np.int32]:
-    """Integers that order as the magnitudes do: a float's bits without its sign.
+    """Return integers in the order of the magnitudes: a float's bits without its sign.
 
-    NaN comes out above infinity.
+    NaN ranks above infinity.
     """
     return values.view(np.int32) & _MAGNITUDE_BITS
 
 
 def _lower_bound(values: Vector, count: int) -> np.float32:
-    """A magnitude above zero that, most likely, at least ``count`` entries reach."""
+    """Estimate a magnitude above zero that at least ``count`` entries most likely reach."""
     sample = _magnitudes(values[::_SAMPLE_STRIDE])
     expected = count // _SAMPLE_STRIDE
-    rank = expected + 3 * isqrt(expected) + 4  # three standard deviations to the safe side
+    rank = expected + 3 * isqrt(expected) + 4  # three standard deviations of safety margin
     if rank >= sample.size:
         return _LEAST
     sample.partition(sample.size - rank)
@@ -118,10 +118,10 @@ def _lower_bound(values: Vector, count: int) -> np.float32:
 
 
 def _reaching(values: Vector, bound: np.float32) -> NDArray[np.intp]:
-    """Ascending indices of the entries whose magnitude is at least ``bound``, or that are NaN.
+    """Return the ascending indices of the entries with a magnitude of at least ``bound``, or NaN.
 
-    The gradient is read twice and nothing as large as it is written, and as few entries are found,
-    they are looked for among eight at a time.
+    It reads the gradient twice and writes nothing of its size; as only few entries match, it scans
+    eight entries at a time.
     """
     below = np.ones(-(-values.size // 8) * 8, np.bool_)
     within = below[: values.size]
@@ -137,7 +137,7 @@ def _reaching(values: Vector, bound: np.float32) -> NDArray[np.intp]:
 def _exactly(
     candidates: NDArray[np.intp], magnitudes: NDArray[np.int32], *, count: int
 ) -> NDArray[np.intp]:
-    """The ``count`` largest of more than ``count`` candidates, those of lower index first."""
+    """Return the ``count`` largest of more than ``count`` candidates; ties go to lower indices."""
     ranked = magnitudes.copy()
     ranked.partition(magnitudes.size - count)
     threshold = ranked[magnitudes.size - count]

@@ -1,4 +1,4 @@
-"""Data sets: what is trained on. The union below is the list; a new member is added to it here."""
+"""Data sets. The union below lists them; add new data sets to it."""
 
 from __future__ import annotations
 

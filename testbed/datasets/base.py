@@ -1,12 +1,12 @@
-"""The contract of a data set: prepared once by whoever starts a run, mapped by every node.
+"""The contract of a data set: prepared once by the process that starts a run, mapped by every node.
 
     config.prepare(cache, environment=..., folder=...) -> Path      a folder of .npy files
     load(path)                                         -> Prepared  in testbed/datasets/prepared.py
 
-Images are float32 and ready to be trained on; or raw, and ``config.make_ready`` gives what makes
-them so, batch by batch: at random where that is wanted, from a number that is drawn for every step.
-A config class imports nothing that only preparing
-needs, so that a scenario can be read without it.
+Images are float32 and ready for training; or raw, and ``config.make_ready`` returns a transform
+that makes them ready, batch by batch: at random if desired, from a number drawn for every step.
+A config class does not import modules that only preparation needs, so that a scenario can be read
+without them.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from testbed.values.fields import Part, Share
 
 
 class DatasetConfig(Part, ABC):
-    """Base of every data set's options in a scenario; ``name`` selects the member.
+    """Base of every data set's options in a scenario; ``name`` selects the data set.
 
     Attributes:
-        partition: how the training samples are dealt to the workers.
+        partition: how the training samples are assigned to the workers.
         fraction: share of the training samples that is used, equally many of each label as far as
-            they go; the test set stays whole.
-        images: shape of an image and number of classes (0 for numbers), where they are known
-            beforehand.
-        test_images: how many it is tested on, where that is known beforehand.
-        substitute: what it stands for, where it takes the place of data that cannot be had; told
-            with everything that comes of it.
+            possible; the test set stays whole.
+        images: shape of an image and number of classes (0 for numbers), if known in advance.
+        test_images: number of test images, if known in advance.
+        substitute: the data that it replaces, if those are not available; shown with all its
+            results.
     """
 
     images: ClassVar[tuple[tuple[int, int, int], int] | None] = None
@@ -45,15 +44,15 @@ class DatasetConfig(Part, ABC):
 
     @abstractmethod
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """Make the data set ready, unless that was done before. Two processes may do so at once.
+        """Prepare the data set, unless it is already prepared. Safe for concurrent processes.
 
         Args:
             cache: testbed's folder in the user's cache, see ``user_cache``.
-            environment: of the process; ``TESTBED_DATA`` is read from it.
-            folder: what the names of the user's own files are relative to.
+            environment: environment variables, such as ``TESTBED_DATA``.
+            folder: base folder of relative names of the user's own files.
 
         Returns:
-            A folder that ``load`` understands, readable by everybody.
+            A folder for ``load``, readable by all users.
 
         Raises:
             DataError: a file is missing or damaged, or the cache cannot be written to.
@@ -61,10 +60,10 @@ class DatasetConfig(Part, ABC):
         """
 
     def make_ready(self, folder: Path) -> Transform | None:
-        """What makes a batch of images ready; None where they are.
+        """Return the transform that makes a batch of images ready; None if they are ready.
 
         Args:
-            folder: the run's; the user's own files lie in its ``custom``.
+            folder: the run folder; copies of the user's own files are in its ``custom``.
 
         Raises:
             ScenarioError: the user's own file is wrong.
@@ -73,13 +72,13 @@ class DatasetConfig(Part, ABC):
 
 
 def user_cache(environment: Mapping[str, str]) -> Path:
-    """Testbed's folder in the user's cache: in ``$XDG_CACHE_HOME``, else in ``$HOME/.cache``.
+    """Return testbed's folder in the user's cache: ``$XDG_CACHE_HOME``, else ``$HOME/.cache``.
 
     Raises:
         DataError: neither variable is set.
     """
     cache = environment.get("XDG_CACHE_HOME", "")
-    if cache.startswith("/"):  # the XDG specification has relative ones ignored
+    if cache.startswith("/"):  # the XDG specification says to ignore relative paths
         return Path(cache) / "testbed"
     if home := environment.get("HOME"):
         return Path(home) / ".cache" / "testbed"

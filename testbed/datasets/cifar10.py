@@ -1,11 +1,11 @@
-"""CIFAR-10: photographs of ten kinds of things, 32x32 pixels in colour, 50,000 and 10,000.
+"""CIFAR-10: photographs of ten classes, 32x32 pixels in colour, 50,000 and 10,000.
 
 A. Krizhevsky: Learning multiple layers of features from tiny images, technical report, University
 of Toronto, 2009. Pixels are 0..255, red, green and blue, and standardised per image; with
-``augment`` they stay raw until then, and every training batch is distorted anew.
+``augment``, they are stored raw, and every training batch is distorted at random.
 
-The archive of the binary version, compressed or not, is looked for in ``$TESTBED_DATA/cifar10``,
-``$TESTBED_DATA`` and the cache, and downloaded otherwise. A record in it is a label and then 1,024
+The archive of the binary version, compressed or not, is searched in ``$TESTBED_DATA/cifar10``,
+``$TESTBED_DATA`` and the cache, and otherwise downloaded. A record in it is a label and then 1,024
 red, 1,024 green and 1,024 blue bytes, row by row.
 """
 
@@ -62,13 +62,13 @@ class Cifar10(DatasetConfig):
     augment: Annotated[bool, Field(strict=True)] = False
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """See the base class. The archive is read once, and not again when it is prepared."""
+        """Prepare the data set. The archive is read only if the data set is not prepared yet."""
         return prepare_cifar10(
             cache, environment=environment, batches=self.batches, raw=self.augment
         )
 
     def make_ready(self, folder: Path) -> Transform | None:
-        """See the base class."""
+        """Return the distortion if ``augment`` is set."""
         return distorted if self.augment else None
 
 
@@ -81,7 +81,7 @@ def prepare_cifar10(
     batches: int = 5,
     raw: bool = False,
 ) -> Path:
-    """``Cifar10.prepare``, from any archive of its form; raw images are kept as they are."""
+    """Implement ``Cifar10.prepare`` for any archive of its format; ``raw`` keeps raw images."""
     *training, test = archive.members.items()
     archive = replace(archive, members=dict([*training[:batches], test]))
     places = Places.of("cifar10", cache, environment=environment, urls=urls)

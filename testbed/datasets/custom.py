@@ -1,23 +1,23 @@
-"""A data set of the user's own: a class or a function in a Python file.
+"""A user-defined data set: a class or a function in a Python file.
 
     dataset: {custom: {file: ./data.py, class: load, noise: 0.1}}
 
-It is called once at every start of a run, and nowhere but there, with every key of the scenario
-that is none of the data set's own as a keyword: ``load(noise=0.1)``. What it returns is a tuple
-(train_images, train_labels, test_images, test_labels), or has attributes of these names.
+It is called exactly once at every start of a run, with every key of the scenario that is not an
+option of the data set as a keyword argument: ``load(noise=0.1)``. It returns a tuple
+(train_images, train_labels, test_images, test_labels), or an object with these attributes.
 
     def load(*, noise):
         points = np.load(f"/data/points-{noise}.npz")
         return points["x"], points["y"], points["x_test"], points["y_test"]
 
 - Images: numbers of shape (n, channels, height, width), or (n, height, width) for one channel. They
-  are used as they are, as float32: scale them as the model wants them. Integers, such as ids, that
-  float32 would round (beyond 16,777,216 either way) are refused.
-- Labels: integers of shape (n,), from 0 on and below MOST_CLASSES; the highest of the training set
+  are used unchanged, as float32: scale them as the model requires. Integers, such as ids, that
+  float32 would round (magnitudes above 16,777,216) are refused.
+- Labels: integers of shape (n,), at least 0 and below MOST_CLASSES; the maximum of the training set
   gives the number of classes. Or floats of shape (n,): numbers to predict, without classes.
 
-With ``transform: distorted`` the function of that name in the same file makes every batch ready, in
-the nodes. Images of type uint8 are kept so, a quarter of the memory.
+With ``transform: distorted``, the function of that name in the same file makes every batch ready,
+on the nodes. Images of type uint8 then stay uint8, a quarter of the memory.
 
     def distorted(images, rng):
         ready = images.astype("float32") / 255
@@ -25,9 +25,9 @@ the nodes. Images of type uint8 are kept so, a quarter of the memory.
             ready += rng.normal(0, 0.1, ready.shape)
         return ready
 
-It maps a batch (b, channels, height, width) to float32 of the same shape. All its randomness is to
-come from ``rng``, which is drawn anew for every step, the same live and simulated, so that runs
-repeat; where images are tested, ``rng`` is None.
+It maps a batch (b, channels, height, width) to float32 of the same shape. All its randomness must
+come from ``rng``, which is new for every step and the same live and simulated, so that runs are
+reproducible; for testing, ``rng`` is None.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from testbed.errors import UserCodeError
 from testbed.user_code import OwnCode, UserCode
 
 MOST_CLASSES = 1_000_000
-"""Every class has a score for every image, and parameters behind it."""
+"""Every class costs a score per image, and parameters."""
 
 LARGEST_INTEGER = 2**24
-"""Up to here float32 holds every integer; beyond, two ids could become one."""
+"""Largest integer up to which float32 is exact; beyond, two ids could become equal."""
 
 CONTRACT = f"({', '.join(PARTS)}), or something with these attributes"
 
@@ -74,13 +74,13 @@ class CustomDataset(DatasetConfig, OwnCode):
     transform: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")] | None = None
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """See the base class. What the user's code returns, not its text, decides what is new."""
+        """Prepare the data set. Its cache key is the returned data, not the text of the code."""
         return self.prepare_own(cache, folder=folder)
 
     def prepare_own(
         self, cache: Path, *, folder: Path, opened: Callable[[], None] = lambda: None
     ) -> Path:
-        """``prepare``; calls ``opened`` once the file is read: the rest may take its time."""
+        """Implement ``prepare``; call ``opened`` once the file is read: the rest may take long."""
         code = UserCode(folder / self.file, self.class_name, path_in_scenario="dataset")
         make = code.load(f"a class or function that gives {CONTRACT}")
         opened()
@@ -96,7 +96,7 @@ class CustomDataset(DatasetConfig, OwnCode):
         )
 
     def make_ready(self, folder: Path) -> Transform | None:
-        """See the base class."""
+        """Return the user's transform from the run folder, if there is one."""
         if self.transform is None:
             return None
         return OwnTransform.of(self.copied(folder, "dataset"), self.transform)
@@ -104,11 +104,11 @@ class CustomDataset(DatasetConfig, OwnCode):
 
 @dataclass(frozen=True)
 class OwnTransform:
-    """A transform of the user's, whose results are looked at.
+    """A user's transform with checks of its results.
 
     Attributes:
-        function: the user's.
-        code: where it stands.
+        function: the user's function.
+        code: its location.
     """
 
     function: Callable[[NDArray[Any], np.random.Generator | None], object]
@@ -116,10 +116,10 @@ class OwnTransform:
 
     @classmethod
     def of(cls, code: UserCode, name: str) -> OwnTransform:
-        """The function called ``name`` in the file of the user's code.
+        """Load the function called ``name`` from the file of the user's code.
 
         Raises:
-            ScenarioError: there is none.
+            ScenarioError: the function does not exist.
             UserFileError: the file failed.
         """
         own = replace(code, name=name)
@@ -129,10 +129,10 @@ class OwnTransform:
         return cls(function, own)
 
     def __call__(self, images: NDArray[Any], rng: np.random.Generator | None) -> Images:
-        """Make a batch ready; it is the function's own to change.
+        """Make a batch ready; the function gets a copy that it may change.
 
         Raises:
-            UserCodeError: what comes back is something else.
+            UserCodeError: the function returned something else.
         """
         given = images.copy()
         ready = self.function(given, rng)
@@ -142,11 +142,11 @@ class OwnTransform:
         return np.ascontiguousarray(ready, np.float32)
 
     def check(self, images: NDArray[Any]) -> None:
-        """Try it on two images, as they are trained on and as they are tested.
+        """Try the function on two images, as in training and as in testing.
 
         Raises:
-            ScenarioError: what comes back is something else, or not the same again.
-            UserFileError: it failed.
+            ScenarioError: it returns something else, or different results for the same generator.
+            UserFileError: the function failed.
         """
         doing, two = f"{self.code.name}(images, rng)", images[:2]
 
@@ -171,7 +171,7 @@ class OwnTransform:
 
 
 def _unready(ready: object, shape: tuple[int, ...]) -> str:
-    """What a transform has given instead of float32 images of this shape; empty if it has not."""
+    """Describe a result that is not float32 images of this shape; empty if it is valid."""
     if not isinstance(ready, np.ndarray):
         return f"a {type(ready).__name__}"
     if ready.shape != shape or ready.dtype != np.float32:
@@ -212,7 +212,7 @@ def _read(make: object, code: UserCode, options: Mapping[str, Any], *, raw: bool
 def _half(
     which: str, values: Mapping[str, Any], code: UserCode, *, raw: bool
 ) -> tuple[RawImages, Labels]:
-    """Images and labels of the training or the test set, checked and of the right types."""
+    """Return images and labels of the training or the test set, checked and converted."""
     images = _array(f"{which}_images", values, code)
     if images.ndim == 3:
         images = images[:, None]
@@ -229,7 +229,7 @@ def _half(
         return np.ascontiguousarray(images), labels
     if images.dtype.kind in "ui":
         _check_integers(f"{which}_images", images, code)
-    with np.errstate(over="ignore"):  # too large a number becomes infinite, and is refused below
+    with np.errstate(over="ignore"):  # too large numbers become infinite, and are refused below
         images = np.ascontiguousarray(images, np.float32)
     finite = np.isfinite(images).all(axis=(1, 2, 3))
     if not finite.all():
@@ -249,7 +249,7 @@ def _check_integers(name: str, images: NDArray[Any], code: UserCode) -> None:
 
 
 def _labels(which: str, count: int, values: Mapping[str, Any], code: UserCode) -> Labels:
-    """Labels, or numbers to predict."""
+    """Return labels, or numbers to predict."""
     labels = _array(f"{which}_labels", values, code)
     if labels.shape != (count,) or labels.dtype.kind not in "uif":
         found = f"{which}_labels of shape {labels.shape} and type {labels.dtype}"

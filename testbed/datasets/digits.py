@@ -1,7 +1,7 @@
 """Handwritten digits of 8x8 pixels that come with scikit-learn: 1,797 images, no download.
 
 E. Alpaydin, C. Kaynak: Optical recognition of handwritten digits, UCI Machine Learning Repository,
-1998 (its test set). Of each digit 36 images, drawn once and for all, are the test set: 360 in all;
+1998 (its test set). The test set has a fixed random choice of 36 images per digit, 360 in total;
 the other 1,437 are for training. Pixels are 0..16 and standardised per image.
 """
 

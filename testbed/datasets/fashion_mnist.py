@@ -3,8 +3,8 @@
 H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST: a novel image dataset for benchmarking machine
 learning algorithms, arXiv:1708.07747, 2017. Pixels are 0..255 and standardised per image.
 
-The four files are called as MNIST's, in a folder of their own: ``$TESTBED_DATA/fashion-mnist``, the
-cache, a download. Their makers publish sums of the compressed files, so compressed they have to be.
+The four files are named like MNIST's, but have their own folder: ``$TESTBED_DATA/fashion-mnist``,
+the cache, a download. They must be compressed: checksums exist only for the compressed files.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FashionMnist(DatasetConfig):
     name: Literal["fashion-mnist"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """See the base class."""
+        """Prepare the data set."""
         return prepare_mnist(
             cache,
             environment=environment,

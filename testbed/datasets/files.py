@@ -1,8 +1,8 @@
-"""Finds the files a data set is made of: in a folder of the user's, in the cache, by download.
+"""Finds the source files of a data set: in the user's folder, in the cache, or by download.
 
-Checksums are those of the uncompressed content where they are known, so that it does not matter who
-compressed a file. That is why a file is checked here and not by pooch, which compares the
-compressed one, and replaces a damaged file where an error has to name it.
+Checksums are those of the uncompressed content if known, so that they do not depend on the
+compression. That is why this module checks files instead of pooch, which compares the compressed
+file, and replaces a damaged file instead of reporting it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from testbed.errors import DataError
 SECONDS_WITHOUT_DATA = 30
 
 MOST_BYTES = 512 * 2**20
-"""Twice what the largest file that is known here takes, uncompressed."""
+"""Twice the uncompressed size of the largest known file."""
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file.
+    """One source file.
 
     Attributes:
-        name: without ``.gz``; a file may lie there either way.
-        sha256: of the uncompressed content.
-        packed: whether the checksum is of the compressed file instead, as no other is known. Then
-            it may lie there compressed only.
+        name: name without ``.gz``; the file may be compressed or not.
+        sha256: checksum of the uncompressed content.
+        packed: whether the checksum is that of the compressed file, if no other is known. Then the
+            file must be compressed.
     """
 
     name: str
@@ -42,7 +42,7 @@ class SourceFile:
     packed: bool = False
 
     def read(self, path: Path, *, shown: str = "") -> bytes:
-        """The checked, uncompressed content of the file; errors name it as ``shown``.
+        """Read the uncompressed content and check it; errors name the file as ``shown``.
 
         Raises:
             DataError: it cannot be read or uncompressed, or has another checksum.
@@ -61,8 +61,8 @@ class Archive:
     """A tar archive, compressed or not.
 
     Attributes:
-        name: without ``.gz``.
-        members: the files in it that are wanted, by path, and the sha256 of each.
+        name: name without ``.gz``.
+        members: the files to read from it, by path, with the sha256 of each.
     """
 
     name: str
@@ -70,10 +70,10 @@ class Archive:
     packed = False
 
     def read(self, path: Path, *, shown: str = "") -> list[bytes]:
-        """The checked content of the members, in the order of ``members``.
+        """Read and check the members, in the order of ``members``.
 
         Raises:
-            DataError: it is no archive, or a member is missing or has another checksum.
+            DataError: it is not an archive, or a member is missing or has another checksum.
         """
         name = shown or str(path)
         content, found = uncompressed(path, shown=name), []
@@ -91,14 +91,14 @@ class Archive:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the files of one data set may be, in the order they are looked for.
+    """Locations of the files of one data set, in search order.
 
     Attributes:
-        dataset: its name, which is that of its folders too.
-        given: the folder that ``TESTBED_DATA`` names, or None.
-        downloads: the folder in the cache, into which downloads go.
-        urls: what a file's name plus ``.gz`` is appended to, tried in this order.
-        shared: whether the files may lie in ``given`` itself, not only in its folder ``dataset``.
+        dataset: name of the data set and of its folders.
+        given: the folder from ``TESTBED_DATA``, or None.
+        downloads: the folder in the cache for downloads.
+        urls: base URLs, to which a file's name plus ``.gz`` is appended; tried in this order.
+        shared: whether files may be in ``given`` itself, not only in its ``dataset`` folder.
     """
 
     dataset: str
@@ -117,10 +117,10 @@ class Places:
         urls: Sequence[str],
         shared: bool = True,
     ) -> Places:
-        """The usual places.
+        """Create the default locations.
 
         Raises:
-            DataError: ``TESTBED_DATA`` is set, but to no folder.
+            DataError: ``TESTBED_DATA`` is set to something other than a folder.
         """
         value = environment.get("TESTBED_DATA")
         given = Path(value) if value else None
@@ -132,14 +132,14 @@ class Places:
         return cls(dataset, given, cache / dataset, urls, shared)
 
     def given_file(self, file: SourceFile | Archive) -> Path | None:
-        """The file in the folder that ``TESTBED_DATA`` names, if it is there."""
+        """Return the file in the folder from ``TESTBED_DATA``, if it exists."""
         return _find(file, *self._given())
 
     def find(self, file: SourceFile | Archive) -> Path:
-        """Where the file is; downloads it if it is nowhere.
+        """Return the path of the file; download it if it does not exist.
 
         Raises:
-            DataError: it is nowhere and cannot be downloaded; says which, where and what to do.
+            DataError: it does not exist and cannot be downloaded; the error says how to fix it.
         """
         here = _find(file, *self._given(), self.downloads)
         if here is not None:
@@ -167,7 +167,7 @@ class Places:
 
 
 def damaged(file: str, where: str, found: str, expected: str) -> DataError:
-    """The error for a file that is not what it should be."""
+    """Return the error for a damaged file."""
     return DataError(
         f"{file}: {where}: found {found}, expected {expected}; the file is damaged.",
         hint="Replace it with a good copy, or remove it so that it is downloaded.",
@@ -175,11 +175,11 @@ def damaged(file: str, where: str, found: str, expected: str) -> DataError:
 
 
 def uncompressed(path: Path, *, shown: str = "", most_bytes: int = MOST_BYTES) -> bytes:
-    """The content of a file that may be compressed with gzip; errors show its name as ``shown``.
+    """Read a file that may be compressed with gzip; errors name it as ``shown``.
 
     Raises:
-        DataError: it cannot be read or uncompressed, is no ordinary file, or has more bytes, as it
-            is or uncompressed.
+        DataError: it cannot be read or uncompressed, is not a regular file, or exceeds
+            ``most_bytes``, compressed or uncompressed.
     """
     content, name = _read(path, most_bytes), shown or str(path)
     if content[:2] != b"\x1f\x8b":
@@ -223,7 +223,7 @@ def _find(file: SourceFile | Archive, *folders: Path) -> Path | None:
 
 
 def _download(url: str, file: SourceFile | Archive, target: Path) -> Path:
-    """Download and check; only good content gets its name in the cache."""
+    """Download and check a file; only valid content gets its final name in the cache."""
     import pooch
 
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -3,9 +3,9 @@
 Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-based learning applied to document recognition,
 Proceedings of the IEEE 86(11), 1998. Pixels are 0..255 and standardised per image.
 
-The four IDX files, compressed or not, are looked for in ``$TESTBED_DATA/mnist``, ``$TESTBED_DATA``
-and the cache, and downloaded otherwise. Of images, 16 bytes of header come first, then a byte for
-every pixel; of labels 8, then a byte for every label.
+The four IDX files, compressed or not, are searched in ``$TESTBED_DATA/mnist``, ``$TESTBED_DATA``
+and the cache, and otherwise downloaded. A file of images has a header of 16 bytes, then a byte per
+pixel; a file of labels has a header of 8 bytes, then a byte per label.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Half:
 
     @property
     def files(self) -> tuple[SourceFile, SourceFile]:
-        """Both of them."""
+        """Both files."""
         return self.images, self.labels
 
 
@@ -77,7 +77,7 @@ class Mnist(DatasetConfig):
     name: Literal["mnist"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """See the base class."""
+        """Prepare the data set."""
         return prepare_mnist(cache, environment=environment)
 
 
@@ -90,12 +90,12 @@ def prepare_mnist(
     urls: Sequence[str] = URLS,
     dataset: str = "mnist",
 ) -> Path:
-    """``Mnist.prepare``, from any four files; ``dataset`` is the name of what they are.
+    """Implement ``Mnist.prepare`` for any four files; ``dataset`` is the name of the data set.
 
-    Files that ``TESTBED_DATA`` leads to are read and checked every time: a damaged one is never
-    passed over because the data set had been prepared before.
+    Files in ``TESTBED_DATA`` are read and checked every time: a damaged file is reported even if
+    the data set was prepared before.
     """
-    shared = dataset == "mnist"  # others have files of the same names
+    shared = dataset == "mnist"  # other data sets have files with the same names
     places = Places.of(dataset, cache, environment=environment, urls=urls, shared=shared)
     files = (*train.files, *test.files)
     sums = "".join(file.sha256 for file in files)
@@ -121,15 +121,15 @@ def _read(train: Half, test: Half, places: Places) -> Prepared:
 
 
 def sums_of(*halves: Half) -> dict[str, str]:
-    """The checksums of the files, by their names; for the record."""
+    """Return the checksums of the files, by name; for the record."""
     return {file.name: f"sha256 {file.sha256}" for half in halves for file in half.files}
 
 
 def read_half(half: Half, places: Places) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The raw pixels of a half, shape (n, 28, 28), and its labels, shape (n,).
+    """Read the raw pixels of a half, shape (n, 28, 28), and its labels, shape (n,).
 
     Raises:
-        DataError: a file is nowhere or damaged.
+        DataError: a file is missing or damaged.
     """
     pixels, labels = (file.read(places.find(file)) for file in half.files)
     images = np.frombuffer(pixels, np.uint8, offset=IMAGES_HEADER_BYTES).reshape(-1, SIDE, SIDE)

@@ -1,13 +1,13 @@
-"""SUBSTITUTE for CIFAR-100: two digits of MNIST side by side, whose number is the label.
+"""SUBSTITUTE for CIFAR-100: two MNIST digits side by side; their two-digit number is the label.
 
-ScaDLES trains on the hundred classes of CIFAR-100. Here the digits a and b make an image of the
-label 10 a + b: 500 training images of each, from MNIST's training images, and 100 test images,
-from its test images, 50,000 and 10,000 in all, as CIFAR-100 has. The images of a digit are shuffled
-and taken in turn, once as the left and once as the right one. Every draw is fixed: the data are the
-same everywhere.
+ScaDLES trains on the hundred classes of CIFAR-100. Here the digits a and b form an image with the
+label 10 a + b. Each label has 500 training images, from MNIST's training images, and 100 test
+images, from its test images: 50,000 and 10,000 in total, as in CIFAR-100. The images of a digit are
+shuffled and used in turn, once as the left and once as the right digit. Every draw is fixed: the
+data are the same everywhere.
 
-An image has 32x32 pixels in grey: of the pair, 28 by 56, two pixels beside one another become their
-mean, with a margin of two pixels around. It is standardised as those of MNIST are.
+An image has 32x32 grey pixels: in the pair, 28 by 56, every two horizontal neighbours are averaged,
+and a margin of two pixels is added. It is standardised like MNIST images.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from testbed.seeds import stream
 DIGITS = 10
 CLASSES = DIGITS**2
 EACH = {"train": 500, "test": 100}
-"""Images of every label."""
+"""Number of images per label."""
 MARGIN = 2
 Pixels = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
@@ -47,7 +47,7 @@ class MnistPair100(DatasetConfig):
     name: Literal["mnist-pair-100"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """See the base class. The files of MNIST are those of the data set ``mnist``."""
+        """Prepare the data set. It uses the files of the data set ``mnist``."""
         places = Places.of("mnist", cache, environment=environment, urls=URLS)
         sums = hashlib.sha256("".join(sums_of(TRAIN, TEST).values()).encode()).hexdigest()
         target = cache / "prepared" / f"mnist-pair-100-1-{sums[:8]}"
@@ -67,27 +67,27 @@ def _half(half: Half, name: str, places: Places) -> tuple[Images, Numbers]:
 
 
 def pairs(digits: Numbers, *, each: int, rng: Generator) -> tuple[Numbers, Numbers]:
-    """Which images make the pairs, left and right: ``each`` of every label, in a drawn order.
+    """Return the left and right images of the pairs: ``each`` per label, in random order.
 
-    Of the images of a digit, ``10 * each`` are taken on either side: those that are there in a
-    drawn order, and again from the beginning where they do not go so far.
+    Each side uses ``10 * each`` images of a digit: the available images in random order, and again
+    from the start if there are too few.
     """
     count = DIGITS * each
     own = [np.flatnonzero(digits == digit) for digit in range(DIGITS)]
     sides = [[np.resize(rng.permutation(one), count) for one in own] for _ in range(2)]
-    left = np.concatenate(sides[0])  # digit by digit, each with every other in turn
+    left = np.concatenate(sides[0])  # digit by digit, each paired with every digit in turn
     right = np.stack(sides[1]).reshape(DIGITS, DIGITS, each).swapaxes(0, 1).reshape(-1)
     order = rng.permutation(len(left))
     return left[order], right[order]
 
 
 def label(digits: Numbers, left: Numbers, right: Numbers) -> Numbers:
-    """10 a + b of every pair."""
+    """Return 10 a + b of every pair."""
     return DIGITS * digits[left] + digits[right]
 
 
 def side_by_side(left: Pixels, right: Pixels) -> NDArray[np.float32]:
-    """Two images of shape (n, 28, 28) as one of (n, 32, 32), each at half its width."""
+    """Join two images of shape (n, 28, 28) to one of (n, 32, 32), each at half its width."""
     pair = np.concatenate([left, right], axis=2).astype(np.float32)
     halved = (pair[:, :, ::2] + pair[:, :, 1::2]) / 2
     return np.pad(halved, ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN)))

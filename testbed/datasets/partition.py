@@ -1,15 +1,15 @@
-"""Who owns which training samples: deals a data set to workers. Pure; every draw is from ``rng``.
+"""Partition of the training samples among the workers. Pure; every draw is from ``rng``.
 
     iid         a seeded permutation, cut into equal parts; the remainder is dropped
     by_label    every worker has samples of a few labels only
     by_size     equal mixtures of labels, sizes by a power law
     dirichlet   equal sizes, mixtures of labels drawn from a Dirichlet law
-    by_order    equal parts of the data set as it lies; the remainder is dropped
+    by_order    equal parts of the data set in its order; the remainder is dropped
     shared      every worker has all samples
 
-Shards overlap in the last one alone, and every worker has at least one sample or there is an error.
-Which worker has which label or size is drawn too, so that it does not go with its number or class.
-Where samples have numbers to predict instead of labels, they cannot be dealt by labels.
+Shards overlap only with ``shared``, and it is an error if a worker would have no sample. The labels
+or size of each worker are drawn too, so that they do not depend on its number or class. Samples
+with numbers to predict cannot be partitioned by labels.
 """
 
 from __future__ import annotations
@@ -99,15 +99,15 @@ def shards(
     classes: int,
     rng: np.random.Generator,
 ) -> list[Samples]:
-    """The samples of each worker, as ascending indices into the training set.
+    """Return the samples of each worker, as ascending indices into the training set.
 
-    ``labels`` has that of every training sample, shape (n,), each in [0, classes), or numbers if
-    there are no classes; what is dealt at all is a ``balanced_subset``. The same state of ``rng``
-    gives the same shards on every node.
+    ``labels`` holds the label of every training sample, shape (n,), each in [0, classes), or
+    numbers if there are no classes; only a ``balanced_subset`` is assigned. The same state of
+    ``rng`` gives the same shards on every node.
 
     Raises:
-        ScenarioError: some worker would have no sample, or not as many labels as asked for, or
-            there are no labels to deal by.
+        ScenarioError: a worker would have no sample, or too few labels, or the partition needs
+            labels and there are none.
     """
     if not classes and isinstance(partition, ByLabel | Dirichlet):
         expected = "iid, by_size, by_order or shared: samples have numbers to predict, no label"
@@ -139,10 +139,10 @@ def shards(
 def balanced_subset(
     labels: Samples, fraction: float, *, classes: int, rng: np.random.Generator
 ) -> Samples:
-    """A share of the samples with equally many of each label, as far as they go.
+    """Return a fraction of the samples, with equally many of each label as far as possible.
 
-    Of a label with fewer samples than that all are taken, and of the others more. What cannot be
-    divided goes to the lower labels.
+    If a label has fewer samples, all are taken, and more of the other labels. The remainder of the
+    division goes to the lower labels.
     """
     available = np.bincount(labels, minlength=classes)
     quotas = np.zeros_like(available)
@@ -155,7 +155,7 @@ def balanced_subset(
 
 
 def _pools(chosen: Samples, labels: Samples, rng: np.random.Generator) -> list[Samples]:
-    """The chosen samples of each label that has any, in random order."""
+    """Return the chosen samples of each label that has any, in random order."""
     of = labels[chosen]
     return [rng.permutation(chosen[of == label]) for label in np.unique(of)]
 
@@ -202,9 +202,9 @@ def _dirichlet(
 
 
 def _draw(alpha: float, size: int, left: Samples, *, rng: np.random.Generator) -> Samples:
-    """How many of each label: ``size`` draws from a mixture, within what is left of each.
+    """Return the count of each label: ``size`` draws from a mixture, limited to the rest of each.
 
-    Once nothing is left that the mixture holds, a new one is drawn for the labels that remain.
+    When all labels of the mixture are used up, a new mixture is drawn for the remaining labels.
     """
     counts = np.zeros_like(left)
     weights = np.zeros(len(left))

@@ -1,12 +1,12 @@
-"""Prepared data sets: a folder of .npy files that is made once and mapped read-only by every node.
+"""Prepared data sets: a folder of .npy files, created once and mapped read-only by every node.
 
 train_images.npy  float32 (n, channels, height, width)      test_images.npy
 train_labels.npy  int64 (n,)                                test_labels.npy
 meta.json         {"format": 1, "classes": .., "image_shape": [..], "source": {..},
                    "sha256": {"train_images.npy": .., ..}}
 
-Images may be raw, uint8, where the data set has a transform that makes them ready. Labels may be
-numbers that are to be predicted, float32; then there are no classes, and 0 stands for them.
+Images may be raw, uint8, if the data set has a transform that makes them ready. Labels may be
+numbers to predict, float32; then ``classes`` is 0.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ RawImages = NDArray[np.uint8] | Images
 Labels = NDArray[np.int64] | NDArray[np.float32]
 
 Transform = Callable[[NDArray[Any], np.random.Generator | None], Images]
-"""Makes a batch of images ready, of the same shape: at random, or without a generator as they are
-tested."""
+"""Makes a batch of images ready, in the same shape: at random, or for testing without generator."""
 
 FORMAT = 1
 PARTS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -44,11 +43,11 @@ class Prepared:
     """A data set, in memory or mapped from a prepared folder.
 
     Attributes:
-        train_images: shape (n, channels, height, width), as test_images; raw with a transform.
-        train_labels: shape (n,), each in [0, classes), or numbers; as test_labels.
-        classes: how many labels there are; 0 for numbers.
-        source: where it comes from, such as the sums of the files it was made of; for the record.
-        transform: makes images ready; None where they are. It is no part of the folder.
+        train_images: shape (n, channels, height, width), like test_images; raw with a transform.
+        train_labels: shape (n,), each in [0, classes), or numbers; like test_labels.
+        classes: number of labels; 0 for numbers.
+        source: origin, such as the checksums of the source files; for the record.
+        transform: makes images ready; None if they are ready. It is not part of the folder.
     """
 
     train_images: RawImages
@@ -66,9 +65,9 @@ class Prepared:
         return channels, height, width
 
     def batch(self, samples: NDArray[np.int64], draw: int = 0) -> tuple[Images, Labels]:
-        """Training images (b, channels, height, width) and labels (b,) by their indices (b,).
+        """Return training images (b, channels, height, width) and labels (b,) by indices (b,).
 
-        A transform's randomness is all from ``draw``.
+        All randomness of a transform comes from ``draw``.
         """
         images: Any = self.train_images[samples]
         if self.transform is not None:
@@ -77,13 +76,13 @@ class Prepared:
 
 
 def prepare_once(target: Path, make: Callable[[], Prepared]) -> Path:
-    """Make a prepared folder unless it is there.
+    """Create a prepared folder unless it exists.
 
-    It appears whole or not at all, and of several processes that want it one makes it. What stands
-    beside it belongs to testbed too.
+    It appears atomically, and only one of several concurrent processes creates it. Testbed also
+    owns the folder around it.
 
     Raises:
-        DataError: the folder cannot be made, or the one that is there is damaged.
+        DataError: the folder cannot be created, or the existing folder is damaged.
     """
     with _failures_named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -100,10 +99,10 @@ def prepare_once(target: Path, make: Callable[[], Prepared]) -> Path:
 
 
 def load(folder: Path) -> Prepared:
-    """Map a prepared folder; the arrays are read-only and their pages are shared by all processes.
+    """Map a prepared folder; the arrays are read-only, and all processes share their pages.
 
     Raises:
-        DataError: something in the folder is missing or damaged.
+        DataError: a file in the folder is missing or damaged.
     """
     meta = _read_meta(folder / "meta.json")
     arrays = {part: _map(folder / f"{part}.npy") for part in PARTS}
@@ -134,8 +133,8 @@ def _failures_named(target: Path) -> Iterator[None]:
 
 
 def _write(data: Prepared, target: Path) -> None:
-    """Write beside the target, then rename; the caller holds the target's lock."""
-    for left_over in target.parent.glob(f".{target.name}.*.tmp"):  # by a process that was killed
+    """Write to a temporary folder, then rename it; the caller holds the target's lock."""
+    for left_over in target.parent.glob(f".{target.name}.*.tmp"):  # from a process that was killed
         shutil.rmtree(left_over, ignore_errors=True)
     beside = tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     folder = Path(beside)
@@ -176,7 +175,7 @@ def _read_meta(file: Path) -> dict[str, Any]:
 
 
 def _map(file: Path) -> NDArray[Any]:
-    """A plain array over the mapped file: numpy's own class for such makes every use slower."""
+    """Map a file as a plain array: NumPy's memmap class makes every use slower."""
     try:
         mapped: NDArray[Any] = np.load(file, mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:

@@ -1,4 +1,4 @@
-"""What images go through: standardisation one by one, and distortion at random."""
+"""Transforms of images: standardisation per image, and random distortion."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _AT_ONCE = 1000
 def standardised(
     images: NDArray[np.uint8] | NDArray[np.float32],
 ) -> NDArray[np.float32]:
-    """Each image as (x - mean) / max(std, 1 / sqrt(pixels)), with the mean and std of its own.
+    """Standardise each image as (x - mean) / max(std, 1 / sqrt(pixels)), with its own mean and std.
 
-    The authors of the AdaComp paper do it so.
+    This is the method of the AdaComp paper's authors.
 
     Args:
         images: raw pixels, shape (n, channels, height, width), or (n, height, width) if grey.
@@ -35,15 +35,15 @@ def standardised(
 
 
 def distorted(images: NDArray[np.uint8], rng: np.random.Generator | None) -> NDArray[np.float32]:
-    """Raw images, standardised; before that flipped, brightened and contrasted at random.
+    """Flip, brighten and contrast raw images at random, then standardise them.
 
-    As TensorFlow's CIFAR-10 tutorial does, for each image: it is flipped from left to right with a
+    For each image, as in TensorFlow's CIFAR-10 tutorial: it is flipped from left to right with a
     probability of 1/2, U(-63, 63) is added to all of its pixels, and the distance of each pixel to
     the mean of its channel is multiplied by U(0.2, 1.8).
 
     Args:
         images: shape (b, channels, height, width).
-        rng: of the draws; None leaves them out.
+        rng: generator of the draws; None to disable the distortion.
     """
     if rng is None:
         return standardised(images)

@@ -1,4 +1,4 @@
-"""Models: what is trained. The union below is the list; a new member is added to it here."""
+"""Models. The union below lists them; add new models to it."""
 
 from __future__ import annotations
 

@@ -3,16 +3,16 @@
 C. Hardy, E. Le Merrer, B. Sericola: Distributed deep learning on edge-devices: feasibility via
 adaptive compression. IEEE NCA 2017, arXiv:1702.04683, section V.
 
-    convolution 3x3 -> 32, relu, maximum pooling 2x2
-    convolution 3x3 -> 32, relu, maximum pooling 2x2
-    dense -> 128, relu
+    convolution 3x3 -> 32, ReLU, max pooling 2x2
+    convolution 3x3 -> 32, ReLU, max pooling 2x2
+    dense -> 128, ReLU
     dense -> classes
 
-Eight tensors. Weights start from a normal law of standard deviation 0.1, cut off at two of them,
-and biases at 0.1.
+Eight tensors. Initial weights have a normal law of standard deviation 0.1, truncated at two;
+biases start at 0.1.
 
 Deviations: the authors' published code has 64 filters in its second convolution (421,642 parameters
-in all); the network here is the one whose size the paper states.
+in total); this network has the size that the paper states.
 """
 
 from __future__ import annotations

@@ -4,17 +4,17 @@ H. Hu, D. Wang, C. Wu: Distributed machine learning through heterogeneous edge s
 arXiv:1911.06949. The layers are those of the authors' code, which shortens the network of
 TensorFlow's CIFAR-10 tutorial:
 
-    convolution 5x5 -> width, relu, maximum pooling 3x3 by 2, local response normalisation
-    convolution 5x5 -> width, relu, local response normalisation, maximum pooling 3x3 by 2
+    convolution 5x5 -> width, ReLU, max pooling 3x3 by 2, local response normalisation
+    convolution 5x5 -> width, ReLU, local response normalisation, max pooling 3x3 by 2
     dense -> classes
 
-Six tensors. Weights start from normal laws of standard deviation 0.05, 0.05 and 1 / 192, cut off at
-two of them, and biases at 0, 0.1 and 0. What is minimised is the cross-entropy and 0.004 / 2 times
-the squared norm of the three weights.
+Six tensors. Initial weights have normal laws of standard deviation 0.05, 0.05 and 1 / 192,
+truncated at two; biases start at 0, 0.1 and 0. The objective is the cross-entropy plus 0.004 / 2
+times the squared norm of the three weights.
 
-``classic`` is the tutorial's whole network, 1,756,426 parameters: dense layers of 384 and 192 with
-relu before the last one, from a deviation of 0.04 and biases of 0.1; the penalty is on the weights
-of those two alone.
+``classic`` is the tutorial's whole network, 1,756,426 parameters: before the last layer, it has
+dense layers of 384 and 192 with ReLU, an initial deviation of 0.04 and biases of 0.1; the penalty
+is on the weights of these two only.
 """
 
 from __future__ import annotations

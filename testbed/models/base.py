@@ -1,14 +1,14 @@
 """The contract of a model: a network whose parameters are one flat float32 vector.
 
-    config.build(image_shape, classes, folder=...) -> Network    what is trained, without values
-    network.initial(rng)                           -> Vector     first values, drawn from ``rng``
-    network.bind(parameters)                       -> Bound      computes at those values
+    config.build(image_shape, classes, folder=...) -> Network    the network, without values
+    network.initial(rng)                           -> Vector     initial values, drawn from ``rng``
+    network.bind(parameters)                       -> Bound      computes at these values
 
-What is minimised is the cross-entropy of labels, unless a network has another objective, and the
-penalty that it may have. The targets of a data set are labels, or numbers: then ``classes`` is 0.
+The objective is the cross-entropy of labels, unless a network defines another one, plus an
+optional penalty. The targets of a data set are labels, or numbers: then ``classes`` is 0.
 
-A bound network reads ``parameters`` in place: whoever owns the vector changes it between two calls
-and nothing is copied. Several may live in one process. Nothing here chooses a number of threads.
+A bound network reads ``parameters`` in place: the owner of the vector changes it between calls,
+without copies. A process may have several. This package does not set the number of threads.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ Targets = Labels | NDArray[np.float32]
 """Labels, each in [0, classes), or numbers; shape (b,)."""
 
 Transform = Callable[[NDArray[Any], np.random.Generator | None], Images]
-"""A data set's: raw images to ready ones, at random, or without a generator as they are tested."""
+"""A data set's transform of raw images, random, or without a generator for testing."""
 
 EVALUATION_BATCH = 50
-"""Images evaluated at once: more need more memory and, out of the caches, more time for each."""
+"""Images evaluated at once: more need more memory and, outside the caches, more time each."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good a model is on so many images.
+    """The quality of a model on ``images`` images.
 
     Attributes:
-        loss: what is minimised: the mean over the images and the model's penalty.
-        top1: share of images whose label has the highest score; None where targets are numbers.
-        top5: share of images whose label is among the five highest scores; None likewise.
+        loss: the objective: the mean over the images plus the model's penalty.
+        top1: share of images whose label has the highest score; None if targets are numbers.
+        top5: share of images whose label is among the five highest scores; None for numbers.
     """
 
     loss: float
@@ -65,7 +65,7 @@ class Bound(ABC):
     """A network that computes at the values of one parameter vector.
 
     Attributes:
-        mixes: whether what it makes of an image may depend on the others of the batch, as with
+        mixes: whether the output for an image may depend on the other images of the batch, as with
             batch normalisation.
     """
 
@@ -73,7 +73,7 @@ class Bound(ABC):
 
     @abstractmethod
     def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
-        """The mean loss of a mini-batch and the penalty, and the gradient of their sum.
+        """Return the mean loss of a mini-batch plus the penalty, and the gradient of the sum.
 
         Images have the shape (b, channels, height, width), targets (b,). The gradient, shape (N,),
         is in a buffer that the next call overwrites.
@@ -81,37 +81,37 @@ class Bound(ABC):
 
     @abstractmethod
     def scores(self, images: Images) -> NDArray[np.float32]:
-        """The network's outputs: scores before the softmax, shape (b, classes), or predictions."""
+        """Return the outputs: scores before the softmax, shape (b, classes), or predictions."""
 
     def penalty(self) -> float:
-        """What is minimised beside the loss of the images, such as a norm of the weights."""
+        """Return the penalty added to the loss of the images, such as a norm of the weights."""
         return 0.0
 
     def total_loss(self, outputs: NDArray[np.float64], targets: Targets) -> float:
-        """The sum of the losses of some images, of which these are the outputs."""
+        """Return the sum of the losses of some images, given their outputs."""
         return cross_entropy(outputs, cast(Labels, targets))
 
     def evaluate(
         self, images: NDArray[Any], targets: Targets, *, transform: Transform | None = None
     ) -> Evaluation:
-        """Loss and accuracy on any number of images, at most ``EVALUATION_BATCH`` at a time.
+        """Return loss and accuracy on any number of images, ``EVALUATION_BATCH`` at a time at most.
 
-        Equal scores are ranked by class, lower first, and a score that is not a number is wrong, so
-        that a model that diverged, or gives every class the same, is not counted as right.
+        Equal scores are ranked by class, lower first, and a NaN score counts as wrong, so that a
+        model that diverged, or scores all classes equally, does not count as right.
 
-        Where the network mixes images, the batches do not depend on the order of the images: in a
-        test set that is sorted by class, the statistics of a batch would be those of one class.
+        If the network mixes images, the batches do not depend on the order of the images: in a test
+        set sorted by class, the statistics of a batch would otherwise be those of one class.
 
         Args:
-            images: ready to be trained on, or raw if there is a transform that makes them so.
+            images: ready for training, or raw if there is a transform.
             targets: labels, or numbers.
-            transform: the data set's.
+            transform: the data set's transform.
         """
         loss, count = 0.0, len(images)
         ranks: list[NDArray[np.int64]] = []
         batches = -(-count // EVALUATION_BATCH)
         order = _order_by_content(images, targets) if self.mixes else None
-        for i in range(batches):  # of equal size, so that no batch statistics are of one image
+        for i in range(batches):  # of equal size, so that no batch has only one image
             places = slice(i * count // batches, (i + 1) * count // batches)
             part = places if order is None else order[places]
             batch = images[part] if transform is None else transform(images[part], None)
@@ -127,10 +127,10 @@ class Bound(ABC):
 
 
 class Network(ABC):
-    """A network without values, but with the layout of the flat vector that holds them.
+    """A network without values, with the layout of the flat vector for them.
 
     Attributes:
-        least_samples: how many samples a batch needs at least.
+        least_samples: minimum number of samples per batch.
     """
 
     layout: Layout
@@ -138,24 +138,24 @@ class Network(ABC):
 
     @abstractmethod
     def initial(self, rng: np.random.Generator) -> Vector:
-        """Parameters to start from, shape (N,); the same for the same state of ``rng``."""
+        """Return initial parameters, shape (N,); the same for the same state of ``rng``."""
 
     @abstractmethod
     def bind(self, parameters: Vector, *, device: str | None = None) -> Bound:
-        """The network at ``parameters``, float32 (N,), contiguous and writable; not copied.
+        """Bind the network to ``parameters``, float32 (N,), contiguous and writable; not copied.
 
-        On a device of torch's, such as ``cuda``, every call computes with a copy of what they are
-        then, and brings the gradient back.
+        On a torch device, such as ``cuda``, every call copies the current parameters to the device,
+        and copies the gradient back.
         """
 
 
 class ModelConfig(Part, ABC):
-    """Base of every model's options in a scenario; ``name`` selects the member.
+    """Base of every model's options in a scenario; ``name`` selects the model.
 
     Attributes:
-        predicts: ``labels`` or ``numbers``: which targets it is made for; None for any.
-        substitute: what it stands for, where it takes the place of a model that cannot be had;
-            told with everything that comes of it.
+        predicts: ``labels`` or ``numbers``: the targets that it supports; None for any.
+        substitute: the model that it replaces, if that is not available; shown with all its
+            results.
     """
 
     predicts: ClassVar[Literal["labels", "numbers"] | None] = "labels"
@@ -163,34 +163,34 @@ class ModelConfig(Part, ABC):
 
     @abstractmethod
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
-        """The network for images of this shape; the user's files lie in the folder's ``custom``.
+        """Build the network for images of this shape; the folder's ``custom`` has the user's files.
 
-        ``classes`` is 0 where targets are numbers.
+        ``classes`` is 0 if targets are numbers.
 
         Raises:
             ScenarioError: this model cannot be built for such images, or the user's file is wrong.
         """
 
     def parameters(self, image_shape: ImageShape, classes: int) -> int | None:
-        """How many parameters the network will have, told without torch; None if nobody can."""
+        """Return the network's number of parameters, without torch; None if unknown."""
         return None
 
 
 def convolution(inputs: int, outputs: int, *, side: int = 3) -> int:
-    """Parameters of a convolution with biases, whose filters have so many pixels on a side."""
+    """Return the parameters of a convolution with biases and filters of ``side`` x ``side``."""
     return (side**2 * inputs + 1) * outputs
 
 
 def dense(*widths: int) -> int:
-    """Parameters of dense layers with biases, from one width to the next."""
+    """Return the parameters of dense layers with biases, from one width to the next."""
     return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
 
 
 def pooled(image_shape: ImageShape, times: int, *, model: str) -> tuple[int, int]:
-    """Height and width after halving (rounding down) ``times`` times.
+    """Return height and width after halving (rounding down) ``times`` times.
 
     Raises:
-        ScenarioError: nothing of the image is left.
+        ScenarioError: the image is too small.
     """
     _, height, width = image_shape
     height, width = height >> times, width >> times
@@ -202,9 +202,9 @@ def pooled(image_shape: ImageShape, times: int, *, model: str) -> tuple[int, int
 
 
 def _order_by_content(images: NDArray[Any], targets: Targets) -> NDArray[np.int64]:
-    """A mixed order of images that does not depend on the one they are in, shape (b,).
+    """Return a shuffled order of images, shape (b,), independent of their current order.
 
-    It is that of hashes of image and target; equal ones are numbered, so that they are spread too.
+    It sorts hashes of image and target; duplicates are numbered, so that they are spread too.
     """
     numbers: Counter[bytes] = Counter()
     hashes = []
@@ -216,16 +216,16 @@ def _order_by_content(images: NDArray[Any], targets: Targets) -> NDArray[np.int6
 
 
 def _ranks(scores: NDArray[np.float64], labels: Labels) -> NDArray[np.int64]:
-    """How many classes come before each image's own, shape (b,)."""
+    """Return how many classes rank before each image's own, shape (b,)."""
     own = np.take_along_axis(scores, labels[:, None], axis=1)
-    better = ~(scores <= own)  # true also where either is not a number
+    better = ~(scores <= own)  # also true if either is NaN
     before = np.arange(scores.shape[1]) < labels[:, None]
     ranks: NDArray[np.int64] = np.sum(better | ((scores == own) & before), axis=1)
     return ranks
 
 
 def cross_entropy(scores: NDArray[np.float64], labels: Labels) -> float:
-    """Sum over the images of -log softmax(scores)[label]; NaN where a score is not finite."""
+    """Return the sum over images of -log softmax(scores)[label]; NaN if a score is not finite."""
     highest = scores.max(axis=1, keepdims=True)
     own = np.take_along_axis(scores, labels[:, None], axis=1)
     with np.errstate(invalid="ignore"):  # infinite scores of a model that diverged

@@ -1,11 +1,11 @@
 """A small convolutional network for the 8x8 digits: 17,258 parameters, trained in seconds.
 
-    convolution 3x3 -> 16, relu, maximum pooling 2x2
-    dense -> 64, relu
+    convolution 3x3 -> 16, ReLU, max pooling 2x2
+    dense -> 64, ReLU
     dense -> classes
 
-Weights start from a normal law of variance 2 / inputs of a unit (He et al., ICCV 2015,
-arXiv:1502.01852), cut off at two standard deviations, and biases at 0.
+Initial weights have a normal law of variance 2 / inputs of a unit (He et al., ICCV 2015,
+arXiv:1502.01852), truncated at two standard deviations; biases start at 0.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Layers with a hand-written backward pass, and networks that are a row of them.
+"""Layers with a hand-written backward pass, and sequential networks of such layers.
 
-The gradient of a mini-batch of ten is so little work that building and walking autograd's graph,
-and carrying its results into the flat vector, is 5 to 25 % of it. Here each layer computes
-the gradient of its two tensors straight into their place in the flat vector. Tests compare it
-with autograd and with finite differences.
+For a mini-batch of ten, building and walking autograd's graph, and copying its results into the
+flat vector, takes 5 to 25 % of the time of a gradient. Here each layer computes the gradient of its
+two tensors directly into their part of the flat vector. Tests compare it with autograd and with
+finite differences.
 
-Activations have the shape (batch, height, width, channels) or (batch, features), and lie in memory
-in that order: PyTorch's ``channels_last``, in which convolutions and pooling are fastest. For the
-same reason the weights of a convolution lie in the flat vector as (output, height, width, input),
-and that is their shape in the layout.
+Activations have the shape (batch, height, width, channels) or (batch, features), also in memory:
+PyTorch's ``channels_last``, in which convolutions and pooling are fastest. For the same reason, a
+convolution's weights are stored in the flat vector as (output, height, width, input), which is
+their shape in the layout.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Layer(ABC):
 
     Attributes:
         name: prefix of its tensors' names.
-        inputs: channels or features that come in; ``outputs``, that go out.
-        deviation: standard deviation of the normal law the first weights are drawn from; the law is
-            cut off at two of them.
-        bias: first value of every bias.
-        decay: what is minimised has this times half the squared norm of the weight beside the loss.
+        inputs: number of input channels or features; ``outputs``, of output channels or features.
+        deviation: standard deviation of the normal law of the initial weights, truncated at two
+            deviations.
+        bias: initial value of every bias.
+        decay: factor of half the squared norm of the weight, which is added to the loss.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Layer(ABC):
 
     @property
     def bias_size(self) -> int:
-        """Values of the bias."""
+        """Number of values of the bias."""
         return self.outputs
 
     @abstractmethod
     def forward(self, at: Pair, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The layer's output, and what ``backward`` needs of this pass."""
+        """Return the layer's output, and the tensors of this pass that ``backward`` needs."""
 
     @abstractmethod
     def backward(
@@ -80,16 +80,16 @@ class Layer(ABC):
     ) -> Tensor | None:
         """Overwrite ``into`` with the gradients of weight and bias.
 
-        ``slope`` is the gradient of the loss by the layer's output, ``kept`` what ``forward``
-        returned beside that. Returns the gradient by the layer's input, None for the first layer.
+        ``slope`` is the gradient of the loss by the layer's output, ``kept`` the tensors from
+        ``forward``. Returns the gradient by the layer's input, None for the first layer.
         """
 
 
 @dataclass(frozen=True)
 class Convolution(Layer):
-    """3x3 convolution that keeps height and width, then 2x2 maximum pooling, then relu.
+    """3x3 convolution that preserves height and width, then 2x2 max pooling, then ReLU.
 
-    Relu after pooling is the same function as relu before it, on a quarter of the values.
+    ReLU after pooling gives the same result as ReLU before it, on a quarter of the values.
     """
 
     @property
@@ -110,7 +110,7 @@ class Convolution(Layer):
         batch, _, height, width = out.shape
         slope = planes(slope.view(batch, height, width, self.outputs))
         slope = _aten.threshold_backward.default(slope, out, 0)
-        slope = _aten.max_pool2d_with_indices_backward.grad_input(  # in place of what was pooled
+        slope = _aten.max_pool2d_with_indices_backward.grad_input(  # overwrites the pooling's input
             slope, full, [2, 2], [2, 2], [0, 0], [1, 1], False, where, grad_input=full
         )
         wanted = [not first, True, True]
@@ -125,7 +125,7 @@ class Convolution(Layer):
 
 @dataclass(frozen=True)
 class Linear(Layer):
-    """x W^T + b, with relu unless it is the last layer."""
+    """x W^T + b, with ReLU unless it is the last layer."""
 
     relu: bool = True
 
@@ -152,7 +152,7 @@ class Linear(Layer):
 
 
 class LayeredNetwork(Network):
-    """A row of layers, the last of which gives the outputs, and what is minimised."""
+    """A sequence of layers, the last of which gives the outputs, and an objective."""
 
     def __init__(self, layers: Sequence[Layer], objective: Objective | None = None) -> None:
         self.layers = tuple(layers)
@@ -173,7 +173,7 @@ class LayeredNetwork(Network):
         return _LayeredBound(self, parameters, device)
 
     def cut(self, flat: Tensor) -> list[Pair]:
-        """Each layer's part of a flat vector; not copied."""
+        """Return each layer's part of a flat vector; not copied."""
         parts = zip(self.layout.slices(), self.layout.shapes, strict=True)
         views = [flat[part].view(shape) for part, shape in parts]
         return [Pair(*views[i : i + 2]) for i in range(0, len(views), 2)]
@@ -224,7 +224,7 @@ class _LayeredBound(Bound):
         return self._penalty()
 
     def _begin(self, images: Images) -> Tensor:
-        """The images where they are computed with, and the parameters as they are now."""
+        """Move the images and the current parameters to the device; return the images."""
         x = _activations(images)
         if self._device is None:
             return x
@@ -236,7 +236,7 @@ class _LayeredBound(Bound):
 
 
 def truncated_normal(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
-    """Draws of a standard normal law, those beyond two standard deviations drawn again."""
+    """Draw from a standard normal law truncated at two standard deviations."""
     values = rng.standard_normal(size)
     while (outside := np.flatnonzero(np.abs(values) > 2)).size:
         values[outside] = rng.standard_normal(outside.size)
@@ -244,14 +244,14 @@ def truncated_normal(rng: np.random.Generator, size: int) -> NDArray[np.float64]
 
 
 def planes(tensor: Tensor) -> Tensor:
-    """(n, height, width, channels) as PyTorch counts it, (n, channels, height, width); a view."""
+    """View (n, height, width, channels) in PyTorch's order, (n, channels, height, width)."""
     return tensor.permute(0, 3, 1, 2)
 
 
 def _activations(images: Images) -> Tensor:
-    """(b, channels, height, width) as the layers have it, (b, height, width, channels).
+    """Copy (b, channels, height, width) to the layers' order, (b, height, width, channels).
 
-    A copy, also of one channel: what is read from a mapped data set cannot be written to, and
-    PyTorch warns of such memory.
+    It copies even a single channel: memory of a mapped data set is read-only, and PyTorch warns
+    about such memory.
     """
     return torch.from_numpy(np.array(images.transpose(0, 2, 3, 1), order="C"))

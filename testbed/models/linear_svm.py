@@ -1,11 +1,11 @@
 """A linear support vector machine that predicts a number: 9 parameters of 8 features.
 
-V. Vapnik: The nature of statistical learning theory, 1995. What is minimised is the squared
-epsilon-insensitive loss with epsilon 0.05, and 0.001 / 2 times the squared norm of the weights.
-Weights start from a normal law of standard deviation 0.01, cut off at two of them, the bias at 0.
+V. Vapnik: The nature of statistical learning theory, 1995. The objective is the squared
+epsilon-insensitive loss with epsilon 0.05, plus 0.001 / 2 times the squared norm of the weights.
+Initial weights have a normal law of standard deviation 0.01, truncated at two; the bias is 0.
 
-SUBSTITUTE: it stands for the ADSP paper's linear SVM (AAAI 2020). What its authors' code trains is
-a dual machine with a Gaussian kernel over the batch at hand, whose loss has no lower bound.
+SUBSTITUTE: it replaces the ADSP paper's linear SVM (AAAI 2020). The authors' code trains a dual
+machine with a Gaussian kernel over the current batch, whose loss has no lower bound.
 """
 
 from __future__ import annotations

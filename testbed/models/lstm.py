@@ -3,11 +3,11 @@
     long short-term memory -> units, its last output
     dense -> 1
 
-What is minimised is the mean squared error. Weights start from normal laws of variance
-1 / (inputs + units) and 1 / units, cut off at two standard deviations, and biases at 0.
+The objective is the mean squared error. Initial weights have normal laws of variance
+1 / (inputs + units) and 1 / units, truncated at two standard deviations; biases start at 0.
 
-SUBSTITUTE: it stands for the recurrent network of the ADSP paper (AAAI 2020), which its authors'
-code trains on series of a train's bogies that may not be passed on, to little effect.
+SUBSTITUTE: it replaces the recurrent network of the ADSP paper (AAAI 2020), which the authors' code
+trains, with little success, on series from train bogies that may not be redistributed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """A multi-layer perceptron; 669,706 parameters with two hidden layers of 512 on 28x28 grey images.
 
-    dense -> hidden[0], relu
-    dense -> hidden[1], relu
+    dense -> hidden[0], ReLU
+    dense -> hidden[1], ReLU
     ...
     dense -> classes
 
-Weights start from a normal law of variance 2 / inputs of a unit (He et al., ICCV 2015,
-arXiv:1502.01852), cut off at two standard deviations, and biases at 0.
+Initial weights have a normal law of variance 2 / inputs of a unit (He et al., ICCV 2015,
+arXiv:1502.01852), truncated at two standard deviations; biases start at 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Networks that are a ``torch.nn.Module``; gradients come from autograd.
+"""Networks based on a ``torch.nn.Module``, with gradients from autograd.
 
-Each bound network has a module of its own, whose parameters are views into the flat vector.
+Each bound network has its own module, whose parameters are views into the flat vector.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
 
 BATCH_NORM = nn.modules.batchnorm._BatchNorm
-"""What normalises by the batch."""
+"""Base class of batch normalisation layers."""
 
 STRUCTURE_SEED = 0
-"""From which every node builds the network, so that buffers drawn at random agree."""
+"""Seed with which every node builds the network, so that random buffers are equal."""
 
 
 class ModuleNetwork(Network):
@@ -32,7 +32,7 @@ class ModuleNetwork(Network):
         """Build the network.
 
         Args:
-            make: gives the module; torch's generator is seeded, and decides its first values.
+            make: creates the module; its initial values come from torch's seeded generator.
         """
         self._make = make
         self.layout = layout_of(self._construct(STRUCTURE_SEED))
@@ -46,7 +46,7 @@ class ModuleNetwork(Network):
         return BoundModule(self._construct(STRUCTURE_SEED), self.layout, parameters, device)
 
     def _construct(self, seed: int) -> nn.Module:
-        """An instance, without a trace in torch's own generator."""
+        """Create an instance, without changing torch's global generator."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return without_running_statistics(self._make())
@@ -86,32 +86,32 @@ class BoundModule(Bound):
         return cast("NDArray[np.float32]", self._scores(images).cpu().numpy())
 
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss of a batch."""
+        """Return the mean loss of a batch."""
         return nn.functional.cross_entropy(outputs, targets)
 
     def _scores(self, images: Images) -> Tensor:
-        """The module's output.
+        """Return the module's output.
 
-        A copy goes in, as a mapped data set cannot be written to; with the channels last in memory
-        all layers take a fifth less time. ``clone`` says so in the strides of a single channel too,
-        which ``contiguous`` leaves as they are.
+        The input is a copy, as a mapped data set is read-only; with ``channels_last``, all layers
+        take a fifth less time. ``clone`` sets the strides even for a single channel, which
+        ``contiguous`` leaves unchanged.
         """
         copy = self._tensor(images).clone(memory_format=torch.channels_last)
         return cast(Tensor, self._module(copy))
 
     def _tensor(self, values: NDArray[Any]) -> Tensor:
-        """A copy where the module is."""
+        """Copy values to the module's device."""
         return torch.tensor(values, device=self._values.there.device)
 
 
 def layout_of(module: nn.Module) -> Layout:
-    """The names and shapes of a module's parameters, in its order."""
+    """Return the names and shapes of a module's parameters, in its order."""
     named = dict(module.named_parameters())
     return Layout(tuple(named), tuple(tuple(p.shape) for p in named.values()))
 
 
 def without_running_statistics(module: nn.Module) -> nn.Module:
-    """Makes normalisation layers use the batch at hand always: running statistics do not travel."""
+    """Make normalisation layers use the current batch: running statistics are not sent."""
     for part in module.modules():
         if isinstance(part, nn.modules.batchnorm._NormBase):
             part.track_running_stats = False

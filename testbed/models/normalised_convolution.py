@@ -1,8 +1,8 @@
-"""A convolution with local response normalisation, as networks of 2012 had it.
+"""A convolution with local response normalisation, as in networks of 2012.
 
 A. Krizhevsky, I. Sutskever, G. E. Hinton: ImageNet classification with deep convolutional neural
-networks. NIPS 2012, section 3.3. Every value is divided by a power of what its neighbours in nine
-channels, itself in the middle, have at the same place:
+networks. NIPS 2012, section 3.3. Every value is divided by a power of the values at the same
+position in nine neighbouring channels, with its own channel in the middle:
 
     y[c] = x[c] * base[c]^-0.75,    base[c] = 1 + 0.001 / 9 * sum of x[d]^2 over |d - c| <= 4
 """
@@ -25,15 +25,15 @@ RADIUS = 4
 
 _aten = torch.ops.aten
 _POOLING = ([3, 3], [2, 2], [0, 0], [1, 1], True)
-"""3x3 by 2; the last window may reach over the edge, so that height and width are halved."""
+"""3x3 by 2; the last window may extend beyond the edge, so that height and width are halved."""
 
 
 @dataclass(frozen=True)
 class NormalisedConvolution(Layer):
-    """5x5 convolution that keeps height and width, relu, then pooling and normalisation.
+    """5x5 convolution that preserves height and width, ReLU, then pooling and normalisation.
 
     Attributes:
-        pooled_first: whether pooling comes before the normalisation, not after it.
+        pooled_first: whether pooling comes before normalisation instead of after it.
     """
 
     pooled_first: bool = True
@@ -45,7 +45,7 @@ class NormalisedConvolution(Layer):
     def forward(self, at: Pair, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         image = planes(x)
         full = functional.conv2d(image, planes(at.weight), at.bias, padding=2)
-        if self.pooled_first:  # relu after pooling is the same on a quarter of the values
+        if self.pooled_first:  # ReLU after pooling gives the same on a quarter of the values
             highest, where = _aten.max_pool2d_with_indices.default(full, *_POOLING)
             raw = highest.relu_().permute(0, 2, 3, 1)
             out, power, base = self._normalise(raw)
@@ -79,13 +79,13 @@ class NormalisedConvolution(Layer):
         return None if first else cast(Tensor, by_image.permute(0, 2, 3, 1))
 
     def _normalise(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The normalised values, base^-0.75 and the bases; channels come last."""
+        """Return the normalised values, base^-0.75 and the bases; channels are last."""
         base = torch.matmul(x.square(), self._neighbours.to(x.device)).add_(1.0)
         power = _power(base)
         return x * power, power, base
 
     def _normalise_backward(self, x: Tensor, power: Tensor, base: Tensor, slope: Tensor) -> Tensor:
-        """The gradient by ``x``: its own part, and that through the bases of its neighbours."""
+        """Return the gradient by ``x``: directly, and through the bases of its neighbours."""
         own = slope * power
         through = torch.matmul((own * x).div_(base), self._neighbours.to(x.device))
         return own.sub_(through.mul_(x), alpha=2 * BETA)
@@ -99,13 +99,13 @@ class NormalisedConvolution(Layer):
 
 
 def _power(base: Tensor) -> Tensor:
-    """base^-0.75, by two square roots: a power takes ten times as long."""
+    """Return base^-0.75, by two square roots: a power takes ten times as long."""
     root = base.rsqrt()
     return root.sqrt().mul_(root)
 
 
 def _unpool(slope: Tensor, before: Tensor, where: Tensor) -> Tensor:
-    """The gradient by what was pooled, which it overwrites."""
+    """Return the gradient by the pooling's input, ``before``, which it overwrites."""
     return cast(
         Tensor,
         _aten.max_pool2d_with_indices_backward.grad_input(

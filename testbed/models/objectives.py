@@ -1,7 +1,7 @@
-"""What is minimised: a mean over samples of what a network's output costs, given its target.
+"""Objectives: the mean over samples of a cost of the network's output, given the target.
 
-Targets are labels, integers from 0 on, or numbers. With labels an output is a score for every
-class, and there is an accuracy; with numbers it is a prediction, and there is a loss alone.
+Targets are labels, integers from 0 on, or numbers. With labels, an output is a score for every
+class, and there is an accuracy; with numbers, it is a prediction, and there is only a loss.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from testbed.models.base import Labels, Targets, cross_entropy
 
 
 class Objective(ABC):
-    """One such cost."""
+    """Base of all objectives."""
 
     @abstractmethod
     def total(self, outputs: NDArray[np.float64], targets: Targets) -> float:
-        """The sum of the costs of some samples; NaN where an output is not finite."""
+        """Return the sum of the costs of some samples; NaN if an output is not finite."""
 
     @abstractmethod
     def slope(self, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
-        """The mean cost of a mini-batch, and its gradient by the outputs, of their shape."""
+        """Return the mean cost of a mini-batch, and its gradient by the outputs, in their shape."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Networks that are a ``torch.nn.Module`` of the user's: whatever is wrong with it is told."""
+"""Networks from the user's ``torch.nn.Module``, with checks that report all its errors."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from testbed.user_code import (
 )
 
 OwnLoss = Callable[[Tensor, Tensor], Any]
-"""Outputs and targets of a batch to its mean loss."""
+"""Maps outputs and targets of a batch to its mean loss."""
 
 
 class OwnModuleNetwork(ModuleNetwork):
-    """The user's class, and what its parameters look like.
+    """A network from the user's class, with the layout of its parameters.
 
     Raises:
-        ScenarioError: the class is no Module, or one that cannot be trained here; says why.
+        ScenarioError: the class is not a Module, or cannot be trained here; the error says why.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class OwnModuleNetwork(ModuleNetwork):
         return _BoundOwnModule(module, self._code, self._classes, self.layout, parameters, device)
 
     def _construct(self, seed: int) -> nn.Module:
-        """An instance, if it has the layout that the first one had."""
+        """Create an instance, and check that it has the layout of the first instance."""
         module = super()._construct(seed)
         found = layout_of(module)
         if hasattr(self, "layout") and found != self.layout:
@@ -70,7 +70,7 @@ class OwnModuleNetwork(ModuleNetwork):
         return module
 
     def _tried(self) -> nn.Module:
-        """An instance, tried on two blank images (which also gives lazy layers their shapes)."""
+        """Create an instance, and test it on two blank images (also gives lazy layers shapes)."""
         name = self._code.name
         given = "".join(f", {key}={value!r}" for key, value in self._options.items())
         named = "".join(f", {key}=..." for key in self._options)
@@ -89,15 +89,15 @@ class OwnModuleNetwork(ModuleNetwork):
         self._check_outputs(out, expected)
         if own := _own_loss(module):
             self._check_loss(own, out)
-        if not hasattr(self, "layout"):  # it is the first one
+        if not hasattr(self, "layout"):  # it is the first instance
             self._check_buffers(module, blank)
             self.least_samples = self._least_samples(module, blank[:1])
         return module
 
     def _check_buffers(self, module: nn.Module, blank: Tensor) -> None:
-        """Training keeps nothing in buffers, which would be each process's own.
+        """Check that training changes no buffers, which each process would have for itself.
 
-        It is the second forward that is watched: layers may make buffers in their first.
+        This checks the second forward pass: layers may create buffers in the first.
         """
         before = {key: (buffer, buffer._version) for key, buffer in module.named_buffers()}
         doing = f"{self._code.name} on images for the second time"
@@ -115,7 +115,7 @@ class OwnModuleNetwork(ModuleNetwork):
                 raise self._code.error(found, expected, line=self._code.line())
 
     def _least_samples(self, module: nn.Module, one: Tensor) -> int:
-        """2 where the module cannot train on one image, as with nn.BatchNorm1d; else 1."""
+        """Return 2 if the module cannot train on one image, as with nn.BatchNorm1d; else 1."""
         try:
             out = self._code.call(lambda: self._train(module, one), doing="", expected="")
         except UserFileError:
@@ -123,7 +123,7 @@ class OwnModuleNetwork(ModuleNetwork):
         return 1 if isinstance(out, Tensor) and out.shape == _shape(1, self._classes) else 2
 
     def _train(self, module: nn.Module, images: Tensor) -> Any:
-        """The outputs for blank images, once their loss is computed."""
+        """Return the outputs for blank images, after computing their loss."""
         outputs = module(images)
         if own := _own_loss(module):
             own(outputs, self._blank_targets(len(images)))
@@ -133,7 +133,7 @@ class OwnModuleNetwork(ModuleNetwork):
         return torch.zeros(count, dtype=torch.int64 if self._classes else torch.float32)
 
     def _check_loss(self, own: OwnLoss, outputs: Tensor) -> None:
-        """The module's own loss is a number with a gradient."""
+        """Check that the module's own loss is a number with a gradient."""
         name = self._code.name
         targets = self._blank_targets()
         doing = f"{name}.loss on outputs of shape {tuple(outputs.shape)}"
@@ -172,7 +172,7 @@ class _BoundOwnModule(BoundModule):
         device: str | None,
     ) -> None:
         super().__init__(module, layout, parameters, device)
-        self.mixes = True  # for all that is known
+        self.mixes = True  # unknown, so assume it
         self._code = code
         self._descriptor = OwnDescriptor()
         self._classes = classes
@@ -197,9 +197,9 @@ class _BoundOwnModule(BoundModule):
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
-        """Inside, what torch cannot do with what the user's code gives is that code's failure too.
+        """Report torch errors inside the context as failures of the user's code.
 
-        So is what that code does to this process.
+        The same applies to damage that the code does to this process.
         """
         code = self._code
         try:
@@ -217,17 +217,17 @@ class _BoundOwnModule(BoundModule):
             raise closed_descriptors(code.path.name)
 
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss of a batch: the module's own, or the usual one of its targets."""
+        """Return the mean loss of a batch: the module's own, or the default for its targets."""
         if own := _own_loss(self._module):
             return cast(Tensor, own(outputs, targets))
         usual = nn.functional.cross_entropy if self._classes else nn.functional.mse_loss
         return usual(outputs, targets)
 
     def _scores(self, images: Images) -> Tensor:
-        """The module's output, if it is still what the first one was.
+        """Return the module's output, if it is still valid.
 
         Raises:
-            UserCodeError: it is no tensor, or has another shape or type.
+            UserCodeError: it is not a tensor, or has another shape or type.
         """
         out = self._module(self._tensor(images))
         shape = _shape(len(images), self._classes)
@@ -239,12 +239,12 @@ class _BoundOwnModule(BoundModule):
 
 
 def _shape(count: int, classes: int) -> tuple[int, ...]:
-    """That of the outputs for so many images: scores, or predictions where there are no classes."""
+    """Return the shape of the outputs for ``count`` images: scores, or else predictions."""
     return (count, classes) if classes else (count,)
 
 
 def _own_loss(module: nn.Module) -> OwnLoss | None:
-    """The ``loss`` of the user's module, if it has one."""
+    """Return the ``loss`` method of the user's module, if it has one."""
     own = getattr(module, "loss", None)
     return own if callable(own) else None
 

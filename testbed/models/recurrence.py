@@ -1,8 +1,8 @@
 """A layer that reads a series step by step: long short-term memory.
 
 S. Hochreiter, J. Schmidhuber: Long short-term memory. Neural computation 9 (8), 1997; with a forget
-gate, F. Gers, J. Schmidhuber, F. Cummins, 2000. At every step, with [x, h] the input beside the
-last output:
+gate, F. Gers, J. Schmidhuber, F. Cummins, 2000. At every step, with [x, h] the input concatenated
+with the last output:
 
     i, f, g, o = [x, h] W^T + b        c <- sigmoid(f) c + sigmoid(i) tanh(g)
                                        h <- sigmoid(o) tanh(c)
@@ -20,9 +20,9 @@ from testbed.models.layers import Layer, Pair
 
 @dataclass(frozen=True)
 class Memory(Layer):
-    """Long short-term memory; gives the output after the last step, shape (batch, outputs).
+    """Long short-term memory; returns the output after the last step, shape (batch, outputs).
 
-    Its input is read as a series of steps, row by row, of which each has the channels' values.
+    The input is read as a series of steps, row by row; each step has the values of all channels.
     """
 
     @property
@@ -53,7 +53,7 @@ class Memory(Layer):
     ) -> Tensor | None:
         series, gates, outputs, cells = kept
         by_output = at.weight[:, self.inputs :]
-        slopes = torch.empty_like(gates)  # by the sums in front of the gates
+        slopes = torch.empty_like(gates)  # by the inputs of the gates
         by_cell = torch.zeros_like(cells[0])
         for t in range(len(series) - 1, -1, -1):
             enter, keep, fresh, leave = gates[t].chunk(4, 1)

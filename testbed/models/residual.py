@@ -1,4 +1,4 @@
-"""Residual networks as modules of torch: what ``resnet.py`` describes."""
+"""Residual networks as torch modules, as described in ``resnet.py``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ WIDTHS = (16, 32, 64)
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions, to whose output the input is added.
+    """Two 3x3 convolutions with a shortcut that adds the input to their output.
 
-    Where a stage begins, height and width are halved by leaving out every other pixel, and the
-    channels that the input lacks are 0: a shortcut has no parameters.
+    At the start of a stage, the shortcut skips every second pixel to halve height and width, and
+    fills missing channels with 0: it has no parameters.
     """
 
     def __init__(self, inputs: int, outputs: int, *, stride: int) -> None:
@@ -27,7 +27,7 @@ class Block(nn.Module):
         self.norm2 = nn.BatchNorm2d(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Shape (b, inputs, h, w) to (b, outputs, h', w')."""
+        """Map shape (b, inputs, h, w) to (b, outputs, h', w')."""
         out = self.norm1(self.conv1(x)).relu()
         out = self.norm2(self.conv2(out))
         before = self.added // 2
@@ -54,15 +54,15 @@ class ResidualNetwork(nn.Module):
         start_as_he(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Shape (b, channels, h, w) to (b, classes)."""
+        """Map shape (b, channels, h, w) to (b, classes)."""
         x = self.stages(self.norm(self.conv(images)).relu_())
         return cast(Tensor, self.dense(x.mean((2, 3))))
 
 
 def start_as_he(module: nn.Module) -> None:
-    """First weights from normal laws of variance 2 / inputs of a unit, and biases of 0.
+    """Initialise weights from normal laws of variance 2 / inputs of a unit, and biases to 0.
 
-    He et al., ICCV 2015, arXiv:1502.01852. Those of normalisation layers stay at 1 and 0.
+    He et al., ICCV 2015, arXiv:1502.01852. Normalisation layers keep weights of 1 and biases of 0.
     """
     for part in module.modules():
         if isinstance(part, nn.Conv2d | nn.Linear):

@@ -3,15 +3,15 @@
 They have 75,290 and 269,722 parameters on CIFAR-10.
 
 K. He, X. Zhang, S. Ren, J. Sun: Deep residual learning for image recognition. CVPR 2016, section
-4.2, with n = 1 and n = 3 blocks in a stage, 6 n + 2 layers in all:
+4.2, with n = 1 and n = 3 blocks per stage, 6 n + 2 layers in total:
 
     convolution 3x3 -> 16
     n blocks of two convolutions 3x3 -> 16, n -> 32, n -> 64; the latter two stages halve the image
     mean over the pixels, dense -> classes
 
-Every convolution, which has no biases, is followed by batch normalisation; relu and shortcuts are
-the paper's, without parameters. Batch normalisation uses the batch at hand, also when the model is
-evaluated, on mixed test images: running statistics are no parameters, and do not travel.
+Batch normalisation follows every convolution, which has no biases; ReLU and shortcuts are as in the
+paper, without parameters. Batch normalisation uses the current batch, also in evaluations, on
+shuffled test images: running statistics are not parameters, and are not sent.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ResNet(ModelConfig):
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
         from testbed.models.modules import ModuleNetwork
 
-        pooled(image_shape, 3, model=self.name)  # else one image is too little to normalise by
+        pooled(image_shape, 3, model=self.name)  # else one image is too small to normalise
         return ModuleNetwork(lambda: self.module(image_shape, classes))
 
     def module(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """The layers, at first values that torch's generator draws."""
+        """Build the layers, with initial values from torch's generator."""
         from testbed.models.residual import ResidualNetwork
 
         return ResidualNetwork(image_shape[0], classes, blocks=(self.depth - 2) // 6)
@@ -58,5 +58,5 @@ class ResNet(ModelConfig):
 
 
 def _normalised(inputs: int, outputs: int) -> int:
-    """Parameters of a 3x3 convolution without biases, and of its normalisation."""
+    """Return the parameters of a 3x3 convolution without biases, and of its normalisation."""
     return (9 * inputs + 2) * outputs

@@ -1,12 +1,12 @@
 """Trained models as files: ``best.safetensors`` and ``final.safetensors`` in a run's ``model``.
 
-A file holds the model's tensors under the names and shapes of its layout, and under the key
-``testbed`` of its metadata, as JSON, where in the training it was taken and how good it was found.
-Safetensors hold numbers and text only: reading one executes nothing.
+A file holds the model's tensors under the names and shapes of its layout. The key ``testbed`` of
+its metadata holds, as JSON, the point in training and the evaluation. Safetensors files contain
+numbers and text only: reading a file executes no code.
 
-The best model is the one with the highest top-1 accuracy of all evaluations during the training; of
-equal ones, and where there is no accuracy, that with the lowest loss. The final one is evaluated on
-other images, all of them, so it is not compared with these.
+The best model has the highest top-1 accuracy of all evaluations during training; among equals, and
+without accuracies, the lowest loss. The final model is evaluated on other images, namely on all of
+them, so it is not compared with these.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ LARGEST_FILE = 2**28
 
 @dataclass(frozen=True)
 class Measurement:
-    """Where in the training a model was taken, and how good it was found.
+    """The point in training at which a model was saved, and its evaluation.
 
     Attributes:
-        version: updates in it.
+        version: number of updates in it.
         time_seconds: emulated seconds since the start.
-        evaluation: what was measured.
-        final: whether the training had ended.
+        evaluation: the result of the evaluation.
+        final: whether training had ended.
     """
 
     version: int
@@ -61,10 +61,10 @@ class ModelWriter:
     """Saves the best and the final model of one training.
 
     Attributes:
-        folder: where the files go.
-        layout: of the model.
-        image_shape: channels, height, width of the images it was made for.
-        classes: number of labels it was made for; 0 for numbers.
+        folder: the folder for the files.
+        layout: the model's layout.
+        image_shape: channels, height, width of its images.
+        classes: number of its labels; 0 for numbers.
         best: accuracy and negative loss of the best model so far.
     """
 
@@ -75,11 +75,11 @@ class ModelWriter:
     best: tuple[float, float] = field(default=(-inf, -inf))
 
     def take(self, parameters: Vector, taken: Measurement) -> None:
-        """A model was evaluated: save it if it is the final one, or better than those before.
+        """Save an evaluated model if it is the final one, or better than all before.
 
         Args:
-            parameters: the model, shape (N,); only lent.
-            taken: what is known of it.
+            parameters: the model, shape (N,); only borrowed.
+            taken: its measurement.
 
         Raises:
             OSError: the file cannot be written.
@@ -104,18 +104,18 @@ class ModelWriter:
         tensors = {name: parameters[part].reshape(shape) for name, part, shape in parts}
         with replacing(_file(self.folder, which)) as fresh:
             fresh.write_bytes(save(tensors, metadata={KEY: json.dumps(about)}))
-            fresh.chmod(0o644)  # whatever the umask: its reader may be another user
+            fresh.chmod(0o644)  # whatever the umask: another user may read it
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What a file says, before its network is built.
+    """The metadata of a file, available before its network is built.
 
     Attributes:
         path: the file.
-        taken: see Measurement.
-        image_shape: channels, height, width of the images it was made for.
-        classes: number of labels it was made for; 0 for numbers.
+        taken: the model's measurement.
+        image_shape: channels, height, width of its images.
+        classes: number of its labels; 0 for numbers.
     """
 
     path: Path
@@ -129,10 +129,10 @@ class SavedModel:
 
         Args:
             folder: ``model`` in a run folder.
-            which: of its models.
+            which: which of its models.
 
         Raises:
-            TestbedError: there is no such file, or it is damaged.
+            TestbedError: the file does not exist or is damaged.
         """
         path = _file(folder, which)
         with _opened(path) as file:
@@ -150,7 +150,7 @@ class SavedModel:
                 raise _damaged(path, f"its metadata are not those of a model ({error})") from None
 
     def load(self, network: Network) -> LoadedModel:
-        """The model in its network.
+        """Load the model into its network.
 
         Raises:
             TestbedError: the file is damaged, or holds another network's tensors.
@@ -177,8 +177,8 @@ class LoadedModel:
     Attributes:
         bound: the network at the model's values: ``bound.scores(images)``, ``bound.evaluate``.
         layout: names and shapes of its tensors.
-        parameters: all values, shape (N,); the network computes at them, whatever they become.
-        taken: where in the training it was taken, and how good it was found.
+        parameters: all values, shape (N,); the network computes at their current values.
+        taken: the model's measurement.
     """
 
     bound: Bound
@@ -193,7 +193,7 @@ def _file(folder: Path, which: Which) -> Path:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """A copy of the file, which a node has written and may cut short while it is read."""
+    """Open a copy of the file, as the node that wrote it may truncate it during reading."""
     try:
         content = read_untrusted(path, node="evaluator", most=LARGEST_FILE)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,16 +1,15 @@
-"""A small network in the manner of VGG: 815,018 parameters on CIFAR-10.
+"""A small VGG-style network: 815,018 parameters on CIFAR-10.
 
 After K. Simonyan, A. Zisserman: Very deep convolutional networks for large-scale image recognition.
-ICLR 2015, arXiv:1409.1556: 3x3 convolutions with relu, maximum pooling 2x2 after every other one,
-most parameters in dense layers. It stands for VGG-16 and VGG-19 where these are too large to train:
+ICLR 2015, arXiv:1409.1556: 3x3 convolutions with ReLU, max pooling 2x2 after every second one, most
+parameters in dense layers. It replaces VGG-16 and VGG-19 where these are too large to train:
 
     convolutions -> 32, 32, pooling, -> 64, 64, pooling, -> 128, 128, pooling
-    dense -> 256, relu
+    dense -> 256, ReLU
     dense -> classes
 
-Every convolution is followed by batch normalisation, unless ``batch_norm`` is false, as it was in
-1409.1556. It uses the batch at hand, also when the model is evaluated, on mixed test images. There
-is no dropout.
+Batch normalisation follows every convolution, unless ``batch_norm`` is false, as in 1409.1556. It
+uses the current batch, also in evaluations, on shuffled test images. There is no dropout.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class VggS(ModelConfig):
         return ModuleNetwork(lambda: self.module(image_shape, classes))
 
     def module(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """The layers, at first values that torch's generator draws."""
+        """Build the layers, with initial values from torch's generator."""
         from torch import nn
 
         from testbed.models.residual import start_as_he

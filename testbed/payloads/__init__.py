@@ -1,6 +1,7 @@
-"""What an update or a reply carries of a flat float32 vector; a kind a file.
+"""Payloads of updates and replies: the parts of a flat float32 vector that they carry.
 
-A new kind is a file, a line in ``KINDS`` and a message of the same number in the proto.
+Each kind has its own file. A new kind needs a file, an entry in ``KINDS`` and a message of the same
+number in the proto.
 """
 
 from testbed.payloads.base import Array, Indices, Packable, Payload, Vector, zeros

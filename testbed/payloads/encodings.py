@@ -1,14 +1,14 @@
-"""How a push's payload is written: as it is, packed without loss, or rounded to float16 and packed.
+"""Encodings of a push's payload: raw, packed without loss, or rounded to float16 and packed.
 
-Packed, an array is cut into byte planes, the first with every number's highest byte, and each plane
-is deflated by itself where that makes it shorter: bytes of one plane are alike, those of a number
-are not. Indices go as the differences between neighbours, whose high bytes are nearly all zero. Of
-values a plane of bits says which are zero, as a third of a dense gradient behind ReLUs is, and only
-the others follow. Their bits are turned left by one, so that the whole exponent lies in one byte,
-and the sign with the end of the fraction, which nothing makes shorter.
+To pack an array, it is split into byte planes, the first with every number's highest byte, and each
+plane is deflated separately if that makes it shorter: the bytes of one plane are similar, those of
+one number are not. Indices are encoded as differences between neighbours, whose high bytes are
+nearly all zero. For values, a plane of bits marks the zeros, such as a third of a dense gradient
+behind ReLUs, and only the others follow. Their bits are rotated left by one, so that the whole
+exponent is in one byte, and the sign is with the incompressible end of the fraction.
 
-Deflate (RFC 1951) is in Python's own library and has not changed since 1996. docs/encodings.md has
-what it and others made of real updates.
+Deflate (RFC 1951) is in Python's standard library and has not changed since 1996. docs/encodings.md
+compares it with others on real updates.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Words = NDArray[np.unsignedinteger]
 
 
 def as_sent(payload: Payload, encoding: Encoding) -> tuple[Payload, int]:
-    """What the server half will see of a payload, and how many of its values were saturated.
+    """Return the payload as the server half receives it, and its number of saturated values.
 
-    ``packed16`` rounds to float16. A finite value beyond its range becomes its largest, and counts
-    as saturated; what is rounded to zero is left out where the payload has indices.
+    ``packed16`` rounds to float16. A finite value beyond its range is clipped and counts as
+    saturated; values that round to zero are omitted if the payload has indices.
 
     Raises:
         AlgorithmError: a payload of this kind cannot be packed.
@@ -61,33 +61,33 @@ def as_sent(payload: Payload, encoding: Encoding) -> tuple[Payload, int]:
 
 
 def size(payload: Payload, encoding: Encoding) -> int:
-    """Bytes of a payload in this encoding; see ``as_sent`` for what it must have been through."""
+    """Return the bytes of a payload in this encoding; it must be the result of ``as_sent``."""
     return payload.size if encoding == "raw" else len(pack(payload, value_bytes(encoding)))
 
 
 def value_bytes(encoding: Encoding) -> int:
-    """Bytes of a value before it is packed."""
+    """Return the bytes per value before packing."""
     return _VALUE_BYTES[encoding]
 
 
 def pack(payload: Payload, value_bytes: int) -> bytes:
-    """All planes of all arrays, each behind its length.
+    """Pack a payload: all planes of all arrays, each prefixed by its length.
 
     Args:
-        payload: with values that float16 has, if they are to take two bytes.
+        payload: its values must be exact in float16 if they are to take two bytes.
         value_bytes: 4, or 2 for float16.
     """
     parts: list[bytes] = []
     for plane in planes_of(payload, value_bytes):
         deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
         deflated = deflate.compress(plane) + deflate.flush()
-        kept = min(plane, deflated, key=len)  # one that is as long stands for itself
+        kept = min(plane, deflated, key=len)  # a plane of full length is stored as is
         parts += (_LENGTH.pack(len(kept)), kept)
     return b"".join(parts)
 
 
 def planes_of(payload: Payload, value_bytes: int) -> Iterator[bytes]:
-    """Every plane of all arrays, the highest bytes of an array first."""
+    """Yield all planes of all arrays, the highest bytes of an array first."""
     for array, kind in zip(payload.arrays, payload.TYPES, strict=True):
         if kind == "<i4":
             words = _differences(array)
@@ -102,10 +102,10 @@ def planes_of(payload: Payload, value_bytes: int) -> Iterator[bytes]:
 
 
 def unpack(kind: type[Payload], data: memoryview, *, entries: int, value_bytes: int) -> Payload:
-    """What ``pack`` made bytes of; nothing is made that is larger than ``entries`` numbers.
+    """Unpack the output of ``pack``; allocates nothing larger than ``entries`` numbers.
 
     Raises:
-        ValueError: the bytes are no such payload.
+        ValueError: the bytes are not a packed payload of this kind.
     """
     planes = _parts(data)
     arrays: list[Array] = []
@@ -126,7 +126,7 @@ def unpack(kind: type[Payload], data: memoryview, *, entries: int, value_bytes: 
 
 
 def _words(planes: Iterator[memoryview], count: int, width: int) -> Words:
-    """So many numbers, out of the next planes."""
+    """Read ``count`` numbers from the next planes."""
     rows = np.empty((count, width), np.uint8)
     for place in range(width):
         rows[:, place] = np.frombuffer(_inflated(next(planes, None), count), np.uint8)
@@ -134,19 +134,19 @@ def _words(planes: Iterator[memoryview], count: int, width: int) -> Words:
 
 
 def _differences(indices: Array) -> Words:
-    """From each index to the next, modulo 2^32; the first is its own."""
+    """Return the differences between successive indices, modulo 2^32; the first is unchanged."""
     words: Words = np.ascontiguousarray(indices, "<i4").view("<u4")
     return np.diff(words, prepend=np.uint32(0))
 
 
 def _turned(values: Array, width: int) -> Words:
-    """The bits of each value, the sign behind the others."""
+    """Return the bits of each value, rotated so that the sign is last."""
     bits: Words = np.ascontiguousarray(values, f"<f{width}").view(f"<u{width}")
     return cast(Words, (bits << 1) | (bits >> (8 * width - 1)))
 
 
 def _parts(data: memoryview) -> Iterator[memoryview]:
-    """What stands behind each length."""
+    """Yield the bytes behind each length."""
     position = 0
     while position < len(data):
         start = position + _LENGTH.size
@@ -159,7 +159,7 @@ def _parts(data: memoryview) -> Iterator[memoryview]:
 
 
 def _inflated(plane: memoryview | None, length: int) -> bytes | memoryview:
-    """A plane of so many bytes; one that is as long was not deflated."""
+    """Inflate a plane to ``length`` bytes; a plane of that length was not deflated."""
     if plane is None or len(plane) > length:
         found = "no plane" if plane is None else f"a plane of {len(plane)} bytes"
         raise ValueError(f"{found}, expected one of at most {length}")
@@ -167,7 +167,7 @@ def _inflated(plane: memoryview | None, length: int) -> bytes | memoryview:
         return plane
     inflate = zlib.decompressobj(_RAW_DEFLATE)
     try:
-        made = inflate.decompress(plane, length + 1)  # one more than it may be, and no further
+        made = inflate.decompress(plane, length + 1)  # at most one byte more than allowed
     except zlib.error as error:
         raise ValueError(f"a plane is not deflated: {error}") from None
     if len(made) != length or not inflate.eof or inflate.unused_data:

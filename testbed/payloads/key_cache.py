@@ -1,9 +1,9 @@
-"""Core keys travel once: each end of a direction remembers those that went over it last.
+"""Caches that send core keys only once: each end of a direction stores the last keys sent.
 
-A sender leaves out the keys that it sent before; a signature of 8 bytes stands for them. A receiver
-that does not know the signature refuses the message, and nothing of it is applied; the sender then
-repeats it with its keys. So a cache that is lost, or that of a worker that joins anew, costs one
-message. No algorithm sees any of this. The codec and the simulator use the same caches.
+A sender omits keys that it sent before, and sends their 8-byte signature instead. A receiver that
+does not know the signature refuses the message and applies nothing of it; the sender then repeats
+it with the keys. So a lost cache, such as that of a worker that joins again, costs one message.
+This is transparent to algorithms. The codec and the simulator use the same caches.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from testbed.payloads.keyed import Keyed, signature_of
 
 
 class UnknownKeysError(RejectedError):
-    """A message whose core keys its receiver does not know: to be repeated with them."""
+    """The receiver does not know a message's core keys; the sender must repeat it with them."""
 
 
 @dataclass
 class KeyCache:
-    """One end's memory of one direction between a worker and the parameter server."""
+    """One end's cache for one direction between a worker and the parameter server."""
 
     _known: Keyed | None = None  # without values
 
     def outgoing(self, payload: Payload) -> Payload:
-        """The payload as it is sent: without core keys that were sent before."""
+        """Return the payload to send: without core keys that were sent before."""
         if not isinstance(payload, Keyed) or not payload.core.size:
             return payload
         if self.knows(payload):
@@ -35,11 +35,11 @@ class KeyCache:
         return payload
 
     def incoming(self, payload: Payload) -> Payload:
-        """The payload with all its keys. Changes nothing: ``remember`` it once it is accepted.
+        """Return the payload with all its keys. Changes nothing: ``remember`` it once accepted.
 
         Raises:
-            UnknownKeysError: its keys are not there and not known.
-            RejectedError: its signature is not that of its keys.
+            UnknownKeysError: its keys are omitted and unknown.
+            RejectedError: its signature does not match its keys.
         """
         if not isinstance(payload, Keyed) or payload.signature.size != 1:
             return payload
@@ -55,7 +55,7 @@ class KeyCache:
         return payload.with_core(self._known.core)
 
     def remember(self, payload: Payload) -> None:
-        """These core keys are known at both ends from now on."""
+        """Store the payload's core keys, now known at both ends."""
         if isinstance(payload, Keyed) and payload.core.size and not self.knows(payload):
             core, none = payload.core.copy(), payload.core_values[:0].copy()  # it may be a view
             self._known = Keyed(payload.signature.copy(), core, none, core[:0], none)
@@ -65,7 +65,7 @@ class KeyCache:
         self._known = None
 
     def knows(self, payload: Keyed) -> bool:
-        """Whether a payload's core keys went over it last."""
+        """Return whether a payload's core keys are the stored ones."""
         return self._known is not None and self._known.signature[0] == payload.signature[0]
 
 
@@ -74,14 +74,14 @@ class KeyCaches:
     """The two caches at one end of a worker's connection.
 
     Attributes:
-        up: of what the worker sends.
-        down: of what it is sent.
+        up: the cache for messages from the worker.
+        down: the cache for messages to the worker.
     """
 
     up: KeyCache = field(default_factory=KeyCache)
     down: KeyCache = field(default_factory=KeyCache)
 
     def drop(self) -> None:
-        """Forget the keys of both directions, as a process does that ends."""
+        """Forget the keys of both directions, as when a process ends."""
         self.up.drop()
         self.down.drop()

@@ -1,4 +1,4 @@
-"""Values of core keys that both ends may know already, and of explorer keys that go along."""
+"""Values of core keys, which both ends may already know, and of explorer keys, always sent."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from numpy.typing import NDArray
 from testbed.payloads.base import Indices, Payload, Vector, ascending
 
 Signature = NDArray[np.uint64]
-"""Of a list of keys: uint64, shape (1,)."""
+"""Signature of a list of keys: uint64, shape (1,)."""
 
 
 def signature_of(keys: Indices) -> Signature:
-    """The 64 bits by which a list of core keys is known: BLAKE2b of its int32, little-endian."""
+    """Return the 64-bit signature of a list of core keys: BLAKE2b of its little-endian int32."""
     digest = hashlib.blake2b(np.ascontiguousarray(keys, "<i4").data, digest_size=8).digest()
     return np.frombuffer(digest, "<u8")
 
 
 @dataclass(frozen=True, eq=False)
 class Keyed(Payload):
-    """Some entries, of which the core's keys change seldom; see ``key_cache`` for how they travel.
+    """Some entries, whose core keys rarely change; ``key_cache`` avoids resending them.
 
     Attributes:
-        signature: of the core's keys.
-        core: int32, shape (c,), strictly increasing, each in [0, N); none at all where the receiver
-            is to have them in its cache.
+        signature: signature of the core keys.
+        core: int32, shape (c,), strictly increasing, each in [0, N); empty if the receiver must
+            have the keys in its cache.
         core_values: float32, shape (c,).
-        explorer: int32, shape (e,), likewise, and none of them in the core.
+        explorer: int32, shape (e,), strictly increasing, each in [0, N), disjoint from the core.
         explorer_values: float32, shape (e,).
     """
 
@@ -52,7 +52,7 @@ class Keyed(Payload):
         return self.core.size == self.core_values.size
 
     def with_core(self, keys: Indices) -> Keyed:
-        """The same with these core keys, or without any."""
+        """Return a copy with these core keys, possibly none."""
         return replace(self, core=keys)
 
     def flaw(self, size: int) -> str:

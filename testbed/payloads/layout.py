@@ -1,4 +1,4 @@
-"""How one flat parameter vector is cut into a model's tensors."""
+"""The layout of a model's tensors in one flat parameter vector."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from math import prod
 
 @dataclass(frozen=True)
 class Layout:
-    """Names (such as ``conv1.weight``) and shapes of a model's tensors, in their order."""
+    """Names (such as ``conv1.weight``) and shapes of a model's tensors, in order."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Entries of each tensor."""
+        """Number of entries of each tensor."""
         return tuple(prod(shape) for shape in self.shapes)
 
     @cached_property
     def size(self) -> int:
-        """Entries of the whole vector: N in the papers."""
+        """Number of entries of the whole vector: N in the papers."""
         return sum(self.sizes)
 
     def slices(self) -> Iterator[slice]:
-        """The part of the flat vector that each tensor takes, in order."""
+        """Yield the part of the flat vector of each tensor, in order."""
         start = 0
         for size in self.sizes:
             yield slice(start, start + size)
@@ -35,6 +35,6 @@ class Layout:
 
     @cached_property
     def fingerprint(self) -> int:
-        """A 64-bit number that two layouts share only if names, order and shapes agree."""
+        """A 64-bit number that two layouts share only if names, order and shapes are equal."""
         text = ";".join(f"{n}:{s}" for n, s in zip(self.names, self.shapes, strict=True))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

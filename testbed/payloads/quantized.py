@@ -1,4 +1,4 @@
-"""All entries of the vector, in eight bits each, with a scale for every bucket of them."""
+"""All entries of the vector with eight bits each, and a scale for every bucket."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LEAST_LEVEL = -127
 
 @dataclass(frozen=True, eq=False)
 class Quantized(Payload):
-    """All N entries as levels of their buckets' scales; ``compress/qsgd`` says what they mean.
+    """All N entries as levels of their buckets' scales; ``compress/qsgd`` defines their meaning.
 
-    How the vector is cut into buckets both ends know; whoever takes it apart checks that there is a
-    scale for each.
+    Both ends know how the vector is cut into buckets; the decoder must check that there is a scale
+    for each bucket.
 
     Attributes:
-        scales: float32, one a bucket, none negative.
+        scales: float32, one per bucket, not negative.
         levels: int8, shape (N,), each in [-127, 127].
     """
 

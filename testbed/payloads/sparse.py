@@ -12,7 +12,7 @@ from testbed.payloads.base import Indices, Packable, Vector, ascending
 
 @dataclass(frozen=True, eq=False)
 class Sparse(Packable):
-    """Some entries; all others are zero (of an update) or as they were (of a model).
+    """Some entries; all others are zero (in an update) or unchanged (in a model).
 
     Attributes:
         indices: int32, shape (k,), strictly increasing, each in [0, N).
@@ -27,7 +27,7 @@ class Sparse(Packable):
 
     @classmethod
     def nothing(cls) -> Self:
-        """No entries at all: of a message that needs none, such as a vote."""
+        """Create a payload without entries, for a message such as a vote."""
         return cls(np.empty(0, np.int32), np.empty(0, np.float32))
 
     def flaw(self, size: int) -> str:

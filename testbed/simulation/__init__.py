@@ -1,5 +1,5 @@
 """A scenario in one process on a virtual clock: real gradients, modelled seconds.
 
-The same algorithm files and the same frame as live; what differs is who drives them. Results depend
-on the scenario and its seed alone, not on the host or on how busy it is.
+It uses the same algorithm files and the same frame as a live run; only the driver differs. Results
+depend on the scenario and its seed alone, not on the host or its load.
 """

@@ -1,7 +1,7 @@
-"""A worker's own link, in one direction, where faults or a trace may change it under way.
+"""A worker's own link, in one direction, that faults or a trace may change during the run.
 
-It finds its transfers again, which a link that never changes need not do. During a partition what
-is under way stops where it is. What would arrive then is lost, and takes its latency again then.
+It keeps track of its transfers, which a constant link need not do. A partition stops transfers in
+progress. A message that would arrive during the partition is lost, and repeats its latency after.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import inf
 from testbed.simulation.links import Bucket, Done, FairLink, Underway
 
 Waiting = tuple[FairLink, float, Done]
-"""A message: the PS's link, its bytes or its latency, and what to call."""
+"""A message: the PS's link, its bytes or its latency, and its callback."""
 
 
 @dataclass
@@ -21,8 +21,8 @@ class ChangingBucket(Bucket):
     """A token bucket whose rate may change, and which a partition may cut off.
 
     Attributes:
-        connected: whether anything passes.
-        planned: rate and depth as the scenario has them.
+        connected: whether data passes; False during a partition.
+        planned: rate and depth from the scenario.
     """
 
     connected: bool = True
@@ -36,7 +36,7 @@ class ChangingBucket(Bucket):
         self.planned = self.rate, self.burst
 
     def send(self, size: float, *, link: FairLink, done: Done) -> None:
-        """See Bucket; during a partition it is sent afterwards."""
+        """Send ``size`` bytes; during a partition, queue them until it ends."""
         if not self.connected:
             self._unsent.append((link, size, done))
             return
@@ -50,27 +50,27 @@ class ChangingBucket(Bucket):
         link.start(at_once, cap=inf, done=sent)
 
     def carry(self, size: float, delay: float, *, link: FairLink, done: Done) -> None:
-        """See Bucket."""
+        """Send a message, let its latency pass, then call ``done`` if connected."""
         super().carry(size, delay, link=link, done=partial(self._arrive, link, delay, done))
 
     def change(self, rate: float, burst: float, *, link: FairLink) -> None:
-        """Have another rate and depth from now on, for what is left of a transfer too."""
+        """Change rate and depth from now on, for the rest of active transfers too."""
         under_way = link.withdraw(self)
         if self.rate == inf:
             self._tokens = burst
         else:
-            self._take(0.0, link.agenda.now)  # those so far came at the old rate
+            self._take(0.0, link.agenda.now)  # tokens so far came at the old rate
         self.rate, self.burst, self._settled = rate, burst, link.agenda.now
         self._tokens = 0.0 if under_way else min(self._tokens, burst)
         self._go_on(under_way, link)
 
     def cut(self, *, link: FairLink) -> None:
-        """Let nothing pass."""
+        """Start a partition: stop all data."""
         self.connected = False
         self._stopped = link.withdraw(self)
 
     def mend(self, *, link: FairLink) -> None:
-        """Let everything pass again, what has waited first."""
+        """End the partition: resume all data, waiting messages first."""
         stopped, unheard, unsent = self._stopped, self._unheard, self._unsent
         self.connected, self._stopped, self._unheard, self._unsent = True, [], [], []
         self._go_on(stopped, link)

@@ -1,4 +1,4 @@
-"""A simulation's checkpoint: the engine between two events, and how far its records were then."""
+"""A simulation's checkpoint: the engine between two events, and the length of its records."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ KIND = "simulation"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a simulation goes on.
+    """A point from which a simulation resumes.
 
     Attributes:
-        about: what is known of it; its note says how long the records were.
-        state: the engine's.
+        about: its metadata; the note holds the length of the records.
+        state: the engine's state.
     """
 
     about: About
@@ -39,10 +39,10 @@ class Checkpoint:
 
     @classmethod
     def open(cls, folder: RunFolder) -> Checkpoint:
-        """The checkpoint in a run's folder, whose records reach at least as far.
+        """Open the checkpoint of a run folder, and check that the records are long enough.
 
         Raises:
-            DataError: there is none, it or a record is damaged, or it is another scenario's.
+            DataError: it is missing, it or a record is damaged, or it is another scenario's.
         """
         path = folder.checkpoint
         scenario = scenario_digest(folder.path)
@@ -61,7 +61,7 @@ class Checkpoint:
         return checkpoint
 
     def cut(self, folder: RunFolder) -> None:
-        """Cut off what the records hold beyond it: that will be recorded again."""
+        """Truncate the records to the checkpoint: the rest will be recorded again."""
         note = self.about.note
         for file in (folder.events, folder.evaluations):
             with file.open("r+b") as opened:
@@ -72,10 +72,10 @@ class Checkpoint:
             half_written.unlink()
 
     def restore(self, engine: Engine, writer: ModelWriter, folder: RunFolder) -> None:
-        """Put a new engine, and what saves its models, where the run was.
+        """Restore a new engine and its model writer.
 
         Raises:
-            DataError: the state is another scenario's, or another testbed's.
+            DataError: the state is that of another scenario, or of another version of testbed.
         """
         try:
             with fitting():
@@ -92,7 +92,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Saver:
-    """Saves checkpoints, each in the place of the one before."""
+    """Saves checkpoints; each replaces the previous one."""
 
     folder: RunFolder
     writer: ModelWriter
@@ -100,11 +100,11 @@ class Saver:
 
     @classmethod
     def into(cls, folder: Path, writer: ModelWriter) -> Saver:
-        """One for a run's folder."""
+        """Create a saver for a run folder."""
         return cls(RunFolder(folder), writer, scenario_digest(folder))
 
     def save(self, engine: Engine) -> None:
-        """Save where an engine is, between two events."""
+        """Save the state of an engine, between two events."""
         engine.recorder.commit()
         about = About(
             KIND,
@@ -116,7 +116,7 @@ class Saver:
         write_checkpoint(self.folder.checkpoint, about, state_of(engine))
 
     def _note(self) -> Mapping[str, Any]:
-        """How long the records are, and how good the best model is."""
+        """Return the length of the records, and the quality of the best model."""
         folder = self.folder
         lengths = {file.name: file.stat().st_size for file in (folder.events, folder.evaluations)}
         parts = len(part_paths(folder.updates))

@@ -1,7 +1,7 @@
-"""What coding takes on an engine's devices and at its parameter server, as the scenario states it.
+"""Coding times on an engine's devices and at its parameter server, from the scenario's ``codec``.
 
-A core counts as selected where its keys are new: one that comes out as before costs no selection.
-What is sent again, because its keys were not known, is not coded again.
+A core counts as selected if its keys are new: an unchanged core costs no selection. A message that
+is resent because its keys were unknown is not coded again.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Coding:
 
     engine: Engine
     codec: Codec
-    _version: int = -1  # of the reply that the server has coded last
-    _ready_at: float = 0.0  # when it had
+    _version: int = -1  # of the reply that the server coded last
+    _ready_at: float = 0.0  # when that coding ended
     _signature: int = 0  # of that reply's core
 
     def __post_init__(self) -> None:
-        self._free = self.codec == Codec()  # as in most scenarios: then nothing is to be looked up
+        self._free = self.codec == Codec()  # true in most scenarios: skip all lookups
 
     def push_seconds(self, cycle: Cycle) -> float:
-        """What a worker takes to make its push."""
+        """Return how long a worker takes to encode its push."""
         if self._free:
             return 0.0
         payload, keys = cycle.update.payload, self.engine.devices[cycle.worker].keys
@@ -40,15 +40,15 @@ class Coding:
         return self._send_seconds(self.codec.worker, payload, selected=selected)
 
     def served_seconds(self, cycle: Cycle) -> float:
-        """What the server takes to use a push."""
+        """Return how long the server takes to decode a push."""
         return self._take_seconds(self.codec.ps, cycle.update.payload)
 
     def received_seconds(self, reply: Reply) -> float:
-        """What a worker takes to use a reply."""
+        """Return how long a worker takes to decode a reply."""
         return self._take_seconds(self.codec.worker, reply.model)
 
     def reply_at(self, reply: Reply, now: float) -> float:
-        """When the server has made a reply, once for all workers that get the model's version."""
+        """Return when the server has encoded a reply, once per model version for all workers."""
         if self._free:
             return now
         if reply.version != self._version:

@@ -1,4 +1,4 @@
-"""What the engine knows of a worker: its device and links, and where it is in its cycle."""
+"""The engine's model of a worker: its device and links, and the state of its cycle."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from testbed.simulation.worker import Coming, Cycle, Paused
 
 @dataclass
 class DeviceModel:
-    """A worker's device, and its cycle from its last push to its next; in emulated seconds.
+    """A worker's device, and its cycle from one push to the next; times in emulated seconds.
 
     Attributes:
-        step_seconds: what its next training step takes at least.
-        draw_think: draws what passes between computing and pushing.
-        rng: draws what happens on its links.
+        step_seconds: minimum duration of its next training step.
+        draw_think: draws the time between computing and pushing.
+        rng: generator for random events on its links.
         began: when it called the PS.
-        asked: when the call had arrived there.
-        blocked: how long the PS held the reply back.
-        decoding: how long it takes to use its reply.
-        transfers: how long its calls since its last update took beside that.
-        blocks: how long the PS held the replies to these calls back.
-        think: the draw for its next push; None if that was used.
+        asked: when the call arrived at the PS.
+        blocked: how long the PS held back the reply.
+        decoding: how long it takes to decode its reply.
+        transfers: duration of its calls since its last update, without ``blocks``.
+        blocks: how long the PS held back the replies to these calls.
+        think: the draw for its next push; None if used.
         computing: whether it has a reply and has not pushed.
-        horizon: how far it may be computed meanwhile.
-        paused: where it waits for its horizon to move on.
-        coming: orders that it has not been told of.
-        silent: whether it stands still for good.
-        frozen_at: since when it stands still for a time; None while it goes on.
-        stood: how long it stood still since its last reply arrived.
-        held: what it will do once it goes on.
-        keys: what both ends of its links know of core keys; None where none are sent.
-        life: how often it has ended; what it did in an earlier life comes to nothing.
-        slow: how many times as long its steps take, from its next one on.
-        planned: its paths up and down as the scenario has them.
+        horizon: how far it may be computed.
+        paused: where it waits at its horizon; None if it does not.
+        coming: orders not yet delivered to it.
+        silent: whether it is frozen for good.
+        frozen_at: since when it is frozen; None while it runs.
+        stood: how long it was frozen since its last reply arrived.
+        held: callbacks to run once it is unfrozen.
+        keys: known core keys at both ends of its links; None if no keys are sent.
+        life: number of times its process has ended; callbacks of earlier lives are discarded.
+        slow: factor that multiplies its step times, from its next step on.
+        planned: its paths up and down from the scenario.
     """
 
     step_seconds: float
@@ -75,11 +75,11 @@ class DeviceModel:
         self.planned = self.up, self.down
 
     def freeze(self, now: float) -> None:
-        """It stands still, with all that it was doing."""
+        """Freeze the device and all its activity."""
         self.frozen_at = now
 
     def thaw(self, now: float) -> list[Happening]:
-        """It goes on; returns what it does at once."""
+        """Unfreeze the device; return the callbacks to run at once."""
         assert self.frozen_at is not None, "it stands still"
         self.stood += now - self.frozen_at
         self.frozen_at = None
@@ -87,27 +87,27 @@ class DeviceModel:
         return held
 
     def end(self) -> None:
-        """Its process has ended; the next one begins from the beginning."""
+        """End its process; the next process starts from scratch."""
         self.life += 1
         self.frozen_at, self.stood, self.held = None, 0.0, []
         self.think, self.computing, self.paused, self.coming = None, False, None, []
         if self.keys is not None:
             self.keys.worker.drop()
         self.slow = 1.0
-        self.step_seconds = 0.0  # the draw may have gone into a cycle that came to nothing
+        self.step_seconds = 0.0  # the draw may have been used in a discarded cycle
 
     def begin(self, now: float) -> None:
-        """Its process has begun, and calls the PS."""
+        """Start its process, which calls the PS."""
         self.began = self.asked = now
         self.transfers = self.blocks = 0.0
 
     def called(self, now: float) -> None:
-        """Its call to the PS is over."""
+        """End its call to the PS."""
         self.transfers += now - self.began - self.blocked
         self.blocks += self.blocked
 
     def timing(self, cycle: Cycle) -> Timing:
-        """The times of a cycle that ended with a push; the next one's begin after an update."""
+        """Return the times of a cycle that ended with a push; reset them after an update."""
         timing = Timing(
             compute_seconds=cycle.compute_seconds,
             think_seconds=cycle.think_seconds,
@@ -119,10 +119,10 @@ class DeviceModel:
         return timing
 
     def order(self, worker: int, standing: StandingOrders, arrival: float) -> None:
-        """Orders reach the worker at ``arrival``.
+        """Queue orders that reach the worker at ``arrival``.
 
         Raises:
-            AlgorithmError: it may have been computed beyond that already.
+            AlgorithmError: the worker may already have been computed beyond that time.
         """
         if self.computing and arrival < self.horizon:
             raise AlgorithmError(
@@ -133,13 +133,13 @@ class DeviceModel:
         self.coming.append((arrival, standing))
 
     def take_coming(self) -> list[Coming]:
-        """The orders to tell the worker of now."""
+        """Return the orders to deliver to the worker now, and clear them."""
         taken, self.coming = self.coming, []
         return taken
 
 
 def buckets_of(devices: Sequence[DeviceModel]) -> dict[str, object]:
-    """The token buckets of all links, by name: both ends of a transfer refer to one."""
+    """Return the token buckets of all links, by name: both ends of a transfer refer to one."""
     return {
         f"w{number}.{way}": path.bucket
         for number, device in enumerate(devices)

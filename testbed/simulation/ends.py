@@ -1,4 +1,4 @@
-"""How a process of the pool ended that should have gone on."""
+"""The error for a pool process that exited unexpectedly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testbed.host.apart import early_end
 
 
 def unexpected_end(pid: int | None, status: int | None, *, own_files: str) -> TestbedError:
-    """The error for it; of one that runs the user's ``own_files``, what that code has done."""
+    """Return the error; for a process with the user's ``own_files``, it blames that code."""
     if own_files:
         return early_end(own_files, status)
     killed = status == -signal.SIGKILL

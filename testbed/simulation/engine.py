@@ -1,8 +1,8 @@
-"""The virtual run: the frame's server, the pool's workers, the links between them, and one clock.
+"""The simulated run: the frame's server, the pool's workers, the links between them, one clock.
 
 server releases a reply ─> down the links ─> the worker trains and thinks ─> up the links
      ^                                                                           │
-     └──── served, when the PS has dealt with those that came before <───────────┘
+     └──── served, once the PS has handled the requests before it <──────────────┘
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class Engine:
     """One simulated run.
 
     Attributes:
-        workers: computes what the workers do.
-        uplink: the PS's link, towards it.
-        downlink: the PS's link, from it.
-        images: indices of the test images looked at during the run.
-        sample_bytes: of a training sample that a worker shares.
-        recorder: is told everything.
-        timeline: the faults that are to come.
-        followings: the recordings that links follow.
-        codec: how long coding takes.
-        keep: is lent every model that was evaluated.
-        checkpoints: when ``save`` is called, between two events; never if None.
+        workers: the pool that computes the workers.
+        uplink: the PS's link, towards the PS.
+        downlink: the PS's link, from the PS.
+        images: indices of the test images for evaluations during the run.
+        sample_bytes: size of a training sample that a worker shares.
+        recorder: receives all events and updates.
+        timeline: the pending faults.
+        followings: the traces that links follow.
+        codec: the durations of coding.
+        keep: called with every evaluated model, which it may only borrow.
+        checkpoints: when to call ``save``, between two events; None for never.
     """
 
     server: Server
@@ -92,18 +92,18 @@ class Engine:
         self._coding = Coding(self, self.codec)
 
     def run(self) -> None:
-        """From the first pull to the last evaluation."""
+        """Run from the first pull to the last evaluation."""
         self.begin()
         self.go_on()
 
     def begin(self) -> None:
-        """Those workers join and pull that are there at the beginning."""
+        """Let all workers that are present at the start join and pull."""
         there = self.timeline.population.present(len(self.devices))
         for worker in there:
             self.server.join(worker)
         self.server.begin(0.0)
         self._traces.begin()
-        self._plan_tick(0.0)  # a reply may take no time, and a worker be computed at once
+        self._plan_tick(0.0)  # a reply may arrive instantly, and start a worker's computation
         for worker in there:
             self.call(worker)
         self.faults.plan()
@@ -112,7 +112,7 @@ class Engine:
             self._save_at = self.checkpoints.after(0, 0.0)
 
     def go_on(self) -> None:
-        """To the last evaluation."""
+        """Continue to the last evaluation."""
         while not self.server.finished and self.agenda.advance():
             self.recorder.time_passed()
             if self.checkpoints is not None and not self.server.finished:
@@ -122,7 +122,7 @@ class Engine:
 
     @property
     def parts(self) -> dict[str, object]:
-        """The parts with a state of their own, to which others refer."""
+        """The parts with their own state, by the names that other parts' states refer to."""
         return {
             "engine": self,
             "agenda": self.agenda,
@@ -147,36 +147,36 @@ class Engine:
             self.save(self)
 
     def silence(self, worker: int) -> None:
-        """A worker's device stands still from now on, and nobody is told but the frame's books."""
+        """Freeze a worker's device for good; only the frame's books note it."""
         self.devices[worker].silent = True
         self._carry_out(self.server.silence(worker, self.agenda.now))
 
     def call(self, worker: int) -> None:
-        """A worker's process has begun, and calls the PS."""
+        """Start a worker's first call to the PS; its process has started."""
         self.queue_up(self.faults.living(worker, partial(self._pull, worker)), self.agenda.now)
 
     def leave(self, worker: int) -> None:
-        """A worker takes no part any more."""
+        """Remove a worker from the run."""
         self._carry_out(self.server.leave(worker, self.agenda.now))
 
     def queue_up(self, serve: Happening, now: float, *, coding_seconds: float = 0.0) -> None:
-        """A request has come: the PS deals with it once it is through with those before."""
+        """Queue a request at the PS, which serves it after all earlier requests."""
         served = self.queue.take(now, coding_seconds=coding_seconds)
         self._at(served, serve)
 
     def _at(self, time: float, happening: Happening) -> None:
-        """Let it happen then; at once if that is now."""
+        """Schedule a call at ``time``; call it at once if that is now."""
         if time > self.agenda.now:
             self.agenda.at(time, happening)
         else:
             happening(self.agenda.now)
 
     def _pull(self, worker: int, now: float) -> None:
-        """The PS deals with a worker's first request."""
+        """Serve a worker's first request."""
         self._carry_out(self.server.pull(worker, now))
 
     def _carry_out(self, effects: Effects) -> None:
-        """Do what a call to the server has led to."""
+        """Carry out the effects of a call to the server."""
         now = self.agenda.now
         for applied in effects.applied:
             self._record.enter(applied, now=now, elapsed=now / self.recorder.time_scale)
@@ -199,7 +199,7 @@ class Engine:
         self._plan_tick(now)
 
     def _release(self, release: Release) -> None:
-        """Send a reply on its way down."""
+        """Start sending a reply down."""
         worker, reply, now = release.worker, release.reply, self.agenda.now
         assert reply is not None
         device, made_at = self.devices[worker], self._coding.reply_at(reply, now)
@@ -212,7 +212,7 @@ class Engine:
         self._at(made_at, self.faults.living(worker, partial(self.send_down, worker, size)))
 
     def send_down(self, worker: int, payload_bytes: int, now: float) -> None:
-        """Send the reply that a worker was lent, or send it again."""
+        """Send the reply that was lent to a worker, or resend it."""
         device = self.devices[worker]
         self._record.replied(worker, payload_bytes)
         arrived = self.faults.awake(worker, partial(self._receive, worker))
@@ -220,7 +220,7 @@ class Engine:
         device.down.bucket.carry(*transfer, link=self.downlink, done=arrived)
 
     def _receive(self, worker: int, now: float) -> None:
-        """A reply has arrived."""
+        """Handle the arrival of a reply at its worker."""
         device = self.devices[worker]
         if device.keys is not None and not device.keys.takes_reply():
             Misses(self).reply(worker)
@@ -229,7 +229,7 @@ class Engine:
         self._at(time, self.faults.awake(worker, partial(self._begin, worker), time=time))
 
     def _begin(self, worker: int, now: float) -> None:
-        """A reply can be used: the worker trains; it pushes once step and think are over."""
+        """Start training from a decoded reply; the push follows step and think time."""
         device = self.devices[worker]
         device.called(now)
         device.stood = 0.0
@@ -250,7 +250,7 @@ class Engine:
         self.agenda.at(time, self.faults.awake(worker, partial(self._finish, worker), time=time))
 
     def _finish(self, worker: int, now: float) -> None:
-        """The earliest moment of the push has come; with several local steps it may be later."""
+        """Finish a cycle at the earliest possible push time; local steps may make it later."""
         device = self.devices[worker]
         reached = self.workers.finish(worker)
         if isinstance(reached, Paused):
@@ -267,7 +267,7 @@ class Engine:
             self._push(reached, now)
 
     def _push(self, cycle: Cycle, now: float) -> None:
-        """Send an update on its way up."""
+        """Start coding and sending an update."""
         device = self.devices[cycle.worker]
         if device.silent:
             return
@@ -275,12 +275,12 @@ class Engine:
         if not seconds:
             self.push(cycle, now)
             return
-        time = now + seconds - device.stood  # what it has stood still by then comes on top
+        time = now + seconds - device.stood  # time frozen by then is added on top
         push = self.faults.awake(cycle.worker, partial(self.push, cycle), time=time)
         self.agenda.at(now + seconds, push)
 
     def push(self, cycle: Cycle, now: float) -> None:
-        """Send an update, or send it again."""
+        """Send an update, or resend it."""
         device = self.devices[cycle.worker]
         if device.keys is not None:
             cycle = cycle._replace(payload_bytes=device.keys.push(cycle.update.payload))
@@ -289,13 +289,13 @@ class Engine:
         device.up.bucket.carry(*transfer, link=self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
-        """An update has arrived at the PS."""
+        """Handle the arrival of an update at the PS."""
         self.devices[cycle.worker].asked = now
         serve = self.faults.living(cycle.worker, partial(self._serve, cycle))
         self.queue_up(serve, now, coding_seconds=self._coding.served_seconds(cycle))
 
     def _serve(self, cycle: Cycle, now: float) -> None:
-        """The PS deals with a push. One that is refused ends its worker, as it would live."""
+        """Serve a push. A refused push ends its worker, as in a live run."""
         worker, device = cycle.worker, self.devices[cycle.worker]
         if device.keys is not None and not device.keys.takes_push():
             Misses(self).push(cycle)
@@ -323,12 +323,12 @@ class Engine:
         self._carry_out(effects)
 
     def _horizon(self) -> float:
-        """How far workers may be computed: until orders may be sent, or steps take longer."""
+        """Return how far workers may be computed: until orders may come or the pace may change."""
         pace = self.faults.horizon
         return min(self._tick_at, pace) if self.server.sends_orders else pace
 
     def _plan_tick(self, now: float) -> None:
-        """Note when the server wants its tick; workers may be computed that far."""
+        """Schedule the server's next tick, up to which workers may be computed."""
         tick_at = self.server.next_tick(now)
         if tick_at == self._tick_at:
             return
@@ -340,35 +340,35 @@ class Engine:
             self.go_beyond()
 
     def go_beyond(self) -> None:
-        """The horizon has moved on: so may those workers that were computed as far as that."""
+        """Resume the workers that were computed up to the old horizon; the new one is later."""
         horizon = self._horizon()
         for worker, device in enumerate(self.devices):
             if device.computing and device.horizon < horizon:
                 self._resume(worker, device)
 
     def _call_tick(self, now: float) -> None:
-        self._tick_at, self._tick = -inf, None  # it has come: whatever is next is news
+        self._tick_at, self._tick = -inf, None  # this tick is over: reschedule in any case
         self._carry_out(self.server.tick(now))
 
     def _resume(self, worker: int, device: DeviceModel) -> None:
-        """A worker's horizon has moved on: so may the worker."""
+        """Resume a worker up to the new horizon."""
         device.horizon = self._horizon()
         coming, slow = device.take_coming(), device.slow
         self.workers.resume(worker, horizon=device.horizon, coming=coming, slow=slow)
         if device.paused is not None:
-            wakes = self.server.half.config.WAKES  # perhaps sooner now, by its new orders
+            wakes = self.server.half.config.WAKES  # new orders may make it earlier
             self._let_finish(worker, self.agenda.now if wakes else device.paused.step_ends)
             device.paused = None
 
     def _look(self, now: float) -> None:
-        """An evaluation may be due."""
+        """Check whether an evaluation is due."""
         self._carry_out(Effects())
 
     def _is_due(self, now: float) -> bool:
         return self.server.version >= self._due.version and now >= self._due.time
 
     def _examine(self, now: float) -> None:
-        """Evaluate a snapshot, which costs no virtual time, and let the server know."""
+        """Evaluate a snapshot, at no cost in virtual time, and notify the server."""
         if self._is_due(now):
             self._due = self.schedule.after(self.server.version, now)
             if self.schedule.seconds is not None:
@@ -379,7 +379,7 @@ class Engine:
         self._carry_out(self.server.measured(measured, accuracy=evaluation.top1, now=now))
 
     def _evaluate(self, images: Samples | None) -> Evaluation:
-        """Evaluate the model as it is, on some images or (None) on all."""
+        """Evaluate the current model on some images, or on all (None)."""
         evaluation = self.workers.examine(self.server.half.parameters, images=images)
         evaluated = Evaluated(
             time_seconds=self.agenda.now,

@@ -1,4 +1,4 @@
-"""Carries the faults' timeline out on modelled workers, at the moments that it names."""
+"""Applies the fault timeline to simulated workers, at its exact times."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Faults:
-    """An actuator (testbed.faults.base.Actuator) whose workers are an engine's.
+    """An actuator (testbed.faults.base.Actuator) for an engine's workers.
 
     Attributes:
-        horizon: the next moment at which steps may begin to take longer, or end to.
+        horizon: the next time at which a worker's pace may change.
     """
 
     engine: Engine
@@ -35,19 +35,19 @@ class Faults:
     _next: Planned | None = None
 
     def plan(self) -> None:
-        """Note when something is due."""
+        """Schedule the next fault action."""
         if self._next is not None:
             self._next.strike()
         at, self.horizon = self.timeline.next_time, self.timeline.next_pace
         self._next = None if at == inf else self.engine.agenda.at(at, self._act)
 
     def reached(self, version: int) -> None:
-        """So many updates are in the model."""
+        """Notify the timeline of the model's version."""
         if self.timeline.reached(version, now=self.engine.agenda.now):
             self.plan()
 
     def evaluated(self, accuracy: float | None) -> None:
-        """An evaluation during training has found this; None where there is no accuracy."""
+        """Notify the timeline of an evaluation's accuracy; None if the model has none."""
         if accuracy is not None and self.timeline.evaluated(accuracy, now=self.engine.agenda.now):
             self.plan()
 
@@ -61,49 +61,49 @@ class Faults:
             self.engine.go_beyond()
 
     def freeze(self, worker: int, *, for_good: bool) -> None:
-        """See Actuator. What the kernel has of a message is carried on all the same."""
+        """Freeze a worker's device. Data that the kernel already holds is still sent."""
         self.engine.devices[worker].freeze(self.engine.agenda.now)
         if for_good:
             self.engine.silence(worker)
 
     def thaw(self, worker: int) -> None:
-        """See Actuator."""
+        """Unfreeze a worker's device."""
         now = self.engine.agenda.now
         for happening in self.engine.devices[worker].thaw(now):
             happening(now)
 
     def kill(self, worker: int, *, for_good: bool) -> None:
-        """See Actuator. It is noticed at once."""
+        """Kill a worker's process; the server notices at once."""
         self.leave(worker)
 
     def leave(self, worker: int) -> None:
-        """See Actuator."""
+        """Let a worker leave."""
         self.forget(worker)
         self.engine.leave(worker)
 
     def join(self, worker: int) -> None:
-        """See Actuator."""
+        """Let a worker join and start."""
         self.engine.devices[worker].begin(self.engine.agenda.now)
         self.engine.server.join(worker)
         self.engine.recorder.event(Joined(f"w{worker}"))
         self.engine.call(worker)
 
     def partition(self, worker: int) -> None:
-        """See Actuator."""
+        """Cut a worker's links."""
         for bucket, link in self._own_links(worker):
             bucket.cut(link=link)
 
     def heal(self, worker: int) -> None:
-        """See Actuator."""
+        """Reconnect a worker's links."""
         for bucket, link in self._own_links(worker):
             bucket.mend(link=link)
 
     def slow(self, worker: int, factor: float) -> None:
-        """See Actuator."""
+        """Multiply a worker's step times by ``factor``."""
         self.engine.devices[worker].slow = factor
 
     def change_link(self, worker: int, up: Change, down: Change) -> None:
-        """See Actuator. A message that has left the link keeps its latency."""
+        """Change a worker's link. A message that has left the link keeps its latency."""
         device = self.engine.devices[worker]
         device.up, device.down = delayed(*device.planned, up.delay, down.delay)
         for (bucket, link), change in zip(self._own_links(worker), (up, down), strict=True):
@@ -111,7 +111,7 @@ class Faults:
                 self._set_rate(bucket, change.rate, link)
 
     def reset_link(self, worker: int) -> None:
-        """See Actuator."""
+        """Reset a worker's link to the scenario's values."""
         device = self.engine.devices[worker]
         device.up, device.down = device.planned
         for bucket, link in self._own_links(worker):
@@ -122,14 +122,14 @@ class Faults:
         bucket.change(rate.bytes_per_second, depth, link=link)
 
     def _own_links(self, worker: int) -> Iterator[tuple[ChangingBucket, FairLink]]:
-        """Of a worker, up and down, where anything may become of them; and the PS's."""
+        """Yield a worker's changeable buckets, up and down, each with the PS's link."""
         device, engine = self.engine.devices[worker], self.engine
         for path, link in ((device.up, engine.uplink), (device.down, engine.downlink)):
             if isinstance(path.bucket, ChangingBucket):
                 yield path.bucket, link
 
     def forget(self, worker: int) -> None:
-        """A worker's process has ended: what it was doing comes to nothing."""
+        """Discard all activity of a worker whose process has ended."""
         self.engine.devices[worker].end()
         self.heal(worker)
         self.reset_link(worker)
@@ -137,7 +137,7 @@ class Faults:
         self.timeline.population.gone(worker)
 
     def living(self, worker: int, happening: Happening) -> Happening:
-        """What comes to nothing if the worker's process has ended by then."""
+        """Wrap a callback so that it runs only if the worker's process still exists."""
         return partial(self._if_living, worker, self.engine.devices[worker].life, happening)
 
     def _if_living(self, worker: int, life: int, happening: Happening, now: float) -> None:
@@ -145,7 +145,7 @@ class Faults:
             happening(now)
 
     def awake(self, worker: int, happening: Happening, *, time: float = -inf) -> Happening:
-        """What a device does at ``time``, or as much later as it has stood still by then."""
+        """Wrap a device's callback for ``time`` so that frozen time delays it."""
         life = self.engine.devices[worker].life
         return partial(self._if_awake, worker, life, time, happening)
 

@@ -1,4 +1,4 @@
-"""Where a process of the pool computes: on its CPU, or on the GPU that all of them share."""
+"""The compute device of a pool process: its CPU, or the GPU that all processes share."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from testbed.scenario.schema import Scenario
 
 
 def compute_device(scenario: Scenario) -> str | None:
-    """The device of torch's for this process; None for its CPU.
+    """Return the torch device of this process; None for its CPU.
 
     Raises:
-        HostError: CUDA does not answer.
+        HostError: CUDA is not available.
     """
     runtime = scenario.runtime
     if not isinstance(runtime, Simulated) or runtime.device == "cpu":
@@ -20,7 +20,7 @@ def compute_device(scenario: Scenario) -> str | None:
 
     try:
         torch.cuda.init()  # type: ignore[no-untyped-call]
-    except (AssertionError, RuntimeError) as error:  # a torch without CUDA asserts
+    except (AssertionError, RuntimeError) as error:  # torch without CUDA raises AssertionError
         raise HostError(
             f"runtime.device is cuda, and PyTorch cannot compute there: {error}.",
             hint="Set it to cpu, or begin in a process that has not used CUDA itself.",

@@ -1,11 +1,11 @@
-"""Gradients that a simulated run reuses, as another one has computed and written them.
+"""Gradients that a simulated run reuses from other runs.
 
-Where training depends on no time, as with BSP or DDL, runs that differ in links, speeds or rates
-train one and the same model. A gradient is known by all that it depends on, so that what is reused
-is what would have been computed, to the bit.
+If training does not depend on time, as with BSP or DDL, runs that differ in links, speeds or rates
+train the same model. A gradient is identified by everything that it depends on, so a reused one is
+bit-identical to a computed one.
 
-An entry is a file: 32 bytes that say what it is the gradient of, the SHA-256 of its values, and the
-values. One that holds anything else, or is no ordinary file, is passed over and noted.
+An entry is a file: 32 bytes that identify the gradient, the SHA-256 of its values, and the values.
+A file with other content, or one that is not a regular file, is skipped and noted.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from testbed.models.base import Images, Targets
 from testbed.payloads import Vector
 
 COMPUTED, REUSED, REFUSED = "computed", "reused", "refused"
-"""Folders in that of a run: the gradients that it has computed, links to those it reused, and what
-was wrong with those that it found and could not use."""
+"""Subfolders of a run's folder: gradients that it computed, links to gradients that it reused, and
+errors of gradients that it found but could not use."""
 
 _HASH_BYTES = hashlib.sha256().digest_size
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -36,9 +36,9 @@ class Reuse(NamedTuple):
     """Where a run finds gradients and writes its own.
 
     Attributes:
-        folder: holds a folder of each run that has any.
+        folder: holds a folder for each run with gradients.
         run: the run's name.
-        most_bytes: what its own folder may hold, links as well.
+        most_bytes: maximum size of the run's own folder, including links.
     """
 
     folder: Path
@@ -46,11 +46,11 @@ class Reuse(NamedTuple):
     most_bytes: int
 
     def open(self, network: str, *, processes: int) -> Gradients:
-        """Those of one process of several, which share what room is left.
+        """Open the gradients for one process of the run; the processes share the space equally.
 
         Args:
-            network: tells networks apart.
-            processes: how many the run has.
+            network: identifies the network.
+            processes: number of processes of the run.
         """
         own = self.folder / self.run
         for part in (COMPUTED, REUSED, REFUSED):
@@ -62,12 +62,12 @@ class Reuse(NamedTuple):
 
 @dataclass
 class Gradients:
-    """The gradients of one network, those of a run and of others, to one of its processes.
+    """The gradients of one network, of this run and of others, for one process of the run.
 
     Attributes:
         own: the run's folder.
-        others: folders with gradients of others.
-        network: goes into the name of each.
+        others: folders with gradients of other runs.
+        network: part of the name of each gradient.
         room: bytes that may still be written or linked.
     """
 
@@ -79,7 +79,7 @@ class Gradients:
     def gradient(
         self, at: Vector, images: Images, targets: Targets, compute: Callable[[], Vector]
     ) -> Vector:
-        """The gradient of a batch at the parameters ``at``: one that is there, or else computed."""
+        """Return the gradient of a batch at the parameters ``at``: a reused or a computed one."""
         name = self._name(at, images, targets)
         for folder in self.others:
             try:
@@ -89,7 +89,7 @@ class Gradients:
                     os.link(folder / name, self.own / REUSED / name)
                     self.room -= taken
             except FileNotFoundError:
-                continue  # not computed there, or dropped meanwhile
+                continue  # not computed there, or removed in the meantime
             except FileExistsError:
                 pass  # reused before: the same batch at the same parameters
             except (ValueError, OSError) as error:
@@ -110,14 +110,14 @@ class Gradients:
         return known.hexdigest()
 
     def _write(self, name: str, gradient: Vector) -> None:
-        """Write a gradient down for other runs; nothing more is written once the disk is full."""
+        """Write a gradient for other runs; stop writing once the disk is full."""
         unfinished = self.own / f"{name}.new"
         try:
             with unfinished.open("xb") as file:
                 file.write(bytes.fromhex(name) + hashlib.sha256(gradient.data).digest())
                 file.write(gradient.data)
         except FileExistsError:
-            return  # another process writes it, or one that was killed has
+            return  # another process is writing it, or a killed process left it
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -129,12 +129,12 @@ class Gradients:
 
 
 def _read(path: Path, identity: bytes, *, size: int) -> Vector:
-    """The entry of this identity with so many values.
+    """Read the entry with this identity and ``size`` values.
 
     Raises:
-        FileNotFoundError: there is none.
-        OSError: it is a link, or not ours to read.
-        ValueError: it is something else.
+        FileNotFoundError: the entry does not exist.
+        OSError: it is a symbolic link, or not readable.
+        ValueError: it has other content.
     """
     descriptor = os.open(path, _LOOK)
     try:
@@ -156,10 +156,10 @@ def _read(path: Path, identity: bytes, *, size: int) -> Vector:
 
 
 def refused(own: Path) -> list[str]:
-    """What was wrong with the gradients that a run found and computed again."""
+    """Return the errors of the gradients that a run found but had to compute itself."""
     return [path.read_text() for path in sorted((own / REFUSED).glob("*"))]
 
 
 def count_reused(own: Path) -> int:
-    """How many gradients a run has reused, as far as there was room to link them."""
+    """Return how many gradients a run reused, as far as there was space to link them."""
     return sum(1 for _ in (own / REUSED).glob("*"))

@@ -1,7 +1,7 @@
-"""What both ends of a worker's links know of core keys, and so what its messages carry.
+"""The core keys known at both ends of a worker's links, which its messages may omit.
 
-The caches are those of a live run, payloads/key_cache.py. A message that leaves out keys that its
-receiver does not know is of no use there, and comes again with them, as it does live.
+The caches are those of a live run, payloads/key_cache.py. If a message omits keys that its receiver
+does not know, the receiver cannot use it, and it is resent with the keys, as in a live run.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ if TYPE_CHECKING:
 
 @dataclass
 class KeyedLinks:
-    """One worker's.
+    """The key caches of one worker's links.
 
     Attributes:
-        worker: its own caches.
-        server: those that the parameter server has of it.
+        worker: the worker's own caches.
+        server: the parameter server's caches for the worker.
     """
 
     worker: KeyCaches = field(default_factory=KeyCaches)
     server: KeyCaches = field(default_factory=KeyCaches)
-    _up: Payload | None = None  # the last push, whole
+    _up: Payload | None = None  # the last push, complete
     _sent_up: Payload | None = None  # and as it was sent
     _down: Payload | None = None  # the last reply
     _sent_down: Payload | None = None
 
     @property
     def replied_bytes(self) -> int:
-        """Payload of the last reply, as it was sent."""
+        """Payload size of the last reply, as sent."""
         return 0 if self._sent_down is None else self._sent_down.size
 
     def push(self, payload: Payload | None = None) -> int:
-        """Send a push, or the last one again; returns the bytes of its payload."""
+        """Send a push, or resend the last one; return the bytes of its payload."""
         self._up = payload or self._up
         assert self._up is not None, "it has pushed before"
         self._sent_up = self.worker.up.outgoing(self._up)
         return self._sent_up.size
 
     def takes_push(self) -> bool:
-        """The server's end: whether it knows all keys of the push."""
+        """Receive the push at the server; return whether it knows all keys of the push."""
         assert self._sent_up is not None, "a push has come"
         return _takes(self.server.up, self._sent_up)
 
     def reply(self, payload: Payload | None = None) -> int:
-        """Send a reply, or the last one again with its keys; returns the bytes of its payload."""
+        """Send a reply, or resend the last one with its keys; return the bytes of its payload."""
         if payload is None:
             self.server.down.drop()
         self._down = payload or self._down
@@ -62,19 +62,19 @@ class KeyedLinks:
         return self._sent_down.size
 
     def takes_reply(self) -> bool:
-        """The worker's end: whether it knows all keys of the reply."""
+        """Receive the reply at the worker; return whether it knows all keys of the reply."""
         assert self._sent_down is not None, "a reply has come"
         return _takes(self.worker.down, self._sent_down)
 
 
 @dataclass
 class Misses:
-    """What comes of messages that left out keys, on an engine's links."""
+    """Handles messages with unknown keys on an engine's links."""
 
     engine: Engine
 
     def push(self, cycle: Cycle) -> None:
-        """The server does not know a push's keys: word of it goes down, and it comes again."""
+        """Report a push with unknown keys to its worker, which resends it."""
         worker, device = cycle.worker, self.engine.devices[cycle.worker]
         self.engine.recorder.event(KeysMissed(f"w{worker}", "up", cycle.payload_bytes))
         again = self.engine.faults.awake(worker, partial(self._push_again, cycle))
@@ -82,7 +82,7 @@ class Misses:
         device.down.bucket.carry(*transfer, link=self.engine.downlink, done=again)
 
     def reply(self, worker: int) -> None:
-        """A worker does not know a reply's keys: its push comes again and is answered with them."""
+        """Resend a worker's push, to get a reply that includes the unknown keys."""
         device, size = self.engine.devices[worker], self._keys(worker).push()
         asked = self.engine.faults.living(worker, partial(self._asked_again, worker))
         transfer = device.up.send(size, device.rng)

@@ -1,8 +1,8 @@
-"""The PS's link: transfers under way share it max-min fairly, each within its own link's rate.
+"""The PS's link: active transfers share it max-min fairly, each within its own link's rate.
 
-A fluid model. Transfers with the same cap of their own always have the same rate, so they form a
-group, and what is kept is the service each group's members have had: a change costs O(groups), and
-the next transfer to end is found in O(log transfers), however many are under way.
+A fluid model. Transfers with the same cap always have the same rate, so they form a group, and only
+the service received per group is stored: a change costs O(groups), and the next transfer to end is
+found in O(log transfers), however many are active.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Done = Callable[[float], None]
 
 
 class Underway(NamedTuple):
-    """What is left of a transfer: bytes, and what to call, a method of its sender's."""
+    """The remainder of a transfer: bytes, and its callback, a method of its sender."""
 
     size: float
     done: partial[None]
@@ -31,10 +31,10 @@ class Sharers:
     """Transfers with the same cap.
 
     Attributes:
-        cap: bytes per second that each of them may have at most.
-        rate: bytes per second that each of them has now.
-        served: bytes that a member present from the beginning would have had.
-        ends: (value of ``served`` at which a member ends, order, what to call).
+        cap: maximum bytes per second of each transfer.
+        rate: current bytes per second of each transfer.
+        served: bytes that a member present from the start would have received.
+        ends: (value of ``served`` at which a member ends, order, callback).
     """
 
     cap: float
@@ -45,7 +45,7 @@ class Sharers:
 
 @dataclass
 class FairLink:
-    """One direction of the PS's link: bytes per second, infinite where it is not shaped."""
+    """One direction of the PS's link; ``capacity`` in bytes per second, infinite if not shaped."""
 
     agenda: Agenda
     capacity: float
@@ -57,7 +57,7 @@ class FairLink:
     def start(self, size: float, *, cap: float, done: Done) -> None:
         """Send ``size`` bytes at no more than ``cap`` bytes per second, then call ``done``.
 
-        Where neither that nor the PS's link limits them, it is called at once.
+        If neither the cap nor the PS's link limits the transfer, ``done`` is called at once.
         """
         if cap == inf and self.capacity == inf:
             done(self.agenda.now)
@@ -69,11 +69,11 @@ class FairLink:
         self._share()
 
     def wait(self, delay: float, done: Done, now: float) -> None:
-        """The last bytes of a message are on their way: let its latency pass."""
+        """Call ``done`` after the latency of a message that is fully sent."""
         self.agenda.at(now + delay, done)
 
     def withdraw(self, sender: object) -> list[Underway]:
-        """Take all transfers out that will call a method of ``sender``; what is left of each."""
+        """Remove all transfers that will call a method of ``sender``; return what remains."""
         self._settle()
         taken: list[tuple[int, Underway]] = []
         for group in self._groups.values():
@@ -89,7 +89,7 @@ class FairLink:
         return [left for _, left in sorted(taken, key=lambda pair: pair[0])]
 
     def _settle(self) -> None:
-        """Book the service since the last change."""
+        """Account for the service since the last change."""
         passed = self.agenda.now - self._settled
         self._settled = self.agenda.now
         if passed > 0:
@@ -97,7 +97,7 @@ class FairLink:
                 group.served += group.rate * passed
 
     def _share(self) -> None:
-        """Give every group its max-min fair rate and wait for whoever ends first."""
+        """Give every group its max-min fair rate and schedule the first end."""
         left, members = self.capacity, sum(len(group.ends) for group in self._groups.values())
         first = inf
         for group in sorted(self._groups.values(), key=lambda group: group.cap):
@@ -115,7 +115,7 @@ class FairLink:
             self._next = self.agenda.at(self.agenda.now + max(0.0, first), self._end)
 
     def _end(self, now: float) -> None:
-        """One or more transfers have ended: those due now, within rounding."""
+        """End the transfers that are due now, within rounding."""
         self._settle()
         ended: list[tuple[int, Done]] = []
         for group in self._groups.values():
@@ -134,13 +134,13 @@ def _calls(done: Any, sender: object) -> bool:
 
 @dataclass
 class Bucket:
-    """A worker's own link in one direction: a token bucket, as the kernel's tbf is one.
+    """A worker's own link in one direction: a token bucket, like the kernel's tbf.
 
-    What finds tokens passes at once, the rest at the rate; a pause fills the bucket again.
+    Bytes covered by tokens pass at once, the rest at the rate; a pause refills the bucket.
 
     Attributes:
-        rate: bytes per second; infinite where the link is not shaped.
-        burst: bytes that the bucket holds; it begins full.
+        rate: bytes per second; infinite if the link is not shaped.
+        burst: capacity of the bucket in bytes; it starts full.
     """
 
     rate: float
@@ -153,7 +153,7 @@ class Bucket:
 
     def carry(self, size: float, delay: float, *, link: FairLink, done: Done) -> None:
         """Send a message of ``size`` bytes, let its latency pass, then call ``done``."""
-        # methods and no functions of this call's: a checkpoint can name them
+        # methods, not local functions: a checkpoint can name them
         self.send(size, link=link, done=partial(link.wait, delay, done) if delay else done)
 
     def send(self, size: float, *, link: FairLink, done: Done) -> None:
@@ -172,7 +172,7 @@ class Bucket:
         done(now)
 
     def _take(self, size: float, now: float) -> float:
-        """Take as many of the tokens as the message needs; returns how many."""
+        """Take as many tokens as the message needs and are available; return their number."""
         if self.rate == inf:
             return size
         tokens = min(self.burst, self._tokens + self.rate * (now - self._settled))

@@ -1,7 +1,7 @@
-"""What the clock's process and those that compute gradients tell each other, kept small.
+"""Compact messages between the clock's process and the processes that compute gradients.
 
-Arrays travel beside the messages, in a row of the shared memory. What is said for every update goes
-as a few numbers in fixed places, all else as a pickle behind another first byte.
+Arrays are not in the messages but in a row of the shared memory. The frequent messages are packed
+as a few numbers in a fixed format, all others as a pickle with a different first byte.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from testbed.values.state import PlainState
 PICKLED = b"\xff"
 SIZE = "<i8"
 ALIGNMENT = 8
-"""Bytes; each array in a row begins with a multiple."""
+"""Bytes; each array in a row starts at a multiple."""
 
 MOST_ARRAYS = 2
-"""Before those of a payload with more, their sizes stand in the row."""
+"""If a payload has more arrays, their sizes precede them in the row."""
 
 _TASK = struct.Struct("<xqddqqqqq")
 _RESULT = struct.Struct("<xqqdddqqqqqdqqq")
@@ -39,9 +39,9 @@ _KINDS = {kind.NUMBER: kind for kind in KINDS}
 
 
 class Packed(NamedTuple):
-    """A payload in a row: its kind's number, and how many bytes its one or two arrays take.
+    """A payload in a row: the number of its kind, and the bytes of its one or two arrays.
 
-    Of more arrays than that, the first is that of their sizes, and the second stands for them all.
+    With more arrays, ``first`` is the size of the array of sizes, ``second`` that of all arrays.
     """
 
     kind: int
@@ -50,9 +50,9 @@ class Packed(NamedTuple):
 
 
 class Loan(NamedTuple):
-    """A reply that was handed to a worker, with a row that is the worker's until its result is out.
+    """A reply lent to a worker, with a row that the worker owns until its result is taken out.
 
-    A reply that is not all in the row goes ``apart``, but for its payload if that fits.
+    A reply that does not fit in the row is in ``apart``; its payload is in the row if it fits.
     """
 
     row: int
@@ -63,13 +63,13 @@ class Loan(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """Go on with a worker from a reply that has arrived.
+    """Continue a worker from a reply that has arrived.
 
     Attributes:
         think: the next draw of the think law.
-        horizon: how far it may be computed.
-        coming: orders between replies, and when they reach the worker.
-        slow: how many times as long a step takes that begins from now on.
+        horizon: how far the worker may be computed.
+        coming: orders between replies, with their arrival times at the worker.
+        slow: factor that multiplies the time of steps that start from now on.
     """
 
     worker: int
@@ -82,7 +82,7 @@ class Begin(NamedTuple):
 
 
 class Resume(NamedTuple):
-    """Go on with a worker that may have come to its horizon, in the row that it was lent."""
+    """Continue a worker that may have reached its horizon, in its lent row."""
 
     worker: int
     row: int
@@ -92,7 +92,7 @@ class Resume(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """A worker's process has ended: begin from the beginning."""
+    """Restart a worker from scratch; its process has ended."""
 
     worker: int
 
@@ -104,23 +104,23 @@ class Examine(NamedTuple):
 
 
 class Save(NamedTuple):
-    """Say where all workers of the process are."""
+    """Return the states of all workers of the process."""
 
 
 class Restore(NamedTuple):
-    """Put workers where others of their numbers were."""
+    """Restore workers from saved states, by number."""
 
     workers: Mapping[int, PlainState]
 
 
 class Saved(NamedTuple):
-    """Where the workers of one process are; of those that were restored, none."""
+    """The states of one process's workers; empty in the answer to Restore."""
 
     workers: Mapping[int, PlainState]
 
 
 class Unmoved(NamedTuple):
-    """A worker that was to resume, and was not paused; or that begins from the beginning."""
+    """Answer for a worker that was not paused on Resume, or that was restarted."""
 
     worker: int
 
@@ -128,7 +128,7 @@ class Unmoved(NamedTuple):
 class Result(NamedTuple):
     """A cycle, with its update's payload in the row if it fits.
 
-    An update that is not all in the row goes ``apart``, but for its payload if that fits.
+    An update that does not fit in the row is in ``apart``; its payload is in the row if it fits.
     """
 
     worker: int
@@ -149,16 +149,16 @@ class Result(NamedTuple):
 
 Task = Begin | Resume | Restart
 Special = Examine | Save | Restore
-"""Goes by itself, and so does its answer."""
+"""Sent alone; its answer is sent alone too."""
 
 Answer = Result | Paused | Unmoved
 NOT_PACKED = Packed(0, 0, 0)
 IN_ROW = Sparse.nothing()
-"""In the place of a payload that is in the row."""
+"""Placeholder for a payload that is in the row."""
 
 
 def tasks_bytes(tasks: Sequence[Task] | Special) -> bytes:
-    """Tasks as they go through the pipe."""
+    """Serialise tasks for the pipe."""
     if isinstance(tasks, Special) or not all(_is_plain(task) for task in tasks):
         return PICKLED + pickle.dumps(tasks)
     begins = [one for one in tasks if isinstance(one, Begin)]
@@ -166,7 +166,7 @@ def tasks_bytes(tasks: Sequence[Task] | Special) -> bytes:
 
 
 def tasks_of(data: bytes) -> Sequence[Task] | Special:
-    """What ``tasks_bytes`` made bytes of."""
+    """Deserialise the output of ``tasks_bytes``."""
     if data[:1] == PICKLED:
         tasks: Sequence[Task] | Special = pickle.loads(data[1:])
         return tasks
@@ -177,7 +177,7 @@ def tasks_of(data: bytes) -> Sequence[Task] | Special:
 
 
 def answers_bytes(answers: Sequence[Answer] | Evaluation | Saved | TestbedError) -> bytes:
-    """Answers as they go through the pipe, or the error that there is instead."""
+    """Serialise answers, or an error in place of them, for the pipe."""
     if isinstance(answers, Evaluation | Saved | TestbedError) or not all(
         isinstance(one, Result) and one.apart is None and one.intake is None for one in answers
     ):
@@ -188,10 +188,10 @@ def answers_bytes(answers: Sequence[Answer] | Evaluation | Saved | TestbedError)
 
 
 def answers_of(data: bytes) -> Sequence[Answer] | Evaluation | Saved:
-    """What ``answers_bytes`` made bytes of.
+    """Deserialise the output of ``answers_bytes``.
 
     Raises:
-        TestbedError: the one that was sent.
+        TestbedError: the sender reported this error.
     """
     if data[:1] == PICKLED:
         answers: Sequence[Answer] | Evaluation | Saved | TestbedError = pickle.loads(data[1:])
@@ -211,7 +211,7 @@ def _is_plain(task: Task) -> bool:
 
 
 def lend(reply: Reply, row: Vector, number: int, standing: StandingOrders) -> Loan:
-    """The reply as it goes to a worker; its payload goes through row ``number``, or is copied."""
+    """Lend a reply to a worker; its payload is stored in row ``number``, or copied."""
     packed, apart = _pack(reply.model, row), None
     if packed is None:
         apart = replace(reply, model=_copy(reply.model))
@@ -221,7 +221,7 @@ def lend(reply: Reply, row: Vector, number: int, standing: StandingOrders) -> Lo
 
 
 def borrowed(loan: Loan, row: Vector) -> Reply:
-    """The reply that was lent; its arrays are the row's."""
+    """Return the reply of a loan; its arrays are views into the row."""
     if loan.apart is None:
         return Reply(_unpack(loan.packed, row), loan.version)
     if loan.packed == NOT_PACKED:
@@ -230,7 +230,7 @@ def borrowed(loan: Loan, row: Vector) -> Reply:
 
 
 def pack(cycle: Cycle, row: Vector) -> Result:
-    """The cycle as it goes through the pipe; its payload goes through the row."""
+    """Pack a cycle for the pipe; its payload is stored in the row."""
     update, apart = cycle.update, None
     packed = _pack(update.payload, row)
     if packed is None:
@@ -249,7 +249,7 @@ def pack(cycle: Cycle, row: Vector) -> Result:
 
 
 def unpack(result: Result, row: Vector) -> Cycle:
-    """The cycle that was packed; the row may then be used again."""
+    """Unpack a cycle; the row may then be reused."""
     update = result.apart
     if result.packed != NOT_PACKED:
         own = _copy(_unpack(result.packed, row))
@@ -262,7 +262,7 @@ def unpack(result: Result, row: Vector) -> Cycle:
 
 
 def fills_row(result: Result, row: Vector) -> bool:
-    """Whether the update takes most of the row, and is better left there until it is due."""
+    """Return whether the update fills most of the row, so that it should stay there until due."""
     return 2 * (result.packed.first + result.packed.second) > row.nbytes
 
 
@@ -271,7 +271,7 @@ def _copy(payload: Payload) -> Payload:
 
 
 def _pack(payload: Payload, row: Vector) -> Packed | None:
-    """Put a payload's arrays into a row, or return None if they do not fit."""
+    """Store a payload's arrays in a row; return None if they do not fit."""
     arrays = [
         np.ascontiguousarray(array, type_)
         for array, type_ in zip(payload.arrays, payload.TYPES, strict=True)
@@ -290,7 +290,7 @@ def _pack(payload: Payload, row: Vector) -> Packed | None:
 
 
 def _unpack(packed: Packed, row: Vector) -> Payload:
-    """The payload in a row; its arrays are the row's."""
+    """Return the payload in a row; its arrays are views into the row."""
     kind, room, start = _KINDS[packed.kind], row.view(np.uint8), 0
     sizes: Sequence[int] = packed[1:]
     if len(kind.TYPES) > MOST_ARRAYS:

@@ -1,8 +1,8 @@
-"""The modelled seconds: what a link and a device cost in a simulation.
+"""The time model of links in a simulation.
 
-Bytes on a link are those of Ethernet frames: payload, gRPC's and TCP's headers. A lost packet is
-sent again, which takes its bytes once more and one round trip until all have arrived. A latency is
-drawn once for a message, from the law that the kernel would draw each packet's from.
+Bytes on a link are those of Ethernet frames: payload, gRPC and TCP headers. A lost packet is sent
+again, which costs its bytes again, and one round trip per retry until all have arrived. The latency
+is drawn once per message, from the law that the kernel uses for each packet.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from testbed.topology import Distribution, Shape
 from testbed.values.units import Rate
 
 SEGMENT_BYTES = 1448
-"""TCP payload of a full Ethernet frame with time stamps."""
+"""TCP payload of a full Ethernet frame with timestamps."""
 
 HEADER_BYTES = 66
-"""Ethernet, IPv4 and TCP with time stamps."""
+"""Ethernet, IPv4 and TCP headers with timestamps."""
 
 MESSAGE_BYTES = 200
-"""What gRPC adds to a message: HTTP/2 frames and headers, the message's own fields."""
+"""gRPC overhead per message: HTTP/2 frames and headers, the message's own fields."""
 
 
 class Transfer(NamedTuple):
-    """One message: its bytes on the link, and what it takes beside the time for these."""
+    """One message: its bytes on the link, and its delay in addition to their transmission time."""
 
     wire_bytes: float
     delay_seconds: float
@@ -40,14 +40,14 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True)
 class Hop:
-    """One link's latency in one direction: its mean, its standard deviation, and their law."""
+    """One link's latency in one direction: mean, standard deviation and distribution."""
 
     delay_seconds: float
     jitter_seconds: float
     distribution: Distribution
 
     def draw(self, rng: np.random.Generator) -> float:
-        """The latency of one message, never negative."""
+        """Draw the latency of one message, never negative."""
         if not self.jitter_seconds:
             return self.delay_seconds
         deviation = table(self.distribution)[rng.integers(ENTRIES)] / SCALE
@@ -59,10 +59,10 @@ class Path:
     """One direction between a worker and the PS.
 
     Attributes:
-        bucket: the worker's own link, as deep as the kernel would have it.
-        hops: latency of both links.
+        bucket: the token bucket of the worker's own link, as deep as the kernel's.
+        hops: latencies of the two links.
         loss_ratio: share of packets lost on either link.
-        round_trip_seconds: latency there and back.
+        round_trip_seconds: latency of a round trip.
     """
 
     bucket: Bucket
@@ -71,12 +71,12 @@ class Path:
     round_trip_seconds: float
 
     def delay(self, rng: np.random.Generator) -> float:
-        """The latency of one message, whatever its size."""
+        """Draw the latency of one message, independent of its size."""
         first, second = self.hops
         return first.draw(rng) + second.draw(rng)
 
     def send(self, payload_bytes: int, rng: np.random.Generator) -> Transfer:
-        """A message with so much payload, as this path carries it."""
+        """Model the transfer of a message with this payload."""
         message = payload_bytes + MESSAGE_BYTES
         packets = ceil(message / SEGMENT_BYTES)
         delay = self.delay(rng)
@@ -94,10 +94,10 @@ class Path:
 def paths(
     worker: Link, server: Link, *, time_scale: float = 1.0, changing: bool = False
 ) -> tuple[Path, Path]:
-    """Up and down between a worker and the PS, of which each has a link.
+    """Return the paths up and down between a worker and the PS, each with its own link.
 
-    The kernel's buckets are as deep as real time asks for, hence the time scale. ``changing`` are
-    those that may be changed during the run.
+    The depth of the kernel's buckets depends on real time, hence the time scale. ``changing`` paths
+    may change during the run.
     """
     up = worker.up, server.down
     down = server.up, worker.down
@@ -111,7 +111,7 @@ def paths(
 def delayed(
     up: Path, down: Path, up_seconds: float | None, down_seconds: float | None
 ) -> tuple[Path, Path]:
-    """The same paths with other delays of the worker's own link; None leaves one as it is."""
+    """Return the paths with new delays of the worker's own link; None keeps a delay."""
     first, last = up.hops[0], down.hops[1]
     there = first if up_seconds is None else replace(first, delay_seconds=up_seconds)
     back = last if down_seconds is None else replace(last, delay_seconds=down_seconds)
@@ -124,12 +124,12 @@ def delayed(
 
 
 def capacity(direction: Direction) -> float:
-    """Bytes per second of the PS's link in one direction; infinite where it is not shaped."""
+    """Return the PS link's bytes per second in one direction; infinite if not shaped."""
     return inf if direction.rate is None else direction.rate.bytes_per_second
 
 
 def burst_bytes(rate: Rate, time_scale: float) -> int:
-    """How deep the kernel makes the bucket of an emulated rate."""
+    """Return the depth that the kernel gives the bucket of an emulated rate."""
     qdisc = qdisc_for(Shape(rate=Rate(rate * time_scale)), rtt=0.0)
     assert isinstance(qdisc, TokenBucket)
     return qdisc.burst_bytes

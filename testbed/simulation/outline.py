@@ -1,4 +1,4 @@
-"""What a simulation of a scenario will model, in words and numbers; known before the run."""
+"""A summary of what a simulation of a scenario models, available before the run."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ LEFT_OUT = (
 )
 BYTES_PER_PARAMETER = 4
 VECTORS_PER_WORKER = 3
-"""The reply on its way, the worker's own model, and what the PS remembers of the worker."""
+"""The reply in transit, the worker's own model, and the PS's state for the worker."""
 
 CLOCK_BYTES = 350_000_000
-"""The process of the virtual clock, which has imported everything."""
+"""Memory of the virtual clock's process, with all imports."""
 
 PROCESS_BYTES = 100_000_000
-"""Memory of its own of a process that was forked from it."""
+"""Private memory of a process forked from it."""
 
 
 @dataclass(frozen=True)
 class ClassOutline:
-    """One class of devices: how many, their training step and think, and their links in words."""
+    """One device class: number of workers, step and think time, and its links in words."""
 
     name: str
     workers: int
@@ -53,14 +53,14 @@ class ClassOutline:
 
 @dataclass(frozen=True)
 class Outline:
-    """What will be modelled.
+    """Summary of the simulation's model.
 
     Attributes:
-        ps_up: the PS's link to the workers; ``ps_down`` that from them.
-        updates_per_second: the most that steps, thinking and the PS allow, emulated; transfers make
-            it fewer.
-        memory_bytes: about what it needs; None for a model of unknown size.
-        gradients: where they are computed.
+        ps_up: the PS's link to the workers; ``ps_down`` is the link from them.
+        updates_per_second: upper bound from steps, thinking and the PS, per emulated second;
+            transfers reduce it.
+        memory_bytes: approximate memory need; None for a model of unknown size.
+        gradients: where gradients are computed.
     """
 
     classes: tuple[ClassOutline, ...]
@@ -75,9 +75,9 @@ class Outline:
 
 
 def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Outline:
-    """What a simulation of the scenario, in so many processes, will model.
+    """Summarise what a simulation of the scenario in ``processes`` processes models.
 
-    Of how many ``parameters`` its model has, only the user's own code may know (None).
+    ``parameters`` is None if only the user's own code knows the size of the model.
     """
     workers = scenario.workers
     counts = workers.class_counts()
@@ -117,16 +117,16 @@ def _think(think: RandomDuration | None) -> str:
 
 
 def memory_bytes(workers: int, parameters: int, *, processes: int) -> int:
-    """About what a simulation needs."""
+    """Estimate the memory that a simulation needs."""
     vectors = VECTORS_PER_WORKER * workers * parameters * BYTES_PER_PARAMETER
     return vectors + CLOCK_BYTES + PROCESS_BYTES * processes
 
 
 def require_memory(workers: int, parameters: int, *, processes: int, available: int) -> None:
-    """Refuse a simulation that takes more than the bytes of memory that are available.
+    """Refuse a simulation that needs more than the available bytes of memory.
 
     Raises:
-        HostError: it is not enough; says for how many workers it would be.
+        HostError: not enough memory; says how many workers would fit.
     """
     needed = memory_bytes(workers, parameters, processes=processes)
     if needed <= available:
@@ -143,7 +143,7 @@ def require_memory(workers: int, parameters: int, *, processes: int, available: 
 
 
 def _words(direction: Direction) -> str:
-    """A direction of a link, such as ``10mbit, 20ms ± 2ms normal, 1 % lost``."""
+    """Describe a direction of a link, such as ``10mbit, 20ms ± 2ms normal, 1 % lost``."""
     parts = [] if direction.rate is None else [str(direction.rate)]
     if direction.delay:
         jitter = direction.jitter

@@ -1,7 +1,7 @@
-"""What an engine may have planned: a closed list of kinds, each with its node and what it is of.
+"""The calls that an engine may plan: a closed list of kinds, with their arguments.
 
-A checkpoint holds a planned call as such a kind and its arguments; here calls are described so, and
-made of their descriptions again.
+A checkpoint stores a planned call as its kind and arguments; this module converts calls to such
+descriptions and back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle
 
 Call = MethodType | partial[None]
-"""As it stands in an agenda."""
+"""A planned call in an agenda."""
 
 Method = Callable[..., None]
 
@@ -53,7 +53,7 @@ KINDS: Mapping[str, tuple[Method, tuple[str, ...]]] = {
     "sent-at-once": (ChangingBucket._all_at_once, ("changing", "call")),
     "through": (ChangingBucket._arrive, ("changing", "link", "seconds", "call")),
 }
-"""By kind, what is called and what it takes before the time: first its own link or bucket."""
+"""By kind: the method, and its arguments before the time, its own link or bucket first."""
 
 _KIND_OF: Mapping[object, str] = {function: kind for kind, (function, _) in KINDS.items()}
 _TYPES: Mapping[str, Any] = {
@@ -75,12 +75,12 @@ _TYPES: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class EnginePlans:
-    """Those of one engine (testbed.values.state.Plans)."""
+    """The plans of one engine (testbed.values.state.Plans)."""
 
     engine: Engine
 
     def describe(self, call: Call) -> tuple[str, Sequence[object]] | None:
-        """See Plans."""
+        """Return the kind and arguments of a planned call; None if it is of no known kind."""
         method = call.func if isinstance(call, partial) else call
         arguments = call.args if isinstance(call, partial) else ()
         if not isinstance(method, MethodType) or getattr(call, "keywords", None):
@@ -92,7 +92,7 @@ class EnginePlans:
         return kind, (owner, *arguments) if isinstance(owner, FairLink | Bucket) else arguments
 
     def make(self, kind: str, arguments: Sequence[object]) -> Happening:
-        """See Plans."""
+        """Create the planned call of this kind with these arguments."""
         function, takes = KINDS[kind]
         for name, value in zip(takes, arguments, strict=True):
             self._require(kind, name, value)
@@ -111,7 +111,7 @@ class EnginePlans:
         return owners.get(name) or Misses(engine), arguments
 
     def _require(self, kind: str, name: str, value: object) -> None:
-        """An argument is of its type, and its node one of the engine's."""
+        """Check an argument's type, and that its node is one of the engine's."""
         if not isinstance(value, _TYPES[name]):
             raise TypeError(f"{name} of {kind} is a {type(value).__name__}")
         number = value.worker if isinstance(value, Cycle) else value

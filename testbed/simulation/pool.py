@@ -1,18 +1,18 @@
-"""Processes that compute the simulated workers' gradients, in parallel over the cores.
+"""Processes that compute the simulated workers' gradients in parallel on all cores.
 
-The virtual clock's process hands out replies as they arrive and asks for what a worker pushes when
-the push is due; in between, whatever has been handed out is computed. A worker always belongs to
-the same process, and what it computes depends on its replies only, so the number of processes and
-the host's load change nothing but the real time it takes.
+The virtual clock's process hands out replies on arrival, and collects a worker's push when the push
+is due; the pool processes compute in between. A worker always belongs to the same process, and its
+results depend only on its replies, so the number of processes and the host's load affect only the
+real time.
 
-Models and updates travel through rows of shared memory. A row holds the model that a worker was
-lent, then what the worker made of it, and is free once that has been taken out; the row freed last
-is lent first, as it is the likeliest to be in a cache.
+Models and updates are transferred through rows of shared memory. A row holds the model lent to a
+worker, then the worker's update, and is free once the update has been taken out; the row freed last
+is lent first, as it is most likely still in a cache.
 
-What a process is sent, it is sent a few tasks at a time where it has others to compute until they
-are there, and it answers them together. So the clock is woken once for several updates, and finds
-its own memory in the caches for all but the first of them. Neither side ever blocks on a full pipe
-while the other does: a process that may be writing is sent no more than its pipe holds.
+While a process has other work, it is sent a few tasks at a time, and answers them together. So the
+clock wakes up once for several updates, and finds its own memory in the caches for all but the
+first. The two sides never block on full pipes at the same time: a process that may be writing is
+sent no more than its pipe holds.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ from testbed.simulation.worker import Coming, Cycle, Paused
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 BATCH = 16
-"""At most so many tasks are sent at once, and answered at once."""
+"""Maximum number of tasks that are sent and answered at once."""
 
 AHEAD_BYTES = 64 * 1024
-"""At most so much is sent ahead of the answers; a pipe holds 208 KiB, and so the answers too."""
+"""Maximum bytes sent ahead of the answers; a pipe holds 208 KiB, enough for the answers too."""
 
 MESSAGE_BYTES = 1024
-"""What a message takes of a pipe beside what is in it."""
+"""Overhead of a message in a pipe."""
 
-END_SECONDS = 10.0  # how long a process may take that has closed its pipe
+END_SECONDS = 10.0  # time limit for the exit of a process that closed its pipe
 
 LINE = CACHE_LINE_BYTES // 4
-"""Numbers in a cache line: a row begins with one."""
+"""Numbers per cache line; each row starts at a cache line."""
 
 
 @dataclass
@@ -81,30 +81,30 @@ class Member:
     process: ForkProcess
     pipe: Connection
     batch: int
-    own_files: str = ""  # of the user's, whose code runs in it; empty for none
+    own_files: str = ""  # the user's files whose code runs in it, or empty
     queue: deque[Task] = field(default_factory=deque)
-    _made: deque[bytes] = field(default_factory=deque)  # messages that are still to be sent
-    _unanswered: deque[int] = field(default_factory=deque)  # what each takes of the pipe
+    _made: deque[bytes] = field(default_factory=deque)  # messages still to be sent
+    _unanswered: deque[int] = field(default_factory=deque)  # bytes of each in the pipe
     _ahead: int = 0
 
     @property
     def load(self) -> int:
-        """How many tasks it has, about; 0 only if it has none."""
+        """Approximate number of its tasks; 0 only if it has none."""
         return len(self.queue) + self.batch * (len(self._made) + len(self._unanswered))
 
     def add(self, task: Task) -> None:
-        """Send a task, with others where the process has enough to do until they are there."""
+        """Send a task; batch it with later tasks while the process has other work."""
         self.queue.append(task)
         if not self._unanswered or len(self.queue) >= self.batch:
             self.send()
 
     def ask(self, special: Special) -> None:
-        """Let it do something else after what it was sent, such as evaluate its model."""
+        """Send a special request, such as an evaluation, to run after the tasks already sent."""
         self._made.append(messages.tasks_bytes(special))
         self.send()
 
     def send(self) -> None:
-        """Send what is waiting, as far as it may be sent ahead; errors are those of receive."""
+        """Send waiting messages, up to the limit ahead of answers; raises as ``receive`` does."""
         while self._made or self.queue:
             if not self._made:
                 tasks = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
@@ -117,12 +117,12 @@ class Member:
             self._ahead += taken
 
     def receive(self) -> Sequence[Answer] | Evaluation | Saved:
-        """The next answers; waits for them.
+        """Wait for the next answers and return them.
 
         Raises:
-            NodeError: the process has ended.
-            UserCodeError: the user's own code has ended it.
-            TestbedError: what has gone wrong in it.
+            NodeError: the process has exited.
+            UserCodeError: the user's own code made it exit.
+            TestbedError: the error that the process reported.
         """
         self.send()
         try:
@@ -135,23 +135,23 @@ class Member:
     def _send(self, data: bytes) -> None:
         try:
             self.pipe.send_bytes(data)
-        except ConnectionError:  # it has ended, and its pipe holds what it said before
+        except ConnectionError:  # it has exited; its pipe may hold an error
             with suppress(EOFError, ConnectionError):
                 while True:
                     messages.answers_of(self.pipe.recv_bytes())
             raise self._ended() from None
 
     def _ended(self) -> TestbedError:
-        """How the process ended, which should have gone on."""
+        """Return the error for a process that exited unexpectedly."""
         self.process.join(END_SECONDS)
         pid, status = self.process.pid, self.process.exitcode
         return unexpected_end(pid, status, own_files=self.own_files)
 
 
 class Pool:
-    """The processes; in each, ``build`` is called once it has started.
+    """The processes; each calls ``build`` once after its start.
 
-    Worker w belongs to process w modulo ``processes``; a row is to hold ``size`` numbers.
+    Worker w belongs to process w modulo ``processes``; a row holds ``size`` numbers.
     """
 
     def __init__(
@@ -164,13 +164,13 @@ class Pool:
         self._free = list(range(workers - 1, -1, -1))  # the last is lent first
         self._loans: dict[int, Loan] = {}
         self._latest: dict[int, Cycle | Paused | Result] = {}  # a Result is still in its row
-        self._asked: Counter[int] = Counter()  # tasks of a worker's without an answer
+        self._asked: Counter[int] = Counter()  # unanswered tasks per worker
         self._evaluations: deque[Evaluation] = deque()
         self._saved: list[Saved] = []
         self._workers = workers
-        self._frozen = not gc.get_freeze_count()  # else it is frozen already, and stays so
+        self._frozen = not gc.get_freeze_count()  # if already frozen, it stays so
         gc.collect()
-        gc.freeze()  # what is there stays: collecting garbage need not look at it, nor copy it
+        gc.freeze()  # existing objects stay: the collector need not scan or copy them
         context = multiprocessing.get_context("fork")
         batch = min(BATCH, 1 + workers // (8 * processes))
         self._members: list[Member] = []
@@ -195,7 +195,7 @@ class Pool:
             gc.unfreeze()
 
     def lend(self, worker: int, reply: Reply, standing: StandingOrders = NO_STANDING) -> None:
-        """Take a reply over; its payload is copied, before the server changes it."""
+        """Store a reply for a worker; copies its payload, as the server will change it."""
         row = self._free.pop()
         self._loans[worker] = messages.lend(reply, self._rows[row], row, standing)
 
@@ -209,19 +209,19 @@ class Pool:
         coming: Sequence[Coming] = (),
         slow: float = 1.0,
     ) -> None:
-        """The reply that was lent has arrived: compute what the worker does with it."""
+        """Start computing from the lent reply, which has arrived at the worker."""
         self._add(Begin(worker, now, think, self._loans[worker], horizon, tuple(coming), slow))
 
     def resume(
         self, worker: int, *, horizon: float, coming: Sequence[Coming] = (), slow: float = 1.0
     ) -> None:
-        """Nothing was planned before this horizon after all, or these orders were: go on."""
-        loan = self._loans.get(worker)  # None once its push is out: then it is not paused
+        """Continue up to a new horizon, with the orders that came in between."""
+        loan = self._loans.get(worker)  # None once its push was taken out: then it is not paused
         row = -1 if loan is None else loan.row
         self._add(Resume(worker, row, horizon, tuple(coming), slow))
 
     def discard(self, worker: int) -> None:
-        """A worker's process has ended: what it was lent is free again, and it begins anew."""
+        """Restart a worker whose process has ended, and free its row."""
         member = self._members[worker % len(self._members)]
         while self._asked[worker]:
             self._receive(member)
@@ -232,7 +232,7 @@ class Pool:
         self._add(Restart(worker))
 
     def finish(self, worker: int) -> Cycle | Paused:
-        """What the worker did, or how far it came; waits for it."""
+        """Wait for a worker's result, or its pause at the horizon, and return it."""
         member = self._members[worker % len(self._members)]
         while self._asked[worker]:
             self._receive(member)
@@ -244,7 +244,7 @@ class Pool:
         self._members[task.worker % len(self._members)].add(task)
 
     def examine(self, parameters: Vector, *, images: NDArray[np.int64] | None) -> Evaluation:
-        """Evaluate a model on some test images (indices), or on all; waits for it."""
+        """Evaluate a model on some test images (indices), or on all, and wait for the result."""
         member = min(self._members, key=lambda one: one.load)
         self._rows[self._workers + 2 * self._members.index(member), : parameters.size] = parameters
         member.ask(Examine(images))
@@ -253,9 +253,9 @@ class Pool:
         return self._evaluations.popleft()
 
     def state(self) -> PlainState:
-        """Where all workers are, and what is on its way to and from them; waits for them.
+        """Return the state of all workers, including replies and results in transit; blocks.
 
-        A worker is computed to its next push or its horizon, as it would be anyway.
+        Each worker is first computed to its next push or its horizon, as it would be anyway.
         """
         saved = self._ask_all([Save()] * len(self._members))
         for worker, latest in self._latest.items():
@@ -269,7 +269,7 @@ class Pool:
         return pack({"lent": lent, "latest": self._latest, "workers": workers})
 
     def restore(self, packed: PlainState) -> None:
-        """Continue where another pool was, which may have had more processes or fewer.
+        """Restore the state of another pool, which may have had a different number of processes.
 
         Raises:
             DataError: this is another scenario's state.
@@ -288,7 +288,7 @@ class Pool:
             put_back(self, {"_latest": whole["latest"]}, ["_latest"])
 
     def _ask_all(self, specials: Sequence[Special]) -> list[Saved]:
-        """Ask every process, and wait until it has answered that and all before it."""
+        """Send one special request to every process, and wait until everything is answered."""
         for member, special in zip(self._members, specials, strict=True):
             while member.load:
                 self._receive(member)
@@ -298,7 +298,7 @@ class Pool:
         return answers
 
     def _receive(self, member: Member) -> None:
-        """Take answers in. Small updates leave their rows now, large ones when they are due."""
+        """Receive answers. Small updates are copied out of their rows now, large ones when due."""
         answers = member.receive()
         if isinstance(answers, Evaluation):
             self._evaluations.append(answers)
@@ -314,7 +314,7 @@ class Pool:
                 self._latest[answer.worker] = answer
 
     def _taken_out(self, result: Result) -> Cycle:
-        """What a result says, out of its row, which is free from then on."""
+        """Copy a result out of its row and free the row."""
         row = self._loans.pop(result.worker).row
         self._free.append(row)
         return messages.unpack(result, self._rows[row])

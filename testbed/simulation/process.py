@@ -1,4 +1,4 @@
-"""One process of the pool: it computes what its workers do, as it is asked, and evaluates."""
+"""One process of the pool: computes its workers on request, and evaluates models."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from testbed.user_code import own_failures
 
 Rows = NDArray[np.float32]
 Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
-"""Builds the workers of one process: its number and where its network is to be bound are given."""
+"""Builds the workers of one process, from its number and the vector to bind its network to."""
 
 
 def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
-    """The life of a process of the pool, which ends with the one that made it.
+    """Run a process of the pool; it exits with its parent.
 
-    An error goes out in place of an answer. Whatever asks the run to end, such as Ctrl-C, is heard
-    by that other process, which then ends this one.
+    An error is sent in place of an answer. Signals that stop the run, such as Ctrl-C, are handled
+    by the parent, which then ends this process.
     """
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     keep_freed_memory()
@@ -90,7 +90,7 @@ def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: in
 
 
 def _end_copies(process: int) -> None:
-    """End this process if it is another, a copy that the user's code has forked."""
+    """Exit if this is a copy of the process that the user's code forked."""
     if os.getpid() != process:
         os._exit(0)
 

@@ -1,4 +1,4 @@
-"""A scenario simulated from beginning to end, into the same run folder as a live one."""
+"""Simulates a scenario from start to end, into the same kind of run folder as a live run."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from testbed.telemetry.wall import WALL
 from testbed.user_code import own_failures, own_trace
 
 SLACK = 32
-"""Numbers in a row beside a key and a value for each parameter: sizes, signature, alignment."""
+"""Extra numbers per row, besides a key and a value per parameter: sizes, signature, alignment."""
 
 
 def virtual_clock(agenda: Agenda, *, time_scale: float = 1.0) -> Clock:
-    """The clocks of a recording on virtual time, so that records repeat to the bit.
+    """Return recording clocks that run on virtual time, so that records are bit-identical.
 
-    What a live run would call real seconds, since its start or since 1970, are here the emulated
-    ones by the time scale.
+    Instead of real seconds, since the start or since 1970, they show emulated seconds divided by
+    the time scale.
     """
     return Clock(
         wall=lambda: agenda.now / time_scale,
@@ -68,21 +68,21 @@ def record_simulation(
     resumes: bool = False,
     reuse: Reuse | None = None,
 ) -> None:
-    """Simulate an experiment into a run's folder, and say there how it ended, whatever happens.
+    """Simulate an experiment into a run folder, and always record there how it ended.
 
     Args:
-        experiment: what is run.
-        folder: the run's.
+        experiment: the experiment to run.
+        folder: the run folder.
         agenda: the virtual clock, at zero.
-        sinks: are told beside the folder.
-        interrupted: says why, of one that was interrupted.
-        resumes: whether it goes on from the checkpoint in the folder.
-        reuse: where other runs' gradients are, and its own are written; None for none.
+        sinks: additional event sinks.
+        interrupted: returns the reason if the run is interrupted.
+        resumes: whether to resume from the checkpoint in the folder.
+        reuse: where to find other runs' gradients and write this run's; None to disable.
 
     Raises:
-        DataError: there is no checkpoint to go on from, or it is damaged; nothing was changed.
-        NodeError: the run failed: every worker's push was refused, say.
-        HostError: its folder was deleted, or is full.
+        DataError: the checkpoint to resume from is missing or damaged; nothing was changed.
+        NodeError: the run failed, for example because every worker's push was refused.
+        HostError: the run folder was deleted, or the disk is full.
     """
     time_scale = experiment.scenario.time_scale
     clock = virtual_clock(agenda, time_scale=time_scale)
@@ -94,11 +94,11 @@ def record_simulation(
         checkpoint = Checkpoint.open(folder) if resumes else None
 
         def record() -> None:
-            """Nothing of the folder is touched before; a checkpoint has been read whole by then."""
+            """Start recording; the folder is untouched until the whole checkpoint has been read."""
             if checkpoint is not None:
                 checkpoint.cut(folder)
                 folder.reopen()
-            first = FolderSink(folder, time_scale=time_scale, wall=WALL)  # virtual in no run.json
+            first = FolderSink(folder, time_scale=time_scale, wall=WALL)  # run.json has real time
             for sink in (first, *sinks):
                 recorder.add(sink)
 
@@ -121,10 +121,10 @@ def record_simulation(
 def _endings_told(
     recorder: Recorder, folder: RunFolder, interrupted: Callable[[], str]
 ) -> Iterator[None]:
-    """Say in the folder how what is done inside was broken off.
+    """Record in the folder how the code inside the context failed or was interrupted.
 
     Raises:
-        HostError: the folder was deleted, or is full.
+        HostError: the run folder was deleted, or the disk is full.
     """
     try:
         yield
@@ -147,7 +147,7 @@ def _endings_told(
 
 
 def log_trace(error: TestbedError, folder: RunFolder) -> None:
-    """Put the traceback of the user's own code, if there is one, where a live node's would be."""
+    """Write the traceback of the user's own code, if there is one, to the node's log."""
     trace = own_trace(error)
     if trace:
         node = getattr(error, "node", "") or "ps"
@@ -158,7 +158,7 @@ def log_trace(error: TestbedError, folder: RunFolder) -> None:
 def _break_off(
     recorder: Recorder, state: State, reason: str, *, exit_code: int | None = None
 ) -> None:
-    """Say in the folder how the run was broken off, where it can still be written to."""
+    """Record in the folder how the run ended early, if the folder is still writable."""
     with suppress(OSError, RunNotFound):
         recorder.event(StateChanged(state, reason, exit_code))
 
@@ -174,16 +174,16 @@ def simulate(
     restored: Callable[[], None] = lambda: None,
     reuse: Reuse | None = None,
 ) -> str:
-    """Run an experiment on a virtual clock; returns why it ended.
+    """Run an experiment on a virtual clock; return why it ended.
 
     Args:
-        experiment: what is run.
-        recorder: is told everything; its clocks are those of ``virtual_clock``.
+        experiment: the experiment to run.
+        recorder: receives everything; its clocks are those of ``virtual_clock``.
         agenda: the virtual clock, at zero.
-        folder: the run's, where the best and the final model are saved.
-        processes: how many compute gradients; by default one per core that may be used.
-        checkpoint: where the run goes on; None at its beginning.
-        restored: is called once a checkpoint has been read whole, before anything is recorded.
+        folder: the run folder, where the best and the final model are saved.
+        processes: number of processes that compute gradients; by default one per usable core.
+        checkpoint: the checkpoint to resume from; None to start from the beginning.
+        restored: called once the checkpoint has been read whole, before anything is recorded.
         reuse: see ``record_simulation``.
     """
     scenario, writer = experiment.scenario, experiment.model_writer(folder)
@@ -222,7 +222,7 @@ def simulate(
 
 
 def cpus() -> int:
-    """How many processes compute gradients: one per core that may be used."""
+    """Return the number of cores that this process may use, each for one gradient process."""
     return len(os.sched_getaffinity(0))
 
 
@@ -235,7 +235,7 @@ def _engine(
     writer: ModelWriter,
     folder: Path,
 ) -> Engine:
-    """The engine at its beginning; ``writer`` keeps the best and the final model."""
+    """Create the engine in its initial state; ``writer`` saves the best and the final model."""
     scenario = experiment.scenario
     return Engine(
         server=experiment.server(),
@@ -265,7 +265,7 @@ def build(
     processes: int,
     reuse: Reuse | None = None,
 ) -> tuple[Mapping[int, SimulatedWorker], Learner]:
-    """The workers of one process of the pool, and what they compute with, at ``parameters``."""
+    """Build the workers of one pool process, and their learner, bound to ``parameters``."""
     import torch
 
     torch.set_num_threads(1)
@@ -290,10 +290,10 @@ def build(
 
 
 def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients | None:
-    """What other runs have computed; None with a GPU or own code, which may compute otherwise.
+    """Return other runs' gradients; None with a GPU or user code, whose results may differ.
 
-    A gradient is known by network, parameters and batch. That of own code may depend on what its
-    step draws as well.
+    Network, parameters and batch identify a gradient. With user code, it may also depend on the
+    random draws of its step.
     """
     if experiment.own_files or compute_device(experiment.scenario) is not None:
         return None
@@ -302,7 +302,7 @@ def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients |
 
 
 def _stream(experiment: Experiment, worker: Worker, arrivals: Arrivals) -> SimulatedStream:
-    """The stream that brings a worker the samples of its shard."""
+    """Return the stream that delivers the samples of a worker's shard."""
     settings = experiment.scenario.streams
     assert settings is not None, "it has arrivals"
     assert worker.source is not None, "it is new"
@@ -316,7 +316,7 @@ def _stream(experiment: Experiment, worker: Worker, arrivals: Arrivals) -> Simul
 
 
 def device_model(experiment: Experiment, index: int) -> DeviceModel:
-    """What the modelled world says of one worker's device."""
+    """Build the model of one worker's device from the scenario."""
     scenario = experiment.scenario
     own = experiment.device_class(index).link
     changing = any(isinstance(fault, ChangedLink | Partition) for fault in scenario.faults)

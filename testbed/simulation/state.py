@@ -1,4 +1,4 @@
-"""The state of a simulation between two events: what is to happen, and where its parts are."""
+"""The state of a simulation between two events: the agenda and the states of its parts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CHANGING = {
     "timeline": ("_due", "_changes", "_waiting"),
     "population": ("absent", "held", "crashed"),
 }
-"""What a checkpoint holds of each part of a simulation; of a bucket, all."""
+"""The attributes of each part that a checkpoint saves; of a bucket, all of them."""
 
 
 def state_of(engine: Engine) -> PlainState:
-    """All of an engine's state, between two events.
+    """Return the whole state of an engine, between two events.
 
     Raises:
-        AlgorithmError: a half holds something that no checkpoint can hold; names it.
+        AlgorithmError: a half holds an object that a checkpoint cannot hold; the error names it.
     """
     parts = {
         name: {one: getattr(part, one) for one in CHANGING.get(name, vars(part))}
@@ -46,7 +46,7 @@ def state_of(engine: Engine) -> PlainState:
 
 
 def restore(engine: Engine, packed: PlainState) -> None:
-    """Put a new engine where another one of the same scenario was, before ``go_on``.
+    """Restore a state into a new engine of the same scenario, before ``go_on``.
 
     Raises:
         DataError: this is another scenario's state.
@@ -63,7 +63,7 @@ def restore(engine: Engine, packed: PlainState) -> None:
 
 
 def _check_plans(engine: Engine) -> None:
-    """What stands in the agenda and in the links is what may stand there."""
+    """Check that the agenda and the links hold only valid entries."""
     for time, order, planned in engine.agenda._heap:
         happens = isinstance(planned, Planned) and (
             planned.happening is None or isinstance(planned.happening, partial | MethodType)

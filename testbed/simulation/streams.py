@@ -1,4 +1,4 @@
-"""A device's stream on the virtual clock: what has come by any moment is known beforehand."""
+"""A device's stream on the virtual clock: all arrival times are known in advance."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from testbed.streams import Arrivals, Buffer
 
 @dataclass
 class SimulatedStream:
-    """The samples of one device, as they come, wait and are taken.
+    """The sample stream of one device: arrivals, buffer and consumption.
 
     Attributes:
-        arrivals: when they come.
-        buffer: what of them waits.
-        source: the device's own training samples, of which sample k of the stream is the k-th.
-        batch_size: of the scenario.
-        patience: emulated seconds without a sample after which nobody waits for it any longer.
+        arrivals: the arrival times.
+        buffer: the waiting samples.
+        source: the device's own training samples; sample k of the stream is the k-th of them.
+        batch_size: the scenario's batch size.
+        patience: emulated seconds without a sample after which the stream counts as silent.
     """
 
     arrivals: Arrivals
@@ -30,20 +30,20 @@ class SimulatedStream:
     source: Shard
     batch_size: int
     patience: float = inf
-    _waited: float = 0.0  # since the intake was last told
+    _waited: float = 0.0  # since the intake was last reported
     _rate: float = 0.0  # measured when a step last looked
-    _lag: float = 0.0  # of the oldest sample that was last taken
-    _drawn: int = 0  # samples of the stream that have come out of the source
+    _lag: float = 0.0  # of the oldest sample in the last batch
+    _drawn: int = 0  # samples drawn from the source so far
 
     def look(self, now: float) -> Stream:
-        """What a worker half is told of it."""
+        """Return the state of the stream for the worker half."""
         self._come(now)
         self._rate = self.arrivals.measured(now)
         own, waiting = len(self.source.samples), self.buffer.waiting
         return Stream(self.batch_size, own=own, rate=self._rate, buffered=waiting)
 
     def ready(self, count: int, now: float) -> float:
-        """When a step that wants ``count`` samples has them, or gives up waiting for more."""
+        """Return when a step has ``count`` samples, or gives up waiting for more."""
         self._come(now)
         wanted = self.buffer.first + count - 1
         if wanted <= self.buffer.last:
@@ -52,9 +52,9 @@ class SimulatedStream:
         return min(silent, max(now, self.arrivals.moment(wanted)))
 
     def take(self, count: int, now: float, *, since: float) -> Samples:
-        """The samples of a step that wanted them ``since`` then and was ``ready`` now.
+        """Return the samples of a step that waited ``since`` then and is ``ready`` now.
 
-        None if it has given up: what has come meanwhile waits for the next.
+        Empty if it gave up: the samples that have arrived wait for the next step.
         """
         self._waited += now - since
         wanted = self.buffer.first + count - 1
@@ -69,7 +69,7 @@ class SimulatedStream:
         return self.source.take(count)
 
     def told(self) -> Intake:
-        """What is to be said of it beside an update."""
+        """Return the intake to record with an update."""
         waited, self._waited = self._waited, 0.0
         buffer = self.buffer
         return Intake(

@@ -1,4 +1,4 @@
-"""Lets the modelled links of workers follow their recordings, to the moment."""
+"""Lets the simulated links of workers follow their traces, at exact times."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Traces:
-    """What follows what; where each is stands in the agenda alone."""
+    """The links that follow traces; their positions are only in the agenda."""
 
     engine: Engine
     followings: Sequence[Following] = ()
 
     def begin(self) -> None:
-        """The training starts: every link is as its recording has it."""
+        """Set every link to its trace's value at the start of training."""
         for number, one in enumerate(self.followings):
             self._step(number, one.trace.at(0.0, one.offset), 0.0)
 

@@ -1,8 +1,8 @@
-"""One simulated worker: what it does between a reply and its next push, as far as that is settled.
+"""One simulated worker: computes ahead from a reply to the next push, up to its horizon.
 
-Nothing reaches a worker before its horizon: the next moment at which something is planned that may
-send it orders. Until then it may be computed at any real moment before the virtual clock is there,
-in any process. A step that would end at the horizon or after it is not begun.
+No orders reach a worker before its horizon: the time of the next planned event that may send it
+orders. Up to the horizon, the worker may be computed at any real time before the virtual clock gets
+there, in any process. A step that would end at or after the horizon is not started.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from testbed.simulation.streams import SimulatedStream
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 Coming = tuple[float, StandingOrders]
-"""Orders, and the emulated time at which they reach the worker."""
+"""Emulated arrival time at the worker, and orders."""
 
 
 class Cycle(NamedTuple):
-    """What a worker did with a reply, and pushes at the emulated time ``push_at``.
+    """A worker's result from one reply; the push is at emulated time ``push_at``.
 
     Attributes:
-        compute_seconds: emulated seconds of its steps since its last push with one.
+        compute_seconds: emulated seconds of its steps since its last push that contained steps.
         think_seconds: emulated seconds between computing and pushing.
-        payload_bytes: of the update, in the scenario's encoding.
-        saturated: values that the encoding has brought back into its range.
-        next_step: emulated seconds of the step that comes next.
-        intake: what became of the worker's stream; None without one, and of messages.
+        payload_bytes: size of the update in the scenario's encoding.
+        saturated: number of values that the encoding clipped to its range.
+        next_step: emulated seconds of the next step.
+        intake: the record of the worker's stream; None without a stream, and for messages.
     """
 
     worker: int
@@ -72,9 +72,9 @@ class Cycle(NamedTuple):
 
 
 class Paused(NamedTuple):
-    """A worker at its horizon; what it did not begin would end at ``step_ends``.
+    """A worker at its horizon; its next action would end at ``step_ends``.
 
-    That is a step, or its waiting for samples.
+    The action is a step, or waiting for samples.
     """
 
     worker: int
@@ -83,14 +83,14 @@ class Paused(NamedTuple):
 
 @dataclass
 class Learner:
-    """What the workers simulated in one process share: the data, and one network.
+    """The data and the network that all workers of one process share.
 
-    It is bound to ``parameters``, float32 (N,), where a worker's are put to compute at them.
+    The network is bound to ``parameters``, float32 (N,); a worker's are copied there to compute.
 
     Attributes:
-        gradients: those of other runs, which it reuses; None for none.
-        timeout_seconds: how long an evaluation may take, in real time.
-        evaluation_seed: of the global generators in an evaluation; None where nothing draws.
+        gradients: gradients of other runs to reuse; None to disable.
+        timeout_seconds: the real-time limit of an evaluation.
+        evaluation_seed: seed of the global generators in an evaluation; None if unused.
     """
 
     data: Prepared
@@ -101,7 +101,7 @@ class Learner:
     evaluation_seed: int | None = None
 
     def gradient(self, at: Vector, step: Step) -> Vector:
-        """The gradient at the parameters ``at``; lent until the next call."""
+        """Return the gradient at the parameters ``at``; valid until the next call."""
         self.parameters[:] = at
         batch = batch_of(step, self.data)
         if self.gradients is None:
@@ -121,15 +121,15 @@ class Learner:
 
 @dataclass
 class SimulatedWorker:
-    """A worker and its virtual time; whoever keeps the clock draws its next think time.
+    """A worker and its virtual time; the clock's process draws its next think time.
 
     Attributes:
         draw_step: draws the emulated seconds of a training step, one step ahead.
-        anew: makes the worker as it was at its beginning.
-        stream: where its samples come from; None if they are all there. It goes on while the worker
-            begins anew.
-        sample_bytes: of a sample that it shares.
-        each_sample: what a step takes besides, for each sample of its batch.
+        anew: creates the worker in its initial state.
+        stream: the source of its samples; None if all are available at once. The stream continues
+            when the worker restarts.
+        sample_bytes: size of a sample that it shares.
+        each_sample: additional emulated seconds of a step per sample of its batch.
     """
 
     index: int
@@ -150,20 +150,20 @@ class SimulatedWorker:
         self._step = self.draw_step()
 
     def _attach(self) -> None:
-        """What the worker asks for is this one's to say."""
+        """Answer the worker's requests for think time and stream state here."""
         self.worker.think = lambda: self.next_think
         if self.stream is not None:
             self.worker.source, self.worker.look = None, self.stream.look
 
     def restart(self) -> None:
-        """Its process has ended: begin from the beginning."""
+        """Restart from scratch; the worker's process has ended."""
         assert self.anew is not None, "whoever ends workers can make them"
         self.worker = self.anew()
         self._attach()
         self._loop, self._paused, self._now, self._compute = None, None, 0.0, 0.0
 
     def state(self) -> PlainState:
-        """Where it is, between two calls."""
+        """Return the state between two calls."""
         own = {
             "begun": self._loop is not None,
             "paused": self._paused is not None,
@@ -178,7 +178,7 @@ class SimulatedWorker:
         return pack(whole, self._given())
 
     def restore(self, packed: PlainState) -> None:
-        """Be where another one was, of the same scenario.
+        """Restore the state of another worker of the same scenario.
 
         Raises:
             DataError: this is another scenario's state.
@@ -201,7 +201,7 @@ class SimulatedWorker:
                     self._paused = action
 
     def _given(self) -> dict[str, object]:
-        """What is not the state's, of a worker with a stream."""
+        """Return the objects of the stream that a state refers to but does not hold."""
         if self.stream is None:
             return {}
         return {"samples": self.stream.source.samples, "arrivals": self.stream.arrivals}
@@ -217,10 +217,10 @@ class SimulatedWorker:
         coming: Sequence[Coming] = (),
         slow: float = 1.0,
     ) -> Cycle | Paused:
-        """Take a reply over at emulated time ``now`` and go on to the next push.
+        """Apply a reply at emulated time ``now`` and continue to the next push.
 
-        ``standing`` are the orders that came with it, ``coming`` those between replies. A step
-        takes ``slow`` times as long.
+        ``standing`` holds the orders that came with it, ``coming`` those between replies. Step
+        times are multiplied by ``slow``.
         """
         self._hear(coming)
         if self._loop is None:
@@ -239,9 +239,9 @@ class SimulatedWorker:
         coming: Sequence[Coming] = (),
         slow: float = 1.0,
     ) -> Cycle | Paused | None:
-        """Go on to a later horizon; returns None if the worker was not paused.
+        """Continue to a later horizon; return None if the worker was not paused.
 
-        The step at which it was has begun, and takes what it would have taken.
+        The pending step has already started, and keeps its duration.
         """
         self._hear(coming)
         action, self._paused = self._paused, None
@@ -262,7 +262,7 @@ class SimulatedWorker:
         *,
         begun: bool = False,
     ) -> Cycle | Paused:
-        """Steps take ``slow`` times as long, but for one that has ``begun``."""
+        """Multiply step times by ``slow``, except that of a step that has ``begun``."""
         assert self._loop is not None
         think = 0.0
         while not isinstance(action, Push):
@@ -306,7 +306,7 @@ class SimulatedWorker:
     def _worked(
         self, action: Step | Work, learner: Learner, until: float, ends: float
     ) -> Computed | Passed:
-        """A step, or what was left of one, until its end or until the half is woken."""
+        """Run a step, or the rest of one, until its end or until the half is woken."""
         self._compute += until - self._now
         self._now = until
         if isinstance(action, Work):
@@ -316,7 +316,7 @@ class SimulatedWorker:
         return Computed(until, gradient, ends - until)
 
     def _pushed(self, action: Push, think: float) -> Cycle:
-        """What it has done until this push."""
+        """Return the cycle that ends with this push."""
         compute, update = self._compute, action.update
         intake = None
         if update.steps:

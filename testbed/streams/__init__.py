@@ -1,9 +1,9 @@
-"""Data streams: how fast samples reach a device, and what becomes of those that wait there. Pure.
+"""Data streams: arrival rates and buffers of the samples on each device. Pure.
 
-``rates`` says how many samples a second each device gets, ``over_time`` how that changes, or a
-recording of it (``recorded``), ``arrivals`` when each sample comes, ``buffers`` what is kept until
-a step takes it. Live, samples travel as records (``records``) through a ``transport``, and a
-device's ``reception`` checks and keeps what comes. What carries records stands where it is driven.
+``rates`` defines the samples per second of each device, ``over_time`` how the rates change, or a
+trace of it (``recorded``), ``arrivals`` when each sample arrives, ``buffers`` which samples are
+kept until a step takes them. In a live run, samples travel as records (``records``) through a
+``transport``, and a device's ``reception`` checks and keeps them. The transports are elsewhere.
 """
 
 from testbed.streams.arrivals import Arrivals

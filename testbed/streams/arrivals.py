@@ -1,4 +1,4 @@
-"""When the samples of one device's stream come."""
+"""Arrival times of the samples of one device's stream."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from testbed.streams.over_time import Change
 from testbed.streams.recorded import Recorded
 
 WINDOW_SECONDS = 1.0
-"""Over so long a device measures its rate."""
+"""The window in which a device measures its rate."""
 
 ROUNDING = 1e-9
-"""Of a sample: what comes at a moment has come by then, whichever way a float was rounded."""
+"""Tolerance, in samples: a sample counts as arrived at its exact time despite float rounding."""
 
 
 @dataclass(frozen=True)
 class Arrivals:
     """The arrivals of a stream whose samples are numbered from 1 on.
 
-    Sample k is there once the stream's integral has come to k: a fraction of a sample is carried
-    over from one moment to the next and never lost.
+    Sample k arrives when the integral of the rate reaches k: fractions of a sample are carried over
+    and never lost.
 
     Attributes:
-        rate: samples an emulated second, before the change over time.
-        lot: so many come together, when the last of them is made.
+        rate: samples per emulated second, before the change over time.
+        lot: number of samples that arrive together, when the last of them is produced.
     """
 
     rate: float
@@ -32,15 +32,15 @@ class Arrivals:
     lot: int = 1
 
     def count(self, time: float) -> int:
-        """How many samples have come by an emulated time."""
+        """Return how many samples have arrived by an emulated time."""
         return self._made_by(time) // self.lot * self.lot
 
     def moment(self, sample: int) -> float:
-        """When a sample comes; infinite for never."""
+        """Return when a sample arrives; infinite for never."""
         return self.made(ceil(sample / self.lot) * self.lot)
 
     def made(self, sample: int) -> float:
-        """When a sample is made, which then waits for the others of its lot; infinite for never."""
+        """Return when a sample is produced, before it waits for its lot; infinite for never."""
         if sample <= 0:
             return 0.0
         return self.change.reached(sample / self.rate) if self.rate > 0 else inf
@@ -50,10 +50,10 @@ class Arrivals:
         return floor(amount + ROUNDING * max(1.0, amount * 1e-3))
 
     def measured(self, time: float) -> float:
-        """The rate that a device sees at ``time``, of the samples in the second up to the last.
+        """Return the rate that a device measures at ``time``, in the second up to the last sample.
 
-        It is a number of intervals between samples over their length, so that a constant rate is
-        measured exactly. Until two samples have come it is what the stream was announced with.
+        It is the number of intervals between samples divided by their total length, so that it is
+        exact for a constant rate. Before two samples have arrived, it is the announced rate.
         """
         last = self.count(time)
         if last < 2:
@@ -63,15 +63,15 @@ class Arrivals:
         return (last - first) / (until - self.made(first))
 
     def silent_from(self, time: float, *, until: int, patience: float) -> float:
-        """From when on nothing has come for ``patience`` seconds, counted from ``time`` on.
+        """Return when no sample has arrived for ``patience`` seconds, counted from ``time`` on.
 
         Args:
-            time: when the waiting begins.
-            until: the sample that is waited for; silence after it does not matter.
+            time: when the wait begins.
+            until: the awaited sample; silence after it does not matter.
             patience: may be infinite.
 
         Returns:
-            The end of the first such silence; infinite if sample ``until`` comes before.
+            The time at which the patience ends; infinite if sample ``until`` arrives first.
         """
         if self.moment(until) - time <= patience:
             return inf

@@ -1,7 +1,7 @@
-"""What becomes of samples that wait at a device for a step to take them.
+"""Buffers of samples that wait on a device until a step takes them.
 
-Samples come and go in their order, so that what waits is a run of sequence numbers, and a buffer
-needs to know where it begins and ends. At every moment
+Samples enter and leave in order, so the waiting samples are a range of sequence numbers, and a
+buffer stores only its start and end. At any time
 
     produced = used + buffered + truncated + duplicates.
 """
@@ -24,7 +24,7 @@ class Persistence(Part):
     name: Literal["persistence"]
 
     def buffer(self) -> Buffer:
-        """An empty one."""
+        """Return an empty buffer with this policy."""
         return Buffer()
 
 
@@ -38,7 +38,7 @@ class Truncation(Part):
     name: Literal["truncation"]
 
     def buffer(self) -> Buffer:
-        """An empty one."""
+        """Return an empty buffer with this policy."""
         return Buffer(keeps_rest=False, seconds=1.0)
 
 
@@ -53,7 +53,7 @@ class Bounded(Part):
     samples: Annotated[int, Field(ge=1, le=10**9, strict=True)]
 
     def buffer(self) -> Buffer:
-        """An empty one."""
+        """Return an empty buffer with this policy."""
         return Buffer(room=self.samples)
 
 
@@ -67,15 +67,15 @@ class Buffer:
     """A device's buffer, in sequence numbers from 1 on.
 
     Attributes:
-        keeps_rest: whether what a step leaves is kept.
-        room: samples that it holds at most; None for no bound.
-        seconds: it holds at most what its stream brings in so long; None for no bound.
-        produced: samples that came, repeated ones too.
-        used: those that steps have taken.
-        truncated: those that were discarded.
-        duplicates: those that had come before, and were dropped.
-        first: the oldest sample that waits, or the next to come.
-        last: the newest that has come.
+        keeps_rest: whether samples that a step leaves are kept.
+        room: maximum number of samples; None for no bound.
+        seconds: maximum content, in seconds of its stream; None for no bound.
+        produced: samples that arrived, including repeated ones.
+        used: samples that steps have taken.
+        truncated: samples that were discarded.
+        duplicates: samples that had arrived before, and were dropped.
+        first: the oldest waiting sample, or the next to arrive.
+        last: the newest sample that has arrived.
     """
 
     keeps_rest: bool = True
@@ -90,38 +90,38 @@ class Buffer:
 
     @property
     def waiting(self) -> int:
-        """How many samples are in it."""
+        """Number of samples in the buffer."""
         return self.last + 1 - self.first
 
     def most(self, rate: float) -> float:
-        """How many samples it holds at most while its stream brings ``rate`` a second."""
+        """Return its maximum number of samples while its stream delivers ``rate`` per second."""
         if self.seconds is not None:
             return max(1, round(self.seconds * rate))
         return inf if self.room is None else self.room
 
     def arrive(self, last: int, *, rate: float) -> None:
-        """All samples up to number ``last`` have come, while no step waits for them.
+        """Add all samples up to number ``last``, which arrived while no step was waiting.
 
         Args:
             last: the newest of them.
-            rate: samples a second of the stream now.
+            rate: current samples per second of the stream.
         """
         self._come(last)
         if self.waiting > (most := self.most(rate)):
             self._discard(self.waiting - int(most))
 
     def repeat(self) -> None:
-        """A sample came that had come before."""
+        """Count a sample that had arrived before."""
         self.produced += 1
         self.duplicates += 1
 
     def take(self, count: int, *, last: int = 0) -> range:
-        """A step takes the ``count`` oldest samples; returns their sequence numbers.
+        """Take the ``count`` oldest samples for a step; return their sequence numbers.
 
-        Those up to ``last`` have come while it waited for them.
+        Those up to ``last`` arrived while the step waited for them.
 
         Raises:
-            ValueError: there are fewer.
+            ValueError: fewer samples are available.
         """
         self._come(last)
         if count > self.waiting:

@@ -1,8 +1,8 @@
-"""How rates change over time: a factor that every device's own rate is multiplied by.
+"""Change of rates over time: a factor that multiplies every device's own rate.
 
-``amount(t)`` is the factor's integral from 0 to t: what a stream of one sample a second has brought
-by then. ``reached(amount)`` is its inverse, the moment at which it comes to that. Both are exact
-but for rounding, so that a stream of any length drifts away from neither.
+``amount(t)`` is the factor's integral from 0 to t: the samples of a stream of one sample per second
+by then. ``reached(amount)`` is its inverse, the time at which the integral reaches an amount. Both
+are exact except for rounding, so that long streams do not drift.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from testbed.values.family import Named
 from testbed.values.fields import Part, PositiveDuration, Share
 
 HALVINGS = 80
-"""Of the interval in which a sine's moment lies; more than a float has bits."""
+"""Bisection steps for the inverse of a sine's integral; more than a float has bits."""
 
 
 Factor = Annotated[float, Field(ge=0, le=1000, strict=True)]
 
 
 class Change(Part, ABC):
-    """Base of the ways in which rates change."""
+    """Base of the options for changes of rates."""
 
     @abstractmethod
     def amount(self, time: float) -> float:
-        """The factor's integral from 0 to ``time``, emulated seconds."""
+        """Return the factor's integral from 0 to ``time``, emulated seconds."""
 
     @abstractmethod
     def reached(self, amount: float) -> float:
-        """The first moment at which the integral is ``amount``; infinite if it never is."""
+        """Return the first time at which the integral reaches ``amount``; infinite for never."""
 
     @property
     def falls_silent(self) -> bool:
-        """Whether there are times at which nothing comes."""
+        """Whether there are periods without samples."""
         return False
 
 
@@ -124,7 +124,7 @@ class OnOff(Change):
     def reached(self, amount: float) -> float:
         if amount <= 0:
             return 0.0
-        before = ceil(amount / self.on) - 1  # at a boundary: the end of a flow, not the next one
+        before = ceil(amount / self.on) - 1  # at a boundary: the end of a flow, not the next start
         return before * (self.on + self.off) + (amount - before * self.on)
 
     @property

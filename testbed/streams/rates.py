@@ -1,8 +1,8 @@
-"""How many samples a second reach each device: given, or drawn as ScaDLES's Table I has them.
+"""Samples per second of each device: given, or drawn as in ScaDLES's Table I.
 
 S. Tyagi, M. Swany, "ScaDLES: scalable deep learning over streaming data at the edge", IEEE Big Data
-2022. The paper gives means and standard deviations; the ranges are those of a uniform law that has
-them, mean ± √3 deviations. What is drawn is rounded, and clipped to a range.
+2022. The paper gives means and standard deviations; a uniform law with these has the range
+mean ± √3 deviations. Draws are rounded, and clipped to a range.
 """
 
 from __future__ import annotations
@@ -20,26 +20,24 @@ from pydantic import Field
 from testbed.values.family import Named
 from testbed.values.fields import Part, PerSecond
 
-"""Samples an emulated second."""
-
 Clip = tuple[float, float]
-"""The least and the largest rate."""
+"""The minimum and the maximum rate."""
 
 CLIP: Clip = (8.0, 1024.0)
-"""The paper's."""
+"""The paper's range."""
 
 
 class RatesConfig(Part, ABC):
-    """Base of the ways to say rates."""
+    """Base of the options for rates."""
 
     @property
     def given(self) -> Sequence[float]:
-        """The rates that stand in the scenario; none of those that are drawn."""
+        """The rates given in the scenario; empty for drawn rates."""
         return ()
 
     @abstractmethod
     def of(self, devices: int, *, clip: Clip | None, rng: Generator) -> Sequence[float]:
-        """The rate of each of ``devices`` devices, by index; drawn ones within ``clip``."""
+        """Return the rate of each device, by index; drawn rates are within ``clip``."""
 
 
 class Constant(RatesConfig):
@@ -154,6 +152,6 @@ Rates = Annotated[
 
 
 def rounded(drawn: NDArray[np.float64], clip: Clip | None) -> Sequence[float]:
-    """Draws as rates: whole samples a second, never negative, within ``clip``."""
+    """Round draws to whole samples per second, never negative, within ``clip``."""
     least, largest = clip or (0.0, np.inf)
     return [float(rate) for rate in np.clip(np.round(drawn), least, largest)]

@@ -1,5 +1,4 @@
-"""What a device makes of the records that come to it: checked, counted, kept until a step takes
-them. Pure."""
+"""A device's reception: checks and counts records, keeps samples until a step takes them. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from testbed.streams.records import BadRecordError, RecordFormat, Sample
 
 @dataclass
 class RateMeter:
-    """Samples a second, by when the stream made those of the second up to the last.
+    """Meter of the rate, samples per second, from production times in the second up to the last.
 
-    It measures what ``Arrivals.measured`` says beforehand.
+    It measures what ``Arrivals.measured`` predicts.
 
     Attributes:
-        announced: what is told until two samples have come.
+        announced: the rate to report before two samples have arrived.
     """
 
     announced: float
@@ -27,11 +26,11 @@ class RateMeter:
     _samples: int = 0
 
     def begin(self) -> None:
-        """The stream begins with the sample that comes next, at time 0."""
+        """Start the stream at time 0, with the next sample."""
         self._made.append(0.0)
 
     def add(self, made: float) -> None:
-        """A sample has come that was made then, emulated seconds."""
+        """Add a sample that was produced at ``made``, emulated seconds."""
         self._samples += 1
         self._made.append(made)
         while len(self._made) > 2 and self._made[1] <= made - WINDOW_SECONDS + ROUNDING:
@@ -39,7 +38,7 @@ class RateMeter:
 
     @property
     def rate(self) -> float:
-        """Intervals between samples over their length."""
+        """Number of intervals between samples, divided by their total length."""
         seconds = self._made[-1] - self._made[0] if self._samples > 1 else 0.0
         return (len(self._made) - 1) / seconds if seconds > 0 else self.announced
 
@@ -49,14 +48,14 @@ class Reception:
     """A device's buffer, with the samples in it.
 
     Attributes:
-        format: of the records.
-        buffer: counts them.
-        meter: of their rate.
-        newest: sequence number of the last sample that came; 0 before the first.
-        refused: records that were no samples.
-        missing: samples of the stream that were passed over, the refused ones among them.
-        heard: when the last one came, emulated.
-        latency: how long after it was made.
+        format: the format of the records.
+        buffer: the buffer that counts the samples.
+        meter: the meter of their rate.
+        newest: sequence number of the last sample that arrived; 0 before the first.
+        refused: number of invalid records.
+        missing: number of samples of the stream that did not arrive, including refused ones.
+        heard: when the last sample arrived, in emulated time.
+        latency: time from its production to its arrival.
     """
 
     format: RecordFormat
@@ -68,10 +67,10 @@ class Reception:
     heard: float = 0.0
     latency: float = 0.0
     _samples: deque[Sample] = field(default_factory=deque)
-    _waiting: bool = False  # whether a step waits: what comes goes to it, whatever the policy
+    _waiting: bool = False  # whether a step waits: it gets all arrivals, whatever the policy
 
     def receive(self, data: bytes, now: float) -> None:
-        """A record has come. What is none is counted, and so are samples that had come before."""
+        """Receive a record. Invalid records and repeated samples are only counted."""
         try:
             samples = self.format.decode(data)
         except BadRecordError:
@@ -86,7 +85,7 @@ class Reception:
         if sample.sequence <= self.newest:
             self.buffer.repeat()
             return
-        if self.newest:  # a device that was started again begins amid its stream
+        if self.newest:  # a restarted device begins in the middle of its stream
             self.missing += sample.sequence - self.newest - 1
         self.newest, self.heard = sample.sequence, now
         self.latency = max(0.0, now - sample.made)
@@ -96,23 +95,23 @@ class Reception:
         self._samples.append(sample)
 
     def lacking(self, count: int) -> int:
-        """How many of ``count`` samples have not come."""
+        """Return how many of ``count`` samples have not arrived."""
         return max(0, count - len(self._samples))
 
     def wait(self) -> None:
-        """A step waits for samples from now on, until it takes them or gives up."""
+        """Start a step's wait, which lasts until it takes samples or gives up."""
         self._waiting = True
 
     def give_up(self) -> None:
-        """It does not wait any more: what has come meanwhile is for the next."""
+        """End a step's wait; samples that have arrived are for the next step."""
         self._waiting = False
         self._settle()
 
     def take(self, count: int) -> Sequence[Sample]:
-        """A step takes the ``count`` oldest.
+        """Take the ``count`` oldest samples for a step.
 
         Raises:
-            ValueError: there are fewer.
+            ValueError: fewer samples are available.
         """
         self._waiting = False
         self.buffer.take(count, last=self._last)
@@ -122,7 +121,7 @@ class Reception:
 
     @property
     def _last(self) -> int:
-        """Number of the newest sample, as the buffer counts them."""
+        """Number of the newest sample, in the buffer's numbering."""
         return self.buffer.first + len(self._samples) - 1
 
     def _settle(self) -> None:
@@ -130,6 +129,6 @@ class Reception:
         self._discard()
 
     def _discard(self) -> None:
-        """Let go of what the buffer's policy has: always the oldest."""
+        """Drop the samples that the buffer's policy discarded: always the oldest."""
         while len(self._samples) > self.buffer.waiting:
             self._samples.popleft()

@@ -1,4 +1,4 @@
-"""How rates change over time by a recording: a factor that changes in steps."""
+"""Change of rates over time from a trace: a factor that changes in steps."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from math import ceil, inf
 from testbed.values.traces import Trace
 
 ROUNDING = 1e-9
-"""Of an integral: what a float's rounding makes it more than there is."""
+"""Relative tolerance for the float rounding of an integral."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The change that a recording makes; see ``over_time`` for what a change is.
+    """The change of rates by a trace; see ``over_time`` for the interface.
 
     Attributes:
-        trace: the factor.
-        offset: where the recording is when the training starts, in seconds.
+        trace: the factor over time.
+        offset: position in the trace at the start of training, in seconds.
     """
 
     trace: Trace
     offset: float = 0.0
 
     def amount(self, time: float) -> float:
-        """The factor's integral from 0 to ``time``, emulated seconds."""
+        """Return the factor's integral from 0 to ``time``, emulated seconds."""
         return self._integral(self.offset + time) - self._integral(self.offset)
 
     def reached(self, amount: float) -> float:
-        """The first moment at which the integral is ``amount``; infinite if it never is."""
+        """Return the first time at which the integral reaches ``amount``; infinite for never."""
         if amount <= 0:
             return 0.0
         trace, sums, lap = self.trace, self._sums, 0
@@ -50,14 +50,14 @@ class Recorded:
 
     @cached_property
     def _sums(self) -> Sequence[float]:
-        """The integral at every change and, of a recording that is repeated, at its end."""
+        """The integral at every change and, for a repeated trace, at its end."""
         trace = self.trace
         ends = (*trace.times[1:], trace.end) if trace.repeats else trace.times[1:]
         parts = zip(trace.values, trace.times, ends, strict=False)
         return (0.0, *accumulate(value * (end - begin) for value, begin, end in parts))
 
     def _integral(self, moment: float) -> float:
-        """From the beginning of the recording on."""
+        """Return the integral from the start of the trace."""
         trace = self.trace
         laps, inside = divmod(moment, trace.end) if trace.repeats else (0.0, moment)
         place = bisect_right(trace.times, inside) - 1

@@ -1,16 +1,16 @@
-"""Samples as they travel: their places in the stream, which they are, labels, pixels, checksums.
+"""The wire format of samples: sequence number, sample index, label, pixels, checksum.
 
-A record has one of them or, one behind the other, as many as the scenario says. Each of them,
+A record holds one sample or, concatenated, the scenario's number of samples. Each sample is
 little-endian:
 
-    sequence  int64    place in the device's stream, from 1 on
-    sample    int64    number of the training sample
-    made      float64  when the stream made it, emulated seconds since the training began
-    label     float64  its class, or the number that is to be predicted
+    sequence  int64    position in the device's stream, from 1 on
+    sample    int64    index of the training sample
+    made      float64  when the stream produced it, emulated seconds since training began
+    label     float64  its class, or the number to predict
     shape     3 uint16 channels, height, width
-    type      char     of the pixels: ``f`` float32, ``B`` uint8
-    pixels             as the data set has them
-    checksum  uint32   CRC-32 of all before it
+    type      char     type of the pixels: ``f`` float32, ``B`` uint8
+    pixels             as in the data set
+    checksum  uint32   CRC-32 of all bytes before it
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHECKSUM = struct.Struct("<I")
 
 
 class BadRecordError(ValueError):
-    """Bytes that are no samples."""
+    """The bytes are not valid samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +45,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class RecordFormat:
-    """How a stream's records look.
+    """The format of a stream's records.
 
     Attributes:
         shape: channels, height, width of a sample.
-        type: numpy's character of the pixels, ``f`` or ``B``.
-        samples: of a record.
+        type: NumPy's type character of the pixels, ``f`` or ``B``.
+        samples: number of samples per record.
     """
 
     shape: tuple[int, int, int]
@@ -69,14 +69,14 @@ class RecordFormat:
         return self.samples * (_HEAD.size + self.pixel_bytes + _CHECKSUM.size)
 
     def encode(self, samples: Sequence[Sample]) -> bytes:
-        """The record of so many samples; their pixels are of this format."""
+        """Encode a record of these samples; their pixels must have this format."""
         return b"".join(map(self._encode, samples))
 
     def decode(self, data: bytes) -> Sequence[Sample]:
-        """The samples of a record; their pixels are views of its bytes.
+        """Decode the samples of a record; their pixels are views of its bytes.
 
         Raises:
-            BadRecordError: it is truncated, of another shape, or damaged; says which.
+            BadRecordError: it is truncated, of another shape, or damaged; the message says which.
         """
         least = _HEAD.size + _CHECKSUM.size
         if len(data) < least:

@@ -1,14 +1,14 @@
-"""What a transport of records is to those at its two ends: a producer's process, and a device.
+"""The interface of a record transport, for its two ends: a producer process, and a device.
 
-A record is in one device's stream, and a transport keeps the order of each. It may bring a record
-twice, never lose one that it has taken over:
+A record belongs to one device's stream, and a transport keeps the order of each stream. It may
+deliver a record twice, but never loses a record that it accepted:
 
     producer                                  device
       send(device, record)     ──────>          poll(least, seconds) -> records
-      acknowledged(device)     <──────          commit(), once its buffer has them
+      acknowledged(device)     <──────          commit(), once they are in its buffer
       flush()
 
-What no device has committed comes again to one whose process was started anew.
+Records that the device has not committed are delivered again after its process restarts.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ from collections.abc import Sequence
 
 
 class Sender(ABC):
-    """A producer's end. It never blocks for long: one process feeds many devices."""
+    """The producer's end. It never blocks for long: one process feeds many devices."""
 
     @abstractmethod
     def send(self, device: int, record: bytes) -> bool:
-        """Take over the next record of a device's stream; False if there is no room for it now.
+        """Accept the next record of a device's stream; return False if there is no space for it.
 
-        What is refused so is to be sent again later, before any other of that device.
+        The caller must retry a refused record later, before any other record of that device.
         """
 
     @abstractmethod
     def acknowledged(self, device: int) -> int:
-        """How many of the device's records can no more be lost with this process.
+        """Return how many of the device's records can no longer be lost with this process.
 
         Direct: those that the device has committed. With a broker: those that it has written.
         """
 
     @abstractmethod
     def available(self, device: int) -> int:
-        """How many of the device's records it could have fetched by now.
+        """Return how many of the device's records it could have fetched by now.
 
-        Direct: those that were taken over. With a broker: those that it has written.
+        Direct: the accepted records. With a broker: those that it has written.
         """
 
     @abstractmethod
     async def flush(self) -> None:
-        """Hand on what was taken over, as far as the other end takes it."""
+        """Send the accepted records, as far as the other end accepts them."""
 
 
 class Receiver(ABC):
-    """A device's end; one thread calls it."""
+    """The device's end; called from a single thread."""
 
     @abstractmethod
     def poll(self, least: int, seconds: float) -> Sequence[bytes]:
-        """The records that come next, in their order; none if nothing has come.
+        """Return the next records, in order; empty if none has arrived.
 
         Args:
-            least: wait until so many are there,
-            seconds: but no longer than that, real.
+            least: number of records to wait for.
+            seconds: maximum wait, in real seconds.
 
         Raises:
-            RejectedError: the other end does not want this device.
-            NodeError: nobody is there; a later call may find somebody.
+            RejectedError: the other end refuses this device.
+            NodeError: the other end is not reachable; a later call may succeed.
         """
 
     @abstractmethod
     def commit(self) -> None:
-        """The device's buffer has all that ``poll`` has returned."""
+        """Confirm that the device's buffer has all records that ``poll`` returned."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what the receiver holds; doing it twice is harmless."""
+        """Release the receiver's resources. Idempotent."""

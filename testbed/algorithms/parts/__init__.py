@@ -1,1 +1,1 @@
-"""What several algorithms share, a thought a file."""
+"""Code that several algorithms share, one concept per file."""

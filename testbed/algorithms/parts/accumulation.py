@@ -1,4 +1,4 @@
-"""Local SGD: a worker steps on its own copy of the model and pushes the sum of its steps."""
+"""Local SGD: a worker trains its own copy of the model and pushes the sum of its steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.payloads import Dense, Vector
 
 
 class Accumulation:
-    """U: the steps that a worker has made since its last push, on its copy W_i of the model."""
+    """U: the sum of a worker's steps since its last push, on its copy W_i of the model."""
 
     def __init__(self, parameters: Vector) -> None:
         self._parameters = parameters
@@ -28,7 +28,7 @@ class Accumulation:
         self.samples += samples
 
     def take(self, version: int) -> Update:
-        """The update with U, built on the model ``version``; U is 0 from then on."""
+        """Return the update with U, built on model ``version``, and reset U to 0."""
         update = Update(Dense(self._sum), version, self.samples, self.steps)
         self._sum = np.zeros_like(self._sum)
         self.steps = self.samples = 0
@@ -36,7 +36,7 @@ class Accumulation:
 
 
 class LocalSteps(Protocol):
-    """The options that it takes of an algorithm."""
+    """The options that LocalStepsWorker reads from a config."""
 
     @property
     def learning_rate(self) -> float:
@@ -48,7 +48,7 @@ class LocalSteps(Protocol):
 
 
 class LocalStepsWorker(WorkerHalf[Any]):
-    """Pushes U after τ steps: as many as it was ordered, else as its config's ``local_steps``."""
+    """Pushes U after τ steps: the ordered number, or else the config's ``local_steps``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,7 +56,7 @@ class LocalStepsWorker(WorkerHalf[Any]):
         self._update = Accumulation(self.parameters)
 
     def rate(self) -> float:
-        """η' of the step that comes next; called once for each."""
+        """η' of the next step; called once per step."""
         return self._options.learning_rate
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:

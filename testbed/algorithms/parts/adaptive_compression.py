@@ -1,4 +1,4 @@
-"""Adaptive compression: Top-k of a gradient, when it has lately lost little of it."""
+"""Adaptive compression: Top-k of a gradient, while it loses little of the gradient."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ EWMA_WEIGHT = 0.1
 
 
 class CompressionOptions(AlgorithmConfig):
-    """What a scenario may say of adaptive compression.
+    """A scenario's options for adaptive compression.
 
     Attributes:
         ratio: CR; without it nothing is compressed.
         delta: δ.
-        scope: Top-k of the whole gradient, as the paper writes it, or of each tensor separately, as
-            the authors' code has it.
-        decide: whether to compress is each device's own decision, as the paper has it; or that of
-            a majority of the round's devices, by which all abide, as in the authors' code.
-        norm: of which a part is lost: `squared`, that of the gradient, as the paper has it; or
-            `layer-sum`, those of its tensors, not squared and added up, as the authors' code does.
+        scope: Top-k of the whole gradient, as in the paper, or of each tensor separately, as in
+            the authors' code.
+        decide: whether each device decides on compression, as in the paper, or the majority of
+            the round's devices decides for all, as in the authors' code.
+        norm: the norm that measures the loss: `squared`, the squared norm of the gradient, as in
+            the paper; or `layer-sum`, the sum of its tensors' norms, as in the authors' code.
     """
 
     ratio: Share | None = None
@@ -41,13 +41,13 @@ class CompressionOptions(AlgorithmConfig):
 
 @dataclass
 class LossOfNorm:
-    """s, a moving average of ρ = | |g|² - |ĝ|² | / |g|²: what Top-k has lost of a gradient lately.
+    """s, a moving average of ρ = | |g|² - |ĝ|² | / |g|²: the share of a gradient that Top-k loses.
 
     Attributes:
-        sizes: of the tensors whose norms are added up, in the place of |g|²; None for that.
-        weight: of the newest ρ in s; the first is s.
-        rho: the newest.
-        average: s; None before the first.
+        sizes: sizes of the tensors, to use the sum of their norms; None to use |g|².
+        weight: weight of the newest ρ in s; s starts as the first ρ.
+        rho: the newest ρ.
+        average: s; None before the first gradient.
     """
 
     sizes: Sequence[int] | None = None
@@ -56,7 +56,7 @@ class LossOfNorm:
     average: float | None = None
 
     def add(self, gradient: Vector, kept: Sparse) -> float:
-        """Take one more gradient and what Top-k keeps of it; returns s. A gradient of 0 has ρ 0."""
+        """Add a gradient and its Top-k; return s. A zero gradient has ρ = 0."""
         whole, part = self._norms(gradient, kept)
         self.rho = abs(whole - part) / whole if whole else 0.0
         before = self.rho if self.average is None else self.average
@@ -71,11 +71,11 @@ class LossOfNorm:
 
 
 class Selection:
-    """A worker's Top-k, and what it loses.
+    """A worker's Top-k selection, and its loss.
 
     Attributes:
-        kept: of the newest gradient.
-        loss: of norm.
+        kept: the Top-k of the newest gradient.
+        loss: the loss of norm by the selection.
     """
 
     kept: Sparse
@@ -85,7 +85,7 @@ class Selection:
         self.loss = LossOfNorm(sizes if options.norm == "layer-sum" else None)
 
     def add(self, gradient: Vector) -> dict[str, float]:
-        """Select of one more gradient; returns ρ and s."""
+        """Select the Top-k of a gradient; return ρ and s."""
         self.kept = sparsify(gradient, self._quotas, choose=largest)
         s = self.loss.add(gradient, self.kept)
         return {"rho": self.loss.rho, "rho_mean": s}
@@ -93,29 +93,29 @@ class Selection:
 
 @dataclass
 class Ballot:
-    """The votes of a round, and what came of them.
+    """The votes of a round, and their result.
 
     Attributes:
         votes: whether to compress, by worker.
-        verdict: None until all have voted.
+        verdict: the result; None until all have voted.
     """
 
     votes: dict[int, bool] = field(default_factory=dict)
     verdict: bool | None = None
 
     def count(self) -> None:
-        """All have voted: compress if max(1, floor(n / 2)) or more of n want to."""
+        """Count the votes: compress if at least max(1, floor(n / 2)) of n are in favour."""
         self.verdict = sum(self.votes.values()) >= max(1, len(self.votes) // 2)
 
 
 def _sum(values: Vector, ends: NDArray[np.int_]) -> float:
-    """The norms of the parts that end there, added up."""
+    """Return the sum of the norms of the parts with these ends."""
     return sum(sqrt(_squared(part)) for part in np.split(values, ends[:-1]))
 
 
 def _squared(values: Vector) -> float:
-    """The squared norm, in float64.
+    """Return the squared norm, in float64.
 
-    Not by ``@``: BLAS has threads of its own, which spin for longer than this takes.
+    Without ``@``: BLAS starts its own threads, which spin for longer than this takes.
     """
     return float(np.square(values, dtype=np.float64).sum())

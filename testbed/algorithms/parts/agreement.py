@@ -1,4 +1,4 @@
-"""What the workers of a round tell one another, by way of the server, before they push."""
+"""Messages that the workers of a round exchange through the server before they push."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Question = Literal["samples", "verdict"]
 
 
 def message(version: int, shared: Samples | None = None, **note: float) -> Update:
-    """Something that is no part of the model."""
+    """Create a message that does not change the model."""
     return Update(Sparse.nothing(), version, samples=0, steps=0, note=note, shared=shared)
 
 
 class AgreeingServer(StreamServer[C]):
-    """Before a round is made its workers may share samples, and vote on whether to compress.
+    """A barrier before which the workers may share samples, and vote on compression.
 
-    A worker that sends ``shares`` has the samples of those that share in this round once all of
-    them have come; one that sends a ``vote`` has the verdict once all have voted. A verdict stands
-    for the rest of the round. With the model comes whether the worker is to share.
+    A worker that sends ``shares`` gets the samples of this round's sharers once all of them have
+    arrived; a worker that sends a ``vote`` gets the verdict once all have voted. A verdict is final
+    for the round. The reply with the model says whether the worker must share.
     """
 
     def alpha(self) -> float:
-        """The share of the workers that share samples in a round."""
+        """Return the fraction of the workers that share samples in a round."""
         return 0.0
 
     def __post_init__(self) -> None:
@@ -37,23 +37,23 @@ class AgreeingServer(StreamServer[C]):
         self._begin(range(self.workers))
 
     def _begin(self, workers: Sequence[int]) -> None:
-        """The next round begins."""
+        """Begin the next round."""
         self._injection.begin(workers, self.rng)
         self._ballot = Ballot()
         self._asked: dict[int, Question] = {}
 
     def join(self, worker: int) -> None:
-        """It begins with the model, whatever it asked before."""
+        """Let the worker start with the model, whatever it requested before."""
         super().join(worker)
         self._asked.pop(worker, None)
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
-        """One less to wait for; what it has shared and voted stays."""
+        """Stop waiting for the worker; its samples and vote still count."""
         self._asked.pop(worker, None)
         return super().leave(worker, now)
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """Hear what a worker has to say, or take its gradient, whose note is for the record."""
+        """Process a worker's message or gradient; a gradient's note is only for the record."""
         note = {} if update.steps else update.note
         if "shares" in note:
             self._asked[worker] = "samples"
@@ -69,12 +69,12 @@ class AgreeingServer(StreamServer[C]):
         return self._close()
 
     def check(self, payload: Payload) -> None:
-        """Refuse what is neither all of a gradient nor some of its entries."""
+        """Refuse a payload that is neither dense nor sparse."""
         if not isinstance(payload, Sparse):
             super().check(payload)
 
     def ready(self, worker: int) -> bool:
-        """Once what it has asked for is there."""
+        """Return True once the answer to the worker's request is available."""
         match self._asked.get(worker):
             case "samples":
                 return not self._to_share()
@@ -83,7 +83,7 @@ class AgreeingServer(StreamServer[C]):
         return super().ready(worker)
 
     def awaited(self) -> Collection[int]:
-        """Those who are to share, to vote or to push, whichever comes first."""
+        """Return the workers that must still share, vote or push, whichever comes first."""
         if "samples" in self._asked.values() and (sharers := self._to_share()):
             return sharers
         if "verdict" in self._asked.values() and self._ballot.verdict is None:
@@ -91,7 +91,7 @@ class AgreeingServer(StreamServer[C]):
         return super().awaited()
 
     def pull(self, worker: int, now: float) -> Reply:
-        """What the worker has asked for, or the model."""
+        """Return the answer to the worker's request, or the model."""
         match self._asked.get(worker):
             case "samples":
                 others = self._injection.others(worker)
@@ -108,7 +108,7 @@ class AgreeingServer(StreamServer[C]):
         return self._injection.missing(self._to_vote())
 
     def _to_vote(self) -> Collection[int]:
-        """Also those that are to share: a vote or a gradient without a share says there is none."""
+        """Return the workers that have neither voted nor pushed; only these may still share."""
         return self._members - self._silent - self._ballot.votes.keys() - self._pushed.keys()
 
     def _close(self) -> Sequence[Applied]:

@@ -1,4 +1,4 @@
-"""A barrier: nobody goes on before all members have pushed, or have left."""
+"""A barrier: no worker continues before all members have pushed or left."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from testbed.payloads import Dense, Payload, Vector
 
 
 class AveragingServer(ServerHalf[C]):
-    """W ← W - Σ U / M once per round, with the U that were pushed in it; then all go on.
+    """W ← W - Σ U / M once per round, with the U pushed in the round; then all continue.
 
-    What a worker has pushed counts in its round also if it leaves before the round is complete.
+    A worker's push counts in its round even if the worker leaves before the round is complete.
     """
 
     def __post_init__(self) -> None:
@@ -21,11 +21,11 @@ class AveragingServer(ServerHalf[C]):
         self._pushed: dict[int, Update] = {}
 
     def join(self, worker: int) -> None:
-        """One more to wait for."""
+        """Wait for this worker too."""
         self._members.add(worker)
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
-        """One less to wait for."""
+        """Stop waiting for the worker."""
         self._members.discard(worker)
         return self._close()
 
@@ -36,18 +36,18 @@ class AveragingServer(ServerHalf[C]):
         return self._close()
 
     def ready(self, worker: int) -> bool:
-        """Once its round is complete."""
+        """Return True once the worker's round is complete."""
         return worker not in self._pushed
 
     def awaited(self) -> Collection[int]:
-        """Those that have not pushed."""
+        """Return the members that have not pushed."""
         return self._members - self._pushed.keys()
 
     def check(self, payload: Payload) -> None:
-        """Refuse a payload that no round can be made of.
+        """Refuse a payload that a round cannot use.
 
         Raises:
-            RejectedError: it is not dense.
+            RejectedError: the payload is not dense.
         """
         expect(Dense, payload)
 
@@ -59,8 +59,8 @@ class AveragingServer(ServerHalf[C]):
     def _close(self) -> Sequence[Applied]:
         """W ← W - Σ U / M, if the round is complete.
 
-        The U are summed in the order of the workers, not of their arrival: sums of floats depend on
-        it. None of them knows of another in its round, so none is stale because of these.
+        The U are summed in the order of the workers, not of arrival: float sums depend on the
+        order. Updates of the same round add no staleness to one another.
         """
         if self.awaited() or not self._pushed:
             return ()

@@ -1,4 +1,4 @@
-"""How often every worker has committed, and how soon it has to, so that all keep up (ADSP)."""
+"""Commit counts of all workers, and the commit intervals that keep them equal (ADSP)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ DEAD_AFTER = 3
 
 @dataclass
 class CommitCounts:
-    """c_i of every worker that takes part.
+    """c_i of every member.
 
     Attributes:
         period: Γ, in emulated seconds.
-        least_interval: no worker is to commit more often, in emulated seconds.
+        least_interval: the minimum commit interval, in emulated seconds.
         commits: c, by worker.
     """
 
     period: float
     least_interval: float = 0.0
     commits: dict[int, int] = field(default_factory=dict)
-    _heard: dict[int, float] = field(default_factory=dict)  # when the last commit came
+    _heard: dict[int, float] = field(default_factory=dict)  # time of the last commit
 
     def join(self, worker: int) -> None:
-        """One that joins late begins with the least c, and as if it had just been heard of."""
+        """Add a worker; a late worker starts with the minimum c, and counts as just heard."""
         self.commits.setdefault(worker, min(self.commits.values(), default=0))
         self._heard.setdefault(worker, max(self._heard.values(), default=0.0))
 
     def leave(self, worker: int) -> None:
-        """It does not count any more."""
+        """Stop counting the worker."""
         self.commits.pop(worker, None)
         self._heard.pop(worker, None)
 
@@ -40,10 +40,10 @@ class CommitCounts:
         self._heard[worker] = now
 
     def intervals(self, rate: float, now: float) -> dict[int, float]:
-        """A checkpoint: C ← max c + d; Γ / (C - c_i) for every worker, in emulated seconds.
+        """At a checkpoint, return Γ / (C - c_i) per worker, in emulated seconds; C = max c + d.
 
-        Who was not heard of for long may be dead: it is not in max c. Should it be ahead of C, it
-        commits no more in this period.
+        A worker that was silent for long may be dead: it does not count in max c. If it is ahead of
+        C, it commits no more in this period.
         """
         since = now - DEAD_AFTER * self.period / min(1.0, rate)
         heard = [c for worker, c in self.commits.items() if self._heard[worker] >= since]

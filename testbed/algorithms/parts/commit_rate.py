@@ -1,11 +1,11 @@
-"""ADSP's search for the commit rate: rates go out, losses come in; and what a loss is worth.
+"""ADSP's search for the commit rate: it outputs rates, and takes in losses.
 
     EPOCH     d ← 1; r1 ← TRIAL(1)
-              while there is time for a trial: r2 ← TRIAL(d + 1); unless r2 > r1: break; d ← d + 1
-              then d until the epoch ends, or the loss has risen by 30 % from one period to the next
-    TRIAL(d)  a check period at the rate d; the losses at its start, middle and end earn a reward
+              while time remains for a trial: r2 ← TRIAL(d + 1); unless r2 > r1: break; d ← d + 1
+              then keep d until the epoch ends, or the loss rises by 30 % between two periods
+    TRIAL(d)  a check period at rate d; the losses at its start, middle and end give its reward
 
-A period begins whenever ``advance`` returns a rate. Nothing here knows of workers or of a clock.
+A period begins when ``advance`` returns a rate. This module knows neither workers nor clock.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Literal
 from testbed.algorithms.parts.reward import Point, goal, reward
 
 DIVERGENCE_RATIO = 1.3
-"""A loss that grows to so much in a check period begins a new search."""
+"""A loss that grows by this factor in a check period starts a new search."""
 
 
 @dataclass
 class CommitRateSearch:
-    """Which commit rate is in force, one check period after the other.
+    """The commit rate in force, one check period after the other.
 
     Attributes:
         period: Γ, in emulated seconds; also the length of a trial.
-        periods: of an epoch; at least 2.
-        target: L*, the loss at which the training has converged, if that is known.
-        reevaluate: whether a rate that was better is tried once more before the next.
-        from_last: whether an epoch begins with the rate that the one before it has found.
-        fixed: a rate that is in force all the time, and may be below 1; nothing is searched for.
+        periods: periods per epoch; at least 2.
+        target: L*, the loss at which training has converged, if known.
+        reevaluate: whether a better rate is tried again before the next.
+        from_last: whether an epoch starts with the rate found in the previous epoch.
+        fixed: a constant rate, which may be below 1; disables the search.
         rate: d, in force.
-        due: when ``advance`` is to be called next.
+        due: when to call ``advance`` next.
     """
 
     period: float
@@ -44,20 +44,20 @@ class CommitRateSearch:
     rate: int = 1
     due: float = 0.0
     _stage: Literal["epoch", "middle", "end", "verdict", "period"] = "epoch"
-    _left: int = 0  # periods of the epoch that have not begun
-    _goal: float | None = None  # l*, one for a search
-    _best: tuple[int, float] | None = None  # the rate and the reward to be beaten
-    _again: bool = False  # whether this trial is one of the best rate again
-    _points: list[Point] = field(default_factory=list)  # of the trial, or the last checkpoint's
-    _wanted: float | None = None  # the moment whose loss is wanted
-    _last: Point | None = None  # that was measured, wanted or not
+    _left: int = 0  # periods of the epoch not yet begun
+    _goal: float | None = None  # l*, one per search
+    _best: tuple[int, float] | None = None  # rate and reward of the best trial
+    _again: bool = False  # whether this trial repeats the best rate
+    _points: list[Point] = field(default_factory=list)  # of the trial, or of the last checkpoint
+    _wanted: float | None = None  # since when a loss is wanted
+    _last: Point | None = None  # last measurement, wanted or not
 
     def wants_loss(self) -> bool:
-        """Whether the loss of this moment's model is wanted, or that of one since."""
+        """Return whether the loss of the current model is wanted."""
         return self._wanted is not None
 
     def measured(self, time: float, loss: float) -> None:
-        """The loss of the model as it was at ``time``."""
+        """Receive the loss of the model as of ``time``."""
         self._last = (time, loss)
         if self._wanted is None or time < self._wanted:
             return
@@ -72,12 +72,12 @@ class CommitRateSearch:
         self._points = [(time, loss)]
 
     def advance(self, now: float) -> float | None:
-        """``due`` has come. Returns the rate of the period that begins, or None if none does."""
+        """Advance at ``due``; return the rate if a period begins, else None."""
         if self.fixed is not None:
             self.due = now + self.period
             return self.fixed
         rate = self._advance(now)
-        while self.due <= now:  # the loss that it wants is there already
+        while self.due <= now:  # the wanted loss is already known
             rate = self._advance(now) or rate
         return rate
 
@@ -91,7 +91,7 @@ class CommitRateSearch:
                 return self._begin_period(now)
             case "middle":
                 self._stage, self.due = "end", now + self.period / 2
-            case "end":  # the verdict waits for the loss, but not for longer than a period
+            case "end":  # wait for the loss, but at most one period
                 self._stage, self.due = "verdict", now + self.period
         self._want(now)
         return None
@@ -101,7 +101,7 @@ class CommitRateSearch:
         return self._begin_trial(self.rate if self.from_last else 1, now)
 
     def _begin_trial(self, rate: int, now: float) -> int:
-        """A period at ``rate`` whose losses are points of its curve."""
+        """Begin a period at ``rate`` with losses as points of its curve."""
         self.rate, self._left = rate, self._left - 1
         self._stage, self.due = "middle", now + self.period / 2
         self._points, self._wanted = self._recent(now), None
@@ -110,7 +110,7 @@ class CommitRateSearch:
         return rate
 
     def _begin_period(self, now: float) -> int:
-        """A period at the rate that was found, or the first of the next epoch."""
+        """Begin a period at the rate found, or the first period of the next epoch."""
         if not self._left:
             return self._begin_epoch(now)
         self._left, self._wanted = self._left - 1, None
@@ -120,17 +120,17 @@ class CommitRateSearch:
         return self.rate
 
     def _want(self, now: float) -> None:
-        """The loss of the model as it is now, unless it has just been measured."""
+        """Request the loss of the current model, unless it was just measured."""
         self._wanted = now
         if self._last is not None and self._last[0] >= now:
             self.measured(*self._last)
 
     def _recent(self, now: float) -> list[Point]:
-        """The last loss, if it is that of the moment at which a period has just ended."""
+        """Return the last loss, if it was measured at the end of the last period."""
         return [point for point in self._points[-1:] if point[0] > now - self.period / 2]
 
     def _judge(self, now: float) -> int:
-        """A trial is over: try another rate, or end the search and go on with the best."""
+        """End a trial: try another rate, or end the search and continue with the best rate."""
         best, earned = self._best, self._earned()
         if best is None or self._again or earned > best[1]:
             self._again = self.reevaluate and best is not None and not self._again
@@ -142,8 +142,8 @@ class CommitRateSearch:
         return self._begin_period(now)
 
     def _earned(self) -> float:
-        """The trial's reward."""
-        if len(self._points) < 3:  # a loss has not come in time
+        """Return the trial's reward."""
+        if len(self._points) < 3:  # a loss did not arrive in time
             return -inf
         if self._goal is None:
             self._goal = goal(self._points[0][1], target=self.target)

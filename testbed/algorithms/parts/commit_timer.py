@@ -1,4 +1,4 @@
-"""When an ADSP worker commits: on a grid of its own, or so long after its last pull."""
+"""When an ADSP worker commits: on its own grid, or an interval after its last pull."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass
 class CommitTimer:
-    """The timer of algorithm 2; times are emulated seconds since the training began.
+    """The timer of algorithm 2; times are emulated seconds since training began.
 
-    A timer of Γ / ΔC_i - O_i that is set when a commit is over, O_i after its timeout, expires
-    Γ / ΔC_i after that timeout. On the grid that is so however long the mini-batch takes that was
-    under way; else the time counts from the pull, and a commit waits for the end of a mini-batch.
+    A timer of Γ / ΔC_i - O_i, set when a commit ends, O_i after its timeout, expires Γ / ΔC_i
+    after that timeout. On the grid, this holds however long the mini-batch in progress takes;
+    otherwise the time counts from the pull, and a commit waits for the end of a mini-batch.
 
     Attributes:
         grid: whether timeouts are on a grid.
-        since: the last timeout, or the end of the last commit; at first, the training's beginning.
+        since: the last timeout, or the end of the last commit; initially the start of training.
         pushed: when the last commit began; None before the first.
-        duration: O_i, what it took.
+        duration: O_i, the duration of the last commit.
     """
 
     grid: bool
@@ -26,16 +26,16 @@ class CommitTimer:
     duration: float = 0.0
 
     def due(self, interval: float) -> float:
-        """The next timeout, with this Γ / ΔC_i."""
+        """Return the next timeout, for this Γ / ΔC_i."""
         return self.since + (interval if self.grid else interval - self.duration)
 
     def push(self, now: float, interval: float) -> None:
-        """A commit begins. One that comes a whole interval late begins a new grid."""
+        """Begin a commit. A commit that is a whole interval late starts a new grid."""
         due = self.due(interval)
         self.pushed = now
         self.since = due if now < due + interval else now
 
     def pulled(self, now: float) -> None:
-        """The commit is over, if there was one."""
+        """End the commit, if there was one."""
         if self.pushed is not None and not self.grid:
             self.since, self.duration = now, now - self.pushed

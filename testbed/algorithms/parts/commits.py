@@ -1,4 +1,4 @@
-"""Commits without a barrier: each is applied as it comes."""
+"""Commits without a barrier: each is applied on arrival."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from testbed.payloads import Dense, Vector
 
 
 class CommitServer(ServerHalf[C]):
-    """W ← W - U / M for every U that is pushed, in the order of their arrival.
+    """W ← W - U / M for every U that is pushed, in order of arrival.
 
-    M is how many workers the scenario has, also once some have left.
+    M is the scenario's number of workers, even after some have left.
     """
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
@@ -24,12 +24,12 @@ class CommitServer(ServerHalf[C]):
         return [Applied(worker, version, staleness=version - update.version)]
 
     def step(self, update: Vector) -> Vector:
-        """What a commit of U takes off the model: U / M."""
+        """Return what a commit of U subtracts from the model: U / M."""
         return update / np.float32(self.workers)
 
 
 class MomentumCommitServer(CommitServer[Any]):
-    """V ← μ V + (1 - μ) U / M; W ← W - V, where the config has a ``momentum``, μ."""
+    """V ← μ V + (1 - μ) U / M; W ← W - V, if the config has a ``momentum``, μ."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

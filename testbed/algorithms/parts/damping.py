@@ -1,4 +1,4 @@
-"""A learning rate that is divided by the staleness, and the record of an update it was used on."""
+"""A learning rate divided by the staleness, and the record of an update that used it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from testbed.algorithms.base import Applied
 
 
 def divisor(sigma: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-    """max(1, sigma): what the learning rate of an entry of staleness sigma is divided by."""
+    """Return max(1, sigma), the divisor of an entry's learning rate at staleness sigma."""
     divisor: NDArray[np.float32] = np.maximum(1, sigma).astype(np.float32)
     return divisor
 
 
 def damped(learning_rate: float, divisor: NDArray[np.float32]) -> NDArray[np.float32]:
-    """alpha / max(1, sigma), one rate per staleness, in float32 throughout.
+    """Return alpha / max(1, sigma), one rate per staleness, in float32 throughout.
 
-    A float64 on either side of the division would round some rates differently, and algorithms that
-    must agree bit by bit (all of them are plain SGD for one worker) no longer would.
+    A float64 operand would round some rates differently, and algorithms that must agree bit by bit
+    (with one worker, all of them are plain SGD) would no longer agree.
     """
     return np.float32(learning_rate) / divisor
 
@@ -33,10 +33,10 @@ def applied(
     sigma: NDArray[np.integer[Any]],
     divisor: NDArray[np.float32],
 ) -> Applied:
-    """The record of an update that is applied at the clock i, ``version``, by itself.
+    """Return the record of a single update that is applied at clock i, ``version``.
 
-    It was computed on the model of the clock j, ``pulled``. ``sigma`` is the staleness that divided
-    the learning rate of every entry that was sent, or of all at once; empty if none was sent.
+    It was computed on the model of clock j, ``pulled``. ``sigma`` is the staleness that divided the
+    learning rate of each sent entry, or of all entries together; empty if no entry was sent.
     """
     if sigma.size == 0:
         return Applied(worker, version, version - pulled)

@@ -1,14 +1,14 @@
-"""Rounds of the data-parallel methods: what Plump-DP, Quant-DP and Slim-DP have in common.
+"""Rounds of the data-parallel methods Plump-DP, Quant-DP and Slim-DP.
 
-As the Slim-DP paper writes them in section 3.3, where a worker accumulates the updates of its
-solver, momentum and weight decay included:
+As in section 3.3 of the Slim-DP paper, where a worker accumulates the updates of its solver,
+including momentum and weight decay:
 
     worker k:   p times: v_k ← m v_k + g + λ w_k,  δ_k ← δ_k + v_k,  w_k ← w_k - η v_k
-                push what of δ_k is sent
+                push a payload made from δ_k
     server:     wait for all; w ← w - η Σ δ_k / K
 
-K is how many have pushed in the round. A worker that has pushed has the model of the round before,
-and may be sent a part or an update of it; one that has joined since then gets the whole model.
+K is the number of workers that pushed in the round. A worker that pushed has the previous round's
+model, and may get a part of the model or an update; a worker that joined since gets all of it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from testbed.payloads import Dense, Payload, Vector
 
 
 class RoundOptions(AlgorithmConfig):
-    """Options of the three.
+    """Options of all three.
 
     Attributes:
-        learning_rate: η, of the server's step and of a worker's own.
+        learning_rate: η, of the server's step and of the workers' steps.
         momentum: m, of each worker's own steps.
-        weight_decay: λ, likewise.
-        aggregate: whether the server takes the mean of the δ_k or, as the paper writes, their sum.
+        weight_decay: λ, of each worker's own steps.
+        aggregate: whether the server takes the mean of the δ_k or, as in the paper, their sum.
         local_steps: p, mini-batches that a worker trains on before it pushes.
     """
 
@@ -44,7 +44,7 @@ class RoundOptions(AlgorithmConfig):
 
 
 class RoundWorker(WorkerHalf[Any]):
-    """Trains its copy of the model; pushes what ``payload`` makes of the sum of its updates."""
+    """Trains its copy of the model; pushes the sum of its updates, encoded by ``payload``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,7 +54,7 @@ class RoundWorker(WorkerHalf[Any]):
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
         """v_k ← m v_k + g + λ w_k, δ_k ← δ_k + v_k, w_k ← w_k - η v_k; after p steps push."""
-        with np.errstate(invalid="ignore"):  # the server refuses what is not finite
+        with np.errstate(invalid="ignore"):  # the server refuses values that are not finite
             self._accumulate(gradient)
         self._steps += 1
         self._samples += samples
@@ -65,7 +65,7 @@ class RoundWorker(WorkerHalf[Any]):
             payload = self.payload(delta)
         else:
             payload = Dense(delta)
-            self._velocity[:] = 0  # one bad batch must not spoil all that follow
+            self._velocity[:] = 0  # one bad batch must not spoil all later ones
         update = Update(payload, self.version, self._samples, self._steps)
         self._steps = self._samples = 0
         return update
@@ -81,41 +81,41 @@ class RoundWorker(WorkerHalf[Any]):
 
     @abstractmethod
     def payload(self, delta: Vector) -> Payload:
-        """What of δ_k is sent."""
+        """Return the payload to send for δ_k."""
 
 
 class RoundServer(AveragingServer[Any]):
-    """Makes one step a round, of all that was pushed in it."""
+    """Applies one step per round, from all pushes in it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._holders: set[int] = set()  # of the model that the next reply builds on
-        self._down: Payload | None = None  # for them; None for the whole model
+        self._holders: set[int] = set()  # workers with the model that the next reply builds on
+        self._down: Payload | None = None  # reply for the holders; None for the whole model
 
     def join(self, worker: int) -> None:
-        """It begins with the whole model."""
+        """Add a worker; it starts with the whole model."""
         super().join(worker)
         self._holders.discard(worker)
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
-        """Should it come back, it begins with the whole model."""
+        """Remove a worker; if it returns, it starts with the whole model."""
         self._holders.discard(worker)
         return super().leave(worker, now)
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """It has the model that its δ_k builds on."""
+        """Take an update; its sender holds the model that its δ_k builds on."""
         applied = super().push(worker, update, now)
         self._holders.add(worker)
         return applied
 
     def pull(self, worker: int, now: float) -> Reply:
-        """What the round has made for all who follow it, or the whole model."""
+        """Return the round's reply to the holders, or the whole model."""
         if self._down is None or worker not in self._holders:
             return super().pull(worker, now)
         return Reply(self._down, self.version)
 
     def mean(self, round_: Sequence[Update]) -> Vector:
-        """η Σ δ_k / K, the step of a round; sums go in the order of its workers."""
+        """η Σ δ_k / K, the step of a round; summed in the order of its workers."""
         options: RoundOptions = self.config
         total = np.zeros_like(self.parameters)
         for update in round_:
@@ -126,4 +126,4 @@ class RoundServer(AveragingServer[Any]):
 
     @abstractmethod
     def add(self, payload: Payload, total: Vector) -> None:
-        """Add what was sent of a δ_k."""
+        """Add the payload of a δ_k to ``total``."""

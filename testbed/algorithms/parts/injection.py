@@ -1,4 +1,4 @@
-"""Data injection: in every round some workers share some of their samples with the others."""
+"""Data injection: in every round, some workers share some of their samples with the others."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from testbed.algorithms.base import Samples
 
 @dataclass
 class Injection:
-    """The server's part: who shares in a round, and what has been shared.
+    """The server's part: the sharing workers of a round, and their shared samples.
 
     Attributes:
-        alpha: share of the workers that share.
-        sharers: those of this round.
-        shared: what they have shared, by worker.
+        alpha: fraction of the workers that share.
+        sharers: the workers that share in this round.
+        shared: samples shared so far, by worker.
     """
 
     alpha: float
@@ -28,22 +28,22 @@ class Injection:
     shared: dict[int, Samples] = field(default_factory=dict)
 
     def begin(self, workers: Sequence[int], rng: Generator) -> None:
-        """Draw ceil(α D) of the workers for the next round; the product is taken in decimal."""
+        """Draw ceil(α D) of the workers for the next round; α D is computed in decimal."""
         count = ceil(Decimal(str(self.alpha)) * len(workers))
         self.sharers = frozenset(rng.choice(workers, count, replace=False).tolist())
         self.shared = {}
 
     def missing(self, there: Collection[int]) -> Collection[int]:
-        """Those of the workers that are there who have not shared yet."""
+        """Return the sharers among the workers ``there`` that have not shared yet."""
         return self.sharers & frozenset(there) - self.shared.keys()
 
     def others(self, worker: int) -> Samples | None:
-        """What others than a worker have shared, in their order; None for nothing."""
+        """Return the samples shared by other workers, in worker order; None if there are none."""
         given = [some for other, some in sorted(self.shared.items()) if other != worker]
         return np.concatenate(given) if any(map(len, given)) else None
 
 
 def chosen(samples: Samples, beta: float, rng: Generator) -> Samples:
-    """floor(β b) of a worker's b samples, drawn at random."""
+    """Draw floor(β b) of a worker's b samples at random."""
     count = int(Decimal(str(beta)) * len(samples))
     return rng.choice(samples, count, replace=False)

@@ -1,4 +1,4 @@
-"""The learning rate of a worker's own steps, which may fall with them (ADSP and its rivals)."""
+"""The learning rate of a worker's steps, which may decay with them (ADSP and its baselines)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from testbed.errors import Unfit
 
 
 class LocalRateOptions(AlgorithmConfig):
-    """What a scenario may say of η'.
+    """A scenario's options for η'.
 
     Attributes:
-        learning_rate: η' at first.
-        decay: the factor that η' is multiplied by after every `decay_steps`; 1 without.
-        decay_steps: mini-batches of a worker.
+        learning_rate: the initial η'.
+        decay: factor that multiplies η' after every `decay_steps`; None for a constant η'.
+        decay_steps: mini-batches of a worker between two decays.
     """
 
     learning_rate: LearningRate = 0.1
@@ -39,14 +39,14 @@ class LocalRate:
     """η' of one worker.
 
     Attributes:
-        steps: mini-batches that it has trained on.
+        steps: mini-batches that the worker has trained on.
     """
 
     options: LocalRateOptions
     steps: int = 0
 
     def next(self) -> float:
-        """η' of the next mini-batch, which is counted: η'_0 decay^⌊steps / decay_steps⌋."""
+        """Count a mini-batch and return its η': η'_0 decay^⌊steps / decay_steps⌋."""
         options, steps = self.options, self.steps
         self.steps += 1
         if options.decay is None or options.decay_steps is None:

@@ -1,4 +1,4 @@
-"""SGD with momentum and weight decay at the server, and a learning rate that falls by epochs."""
+"""SGD with momentum and weight decay on the server, and a learning rate that decays at epochs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from testbed.payloads import Vector
 
 
 class MomentumOptions(AlgorithmConfig):
-    """What a scenario may say of the server's SGD.
+    """A scenario's options for the server's SGD.
 
     Attributes:
-        learning_rate: η at first.
+        learning_rate: the initial η.
         momentum: m.
         weight_decay: λ.
-        epoch: samples of all workers together that make an epoch: the size of the training set.
+        epoch: samples per epoch, over all workers: the size of the training set.
         milestones: epochs after which the learning rate is multiplied by `decay`.
-        decay: the factor.
+        decay: factor of the learning rate at each milestone.
     """
 
     learning_rate: LearningRate = 0.1
@@ -46,10 +46,10 @@ class MomentumOptions(AlgorithmConfig):
 
 @dataclass
 class MomentumSgd:
-    """v ← m v + g + λ w, and then a step of η v; as PyTorch's SGD without dampening.
+    """v ← m v + g + λ w, then a step of η v; like PyTorch's SGD without dampening.
 
     Attributes:
-        samples: processed so far.
+        samples: number of samples processed so far.
         velocity: v, float32 (N,); not rescaled when η changes.
     """
 
@@ -64,9 +64,9 @@ class MomentumSgd:
     def step(
         self, gradient: Vector, parameters: Vector, *, samples: int, scale: float = 1.0
     ) -> Vector:
-        """What is to be taken from the parameters, for a gradient of so many samples.
+        """Return the step to subtract from the parameters, for a gradient over ``samples`` samples.
 
-        ``scale`` multiplies the learning rate of this step alone.
+        ``scale`` multiplies the learning rate of this step only.
         """
         rate = self.learning_rate() * scale
         self.samples += samples
@@ -77,7 +77,7 @@ class MomentumSgd:
         return np.float32(rate) * self.velocity
 
     def learning_rate(self) -> float:
-        """η after the epochs so far: one each time the samples come to as many as an epoch has."""
+        """Return η after the completed epochs; an epoch is complete after ``epoch`` samples."""
         if self.options.epoch is None:
             return self.options.learning_rate
         passed = bisect_right(self.options.milestones, self.samples // self.options.epoch)

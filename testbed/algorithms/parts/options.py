@@ -1,4 +1,4 @@
-"""Options that several algorithms have."""
+"""Option types that several algorithms share."""
 
 from typing import Annotated
 

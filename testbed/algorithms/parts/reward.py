@@ -1,4 +1,4 @@
-"""What a trial of a commit rate was worth, by the losses in it (ADSP, section 4.2)."""
+"""The reward of a commit rate's trial, from the losses in it (ADSP, section 4.2)."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from math import inf
 import numpy as np
 
 FLOORS = 200
-"""So many a3 are tried."""
+"""Number of a3 values to try."""
 
 Point = tuple[float, float]
-"""Emulated seconds since the training began, and the loss of the model then."""
+"""Emulated seconds since training began, and the loss of the model at that time."""
 
 GOAL_RATIO = 0.95
-"""Rewards are for coming to the target, or to so much of a search's first loss if that is less."""
+"""The goal is the target, or this fraction of a search's first loss if that is lower."""
 
 GOAL_WITHOUT_TARGET_RATIO = 0.5
-"""Likewise where no target is known. It has to lie beyond what the trials themselves come to: of
-two curves that have passed it, the one that falls faster seems to have passed it later."""
+"""The fraction without a known target. The goal must lie below the losses that trials reach: of two
+curves that have passed the goal, the one that falls faster seems to have passed it later."""
 
 
 def goal(loss: float, *, target: float | None) -> float:
-    """l*: what a search that began at ``loss`` is to come to."""
+    """Return l*, the goal of a search that began at ``loss``."""
     if target is None:
         return GOAL_WITHOUT_TARGET_RATIO * loss
     return min(target, GOAL_RATIO * loss)
 
 
 def reward(points: Sequence[Point], *, goal: float) -> float:
-    """What a trial was worth: 1 / the time at which its curve comes to ``goal``; larger is better.
+    """Return a trial's reward: 1 / the time at which its curve reaches ``goal``; larger is better.
 
-    The curve is ℓ = 1 / (a1² t + a2) + a3. For each of 200 a3 from 0 up to the least of ``goal``
-    and the losses, 1 / (ℓ - a3) = a1² t + a2 is a straight line, fitted by least squares; of those
-    that rise the one with the least residual counts.
+    The curve is ℓ = 1 / (a1² t + a2) + a3. For each of 200 values of a3 from 0 up to the minimum of
+    ``goal`` and the losses, 1 / (ℓ - a3) = a1² t + a2 is a straight line, fitted by least squares;
+    the rising line with the smallest residual is used.
 
     Returns:
-        -inf for a loss that does not fall, or never comes to ``goal``.
+        -inf if the loss does not fall, or never reaches ``goal``.
     """
     times, losses = np.array(points, np.float64).T
     least = min(goal, losses.min())

@@ -1,4 +1,4 @@
-"""Rounds over streams: a barrier, but for those whose stream has brought nothing for too long."""
+"""Rounds over streams: a barrier that excludes workers with a silent stream."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from testbed.payloads import Dense, Sparse, Vector
 
 
 def silent(version: int) -> Update:
-    """The message of a worker that has no samples for this round."""
+    """Create the message of a worker that has no samples for this round."""
     return Update(Sparse.nothing(), version, samples=0, steps=0, note={"silent": 1.0})
 
 
 class StreamServer(AveragingServer[C]):
-    """A round is made without those that said that their stream is silent; they wait for its end.
+    """A barrier without the workers that reported a silent stream; they wait for the round's end.
 
-    If all are silent there is no round, and nothing that would end the waiting.
+    If all workers are silent there is no round, and nothing ends the wait.
     """
 
     def __post_init__(self) -> None:
@@ -28,12 +28,12 @@ class StreamServer(AveragingServer[C]):
         self._silent: set[int] = set()
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
-        """One less to wait for."""
+        """Stop waiting for the worker."""
         self._silent.discard(worker)
         return super().leave(worker, now)
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """Take a gradient, or hear that there is none."""
+        """Process a gradient, or the message that there is none."""
         if not update.steps:
             self._silent.add(worker)
             return self._close()
@@ -42,11 +42,11 @@ class StreamServer(AveragingServer[C]):
         return super().push(worker, update, now)
 
     def ready(self, worker: int) -> bool:
-        """Once its round is complete."""
+        """Return True once the worker's round is complete."""
         return worker not in self._silent and super().ready(worker)
 
     def awaited(self) -> Collection[int]:
-        """Those that have neither pushed nor said that they will not."""
+        """Return the members that have neither pushed nor reported a silent stream."""
         return self._members - self._pushed.keys() - self._silent
 
     def _close(self) -> Sequence[Applied]:
@@ -57,12 +57,12 @@ class StreamServer(AveragingServer[C]):
 
 
 def own(update: Update) -> int:
-    """b_i, the samples of the worker's own stream; what others have shared with it is not in it."""
+    """Return b_i, the samples from the worker's own stream, without those shared by others."""
     return update.samples - int(update.note.get("injected", 0))
 
 
 def weighted(round_: Sequence[Update], size: int) -> Vector:
-    """Σ b_i g_i / Σ b_j over a round in the order of its workers, in float32."""
+    """Return Σ b_i g_i / Σ b_j over a round, in the order of its workers, in float32."""
     total = sum(own(update) for update in round_)
     mean = np.zeros(size, np.float32)
     for update in round_:

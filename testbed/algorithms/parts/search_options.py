@@ -1,4 +1,4 @@
-"""What a scenario may say of the search for the commit rate."""
+"""A scenario's options for the search for the commit rate."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from testbed.values.units import Duration
 
 
 class SearchOptions(AlgorithmConfig):
-    """What a scenario may say of the search.
+    """A scenario's options for the search.
 
     Attributes:
         check_period: Γ, and the length of a trial.
-        epoch: from the beginning of a search to that of the next; whole check periods of it count.
+        epoch: from the start of one search to the next; only whole check periods count.
         commit_rate: d, instead of a search; may be below 1.
-        target_loss: L*; a search ends there, and rewards are for coming to it, or 5 % down from
-            where the search began. Without it they are for half of the loss then.
+        target_loss: L*; a search ends there, and the goal of rewards is L* or 5 % below the first
+            loss of the search. Without it, the goal is half of the first loss.
         reevaluate: whether a better rate is tried again before the next.
-        search_from: the rate that a search begins with: 1, or what the last search has found.
+        search_from: the rate that a search starts with: 1, or the result of the last search.
     """
 
     check_period: PositiveDuration = Duration(60)
@@ -41,7 +41,7 @@ class SearchOptions(AlgorithmConfig):
         return self
 
     def search(self) -> CommitRateSearch:
-        """The search, at its beginning."""
+        """Create the search, at its start."""
         return CommitRateSearch(
             float(self.check_period),
             periods=int(self.epoch / self.check_period + 1e-9),

@@ -1,8 +1,8 @@
-"""What a half keeps beside its model: how a checkpoint takes it, and how another half goes on.
+"""A half's state besides its model: how a checkpoint saves it, and how a new half restores it.
 
-A half is restored into a new one of the same scenario, which ``__post_init__`` has made ready. An
-array that has its shape there already is filled in place, so that views of it stay views. Functions
-are no state: they stay as ``__post_init__`` made them.
+A half is restored into a new half of the same scenario, initialised by ``__post_init__``. An array
+that exists there with the same shape is filled in place, so that views of it stay views. Functions
+are not state: they stay as ``__post_init__`` made them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from testbed.algorithms.base import ServerHalf, WorkerHalf
 
 GIVEN = frozenset(("config", "layout", "workers", "rng", "parameters", "version", "orders"))
-"""What the frame gives a half, or saves itself."""
+"""Attributes that the frame gives a half, or saves itself."""
 
 CODE = (FunctionType, BuiltinFunctionType, MethodType, partial, type)
 
 
 def own_state(half: object) -> dict[str, Any]:
-    """The attributes that a half has made itself, without functions."""
+    """Return the attributes that a half created itself, without functions."""
     return {
         name: value
         for name, value in vars(half).items()
@@ -37,10 +37,10 @@ def own_state(half: object) -> dict[str, Any]:
 
 
 def set_own_state(half: object, state: Mapping[str, Any]) -> None:
-    """Give a new half the attributes of another.
+    """Set the saved attributes of a half on a new half.
 
     Raises:
-        DataError: one of them is none that a state holds.
+        DataError: an attribute may not be part of a state.
     """
     for name, value in state.items():
         if name in GIVEN or hides_code(type(half), name):
@@ -53,13 +53,13 @@ def set_own_state(half: object, state: Mapping[str, Any]) -> None:
 
 
 def pack_half(half: WorkerHalf[Any] | ServerHalf[Any]) -> PlainState:
-    """A half's whole state: its model and random stream, and what it keeps beside them.
+    """Pack a half's whole state: its model, its random generator and its own state.
 
     Raises:
-        AlgorithmError: it holds something that no checkpoint can hold; names it.
+        AlgorithmError: the half holds an object that a checkpoint cannot hold; the error names it.
     """
     whole = {
-        "parameters": half.parameters[:],  # a view: the array itself is only referred to
+        "parameters": half.parameters[:],  # a view: the array itself is stored as a reference
         "rng": half.rng.bit_generator.state,
         "version": half.version,
         "orders": getattr(half, "orders", None),
@@ -73,10 +73,10 @@ def pack_half(half: WorkerHalf[Any] | ServerHalf[Any]) -> PlainState:
 
 
 def restore_half(half: WorkerHalf[Any] | ServerHalf[Any], packed: PlainState) -> None:
-    """Let a new half go on where another one was.
+    """Restore a packed state into a new half.
 
     Raises:
-        DataError: this is the state of a half of another scenario, or of another class.
+        DataError: the state is that of a half of another scenario or class.
     """
     whole = unpack(packed, _given(half))
     with fitting():
@@ -93,7 +93,7 @@ def restore_half(half: WorkerHalf[Any] | ServerHalf[Any], packed: PlainState) ->
 
 
 def _given(half: WorkerHalf[Any] | ServerHalf[Any]) -> dict[str, object]:
-    """What a half's state may refer to, as every half of the scenario has it."""
+    """Return the objects that a half's state may refer to: every half of the scenario has them."""
     names = ("config", "layout", "rng", "parameters")
     return {name: getattr(half, name) for name in names} | {"half": half}
 
