@@ -61,7 +61,7 @@ def test_without_its_controller_it_trains_to_the_end_and_ends(bed: Any, name: st
     url = json.loads((bed.runs / name / "run.json").read_text())["metrics"]
     assert f"metrics: {url}\n" in up.stderr
     with urlopen(url) as answer:
-        assert f'testbed_version{{run="{name}",algorithm="asgd"}}'.encode() in answer.read()
+        assert f'testbed_version{{algorithm="asgd",run="{name}"}}'.encode() in answer.read()
     os.kill(bed.controller(name), signal.SIGKILL)
     (registered,) = (bed.folder / "state" / "testbed" / "metrics").iterdir()
     assert "testbed report" in bed("wait", name, status=6).stderr
