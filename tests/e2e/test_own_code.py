@@ -32,12 +32,12 @@ def own(bed: Any, *, was: str, becomes: str) -> Any:
     return bed.up(*SMALL, *settings, file="own/dc-asgd.yaml")
 
 
+@pytest.mark.alone
 def test_it_trains(bed: Any) -> None:
     shutil.copytree(SHIPPED, bed.path / "own")
     up = bed.up(*SMALL, "--set", "stop.updates=200", file="own/dc-asgd.yaml")
     done = up.end()
-    assert done.status in (0, 6), done.err  # a busy host spoils the measured rates
-    assert done.err == ""
+    assert (done.status, done.err) == (0, "")
     run = testbed.Run(up.folder.path)
     assert len(run.updates) == 200
     assert set(run.updates["payload_up_bytes"]) == {4 * PARAMETERS}

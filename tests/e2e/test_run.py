@@ -303,6 +303,7 @@ def test_adacomp_sends_a_hundredth_of_the_cnn(bed: Any) -> None:
     assert abs(run.summary["ingress"]["reconciliation"]["difference_ratio"]) < 0.01
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("umask", [0o027, 0o077])
 def test_neither_the_umask_nor_the_name_of_a_folder_matters(bed: Any, umask: int) -> None:
     """Links are measured, a file of the user's own is read, and sockets lie in that folder."""
@@ -316,7 +317,6 @@ def test_neither_the_umask_nor_the_name_of_a_folder_matters(bed: Any, umask: int
     finally:
         os.umask(callers)
     done = up.end()
-    assert done.status in (0, 6), done.err  # a busy host spoils the measured rates
-    assert done.err == ""
+    assert (done.status, done.err) == (0, "")
     assert len(testbed.Run(up.folder.path).updates) == 200
     assert stat.S_IMODE(up.folder.path.stat().st_mode) == 0o777 & ~umask
