@@ -80,8 +80,7 @@ OF_THE_MACHINE := root or namespaces or netem or docker or kafka or browser
 TEST_PROCESSES ?= auto
 shared := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist worksteal
 # Tests of a file may share a run or an engine.
-RUN_PROCESSES ?= auto
-shared_runs = --numprocesses $(RUN_PROCESSES) --maxprocesses 8 --dist loadfile
+shared_runs := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist loadfile
 
 test: setup ## the tests that need neither root nor much time
 	@$(python) -m pytest --quick $(shared) --durations=20
