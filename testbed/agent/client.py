@@ -1,87 +1,84 @@
-"""The client of the control service, used by the controller: see protos/testbed/v1/agent.proto."""
+"""The client of the agent's control server: see ``control.py``."""
 
 from __future__ import annotations
 
 import errno
 import json
+import select
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import count
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self
 
-from google.protobuf.message import Message
-
-from testbed.agent.launch import CARRIED, LAUNCH, TRAFFIC, USAGE, Exit, LaunchSpec
+from testbed.agent.launch import CARRIED, EXITS, LAUNCH, TRAFFIC, USAGE, Exit, LaunchSpec
+from testbed.agent.lines import Lines
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
-from testbed.agent.settings import AGENT_TOKEN, CONTROL_LIMITS, SERVICE, TOKEN_VARIABLE
-from testbed.errors import NodeError, TestbedError
+from testbed.errors import NodeError
 from testbed.events.usage import Usage
-from testbed.host.process import child_of, environment_of
+from testbed.host.process import child_of
 from testbed.host.reports import decode_error
 from testbed.host.sockets import pid_of_listener, short_path
 from testbed.network.counters import Carried, Traffic
-from testbed.rpc._pb import agent_pb2 as pb
-from testbed.rpc.addresses import unix_address
-from testbed.rpc.methods import TOKEN_KEY
 from testbed.topology import LinkSpec, Shape
-
-if TYPE_CHECKING:
-    import grpc
 
 CALL_SECONDS = 30.0
 LAUNCH_SECONDS = 90.0
 POLL_SECONDS = 0.02
 
-Reply = TypeVar("Reply", bound=Message)
+REPLY_BYTES = 2**26
+"""The longest reply, the links of all nodes, takes a few hundred bytes for each."""
+
 Waiting = Callable[[], AbstractContextManager[object]]
 
 
 class AgentClient:
-    """A connection to a run's agent.
+    """A connection to a run's agent, for one thread.
 
     Every method raises NodeError if the agent has ended or does not answer in time, and the
     HostError or NodeError that occurred in the agent.
 
     Args:
-        place: path of its socket; may exceed the length limit of a socket address.
+        lines: this end of the stream; closed with the client.
         pid: of the agent, in this process's pid namespace.
-        waiting: held only while waiting for a reply: there a signal handler may raise. In gRPC's
-            own code an exception may leave a lock held, and then the channel never closes.
+        waiting: held only while waiting for a reply: there a signal handler may raise.
     """
 
-    def __init__(self, place: Path, pid: int, *, waiting: Waiting = nullcontext) -> None:
-        import grpc
-
+    def __init__(self, lines: Lines, pid: int, *, waiting: Waiting = nullcontext) -> None:
+        self._lines = lines
         self._agent = pid
         self._waiting = waiting
-        self._metadata = ((TOKEN_KEY, _token(place.parent, pid)),)
-        self._held = ExitStack()
-        address = self._held.enter_context(unix_address(place))
-        channel = grpc.insecure_channel(address, options=CONTROL_LIMITS.channel_options())
-        self._channel = self._held.enter_context(channel)
+        self._numbers = count()
+        self._asked: dict[int, str] = {}  # methods of the requests without a reply
+        self._replies: dict[int, Mapping[str, Any]] = {}  # those not returned yet
+        self._ended = False
         self._exits_seen = 0
-        self._next_exits: grpc.Future[pb.ExitsReply] | None = None
+        self._next_exits: int | None = None
         self._changes_seen = 0
 
     @classmethod
     def connect(cls, socket_path: Path, *, deadline: float, waiting: Waiting = nullcontext) -> Self:
         """Connect to the agent that listens, or will listen, at ``control/agent.sock``.
 
+        Args:
+            socket_path: may exceed the length limit of a socket address.
+            deadline: how long to try, as a ``time.monotonic``.
+            waiting: as for the class.
+
         Raises:
-            NodeError: it does not listen by the deadline (``time.monotonic``).
+            NodeError: it does not listen by the deadline.
         """
         while True:
+            peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                # Unlike gRPC's socket, our own one tells which user owns the other end.
-                with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
-                    with short_path(socket_path) as name:
-                        peer.connect(name)
-                    pid = pid_of_listener(peer)
-                return cls(socket_path, pid, waiting=waiting)
+                with short_path(socket_path) as name:
+                    peer.connect(name)
+                pid = pid_of_listener(peer)
+                return cls(Lines.over(peer, line_bytes=REPLY_BYTES), pid, waiting=waiting)
             except OSError as error:
+                peer.close()
                 not_yet = error.errno in (errno.ENOENT, errno.ECONNREFUSED)
                 if not not_yet or time.monotonic() > deadline:
                     raise NodeError(f"{socket_path}: {error.strerror}.") from None
@@ -90,7 +87,7 @@ class AgentClient:
 
     def close(self) -> None:
         """Close the connection; the run continues."""
-        self._held.close()
+        self._lines.close()
 
     def __enter__(self) -> Self:
         return self
@@ -107,17 +104,20 @@ class AgentClient:
 
         The agent creates a node's processes while it connects the link of the node before it.
         """
-        request = pb.LaunchRequest(launch=LAUNCH.dump_json(launch).decode())
-        answer = self._ask("Launch", request, pb.LaunchReply, within_seconds=LAUNCH_SECONDS)
-        return lambda: child_of(self._agent, answer().pid)
+        answer = self._ask(
+            "launch",
+            within_seconds=LAUNCH_SECONDS,
+            launch=LAUNCH.dump_python(launch, mode="json"),
+        )
+        return lambda: child_of(self._agent, answer())
 
     def running(self) -> list[str]:
         """Return the names of the running nodes, in the order of their launches."""
-        return list(self._call("Running", pb.RunningRequest(), pb.NodesReply).nodes)
+        return list(self._call("running"))
 
     def frozen(self) -> list[str]:
         """Return the names of the frozen nodes, whatever froze them."""
-        return list(self._call("Frozen", pb.FrozenRequest(), pb.NodesReply).nodes)
+        return list(self._call("frozen"))
 
     def exits(self, within_seconds: float = 0.0) -> list[Exit]:
         """Return the nodes that have ended since the last call of this client.
@@ -128,74 +128,62 @@ class AgentClient:
         Args:
             within_seconds: how long to wait for the end of a node if none has ended yet.
         """
-        import grpc
-
         if self._next_exits is None:
-            request = pb.HistoryRequest(since=self._exits_seen)
-            ask = self._method("Exits", request, pb.ExitsReply)
-            self._next_exits = ask.future(request, metadata=self._metadata)
+            self._next_exits = self._send("exits", since=self._exits_seen)
         if not self._await(self._next_exits, within_seconds):
             return []
-        try:
-            reply: pb.ExitsReply = self._next_exits.result()
-        except grpc.RpcError as error:
-            raise _explain("Exits", error) from None
-        self._next_exits = None
-        self._exits_seen += len(reply.exits)
-        return [
-            Exit(one.node, one.status, one.out_of_memory, one.container_ended)
-            for one in reply.exits
-        ]
+        number, self._next_exits = self._next_exits, None
+        new = EXITS.validate_python(self._result(number))
+        self._exits_seen += len(new)
+        return new
 
     def signal(self, node: str, number: int) -> None:
         """Send a signal to a node's role."""
-        self._call("Signal", pb.SignalRequest(node=node, number=int(number)), pb.Done)
+        self._call("signal", node=node, number=int(number))
 
     def freeze(self, node: str) -> None:
         """Freeze a node's processes."""
-        self._call("Freeze", pb.NodeRequest(node=node), pb.Done)
+        self._call("freeze", node=node)
 
     def thaw(self, node: str) -> None:
         """Thaw a frozen node."""
-        self._call("Thaw", pb.NodeRequest(node=node), pb.Done)
+        self._call("thaw", node=node)
 
     def partition(self, node: str) -> None:
         """Block all traffic on a node's link."""
-        self._call("Partition", pb.NodeRequest(node=node), pb.Done)
+        self._call("partition", node=node)
 
     def heal(self, node: str) -> None:
         """Unblock a node's link."""
-        self._call("Heal", pb.NodeRequest(node=node), pb.Done)
+        self._call("heal", node=node)
 
     def private_bytes(self, nodes: Iterable[str]) -> dict[str, int]:
         """Return the memory of each node's role that no other process shares, if it still runs."""
         found = {}
         for node in nodes:
             with suppress(NodeError):  # it has just ended
-                reply = self._call("PrivateBytes", pb.NodeRequest(node=node), pb.PrivateBytesReply)
-                found[node] = reply.private_bytes
+                found[node] = int(self._call("private_bytes", node=node))
         return found
 
     def count(self) -> Traffic:
         """Return what the links have carried so far."""
-        return TRAFFIC.validate_json(self._read("Count", pb.CountRequest()))
+        return TRAFFIC.validate_python(self._call("count"))
 
     def carried(self) -> Mapping[str, Carried]:
         """Return what each running node's link has carried so far."""
-        return CARRIED.validate_json(self._read("Carried", pb.CarriedRequest()))
+        return CARRIED.validate_python(self._call("carried"))
 
     def usage(self) -> Usage:
         """Return the contents of the queues and the resource usage of the containers."""
-        return USAGE.validate_json(self._read("Usage", pb.UsageRequest()))
+        return USAGE.validate_python(self._call("usage"))
 
     def links(self) -> list[Mapping[str, Any]]:
         """Return every running node's link, as requested and as the kernel has it now."""
-        links: list[Mapping[str, Any]] = json.loads(self._read("Links", pb.LinksRequest()))
-        return links
+        return list(self._call("links"))
 
     def link(self, node: str) -> LinkSpec:
         """Return a running node's link as it is now, including changes since it was planned."""
-        return LINK.validate_json(self._read("Link", pb.NodeRequest(node=node)))
+        return LINK.validate_python(self._call("link", node=node))
 
     def reshape(
         self,
@@ -211,100 +199,90 @@ class AgentClient:
         The agent ends the change at that time, whether or not a client is connected. A change from
         a recording was ``planned`` for a moment, in seconds since 1970.
         """
-        request = pb.ReshapeRequest(nodes=nodes, seconds=seconds, planned=planned)
-        for direction, shape in {"up": up, "down": down}.items():
-            if shape is not None:
-                setattr(request, direction, SHAPE.dump_json(shape).decode())
-        return CHANGE.validate_json(self._read("Reshape", request))
+        result = self._call(
+            "reshape",
+            nodes=list(nodes),
+            up=SHAPE.dump_python(up, mode="json"),
+            down=SHAPE.dump_python(down, mode="json"),
+            seconds=seconds,
+            planned=planned,
+        )
+        return CHANGE.validate_python(result)
 
     def reset_links(self, nodes: Sequence[str]) -> LinkChange:
         """Restore the plan's links of nodes."""
-        return CHANGE.validate_json(self._read("ResetLinks", pb.NodesRequest(nodes=nodes)))
+        return CHANGE.validate_python(self._call("reset_links", nodes=list(nodes)))
 
     def link_changes(self) -> list[LinkChange]:
         """Return the link changes since the last call of this client, from any source."""
-        request = pb.HistoryRequest(since=self._changes_seen)
-        new = CHANGES.validate_json(self._read("LinkChanges", request))
+        new = CHANGES.validate_python(self._call("link_changes", since=self._changes_seen))
         self._changes_seen += len(new)
         return list(new)
 
-    def _read(self, method: str, request: Message) -> str:
-        return self._call(method, request, pb.Document).json
-
-    def _call(
-        self,
-        method: str,
-        request: Message,
-        reply: type[Reply],
-        *,
-        within_seconds: float = CALL_SECONDS,
-    ) -> Reply:
-        return self._ask(method, request, reply, within_seconds=within_seconds)()
+    def _call(self, method: str, **arguments: Any) -> Any:
+        return self._ask(method, **arguments)()
 
     def _ask(
-        self, method: str, request: Message, reply: type[Reply], *, within_seconds: float
-    ) -> Callable[[], Reply]:
-        """Send a request; the returned function waits for the reply."""
-        import grpc
+        self, method: str, *, within_seconds: float = CALL_SECONDS, **arguments: Any
+    ) -> Callable[[], Any]:
+        """Send a request; the returned function waits for the result."""
+        number = self._send(method, **arguments)
+        deadline = time.monotonic() + within_seconds
 
-        ask = self._method(method, request, reply)
-        call = ask.future(request, timeout=within_seconds, metadata=self._metadata)
-
-        def answer() -> Reply:
-            self._await(call)
-            try:
-                found: Reply = call.result()
-            except grpc.RpcError as error:
-                raise _explain(method, error) from None
-            return found
+        def answer() -> Any:
+            if not self._await(number, deadline - time.monotonic()):
+                del self._asked[number]
+                raise NodeError(f"the agent did not answer {method} in time.")
+            return self._result(number)
 
         return answer
 
-    def _await(self, call: grpc.Future[Any], within_seconds: float | None = None) -> bool:
-        """Return whether a call has completed, or completes in time."""
-        if call.done():
-            return True
-        if within_seconds == 0.0:
-            return False
-        ended: SimpleQueue[object] = SimpleQueue()
-        call.add_done_callback(ended.put)
-        try:
-            with self._waiting():
-                ended.get(timeout=within_seconds)
-        except Empty:
-            return False
+    def _send(self, method: str, **arguments: Any) -> int:
+        """Send a request, or as much of it as the agent accepts now; return its number."""
+        number = next(self._numbers)
+        self._asked[number] = method
+        with suppress(OSError):  # the agent has ended, as waiting for the reply will show
+            self._lines.send(json.dumps({"id": number, "method": method, **arguments}).encode())
+        return number
+
+    def _await(self, number: int, within_seconds: float) -> bool:
+        """Return whether the reply to a request has arrived, or arrives in time."""
+        deadline = time.monotonic() + within_seconds
+        while number not in self._replies:
+            if self._ended:
+                raise NodeError(
+                    f"the agent has ended, asked for {self._asked[number]}.",
+                    hint="See logs/agent.log.",
+                )
+            if not self._exchange(max(0.0, deadline - time.monotonic())):
+                return False
         return True
 
-    def _method(self, name: str, request: Message, reply: type[Message]) -> Any:
-        return self._channel.unary_unary(
-            f"{SERVICE}{name}", type(request).SerializeToString, reply.FromString
-        )
+    def _exchange(self, within_seconds: float) -> bool:
+        """Send and receive what is possible; return whether anything was, or is in time."""
+        poller = select.poll()
+        poller.register(self._lines.reader, select.POLLIN)
+        if self._lines.unsent:
+            poller.register(self._lines.writer, select.POLLOUT)
+        with self._waiting() if within_seconds else nullcontext():
+            ready = poller.poll(1000 * within_seconds)
+        if not ready:
+            return False
+        with suppress(OSError):  # the agent has ended; what it sent before is received first
+            self._lines.send()
+        lines = self._lines.receive()
+        self._ended = lines is None
+        for line in lines or ():
+            reply = json.loads(line)
+            if reply["id"] is None:  # it could not read a request
+                raise decode_error(reply["error"])
+            if self._asked.pop(reply["id"], None) is not None:  # else it was too late
+                self._replies[reply["id"]] = reply
+        return True
 
-
-def _token(control: Path, pid: int) -> str:
-    """Return the token that the agent, process ``pid``, accepts.
-
-    Raises:
-        NodeError: that process is not an agent.
-        OSError: it belongs to another user.
-    """
-    try:
-        return (control / AGENT_TOKEN).read_text()
-    except FileNotFoundError:  # not in a container: a process of this host
-        token = environment_of(pid).get(TOKEN_VARIABLE)
-    if token is None:
-        raise NodeError(f"{control}: process {pid}, which listens there, is no agent.")
-    return token
-
-
-def _explain(method: str, error: grpc.RpcError) -> TestbedError:
-    from grpc import StatusCode
-
-    code, details = error.code(), str(error.details())
-    if code is StatusCode.FAILED_PRECONDITION:
-        return decode_error(json.loads(details))
-    if code is StatusCode.DEADLINE_EXCEEDED:
-        return NodeError(f"the agent did not answer {method} in time.")
-    if code in (StatusCode.UNAVAILABLE, StatusCode.CANCELLED):
-        return NodeError(f"the agent has ended, asked for {method}.", hint="See logs/agent.log.")
-    return NodeError(f"the agent refused {method}: {details} ({code.name}).")
+    def _result(self, number: int) -> Any:
+        """Return the result in a reply that has arrived, or raise the error."""
+        reply = self._replies.pop(number)
+        if "error" in reply:
+            raise decode_error(reply["error"])
+        return reply["result"]

@@ -41,10 +41,10 @@ from testbed.agent.lifeline import HungUp, giving_up_at_hangup, start_service
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.agent.settings import (
     AGENT_LOG,
+    AGENT_SOCKET,
     COMMIT,
     LIFELINE_SOCKET,
     OWN_FAILURE,
-    SERVED,
     AgentSettings,
 )
 from testbed.agent.spawner import Spawner
@@ -147,11 +147,11 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
         with giving_up_at_hangup(lifeline.fileno()):
             spawner = Spawner.start(settings, agent_log=folder.log(AGENT_LOG))
             nodes = Nodes(containers, spawner, Switch.build(), TrafficMeter())
-            loop = start_service(settings, nodes, lifeline=lifeline.fileno(), say=say)
+            place = folder.control / AGENT_SOCKET
+            loop = start_service(settings, nodes, lifeline=lifeline.fileno(), say=say, place=place)
     except HungUp:
         return 0  # no node was launched; the template ends when this process does
-    for name in SERVED:
-        _hand_over(folder.control / name)
+    _hand_over(place)
     # The engine's ``stop`` sends SIGTERM.
     signal.signal(signal.SIGTERM, lambda number, frame: loop.stop())
     try:

@@ -8,12 +8,13 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 from testbed.agent.containers import own_containers
 from testbed.agent.lifeline import HungUp, giving_up_at_hangup, start_service
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.agent.records import NodeRecords
-from testbed.agent.settings import AGENT_LOG, COMMIT, TOKEN_VARIABLE, AgentSettings
+from testbed.agent.settings import AGENT_LOG, AGENT_SOCKET, COMMIT, PRIVATE, AgentSettings
 from testbed.agent.spawner import Spawner
 from testbed.errors import TestbedError
 from testbed.host import syscalls
@@ -34,7 +35,6 @@ AGENT_LIMITS = Limits(cpu_weight=10, pids=2 * PIDS_LIMIT)
 
 def main(settings: AgentSettings) -> int:
     """Wait for the commit, start the agent, serve until the lifeline ends, clean up."""
-    token = os.environ.pop(TOKEN_VARIABLE, None)  # before any child could inherit it
     if not committed():
         return 1
     try:
@@ -44,8 +44,9 @@ def main(settings: AgentSettings) -> int:
         try:
             with giving_up_at_hangup(LIFELINE):
                 nodes = _bring_up(settings, groups)
+                place = _private_folder(settings) / AGENT_SOCKET
                 say = _say_at_last
-                loop = start_service(settings, nodes, lifeline=LIFELINE, say=say, token=token)
+                loop = start_service(settings, nodes, lifeline=LIFELINE, say=say, place=place)
             loop.run()
         except HungUp:
             pass  # no client waits for the agent: clean up now, not once it is up
@@ -93,6 +94,14 @@ def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
     records = NodeRecords(RunFolder(settings.folder))
     records.create()
     return Nodes(own_containers(groups, records), spawner, Switch.build(), TrafficMeter())
+
+
+def _private_folder(settings: AgentSettings) -> Path:
+    """Return a folder that is mounted in this process's mount namespace only."""
+    folder = RunFolder(settings.folder).control / PRIVATE
+    folder.mkdir(exist_ok=True)
+    syscalls.mount("tmpfs", str(folder), "tmpfs", data="mode=700,size=64k")
+    return folder
 
 
 def _end_all_others(groups: RunGroups) -> None:

@@ -95,6 +95,7 @@ class Exit:
 
 
 LAUNCH = TypeAdapter(LaunchSpec)
+EXITS = TypeAdapter(list[Exit])
 CARRIED = TypeAdapter(dict[str, Carried])
 TRAFFIC = TypeAdapter(Traffic)
 USAGE = TypeAdapter(Usage)

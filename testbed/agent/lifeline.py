@@ -15,17 +15,22 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
+from testbed.agent.control import Control
 from testbed.agent.loop import Loop
 from testbed.agent.nodes import Nodes
 from testbed.agent.settings import AgentSettings, OnHangup
 from testbed.agent.spawner import Spawner
 from testbed.errors import TestbedError
 from testbed.host.reports import encode_error
-from testbed.telemetry.folder import RunFolder
 
 LONGEST_WORDS = 256
+
+UNMAPPED_UID = 65534
+"""What the host's root is in a user namespace; no other user without a uid there can open the
+socket."""
 
 Say = Callable[..., None]
 """Sends the controller keywords; it may have ended."""
@@ -61,23 +66,23 @@ def giving_up_at_hangup(lifeline: int) -> Iterator[None]:
 
 
 def start_service(
-    settings: AgentSettings, nodes: Nodes, *, lifeline: int, say: Say, token: str | None = None
+    settings: AgentSettings, nodes: Nodes, *, lifeline: int, say: Say, place: Path
 ) -> Loop:
-    """Listen at ``control/agent.sock``; return the loop, which the caller must run.
+    """Listen for clients; return the loop, which the caller must run.
 
     Args:
         settings, nodes: of the run.
         lifeline: descriptor of the agent's end, after the commit; when it ends, the loop stops.
         say: called once while it runs, with ``ready`` or the ``error`` of the template.
-        token: that calls must carry; None for a new one, in a file next to the socket.
+        place: path of the socket.
     """
-    # Imported here, so that the template and this process import in parallel.
-    from testbed.agent.control import serve_control
-
     loop = Loop(nodes)
     Lifeline(lifeline, loop, nodes)
     loop.watch(nodes.spawner.ready_pipe, lambda _: _template_says(loop, nodes.spawner, say))
-    serve_control(loop, RunFolder(settings.folder).control, token=token)
+    owners = {0, settings.folder.stat().st_uid}
+    if settings.users.namespace:
+        owners.add(UNMAPPED_UID)
+    Control(loop, nodes).listen(place, owners=owners)
     gc.freeze()  # a full collection would delay the loop's requests by 50 ms
     return loop
 

@@ -193,15 +193,15 @@ class Nodes:
         """Send a signal to a node's role."""
         os.kill(self.pid(name), number)
 
-    def freeze(self, name: str) -> None:
+    def freeze(self, node: str) -> None:
         """Freeze a node's processes."""
-        role = self.pid(name)
-        self._running[name].container.freeze(role)
+        role = self.pid(node)
+        self._running[node].container.freeze(role)
 
-    def thaw(self, name: str) -> None:
+    def thaw(self, node: str) -> None:
         """Thaw a frozen node."""
-        role = self.pid(name)
-        self._running[name].container.thaw(role)
+        role = self.pid(node)
+        self._running[node].container.thaw(role)
 
     def thaw_all(self) -> None:
         """Thaw all frozen nodes: the controller that would have thawed them has ended."""
@@ -210,17 +210,17 @@ class Nodes:
             with suppress(OSError, TestbedError):  # it has just ended
                 node.container.release(node.pid)
 
-    def partition(self, name: str) -> None:
+    def partition(self, node: str) -> None:
         """Block a node's link in both directions, without notifying either side."""
-        self.pid(name)
-        self.switch.pass_through(name, passes=False)
-        self._partitioned.add(name)
+        self.pid(node)
+        self.switch.pass_through(node, passes=False)
+        self._partitioned.add(node)
 
-    def heal(self, name: str) -> None:
+    def heal(self, node: str) -> None:
         """Unblock a node's link."""
-        self.pid(name)
-        self.switch.pass_through(name, passes=True)
-        self._partitioned.discard(name)
+        self.pid(node)
+        self.switch.pass_through(node, passes=True)
+        self._partitioned.discard(node)
 
     def heal_all(self) -> None:
         """Unblock all links: the controller that would have unblocked them has ended."""
@@ -228,9 +228,9 @@ class Nodes:
             with suppress(OSError, TestbedError):  # it has just ended
                 self.heal(name)
 
-    def private_bytes(self, name: str) -> int:
+    def private_bytes(self, node: str) -> int:
         """Return the memory of a node's role that no other process shares."""
-        text = Path(f"/proc/{self.pid(name)}/smaps_rollup").read_text()
+        text = Path(f"/proc/{self.pid(node)}/smaps_rollup").read_text()
         fields = (line.split() for line in text.splitlines() if line.startswith("Private_"))
         return 1024 * sum(int(words[1]) for words in fields)
 

@@ -1,70 +1,79 @@
-"""The operations of the agent: one entry of the table for each method of the service."""
+"""What a client can ask of the agent: the methods of the protocol, by name.
+
+A method's parameters are the fields of its requests, and what it returns is the result in its
+reply: pydantic converts both according to the annotations.
+"""
 
 from __future__ import annotations
 
-import json
-import math
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
 
-from google.protobuf.message import DecodeError, Message
+from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError, validate_call
 
-from testbed.agent.launch import CARRIED, LAUNCH, TRAFFIC, USAGE
-from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE
-from testbed.agent.loop import NothingYet
+from testbed.agent.launch import LAUNCH, Exit, LaunchSpec
+from testbed.agent.link_changes import LinkChange
 from testbed.agent.nodes import Nodes
-from testbed.agent.settings import SERVICE
-from testbed.errors import NodeError, TestbedError
+from testbed.errors import NodeError, RejectedError, TestbedError
 from testbed.host.reports import MESSAGE_CHARACTERS
-from testbed.rpc._pb import agent_pb2 as pb
-from testbed.rpc.wire import MalformedError
+from testbed.network.counters import Traffic
+from testbed.topology import LinkSpec, Shape
 
-Act = Callable[[Nodes, Any], Message | bytes | None]
-"""Executes a request and returns the reply: JSON is sent as a Document, None as Done.
-
-Raises NothingYet if the request cannot be answered before another node has ended.
-"""
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True)
+class NothingYet(Exception):  # noqa: N818 - no error
+    """The request cannot be answered before another node has ended."""
+
+
+class RefusedError(RejectedError):
+    """A request that no agent can execute; nothing of it was done."""
+
+
 class Operation:
-    """One method: the class of its requests, its action, and what may begin before that."""
+    """One method of the protocol."""
 
-    request: type[Message]
-    act: Act
-    begin: Callable[[bytes, Nodes], None] | None = None
+    def __init__(self, act: Callable[..., Any]) -> None:
+        self._act = validate_call(act)
+        self._result = TypeAdapter(get_type_hints(act)["return"])
 
-    def answer(self, message: bytes, nodes: Nodes) -> bytes:
-        """Execute a request.
+    def answer(self, fields: Mapping[str, Any]) -> bytes:
+        """Execute a request with these fields; return the result as JSON.
 
         Raises:
             NothingYet: the caller must retry once a node has ended.
-            MalformedError: it is no such request, or holds invalid values, expected or not.
+            RefusedError: the fields are not those of the method, or an unexpected error occurred.
             OSError, TestbedError: it failed; names the node.
         """
         try:
-            request = self.request.FromString(message)
-            with _naming(getattr(request, "node", "")):
-                reply = self.act(nodes, request)
+            with _naming(fields.get("node", "")):
+                return self._result.dump_json(self._act(**fields))
         except (OSError, TestbedError, NothingYet):
             raise
-        except (DecodeError, ValueError) as error:
-            raise MalformedError(str(error)[:MESSAGE_CHARACTERS]) from None
+        except ValidationError as error:
+            raise RefusedError(_explain(error)) from None
+        except ValueError as error:
+            raise RefusedError(str(error)[:MESSAGE_CHARACTERS]) from None
         except Exception as error:  # noqa: BLE001 - no request may end the run
             traceback.print_exc()  # in the agent's log
-            what = f"the agent met {error!r}"[:MESSAGE_CHARACTERS]
-            raise MalformedError(f"{what}; its log has more") from None
-        if isinstance(reply, bytes):
-            reply = pb.Document(json=reply.decode())
-        return (pb.Done() if reply is None else reply).SerializeToString()
+            what = f"unexpected {error!r}"[:MESSAGE_CHARACTERS]
+            raise RefusedError(f"{what}; the agent's log has the traceback") from None
+
+
+def _explain(error: ValidationError) -> str:
+    """Return what is wrong with the fields of a request, in one line."""
+    first, *more = error.errors(include_url=False)
+    where, missing = ".".join(map(str, first["loc"])), first["type"].startswith("missing")
+    found = "" if missing else f", found {first['input']!r:.100}"
+    return f"{where}: {first['msg']}{found}" + (f" (and {len(more)} more)" if more else "")
 
 
 @contextmanager
-def _naming(node: str) -> Iterator[None]:
+def _naming(node: object) -> Iterator[None]:
     """Prefix errors raised inside with the node's name, unless they contain it."""
     try:
         yield
@@ -75,83 +84,75 @@ def _naming(node: str) -> Iterator[None]:
         raise type(known)(f"{node}: {known.message}", hint=known.hint) from failure
 
 
-def _launch(nodes: Nodes, request: pb.LaunchRequest) -> pb.LaunchReply:
-    launch = LAUNCH.validate_json(request.launch)
-    with _naming(launch.node.name):
-        return pb.LaunchReply(pid=nodes.launch(launch))
+@dataclass(frozen=True)
+class Requests:
+    """The methods that ``nodes`` does not have itself."""
+
+    nodes: Nodes
+
+    def launch(self, launch: LaunchSpec) -> int:
+        """Bring a node up; return the pid of its role in the agent's pid namespace."""
+        with _naming(launch.node.name):
+            return self.nodes.launch(launch)
+
+    def begin(self, method: str, fields: Mapping[str, Any]) -> None:
+        """Do the part of a request that can overlap with the launch before it.
+
+        An error is raised again, and reported, when the request is executed.
+        """
+        if method == "launch":
+            with suppress(ValueError, OSError, TestbedError):
+                self.nodes.begin(LAUNCH.validate_python(fields.get("launch")))
+
+    def exits(self, since: NonNegativeInt) -> list[Exit]:
+        """Return the nodes that have ended, except the first ``since``, once there is one."""
+        self.nodes.reap()
+        if not (unseen := self.nodes.exits[since:]):
+            raise NothingYet
+        return unseen
+
+    def signal(self, node: str, number: signal.Signals) -> None:
+        """Send a signal to a node's role."""
+        self.nodes.send_signal(node, number)
+
+    def count(self) -> Traffic:
+        """Return what the links have carried so far."""
+        return self.nodes.meter.read()
+
+    def link(self, node: str) -> LinkSpec:
+        """Return a running node's link as it is now."""
+        return self.nodes.links_of([node])[node]
+
+    def reshape(
+        self,
+        nodes: Sequence[str],
+        up: Shape | None = None,
+        down: Shape | None = None,
+        seconds: Seconds | None = None,
+        planned: FiniteFloat | None = None,
+    ) -> LinkChange:
+        """Change links until they are reset, or for ``seconds``: the agent ends the change then."""
+        links = self.nodes.links_of(nodes)
+        return self.nodes.changes.set(
+            links, up=up, down=down, seconds=seconds, planned=planned, relink=self.nodes.relink
+        )
+
+    def reset_links(self, nodes: Sequence[str]) -> LinkChange:
+        """Restore the plan's links of nodes."""
+        return self.nodes.changes.reset(nodes, relink=self.nodes.relink)
+
+    def link_changes(self, since: NonNegativeInt) -> list[LinkChange]:
+        """Return the changes of links, except the first ``since``, from any source."""
+        return self.nodes.changes.done[since:]
 
 
-def _begin_launch(message: bytes, nodes: Nodes) -> None:
-    # The error will be raised again, and reported, when the request is executed.
-    with suppress(DecodeError, ValueError, OSError, TestbedError):
-        nodes.begin(LAUNCH.validate_json(pb.LaunchRequest.FromString(message).launch))
-
-
-def _exits(nodes: Nodes, request: pb.HistoryRequest) -> pb.ExitsReply:
-    nodes.reap()
-    if not (unseen := nodes.exits[request.since :]):
-        raise NothingYet
-    return pb.ExitsReply(exits=[pb.Exit(**asdict(one)) for one in unseen])
-
-
-def _signal(nodes: Nodes, request: pb.SignalRequest) -> None:
-    nodes.send_signal(request.node, signal.Signals(request.number))
-
-
-def _private_bytes(nodes: Nodes, request: pb.NodeRequest) -> pb.PrivateBytesReply:
-    return pb.PrivateBytesReply(private_bytes=nodes.private_bytes(request.node))
-
-
-def _link(nodes: Nodes, request: pb.NodeRequest) -> bytes:
-    return LINK.dump_json(nodes.links_of([request.node])[request.node])
-
-
-def _reshape(nodes: Nodes, request: pb.ReshapeRequest) -> bytes:
-    if not 0 <= request.seconds < math.inf:
-        raise MalformedError(f"a change for {request.seconds} seconds")
-    if not math.isfinite(request.planned):
-        raise MalformedError(f"a change planned for {request.planned} seconds since 1970")
-    change = nodes.changes.set(
-        nodes.links_of(request.nodes),
-        up=SHAPE.validate_json(request.up) if request.HasField("up") else None,
-        down=SHAPE.validate_json(request.down) if request.HasField("down") else None,
-        seconds=request.seconds if request.HasField("seconds") else None,
-        planned=request.planned if request.HasField("planned") else None,
-        relink=nodes.relink,
+def operations(requests: Requests) -> dict[str, Operation]:
+    """Return all methods by name."""
+    nodes = requests.nodes
+    acts: tuple[Callable[..., Any], ...] = (
+        *(requests.launch, requests.exits, requests.signal, requests.count, requests.link),
+        *(requests.reshape, requests.reset_links, requests.link_changes),
+        *(nodes.running, nodes.frozen, nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
+        *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
     )
-    return CHANGE.dump_json(change)
-
-
-def _reset_links(nodes: Nodes, request: pb.NodesRequest) -> bytes:
-    return CHANGE.dump_json(nodes.changes.reset(request.nodes, relink=nodes.relink))
-
-
-def _link_changes(nodes: Nodes, request: pb.HistoryRequest) -> bytes:
-    return CHANGES.dump_json(tuple(nodes.changes.done[request.since :]))
-
-
-_ACTS: Mapping[str, tuple[type[Message], Act]] = {
-    "Running": (pb.RunningRequest, lambda nodes, _: pb.NodesReply(nodes=nodes.running())),
-    "Frozen": (pb.FrozenRequest, lambda nodes, _: pb.NodesReply(nodes=nodes.frozen())),
-    "Exits": (pb.HistoryRequest, _exits),
-    "Signal": (pb.SignalRequest, _signal),
-    "Freeze": (pb.NodeRequest, lambda nodes, request: nodes.freeze(request.node)),
-    "Thaw": (pb.NodeRequest, lambda nodes, request: nodes.thaw(request.node)),
-    "Partition": (pb.NodeRequest, lambda nodes, request: nodes.partition(request.node)),
-    "Heal": (pb.NodeRequest, lambda nodes, request: nodes.heal(request.node)),
-    "PrivateBytes": (pb.NodeRequest, _private_bytes),
-    "Count": (pb.CountRequest, lambda nodes, _: TRAFFIC.dump_json(nodes.meter.read())),
-    "Carried": (pb.CarriedRequest, lambda nodes, _: CARRIED.dump_json(nodes.carried())),
-    "Usage": (pb.UsageRequest, lambda nodes, _: USAGE.dump_json(nodes.usage())),
-    "Links": (pb.LinksRequest, lambda nodes, _: json.dumps(nodes.links()).encode()),
-    "Link": (pb.NodeRequest, _link),
-    "Reshape": (pb.ReshapeRequest, _reshape),
-    "ResetLinks": (pb.NodesRequest, _reset_links),
-    "LinkChanges": (pb.HistoryRequest, _link_changes),
-}
-
-OPERATIONS = {
-    f"{SERVICE}Launch": Operation(pb.LaunchRequest, _launch, _begin_launch),
-    **{f"{SERVICE}{name}": Operation(*both) for name, both in _ACTS.items()},
-}
-"""By the full name of the method."""
+    return {act.__name__: Operation(act) for act in acts}

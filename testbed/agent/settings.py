@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,23 +12,15 @@ from pydantic import TypeAdapter
 from testbed.host.hierarchies import Hierarchy
 from testbed.host.limits import ROOTS_PIDS_LIMIT
 from testbed.host.users import Users
-from testbed.rpc.limits import MessageLimits
-from testbed.rpc.tokens import CONTROLLER, token_of
 
 AGENT_LOG = "agent"
 AGENT_SOCKET = "agent.sock"
-AGENT_TOKEN = "agent.token"
-TOKEN_VARIABLE = "TESTBED_AGENT_TOKEN"
-"""Carries the token that an agent accepts. A process of the host has it in its initial
-environment, which /proc shows to its user but to no node; an agent in a container, in a file."""
+PRIVATE = "private"
+"""Folder of a native agent's socket, in a mount of its own mount namespace: only a process that may
+inspect the agent reaches it, as no node may, even if it has the user's own uid."""
 
-SERVED = (AGENT_SOCKET, AGENT_TOKEN)
 LIFELINE_SOCKET = "lifeline.sock"
 """Of an agent in a container. All of these are in the run folder's ``control``."""
-
-SERVICE = "/testbed.v1.Agent/"
-CONTROL_LIMITS = MessageLimits(message_bytes=2**20)
-"""A server of 1,022 workers is launched with that many neighbours, in a tenth of this size."""
 
 COMMIT = b"commit\n"
 OWN_FAILURE = 1
@@ -84,11 +75,6 @@ class AgentSettings:
     def to_json(self) -> str:
         """One line of JSON."""
         return _SETTINGS.dump_json(self).decode()
-
-
-def new_token() -> str:
-    """Return the token that the controller of a new run shows to its agent."""
-    return token_of(secrets.token_hex(16), CONTROLLER)
 
 
 TEMPLATE = TypeAdapter(Template)

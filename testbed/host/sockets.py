@@ -30,10 +30,16 @@ def short_path(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
+def credentials_of(peer: socket.socket) -> tuple[int, int]:
+    """Return the pid and the uid at the other end, as this process's namespaces have them."""
+    found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(found)
+    return pid, uid
+
+
 def pid_of_listener(peer: socket.socket) -> int:
     """Return the pid of the listener at the other end, in this pid namespace; 0 for none."""
-    told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(told)[0])
+    return credentials_of(peer)[0]
 
 
 def connect(address: str, port: int, *, patience_seconds: float) -> socket.socket:

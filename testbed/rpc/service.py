@@ -101,7 +101,6 @@ class _Caller:
 
     name: str
     token: bytes
-    most_calls: int
     handlers: dict[str, Handler] = field(default_factory=dict)  # by method
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_READ))
     calls: int = 0
@@ -112,7 +111,7 @@ class _Caller:
         Raises:
             BusyError: too many calls are open.
         """
-        if self.calls >= self.most_calls:
+        if self.calls >= MOST_CALLS:
             raise BusyError(f"{self.name} has {self.calls} calls open already")
         self.calls += 1
 
@@ -131,7 +130,6 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         refused: called for every refusal.
         failed: called with an unexpected error; the server must stop then.
         streams: handlers of the methods that stream replies.
-        most_calls: limit of open calls per caller.
         counts: answered calls as ``OK``, refusals by code.
     """
 
@@ -141,17 +139,13 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     refused: Callable[[Refusal], None]
     failed: Callable[[BaseException], None]
     streams: Mapping[str, Streaming] = field(default_factory=dict)
-    most_calls: int = MOST_CALLS
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._room = Room(self.limits.ping_patience_seconds)
         long = IN_PIECES if self.limits.in_pieces else {}
         self._long = {long[method]: method for method in self.behaviours if method in long}
-        self._callers = {
-            name: _Caller(name, token.encode(), self.most_calls)
-            for name, token in self.tokens.items()
-        }
+        self._callers = {name: _Caller(name, token.encode()) for name, token in self.tokens.items()}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler:
         """Return the handler of a call: a behaviour, or a refusal that reads nothing."""

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -188,6 +189,14 @@ def try_to_connect(arguments: Arguments) -> int:
                 found[path] = type(error).__name__
     print(json.dumps(found))
     return 0
+
+
+def try_to_connect_later(arguments: Arguments) -> int:
+    """Wait for a file with the path of a socket, and report how connecting to it ends."""
+    note = Path(arguments["note"])
+    while not note.exists():
+        time.sleep(0.01)
+    return try_to_connect({"paths": note.read_text()})
 
 
 def multiply(arguments: Arguments) -> int:

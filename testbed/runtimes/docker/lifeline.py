@@ -14,7 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from testbed.agent.settings import AGENT_LOG, COMMIT, LIFELINE_SOCKET, OWN_FAILURE, SERVED, OnHangup
+from testbed.agent.settings import (
+    AGENT_LOG,
+    AGENT_SOCKET,
+    COMMIT,
+    LIFELINE_SOCKET,
+    OWN_FAILURE,
+    OnHangup,
+)
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe, last_lines
@@ -163,7 +170,7 @@ class DockerLifeline(Lifeline):
 
 def clear(folder: RunFolder) -> None:
     """Remove the files that a run's agent has left in the folder."""
-    for name in (*SERVED, LIFELINE_SOCKET):
+    for name in (AGENT_SOCKET, LIFELINE_SOCKET):
         (folder.control / name).unlink(missing_ok=True)
     folder.discard_records()
 

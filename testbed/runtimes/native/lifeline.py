@@ -21,12 +21,11 @@ from testbed.agent.discovery import AGENT_MODULE, settings_of, waiting_for
 from testbed.agent.records import NodeRecords
 from testbed.agent.settings import (
     AGENT_LOG,
+    AGENT_SOCKET,
     COMMIT,
-    SERVED,
-    TOKEN_VARIABLE,
+    PRIVATE,
     AgentSettings,
     OnHangup,
-    new_token,
 )
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
@@ -139,8 +138,12 @@ class NativeLifeline(Lifeline):
         self._agent = _process_or_none(pid)
         if self._agent is None:
             return  # the next report contains the reason
+        control = self.folder.control
         try:
-            write_atomically(self.folder.control / AGENT_RECORD, f"{self._agent}\n")
+            write_atomically(control / AGENT_RECORD, f"{self._agent}\n")
+            (control / AGENT_SOCKET).symlink_to(
+                f"/proc/{pid}/root{control.resolve() / PRIVATE / AGENT_SOCKET}"
+            )
         except OSError as error:
             raise HostError(f"{self.folder.control}: {error.strerror}.") from None
 
@@ -205,8 +208,10 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
     groups.remove(deadline=deadline)
     groups.leave_room()
     NodeRecords(folder).clear()
-    for name in (AGENT_RECORD, AGENT_SETTINGS, *SERVED):
+    for name in (AGENT_RECORD, AGENT_SETTINGS, AGENT_SOCKET):
         (folder.control / name).unlink(missing_ok=True)
+    with suppress(OSError):  # it never existed, or the run folder was deleted
+        (folder.control / PRIVATE).rmdir()
     folder.discard_records()
 
 
@@ -263,7 +268,7 @@ def _execute(
             stderr=log,
             bufsize=0,
             cwd="/",
-            env=agent_environment(start.environment) | {TOKEN_VARIABLE: new_token()},
+            env=agent_environment(start.environment),
             pass_fds=(lock,),  # held by the agent's chain for as long as it lives
             start_new_session=True,  # Ctrl-C is for the controller only
         )

@@ -24,6 +24,7 @@ from testbed.host.users import find_ranges
 from testbed.network.ends import Neighbour
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.runtimes.native.lifeline import read_record
+from testbed.telemetry.files import replacing
 from testbed.telemetry.registry import Registry
 from testbed.topology import LinkSpec
 from testbed.values.cpu_sets import CpuSet
@@ -255,8 +256,25 @@ def test_a_node_reaches_no_agent(
             )
             assert status == 0, output
             assert {*json.loads(output).values()} <= {"FileNotFoundError", "PermissionError"}
-            # And what an agent takes calls by lies in no file that one could come to see.
-            assert not list(run.folder.control.glob("*token*"))
+
+
+def test_a_node_reaches_no_agent_of_a_later_run_in_a_folder_that_it_sees(
+    driver: Any, live_in: Any
+) -> None:
+    with live_in(Path("/var/tmp")) as run, TemporaryDirectory(dir="/var/tmp") as runs:
+        Path(runs).chmod(0o755)
+        note = Path(runs) / "where"
+        run.launch("w0", "entries:try_to_connect_later", arguments={"note": str(note)})
+        with live_in(Path(runs)) as later:
+            place = later.folder.control / "agent.sock"
+            with replacing(note) as fresh:
+                fresh.write_text(str(place))
+                fresh.chmod(0o644)
+            assert run.wait_for_exit("w0").status == 0, run.output("w0")
+            assert later.client.running() == []
+        # With the user's uid it sees the link to the socket, but not what that leads to.
+        found = json.loads(run.output("w0"))
+        assert found[str(place)] in ("FileNotFoundError", "PermissionError")
 
 
 @MODES

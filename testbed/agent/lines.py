@@ -1,0 +1,88 @@
+"""One end of a stream of lines over two descriptors: a socket's, or those of pipes.
+
+Nothing in here blocks: what the other end does not read yet is kept in ``unsent``.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+
+from testbed.errors import RejectedError
+
+CHUNK_BYTES = 2**16
+
+
+class OversizedLineError(RejectedError):
+    """A line is longer than any may be."""
+
+
+@dataclass(eq=False)
+class Lines:
+    """One end of a stream of lines; it owns its descriptors and makes them non-blocking.
+
+    Attributes:
+        reader: descriptor to read from.
+        writer: descriptor to write to; another one than ``reader``, also for a socket.
+        line_bytes: limit of a received line.
+        unsent: what could not be written yet.
+    """
+
+    reader: int
+    writer: int
+    line_bytes: int
+    unsent: bytearray = field(default_factory=bytearray)
+    _partial: bytearray = field(default_factory=bytearray)
+
+    def __post_init__(self) -> None:
+        os.set_blocking(self.reader, False)
+        os.set_blocking(self.writer, False)
+
+    @classmethod
+    def over(cls, peer: socket.socket, *, line_bytes: int) -> Lines:
+        """Return an end over a connected socket, which it takes over."""
+        writer = os.dup(peer.fileno())
+        return cls(peer.detach(), writer, line_bytes)
+
+    def receive(self) -> list[bytes] | None:
+        """Return the lines that are complete by now; None at the end of the stream.
+
+        Raises:
+            OversizedLineError: a line is too long.
+        """
+        try:
+            data = os.read(self.reader, CHUNK_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError:  # the other end has closed it, and left something unread
+            return None
+        if not data:
+            return None
+        self._partial += data
+        if b"\n" not in data:
+            lines = []
+        else:
+            *lines, self._partial = self._partial.split(b"\n")
+        if len(self._partial) > self.line_bytes:
+            raise OversizedLineError(f"a line of over {self.line_bytes} bytes")
+        return [bytes(line) for line in lines if line]
+
+    def send(self, line: bytes = b"") -> None:
+        """Send a line, without its end, after what is unsent, or as much as is accepted now.
+
+        Raises:
+            OSError: the other end has closed the stream.
+        """
+        if line:
+            self.unsent += line + b"\n"
+        try:
+            while self.unsent:
+                del self.unsent[: os.write(self.writer, self.unsent)]
+        except BlockingIOError:
+            pass  # the caller waits until ``writer`` accepts more
+
+    def close(self) -> None:
+        """Close both descriptors."""
+        os.close(self.reader)
+        os.close(self.writer)
