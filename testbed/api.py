@@ -39,7 +39,7 @@ from testbed.run.prepare import RunRequest
 from testbed.run.simulated import up_simulated
 from testbed.scenario import Override, Scenario, load, load_text
 from testbed.scenario.dump import dump_data
-from testbed.scenario.load import placed
+from testbed.scenario.load import with_source_lines
 from testbed.scenario.parse import parse_document
 from testbed.scenario.source import find_scenario
 from testbed.studies import Study, load_study, read_study
@@ -305,7 +305,7 @@ def _placed(
     """Add file and line to problems that show during the run, if the scenario is a file."""
     if isinstance(scenario, Mapping):
         return nullcontext()
-    return placed(scenario, _overrides(settings))
+    return with_source_lines(scenario, _overrides(settings))
 
 
 def _loaded_study(study: str | Path | Mapping[str, Any], scale: float) -> Study:

@@ -29,7 +29,7 @@ def escaped(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
-class Unfit(ValueError):  # noqa: N818 - says what the value is, where it is raised
+class InvalidValue(ValueError):  # noqa: N818 - says what the value is, where it is raised
     """An invalid value, raised by its parser; the caller adds file and line.
 
     ``found`` is empty where the value speaks for itself; ``expected`` includes an example.
@@ -59,7 +59,7 @@ class TestbedError(Exception):
         return f"{self.message} {self.hint}".rstrip()
 
 
-UNPLACED = "scenario"
+UNKNOWN_FILE = "scenario"
 """Placeholder for a problem's file until it is known."""
 
 
@@ -96,9 +96,10 @@ class ScenarioError(TestbedError):
     def at(cls, path: str, found: str, expected: str) -> ScenarioError:
         """Return the error for an invalid value whose file is not known here.
 
-        The caller that read the file adds the line: see ``testbed.scenario.load.placed``.
+        The caller that read the file adds the line: see
+        ``testbed.scenario.load.with_source_lines``.
         """
-        return cls([Problem(UNPLACED, 0, path, found, expected)])
+        return cls([Problem(UNKNOWN_FILE, 0, path, found, expected)])
 
     def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[Problem, ...]]]:
         """Pickle the problems, not the text, to pass the error between processes."""

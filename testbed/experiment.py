@@ -65,7 +65,7 @@ class Experiment:
         scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
         algorithm = algorithms.configured(scenario.algorithm, folder)
         if scenario.streams is not None and not algorithm.TAKES_STREAMS:
-            expected = "none, or an algorithm whose config says TAKES_STREAMS = True"
+            expected = "none, or an algorithm whose config sets TAKES_STREAMS = True"
             raise ScenarioError.at("streams", "streams", expected)
         prepared = datasets.load(data or folder / "data")
         prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
@@ -207,11 +207,11 @@ class Experiment:
         return self.scenario.workers.classes[self._class_name(index)]
 
     def _class_name(self, index: int) -> str:
-        return self._dealt[index]
+        return self._worker_classes[index]
 
     @cached_property
-    def _dealt(self) -> tuple[str, ...]:
-        return self.scenario.workers.dealt()
+    def _worker_classes(self) -> tuple[str, ...]:
+        return self.scenario.workers.worker_classes()
 
     @cached_property
     def shards(self) -> Sequence[Samples]:
@@ -230,7 +230,7 @@ def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
     """Build the fault timeline of a run; ``folder`` holds its recordings."""
     return Timeline.of(
         scenario.faults,
-        scenario.workers.dealt(),
+        scenario.workers.worker_classes(),
         seed=scenario.seed,
         availabilities=availabilities(scenario, partial(own_copy, folder)),
         others=feeders(scenario),
@@ -279,7 +279,7 @@ def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
     """
     samples, batch = len(data.train_labels), scenario.workers.batch_size
     if batch > samples:
-        expected = f"at most {samples:,}: {scenario.dataset.name} has no more training samples"
+        expected = f"at most {samples:,}: the training samples of {scenario.dataset.name}"
         raise ScenarioError.at("workers.batch_size", f"{batch:,}", expected)
     return datasets.shards(
         scenario.dataset.partition,
@@ -300,7 +300,7 @@ def require_batch(scenario: Scenario, least_samples: int) -> None:
     batch, model = scenario.workers.batch_size, scenario.model
     if batch < least_samples:
         name = model.class_name if isinstance(model, OwnCode) else model.name
-        expected = f"at least {least_samples}: {name} cannot train on fewer samples, as with "
+        expected = f"at least {least_samples}: {name} cannot train on fewer, as with "
         raise ScenarioError.at("workers.batch_size", str(batch), f"{expected}nn.BatchNorm1d")
 
 
@@ -315,7 +315,7 @@ def record_format(scenario: Scenario, data: Prepared) -> RecordFormat:
     found = RecordFormat(data.image_shape, data.train_images.dtype.char, samples)
     if streams is not None and streams.has_broker and found.record_bytes > LARGEST_RECORD:
         most = LARGEST_RECORD * samples // found.record_bytes
-        expected = f"at most {most:,}: a broker takes records of {LARGEST_RECORD}, or smaller ones"
+        expected = f"at most {most:,}: a broker accepts records up to {LARGEST_RECORD}"
         raise ScenarioError.at("streams.samples_per_record", f"{samples:,}", expected)
     return found
 

@@ -13,7 +13,7 @@ from typing import Literal
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Duration, Rate, Size
 
-Part = Literal["server", "client", "aside"]
+TrainingRole = Literal["server", "client", "aside"]
 """A node's part in the training: all other nodes talk to the server; what clients send and receive
 is the run's traffic; ``aside`` is any other node."""
 
@@ -90,7 +90,7 @@ class NodeSpec:
     cpuset: CpuSet | None = None  # the CPUs it may use, or None for all
     gpus: int = 0  # how many of the host's GPUs it has exclusively
     host: str = THIS_HOST  # name of its host
-    part: Part = "aside"
+    part: TrainingRole = "aside"
     end: Ending = "fatal"
     command: tuple[str, ...] = ()  # its command, for a role without an entry point of ours
     image: Image = "nodes"

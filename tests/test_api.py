@@ -158,7 +158,7 @@ def test_a_run_with_containers() -> None:
         (SCENARIO | {"stop": {"updates": 0}}, {}, r"^scenario: stop.updates: found 0, expected"),
         (SCENARIO | {"seed": object()}, {}, r"^scenario: found a value of type object, expected"),
         (SCENARIO, {"workers.cont": 3}, r"^setting workers.cont: .* Did you mean count\?"),
-        (SCENARIO, {"": 3}, r"^setting : found no path, expected one, like workers.count"),
+        (SCENARIO, {"": 3}, r"^setting : found no path, expected a path, like workers.count"),
         (SCENARIO, {"seed": float("inf")}, r"^setting seed: found .inf, expected a finite number"),
         (SCENARIO, {"model": {"custom": {"file": "no.py", "class": "N"}}}, "found no file 'no.py'"),
         (
@@ -166,7 +166,7 @@ def test_a_run_with_containers() -> None:
             {"workers.batch_size": 10**6},
             r"found 1,000,000, expected at most \d,\d+: digits",
         ),
-        (SCENARIO, {"workers.count": 5000}, "of 5000 workers without one of the"),
+        (SCENARIO, {"workers.count": 5000}, "of 5000 workers without any of the"),
         ("gone.yaml", {}, "gone.yaml: found no such file, expected a scenario file"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from testbed import errors
-from testbed.errors import Problem, ScenarioError, TestbedError, Unfit, UserCodeError
+from testbed.errors import InvalidValue, Problem, ScenarioError, TestbedError, UserCodeError
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_control_characters_are_shown_and_have_no_effect() -> None:
 
 
 def test_an_unfit_value_may_speak_for_itself() -> None:
-    assert str(Unfit("5", "a rate")) == "found 5, expected a rate"
-    assert str(Unfit("", "a rate")) == "expected a rate"
+    assert str(InvalidValue("5", "a rate")) == "found 5, expected a rate"
+    assert str(InvalidValue("", "a rate")) == "expected a rate"
 
 
 def test_every_class_has_an_exit_code_of_its_own_and_stands_in_the_tree() -> None:

@@ -22,7 +22,7 @@ from testbed.host.stopping import is_stopped
 from testbed.network.counters import INTERFACE, Carried, TrafficMeter, read_ports
 from testbed.network.queues import read_queues
 from testbed.network.switch import Switch
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, TrainingRole
 
 CLEANUP_SECONDS = 5.0
 
@@ -143,7 +143,7 @@ class Nodes:
             state = f"ended with status {ended.status}" if ended else "was never launched"
             raise NodeError(f"{name} {state}.") from None
 
-    def pids(self, part: Part) -> list[int]:
+    def pids(self, part: TrainingRole) -> list[int]:
         """Return the pids of the running nodes with this part in training, in this namespace."""
         return [node.pid for node in self._running.values() if node.spec.part == part]
 

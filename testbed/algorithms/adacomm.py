@@ -49,9 +49,9 @@ class Adacomm(AlgorithmConfig):
     """ADACOMM's options.
 
     Attributes:
-        learning_rate: η'.
-        local_steps: τ0; searched for by default.
-        adaptation_period: T0.
+        learning_rate: η', the workers' learning rate.
+        local_steps: τ0, the initial number of local steps; found by a search by default.
+        adaptation_period: T0, the emulated time between two changes of τ.
     """
 
     OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size", "local_steps"})

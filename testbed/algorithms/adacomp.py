@@ -52,7 +52,7 @@ class AdaComp(AlgorithmConfig):
     """AdaComp's options.
 
     Attributes:
-        learning_rate: α.
+        learning_rate: α, the learning rate.
         ratio: c, the share of the entries of each tensor that is sent.
     """
 

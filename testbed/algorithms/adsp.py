@@ -55,12 +55,13 @@ from testbed.payloads import Vector
 
 
 class Adsp(SearchOptions, LocalRateOptions):
-    """ADSP's options, beside those of η' and of the search.
+    """ADSP's options, in addition to those of η' and of the search.
 
     Attributes:
-        momentum: μ of equation 2, which the paper varies in figure 3c.
-        min_commit_interval: the least Γ / ΔC_i.
-        commit: at the timeout or, as the authors' code does, after the mini-batch amid which it is.
+        momentum: μ of equation 2, as varied in the paper's figure 3c.
+        min_commit_interval: the minimum of Γ / ΔC_i.
+        commit: `at_timeout`: on the timeout; `after_batch`: after the mini-batch during which the
+            timer expires, like the authors' code.
     """
 
     OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size", "commit_interval"})

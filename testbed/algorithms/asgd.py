@@ -44,7 +44,7 @@ class Asgd(AlgorithmConfig):
     """ASGD's options.
 
     Attributes:
-        learning_rate: α.
+        learning_rate: α, the learning rate.
     """
 
     name: Literal["asgd"]

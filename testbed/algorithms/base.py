@@ -7,7 +7,7 @@ It never blocks, counts no bytes, and cannot tell containers from a simulation.
     worker half                                server half
       obey(orders, now)             <──────      tick(now) -> Ticked(applied, orders by worker)
       receive(reply, now)           <──────      pull(worker, now) -> Reply
-      demand(stream, now) -> count
+      next_batch_size(stream, now) -> count
       taken(samples, now)           ──────>      push(worker, update, now) -> Applied, ...
       wake(now), during a step      ──────>      ready(worker): may this worker have its reply?
       step(gradient, samples, now)
@@ -31,7 +31,7 @@ from testbed.algorithms.parts.state import own_state, set_own_state
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Vector, zeros
 from testbed.payloads.layout import Layout
-from testbed.values.fields import Part
+from testbed.values.fields import StrictModel
 
 C = TypeVar("C", bound="AlgorithmConfig")
 
@@ -166,7 +166,7 @@ class Stream:
     least: int = 1
 
 
-class Half:
+class AlgorithmHalf:
     """Base of both halves: a state that checkpoints save."""
 
     def state(self) -> Mapping[str, Any]:
@@ -183,7 +183,7 @@ class Half:
 
 
 @dataclass(eq=False)
-class WorkerHalf(Half, ABC, Generic[C]):
+class WorkerHalf(AlgorithmHalf, ABC, Generic[C]):
     """The worker's side: handles replies, samples and gradients.
 
     Attributes:
@@ -219,11 +219,11 @@ class WorkerHalf(Half, ABC, Generic[C]):
         self.version = reply.version
         return None
 
-    def demand(self, stream: Stream, now: float) -> int:
+    def next_batch_size(self, stream: Stream, now: float) -> int:
         """Return how many samples the next step takes; at least 1."""
         return self.orders.batch_size or stream.batch_size
 
-    def taken(self, samples: Samples, now: float) -> Update | None:
+    def on_samples(self, samples: Samples, now: float) -> Update | None:
         """Handle the samples of the next step, before anything is computed.
 
         ``samples`` is empty if the stream was silent for too long: then no step follows.
@@ -256,7 +256,7 @@ class WorkerHalf(Half, ABC, Generic[C]):
 
 
 @dataclass(eq=False)
-class ServerHalf(Half, ABC, Generic[C]):
+class ServerHalf(AlgorithmHalf, ABC, Generic[C]):
     """The parameter server's side; called from a single thread. See also WorkerHalf.
 
     Attributes:
@@ -336,7 +336,7 @@ class ServerHalf(Half, ABC, Generic[C]):
 Halves = tuple[type[WorkerHalf[Any]], type[ServerHalf[Any]]]
 
 
-class AlgorithmConfig(Part, ABC):
+class AlgorithmConfig(StrictModel, ABC):
     """Base of every algorithm's options in a scenario; ``name`` selects the algorithm.
 
     Attributes:

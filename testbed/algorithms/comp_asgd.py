@@ -51,10 +51,10 @@ class CompAsgd(AlgorithmConfig):
     """Comp-ASGD's options.
 
     Attributes:
-        learning_rate: α.
+        learning_rate: α, the learning rate.
         ratio: c, the share of the entries that is sent.
-        select: which entries: the largest, or a random choice.
-        scope: of the whole model, or of each tensor separately.
+        select: which entries to send: the largest, or a random choice.
+        scope: whether to select entries of the whole model, or of each tensor separately.
     """
 
     name: Literal["comp-asgd"]

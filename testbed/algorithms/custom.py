@@ -29,7 +29,7 @@ from testbed.user_code import OwnCode, UserCode, is_asked_for
 
 
 class CustomAlgorithm(OwnCode):
-    """An algorithm of the user's own; every other key is a field of the user's config class."""
+    """A user-defined algorithm; every other key is a field of the user's config class."""
 
     def load(self, folder: Path) -> AlgorithmConfig:
         """Load the user's config, with the options, from the run's ``custom`` folder.
@@ -52,7 +52,7 @@ def open_config(code: UserCode, options: Mapping[str, Any]) -> AlgorithmConfig:
     except ValidationError as error:
         first = error.errors()[0]
         found = f"the option {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise code.error(found, f"options that {code.name} takes", line=code.line()) from None
+        raise code.error(found, f"options that {code.name} accepts", line=code.line()) from None
     check_halves(config, code)
     return config
 
@@ -95,7 +95,7 @@ def configured(
     except BaseException as error:
         if is_asked_for(error):
             raise
-        raise code.raised(error, doing=code.name, expected="its options checked") from error
+        raise code.raised(error, doing=code.name, expected="valid options") from error
 
 
 def check_halves(config: AlgorithmConfig, code: UserCode) -> None:
@@ -119,4 +119,4 @@ def check_halves(config: AlgorithmConfig, code: UserCode) -> None:
 def _check_complete(kind: ABCMeta, code: UserCode) -> None:
     if isabstract(kind):
         lacking = ", ".join(f"{name}()" for name in sorted(kind.__abstractmethods__))
-        raise code.error(f"{kind.__name__} without {lacking}", "all of it", line=code.line())
+        raise code.error(f"{kind.__name__} without {lacking}", "all methods", line=code.line())

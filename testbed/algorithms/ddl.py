@@ -47,7 +47,7 @@ class Ddl(MomentumOptions):
 class DdlWorker(WorkerHalf[Ddl]):
     """Pushes the gradient of every batch."""
 
-    def taken(self, samples: Samples, now: float) -> Update | None:
+    def on_samples(self, samples: Samples, now: float) -> Update | None:
         """Report a silent stream; send nothing otherwise."""
         return None if len(samples) else silent(self.version)
 

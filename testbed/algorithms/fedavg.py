@@ -48,9 +48,9 @@ class FedAvg(AlgorithmConfig):
     """FedAvg's options.
 
     Attributes:
-        learning_rate: η.
-        local_epochs: E.
-        fraction: C.
+        learning_rate: η, the workers' learning rate.
+        local_epochs: E, local epochs per round.
+        fraction: C, the share of the workers per round.
     """
 
     name: Literal["fedavg"]
@@ -70,11 +70,11 @@ class FedAvgWorker(WorkerHalf[FedAvg]):
         self._update = Accumulation(self.parameters)
         self._own = 0  # n_k
 
-    def demand(self, stream: Stream, now: float) -> int:
+    def next_batch_size(self, stream: Stream, now: float) -> int:
         """B samples, or the rest of the epoch; a rest too small for a step is added to B."""
         self._own = stream.own or stream.batch_size
         left = self._own - self._update.samples % self._own
-        batch = super().demand(stream, now)
+        batch = super().next_batch_size(stream, now)
         return left if left < batch + stream.least else batch
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:

@@ -45,11 +45,11 @@ class FedBuff(AlgorithmConfig):
     """FedBuff's options.
 
     Attributes:
-        learning_rate: η_l.
-        server_learning_rate: η_g.
-        local_steps: Q.
-        buffer_size: K.
-        damping: whether a stale update counts less.
+        learning_rate: η_l, the workers' learning rate.
+        server_learning_rate: η_g, the server's learning rate.
+        local_steps: Q, local steps per update.
+        buffer_size: K, updates that are applied together.
+        damping: whether to damp stale updates.
     """
 
     name: Literal["fedbuff"]

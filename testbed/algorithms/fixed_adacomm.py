@@ -32,10 +32,10 @@ from testbed.algorithms.parts.options import Steps
 
 
 class FixedAdacomm(LocalRateOptions):
-    """Fixed ADACOMM's options, beside those of η'.
+    """Fixed ADACOMM's options, in addition to those of η'.
 
     Attributes:
-        local_steps: τ.
+        local_steps: τ, local steps between two pushes.
     """
 
     THINKS: ClassVar[bool] = False

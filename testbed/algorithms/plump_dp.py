@@ -30,7 +30,7 @@ from testbed.payloads import Dense, Payload, Vector
 
 
 class PlumpDp(RoundOptions):
-    """Plump-DP's options, all of which Quant-DP and Slim-DP have too."""
+    """Plump-DP's options, which are also options of Quant-DP and Slim-DP."""
 
     name: Literal["plump-dp"]
 

@@ -36,11 +36,11 @@ from testbed.payloads import Dense, Payload, Quantized, Vector
 
 
 class QuantDp(RoundOptions):
-    """Quant-DP's options, beside those of Plump-DP.
+    """Quant-DP's options, in addition to those of Plump-DP.
 
     Attributes:
-        bucket: d, entries that share a scale.
-        norm: A is the largest magnitude of a bucket, or its Euclidean norm.
+        bucket: d, the number of entries that share a scale.
+        norm: whether A is the largest magnitude of a bucket, or its Euclidean norm.
     """
 
     PACKS: ClassVar[bool] = False

@@ -39,18 +39,18 @@ from testbed.algorithms.parts.injection import chosen
 from testbed.algorithms.parts.momentum import MomentumOptions, MomentumSgd
 from testbed.algorithms.parts.options import Count, Portion
 from testbed.algorithms.parts.rounds import own, silent, weighted
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.payloads import Dense, Vector
 
 
 class ScaDles(CompressionOptions, MomentumOptions):
-    """ScaDLES's options, beside those of the compression and of the server's SGD.
+    """ScaDLES's options, in addition to those of the compression and of the server's SGD.
 
     Attributes:
-        min_batch: b_min.
-        max_batch: b_max.
-        base_batch: B / n.
-        alpha, beta: α and β; nothing is shared where one of them is 0.
+        min_batch: b_min, the minimum batch size.
+        max_batch: b_max, the maximum batch size.
+        base_batch: B / n, the batch size per device for which η is chosen.
+        alpha, beta: α and β; if one of them is 0, no samples are shared.
     """
 
     THINKS: ClassVar[bool] = False
@@ -67,7 +67,7 @@ class ScaDles(CompressionOptions, MomentumOptions):
     @model_validator(mode="after")
     def _batches_in_order(self) -> ScaDles:
         if self.min_batch > self.max_batch:
-            raise Unfit(f"a min_batch of {self.min_batch}", f"at most max_batch, {self.max_batch}")
+            raise InvalidValue(f"min_batch {self.min_batch}", f"at most max_batch {self.max_batch}")
         return self
 
     @property
@@ -98,12 +98,12 @@ class ScaDlesWorker(WorkerHalf[ScaDles]):
             super().receive(reply, now)
         return None
 
-    def demand(self, stream: Stream, now: float) -> int:
+    def next_batch_size(self, stream: Stream, now: float) -> int:
         """b_i ← clamp(S_i, b_min, b_max)."""
         rate = stream.batch_size if stream.rate is None else round(stream.rate)
         return min(max(rate, self.config.min_batch), self.config.max_batch)
 
-    def taken(self, samples: Samples, now: float) -> Update | None:
+    def on_samples(self, samples: Samples, now: float) -> Update | None:
         """Share floor(β b_i) samples, if this round's draw says so."""
         self._own = len(samples)
         if not len(samples):

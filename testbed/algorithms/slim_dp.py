@@ -41,19 +41,20 @@ from testbed.algorithms.base import Applied, Halves, Reply, expect
 from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
 from testbed.algorithms.parts.options import Portion, Share, Steps
 from testbed.compress.core_explorer import draw_explorer, select_core, sizes
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.payloads import Dense, Keyed, Payload, Vector
 from testbed.payloads.keyed import signature_of
 
 
 class SlimDp(RoundOptions):
-    """Slim-DP's options, beside those of Plump-DP.
+    """Slim-DP's options, in addition to those of Plump-DP.
 
     Attributes:
-        alpha: α.
-        epsilon: ε; with 0 nothing is explored, with α nothing but explored.
-        core_rounds: q.
-        discard_local: whether a worker takes its own steps back where it pulls nothing.
+        alpha: α, the share of the coordinates that is communicated.
+        epsilon: ε, the share that is chosen at random; with 0 only the largest are sent, with α
+            only random ones.
+        core_rounds: q, rounds between two selections of the core.
+        discard_local: whether a worker undoes its own steps at coordinates that it does not pull.
     """
 
     PACKS: ClassVar[bool] = False
@@ -68,7 +69,7 @@ class SlimDp(RoundOptions):
     @model_validator(mode="after")
     def _explores_a_part(self) -> SlimDp:
         if self.epsilon > self.alpha:
-            raise Unfit(f"epsilon {self.epsilon}", f"at most alpha, which is {self.alpha}")
+            raise InvalidValue(f"epsilon {self.epsilon}", f"at most alpha, which is {self.alpha}")
         return self
 
     def halves(self) -> Halves:

@@ -44,10 +44,10 @@ from testbed.payloads import Dense, Sparse, Vector
 
 
 class Ssp(LocalRateOptions):
-    """SSP's options, beside those of η'.
+    """SSP's options, in addition to those of η'.
 
     Attributes:
-        slack: s.
+        slack: s, the maximum lead over the slowest worker, in steps.
     """
 
     THINKS: ClassVar[bool] = False

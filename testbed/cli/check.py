@@ -14,7 +14,7 @@ from testbed.cli.options import overrides, settings_option
 if TYPE_CHECKING:
     from testbed.algorithms.base import AlgorithmConfig
     from testbed.datasets import Prepared
-    from testbed.frame.contract import Outcome
+    from testbed.frame.contract import CheckResult
     from testbed.host.apart import Opened
     from testbed.scenario import Scenario
     from testbed.scenario.override import Override
@@ -56,8 +56,8 @@ def _try(file: Path, asked: Sequence[Override], opened: Opened) -> list[Told]:
     return list(_try_scenario(file, asked, opened))
 
 
-def _told(title: str, outcomes: Iterator[Outcome]) -> Told:
-    return title, [(one.promise, one.problem, one.trace) for one in outcomes]
+def _told(title: str, results: Iterator[CheckResult]) -> Told:
+    return title, [(one.promise, one.problem, one.trace) for one in results]
 
 
 def _try_algorithm(config: AlgorithmConfig, opened: Opened) -> Told:
@@ -95,7 +95,7 @@ def _try_learning(scenario: Scenario, beside: Path, folder: Path, opened: Opened
 
     from testbed.datasets import CustomDataset, load
     from testbed.datasets.custom import OwnTransform
-    from testbed.frame.contract import outcomes
+    from testbed.frame.contract import run_checks
     from testbed.user_code import UserCode
 
     data: list[Prepared] = []
@@ -111,7 +111,7 @@ def _try_learning(scenario: Scenario, beside: Path, folder: Path, opened: Opened
                 transform = OwnTransform.of(code, own.transform)
             data.append(replace(prepared, transform=transform))
 
-        yield _told(f"{dataset.class_name} in {dataset.file}", outcomes((check,), dataset))
+        yield _told(f"{dataset.class_name} in {dataset.file}", run_checks((check,), dataset))
     yield from _try_model(scenario, beside, data, opened)
 
 

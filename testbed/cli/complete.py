@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from testbed.scenario.places import Place
+    from testbed.scenario.schema_node import SchemaNode
     from testbed.topology import Plan
 
 DEEPEST = 4
@@ -54,18 +54,18 @@ def complete_class(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def complete_runtime(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the runtimes."""
-    from testbed.scenario.places import Place
     from testbed.scenario.schema import Scenario
+    from testbed.scenario.schema_node import SchemaNode
 
-    return _fitting(set(Place(Scenario).fields["runtime"].members), incomplete)
+    return _fitting(set(SchemaNode(Scenario).fields["runtime"].members), incomplete)
 
 
 def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return paths of a scenario's fields, each with its ``=``."""
-    from testbed.scenario.places import Place
     from testbed.scenario.schema import Scenario
+    from testbed.scenario.schema_node import SchemaNode
 
-    return _fitting(set(_paths(Place(Scenario), "", DEEPEST)), incomplete)
+    return _fitting(set(_paths(SchemaNode(Scenario), "", DEEPEST)), incomplete)
 
 
 run_argument = click.argument("run", shell_complete=complete_run)
@@ -81,10 +81,10 @@ class_option = click.option(
 )
 
 
-def _paths(place: Place, before: str, depth: int) -> Iterator[str]:
+def _paths(schema: SchemaNode, before: str, depth: int) -> Iterator[str]:
     """Yield the fields below a path that take a value; for a union, those of all its members."""
-    for key in place.keys if depth else ():
-        inner = place.enter(key)
+    for key in schema.keys if depth else ():
+        inner = schema.enter(key)
         if inner is None:
             continue
         if inner.keys:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.options import scale_option
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.values.units import Size
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str | None)
     """Return the bytes of a size option; 0 without it."""
     try:
         return int(Size.parse(text)) if text else 0
-    except Unfit as unfit:
+    except InvalidValue as unfit:
         raise click.BadParameter(f"{unfit}.") from None
 
 

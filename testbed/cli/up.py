@@ -75,7 +75,7 @@ def command(
     from testbed.cli.live import LiveDisplay, Progress
     from testbed.run.simulated import up_simulated
     from testbed.run.up import up
-    from testbed.scenario.load import placed
+    from testbed.scenario.load import with_source_lines
 
     check_name(name)
     scenario = _scenario(scenario, again, runs)
@@ -91,12 +91,12 @@ def command(
             raise click.UsageError(NO_CONTAINERS)
         if scrapes:
             raise click.UsageError(NO_SCRAPES)
-        with placed(scenario, asked):
+        with with_source_lines(scenario, asked):
             valid = up_simulated(request, terminal)
     else:
         leave = None if side is None else terminal.leaving(side)
         metering = scrapes.metering() if scrapes else None
-        with placed(scenario, asked), _explained(scenario, runs):
+        with with_source_lines(scenario, asked), _explained(scenario, runs):
             valid = up(request, terminal, keep=keep, leave=leave, metering=metering)
     return 0 if valid else INVALID
 

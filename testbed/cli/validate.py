@@ -40,7 +40,7 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
 
     from testbed.errors import Problem, ScenarioError, UserCodeError
     from testbed.scenario import load
-    from testbed.scenario.load import placed
+    from testbed.scenario.load import with_source_lines
     from testbed.scenario.source import display_name, find_scenario
     from testbed.studies import is_study, load_study
 
@@ -55,7 +55,7 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
             numbers = {"cases": len(study.cases), "runs": len(study.runs)}
             return {"file": shown, "ok": True, "name": study.name, **numbers}, 0
         scenario = load(file, overrides=changes)
-        with placed(file, changes):
+        with with_source_lines(file, changes):
             _try_models([(scenario, find_scenario(Path(file)).parent)])
     except (ScenarioError, UserCodeError) as error:
         own = [Problem(shown, 0, "", "", "", str(error))]

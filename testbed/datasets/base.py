@@ -19,10 +19,10 @@ from typing import ClassVar
 from testbed.datasets.partition import Iid, Partition
 from testbed.datasets.prepared import Transform
 from testbed.errors import DataError
-from testbed.values.fields import Part, Share
+from testbed.values.fields import Share, StrictModel
 
 
-class DatasetConfig(Part, ABC):
+class DatasetConfig(StrictModel, ABC):
     """Base of every data set's options in a scenario; ``name`` selects the data set.
 
     Attributes:
@@ -83,6 +83,6 @@ def user_cache(environment: Mapping[str, str]) -> Path:
     if home := environment.get("HOME"):
         return Path(home) / ".cache" / "testbed"
     raise DataError(
-        "There is no place for prepared data sets: neither XDG_CACHE_HOME nor HOME is set.",
+        "There is no folder for prepared data sets: neither XDG_CACHE_HOME nor HOME is set.",
         hint="Set XDG_CACHE_HOME to a folder.",
     )

@@ -47,11 +47,11 @@ ARCHIVE = Archive(
 
 
 class Cifar10(DatasetConfig):
-    """Photographs of 32x32 pixels in colour, 50,000 for training and 10,000 for testing.
+    """Colour photographs of 32x32 pixels, 50,000 for training and 10,000 for testing.
 
     Attributes:
-        batches: how many of the archive's five batches of 10,000 are trained on, the first ones.
-        augment: whether training images are flipped, brightened and contrasted at random.
+        batches: how many of the five training batches of 10,000 images to use, in their order.
+        augment: whether to flip training images and change their brightness and contrast at random.
     """
 
     images = (SHAPE, CLASSES)

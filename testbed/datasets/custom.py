@@ -61,14 +61,15 @@ MOST_CLASSES = 1_000_000
 LARGEST_INTEGER = 2**24
 """Largest integer up to which float32 is exact; beyond, two ids could become equal."""
 
-CONTRACT = f"({', '.join(PARTS)}), or something with these attributes"
+CONTRACT = f"({', '.join(PARTS)}), or an object with these attributes"
 
 
 class CustomDataset(DatasetConfig, OwnCode):
-    """A data set of the user's own; every other key is a keyword of the user's code.
+    """A user-defined data set; every other key is a keyword argument of the user's code.
 
     Attributes:
-        transform: the function in the file that makes batches of images ready; by default they are.
+        transform: function in the file that prepares batches of images; by default images are used
+            unchanged.
     """
 
     transform: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")] | None = None
@@ -82,7 +83,7 @@ class CustomDataset(DatasetConfig, OwnCode):
     ) -> Path:
         """Implement ``prepare``; call ``opened`` once the file is read: the rest may take long."""
         code = UserCode(folder / self.file, self.class_name, path_in_scenario="dataset")
-        make = code.load(f"a class or function that gives {CONTRACT}")
+        make = code.load(f"a class or function that returns {CONTRACT}")
         opened()
         data = _read(make, code, self.options, raw=self.transform is not None)
         if self.transform is not None:
@@ -123,7 +124,7 @@ class OwnTransform:
             UserFileError: the file failed.
         """
         own = replace(code, name=name)
-        function = own.load("a function (images, rng) that gives images")
+        function = own.load("a function (images, rng) that returns images")
         if not callable(function):
             raise own.error(f"{name}, a {type(function).__name__}", "a function (images, rng)")
         return cls(function, own)
@@ -138,7 +139,7 @@ class OwnTransform:
         ready = self.function(given, rng)
         if flaw := _unready(ready, given.shape):
             place = f"{self.code.path.name}:{self.code.line()}: {self.code.name}"
-            raise UserCodeError(f"{place} gave {flaw}, expected float32 {given.shape}.")
+            raise UserCodeError(f"{place} returned {flaw}, expected float32 {given.shape}.")
         return np.ascontiguousarray(ready, np.float32)
 
     def check(self, images: NDArray[Any]) -> None:
@@ -165,8 +166,8 @@ class OwnTransform:
             if flaw := _unready(ready, two.shape):
                 raise self.code.error(flaw, expected, line=self.code.line())
         if not np.array_equal(np.asarray(first), np.asarray(again), equal_nan=True):
-            found = "other images from the same rng"
-            expected = "all randomness to be drawn from rng, so that a run repeats"
+            found = "different images for the same rng"
+            expected = "all randomness from rng, so that runs are reproducible"
             raise self.code.error(found, expected, line=self.code.line())
 
 
@@ -192,19 +193,19 @@ def _read(make: object, code: UserCode, options: Mapping[str, Any], *, raw: bool
     else:
         values = {part: getattr(made, part, None) for part in PARTS}
         if missing := [part for part, value in values.items() if value is None]:
-            raise code.error(f"no {', '.join(missing)} in what {code.name}() gives", CONTRACT)
+            raise code.error(f"no {', '.join(missing)} in the result of {code.name}()", CONTRACT)
     train_images, train_labels = _half("train", values, code, raw=raw)
     test_images, test_labels = _half("test", values, code, raw=raw)
     if train_images.shape[1:] != test_images.shape[1:]:
         found = f"test_images of shape {test_images.shape[1:]} each"
-        raise code.error(found, f"{train_images.shape[1:]}, as the train_images have")
+        raise code.error(found, f"{train_images.shape[1:]}, as train_images")
     if train_labels.dtype != test_labels.dtype:
         found = f"test_labels of type {test_labels.dtype}"
-        raise code.error(found, f"{train_labels.dtype}, as the train_labels are")
+        raise code.error(found, f"{train_labels.dtype}, as train_labels")
     classes = int(train_labels.max()) + 1 if train_labels.dtype == np.int64 else 0
     if classes and test_labels.max() >= classes:
         found = f"label {test_labels.max()} in test_labels"
-        raise code.error(found, f"at most {classes - 1}, the highest of train_labels")
+        raise code.error(found, f"at most {classes - 1}, the maximum of train_labels")
     source = {"name": "custom", "of": f"{code.path.name}: {code.name}"}
     return Prepared(train_images, train_labels, test_images, test_labels, classes, source)
 
@@ -221,7 +222,7 @@ def _half(
         expected = "numbers of shape (n, channels, height, width), n above 0"
         if images.ndim == 2:
             expected += (
-                "; rows of a table as x[:, None, None, :], which a model gets as (b, 1, 1, d)"
+                "; rows of a table as x[:, None, None, :], which a model receives as (b, 1, 1, d)"
             )
         raise code.error(found, expected)
     labels = _labels(which, len(images), values, code)
@@ -234,7 +235,7 @@ def _half(
     finite = np.isfinite(images).all(axis=(1, 2, 3))
     if not finite.all():
         found = f"NaN or infinity in {which}_images[{int(np.argmin(finite))}]"
-        raise code.error(found, "finite numbers that float32 can hold")
+        raise code.error(found, "finite numbers within the range of float32")
     return images, labels
 
 
@@ -242,8 +243,8 @@ def _check_integers(name: str, images: NDArray[Any], code: UserCode) -> None:
     for value in (int(images.min()), int(images.max())):
         if abs(value) > LARGEST_INTEGER:
             expected = (
-                f"integers of at most {LARGEST_INTEGER:,}, all of which float32 holds, or floats "
-                "where rounding does no harm; ids can be numbered from 0 on"
+                f"integers of at most {LARGEST_INTEGER:,}, which float32 represents exactly, or "
+                "floats if rounding is harmless; ids can be renumbered from 0"
             )
             raise code.error(f"the integer {value:,} in {name}", expected)
 
@@ -259,11 +260,11 @@ def _labels(which: str, count: int, values: Mapping[str, Any], code: UserCode) -
             numbers = np.ascontiguousarray(labels, np.float32)
         if not np.isfinite(numbers).all():
             found = f"NaN or infinity in {which}_labels"
-            raise code.error(found, "finite numbers that float32 can hold")
+            raise code.error(found, "finite numbers within the range of float32")
         return numbers
     for label in (labels.min(), labels.max()):
         if not 0 <= label < MOST_CLASSES:
-            expected = f"labels from 0 on, below {MOST_CLASSES:,}"
+            expected = f"labels from 0 to {MOST_CLASSES - 1:,}"
             raise code.error(f"label {label} in {which}_labels", expected)
     return np.ascontiguousarray(labels, np.int64)
 

@@ -15,13 +15,13 @@ from typing import Literal
 
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.files import SourceFile
-from testbed.datasets.mnist import Half, prepare_mnist
+from testbed.datasets.mnist import Split, prepare_mnist
 
 URLS = (
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
 )
-TRAIN = Half(
+TRAIN = Split(
     SourceFile(
         "train-images-idx3-ubyte",
         "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
@@ -33,7 +33,7 @@ TRAIN = Half(
         packed=True,
     ),
 )
-TEST = Half(
+TEST = Split(
     SourceFile(
         "t10k-images-idx3-ubyte",
         "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",

@@ -85,7 +85,7 @@ class Archive:
                     _compare(found[-1], sha256, file=name, where=member)
         except (tarfile.TarError, KeyError) as error:
             what = str(error).strip("'\"")
-            raise damaged(name, "archive", what, "a whole tar archive") from error
+            raise damaged(name, "archive", what, "a complete tar archive") from error
         return found
 
 
@@ -126,7 +126,7 @@ class Places:
         given = Path(value) if value else None
         if given is not None and not given.is_dir():
             raise DataError(
-                f"TESTBED_DATA is {value}, which is no folder that can be read.",
+                f"TESTBED_DATA is {value}, which is not a readable folder.",
                 hint="Set it to a folder of data sets, or unset it.",
             )
         return cls(dataset, given, cache / dataset, urls, shared)
@@ -190,14 +190,14 @@ def uncompressed(path: Path, *, shown: str = "", most_bytes: int = MOST_BYTES) -
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
             unpacked = packed.read(most_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise damaged(name, "gzip", str(error), "a whole gzip file") from error
+        raise damaged(name, "gzip", str(error), "a complete gzip file") from error
     return _bounded(unpacked, most_bytes, name=name, what="uncompressed content")
 
 
 def _read(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     try:
         if path.exists() and not path.is_file():
-            raise damaged(str(path), "type", "no ordinary file", "one")
+            raise damaged(str(path), "type", "a folder or a special file", "a regular file")
         with path.open("rb") as file:
             return _bounded(file.read(most_bytes + 1), most_bytes, name=str(path), what="file")
     except OSError as error:

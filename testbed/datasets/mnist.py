@@ -34,7 +34,7 @@ URLS = (
 
 
 @dataclass(frozen=True)
-class Half:
+class Split:
     """The two files of the training or the test set."""
 
     images: SourceFile
@@ -46,7 +46,7 @@ class Half:
         return self.images, self.labels
 
 
-TRAIN = Half(
+TRAIN = Split(
     SourceFile(
         "train-images-idx3-ubyte",
         "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -56,7 +56,7 @@ TRAIN = Half(
         "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
     ),
 )
-TEST = Half(
+TEST = Split(
     SourceFile(
         "t10k-images-idx3-ubyte",
         "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
@@ -85,8 +85,8 @@ def prepare_mnist(
     cache: Path,
     *,
     environment: Mapping[str, str],
-    train: Half = TRAIN,
-    test: Half = TEST,
+    train: Split = TRAIN,
+    test: Split = TEST,
     urls: Sequence[str] = URLS,
     dataset: str = "mnist",
 ) -> Path:
@@ -107,9 +107,9 @@ def prepare_mnist(
     return prepare_once(target, lambda: _read(train, test, places))
 
 
-def _read(train: Half, test: Half, places: Places) -> Prepared:
-    train_images, train_labels = read_half(train, places)
-    test_images, test_labels = read_half(test, places)
+def _read(train: Split, test: Split, places: Places) -> Prepared:
+    train_images, train_labels = read_split(train, places)
+    test_images, test_labels = read_split(test, places)
     return Prepared(
         train_images=standardised(train_images),
         train_labels=train_labels,
@@ -120,12 +120,12 @@ def _read(train: Half, test: Half, places: Places) -> Prepared:
     )
 
 
-def sums_of(*halves: Half) -> dict[str, str]:
+def sums_of(*halves: Split) -> dict[str, str]:
     """Return the checksums of the files, by name; for the record."""
     return {file.name: f"sha256 {file.sha256}" for half in halves for file in half.files}
 
 
-def read_half(half: Half, places: Places) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def read_split(half: Split, places: Places) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Read the raw pixels of a half, shape (n, 28, 28), and its labels, shape (n,).
 
     Raises:

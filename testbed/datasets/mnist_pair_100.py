@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.files import Places
-from testbed.datasets.mnist import TEST, TRAIN, URLS, Half, read_half, sums_of
+from testbed.datasets.mnist import TEST, TRAIN, URLS, Split, read_split, sums_of
 from testbed.datasets.prepared import Images, Prepared, prepare_once
 from testbed.datasets.standard import standardised
 from testbed.seeds import stream
@@ -60,8 +60,8 @@ def _read(places: Places) -> Prepared:
     return Prepared(*train, *test, classes=CLASSES, source=source)
 
 
-def _half(half: Half, name: str, places: Places) -> tuple[Images, Numbers]:
-    pixels, digits = read_half(half, places)
+def _half(half: Split, name: str, places: Places) -> tuple[Images, Numbers]:
+    pixels, digits = read_split(half, places)
     left, right = pairs(digits, each=EACH[name], rng=stream(0, "mnist-pair-100", name))
     return standardised(side_by_side(pixels[left], pixels[right])), label(digits, left, right)
 

@@ -22,33 +22,33 @@ from pydantic import Field
 
 from testbed.errors import ScenarioError
 from testbed.values.family import Named
-from testbed.values.fields import Part
+from testbed.values.fields import StrictModel
 
 Samples = NDArray[np.int64]
 """Indices into the training set."""
 
 
-class Iid(Part):
+class Iid(StrictModel):
     """A seeded permutation cut into equal parts; the remainder is dropped."""
 
     name: Literal["iid"]
 
 
-class ByLabel(Part):
-    """Every worker has samples of so many labels.
+class ByLabel(StrictModel):
+    """Every worker has samples of a given number of labels.
 
-    Each label has about equally many owners, who share its samples equally. With fewer owners than
-    labels, some labels are nobody's.
+    Each label is assigned to about equally many workers, which share its samples equally. If there
+    are fewer of these than labels, some labels are not used.
 
     Attributes:
-        labels_per_worker: labels of each worker.
+        labels_per_worker: number of labels per worker.
     """
 
     name: Literal["by_label"]
     labels_per_worker: Annotated[int, Field(ge=1, strict=True)] = 2
 
 
-class BySize(Part):
+class BySize(StrictModel):
     """The worker at rank r has a share of the samples proportional to r to the power -exponent.
 
     Attributes:
@@ -59,29 +59,30 @@ class BySize(Part):
     exponent: Annotated[float, Field(ge=0, le=10, strict=True)] = 1.0
 
 
-class Dirichlet(Part):
-    """Equally many samples each, of labels mixed as a draw from a symmetric Dirichlet law says.
+class Dirichlet(StrictModel):
+    """Equally many samples each, with labels mixed by a draw from a symmetric Dirichlet law.
 
     T. H. Hsu, H. Qi, M. Brown: Measuring the effects of non-identical data distribution for
-    federated visual classification, 2019, arXiv:1909.06335. Where a label has run out, a worker
-    takes more of its others.
+    federated visual classification, 2019, arXiv:1909.06335. When the samples of a label are used
+    up, a worker gets more of its other labels.
 
     Attributes:
-        alpha: parameter of every label; small gives few labels each, large gives even mixtures.
+        alpha: parameter of the law: small values give few labels per worker, large values even
+            mixtures.
     """
 
     name: Literal["dirichlet"]
     alpha: Annotated[float, Field(ge=0.001, le=1e6, strict=True)] = 0.5
 
 
-class ByOrder(Part):
-    """Equal parts of the data set as it lies, the first one for w0; the remainder is dropped."""
+class ByOrder(StrictModel):
+    """Equal parts of the data set in its order, the first for w0; the remainder is dropped."""
 
     name: Literal["by_order"]
 
 
-class Shared(Part):
-    """Every worker has all samples, in an order of its own: nothing is dealt."""
+class Shared(StrictModel):
+    """Every worker has all samples, in its own order."""
 
     name: Literal["shared"]
 
@@ -110,7 +111,7 @@ def shards(
             labels and there are none.
     """
     if not classes and isinstance(partition, ByLabel | Dirichlet):
-        expected = "iid, by_size, by_order or shared: samples have numbers to predict, no label"
+        expected = "iid, by_size, by_order or shared: its samples have numbers, not labels"
         raise ScenarioError.at("dataset.partition", partition.name, expected)
     kinds = cast(Samples, labels) if classes else np.zeros(len(labels), np.int64)
     chosen = balanced_subset(kinds, fraction, classes=max(1, classes), rng=rng)
@@ -120,20 +121,20 @@ def shards(
         raise _too_few(len(chosen), workers, without=workers - len(chosen))
     match partition:
         case Iid():
-            dealt = _by_size(chosen, np.ones(workers), rng=rng)
+            assigned = _by_size(chosen, np.ones(workers), rng=rng)
         case BySize(exponent=exponent):
             weights = np.arange(1, workers + 1) ** -exponent
-            dealt = _by_size(chosen, rng.permutation(weights), rng=rng)
+            assigned = _by_size(chosen, rng.permutation(weights), rng=rng)
         case ByOrder():
-            dealt = list(chosen[: len(chosen) // workers * workers].reshape(workers, -1))
+            assigned = list(chosen[: len(chosen) // workers * workers].reshape(workers, -1))
         case ByLabel(labels_per_worker=each):
-            dealt = _by_label(_pools(chosen, kinds, rng), workers, each, rng=rng)
+            assigned = _by_label(_pools(chosen, kinds, rng), workers, each, rng=rng)
         case Dirichlet(alpha=alpha):
-            dealt = _dirichlet(_pools(chosen, kinds, rng), workers, alpha, rng=rng)
-    empty = sum(len(shard) == 0 for shard in dealt)
+            assigned = _dirichlet(_pools(chosen, kinds, rng), workers, alpha, rng=rng)
+    empty = sum(len(shard) == 0 for shard in assigned)
     if empty:
         raise _too_few(len(chosen), workers, without=empty)
-    return [np.sort(shard) for shard in dealt]
+    return [np.sort(shard) for shard in assigned]
 
 
 def balanced_subset(
@@ -192,13 +193,13 @@ def _dirichlet(
 ) -> list[Samples]:
     left = np.array([len(pool) for pool in pools])
     size = left.sum() // workers
-    dealt: list[Samples] = [np.empty(0, np.int64)] * workers
+    assigned: list[Samples] = [np.empty(0, np.int64)] * workers
     for worker in rng.permutation(workers):
         counts = _draw(alpha, size, left, rng=rng)
         takes = zip(pools, left, counts, strict=True)
-        dealt[worker] = np.concatenate([pool[have - take : have] for pool, have, take in takes])
+        assigned[worker] = np.concatenate([pool[have - take : have] for pool, have, take in takes])
         left = left - counts
-    return dealt
+    return assigned
 
 
 def _draw(alpha: float, size: int, left: Samples, *, rng: np.random.Generator) -> Samples:
@@ -219,6 +220,6 @@ def _draw(alpha: float, size: int, left: Samples, *, rng: np.random.Generator) -
 
 
 def _too_few(samples: int, workers: int, *, without: int) -> ScenarioError:
-    found = f"{without} of {workers} workers without one of the {samples} training samples"
-    expected = "at least one each: fewer workers, a larger fraction or another partition"
+    found = f"{without} of {workers} workers without any of the {samples} training samples"
+    expected = "at least one each: use fewer workers, a larger fraction or another partition"
     return ScenarioError.at("dataset.partition", found, expected)

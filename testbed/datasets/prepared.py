@@ -127,8 +127,8 @@ def _failures_named(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(
-            f"{target} cannot be made: {error.strerror or error}.",
-            hint="Set XDG_CACHE_HOME to a folder that can be written to and has room.",
+            f"{target} cannot be created: {error.strerror or error}.",
+            hint="Set XDG_CACHE_HOME to a writable folder with enough space.",
         ) from error
 
 
@@ -170,7 +170,7 @@ def _read_meta(file: Path) -> dict[str, Any]:
     if found != FORMAT:
         raise _damaged(file, f"found format {found}, expected {FORMAT}")
     if missing := {"classes", "image_shape", "source"} - meta.keys():
-        raise _damaged(file, f"lacks {', '.join(sorted(missing))}")
+        raise _damaged(file, f"it lacks {', '.join(sorted(missing))}")
     return dict(meta)
 
 
@@ -186,5 +186,5 @@ def _map(file: Path) -> NDArray[Any]:
 def _damaged(file: Path, reason: str) -> DataError:
     return DataError(
         f"The prepared data set is damaged: {file}: {reason}.",
-        hint=f"Remove it and start again; it is made anew: rm -r {file.parent}",
+        hint=f"Remove it and run again, which prepares it again: rm -r {file.parent}",
     )

@@ -38,7 +38,7 @@ Numbers = NDArray[np.float64]
 
 
 class SubstituteChiller(DatasetConfig):
-    """Made-up days of chillers and their performance, SUBSTITUTE for a paper's."""
+    """Synthetic days of chillers and their performance, SUBSTITUTE for a paper's."""
 
     images = ((1, 1, FEATURES), 0)
     substitute = "substitute-chiller, a formula, stands for the ADSP paper's chiller tables"

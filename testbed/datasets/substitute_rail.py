@@ -43,11 +43,11 @@ Series = NDArray[np.float64]
 
 
 class SubstituteRail(DatasetConfig):
-    """Windows of made-up stress series and the damage to come, SUBSTITUTE for a paper's.
+    """Windows of synthetic stress series and their future damage, SUBSTITUTE for a paper's.
 
     Attributes:
-        series: how many; together they have 44,428 points.
-        shocks: the probability of one at a point.
+        series: number of series; together they have 44,428 points.
+        shocks: probability of a shock at a point.
     """
 
     images = ((1, 1, WINDOW), 0)

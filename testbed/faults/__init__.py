@@ -10,13 +10,13 @@ from testbed.faults.join import Join
 from testbed.faults.kill import Kill
 from testbed.faults.leave import Leave
 from testbed.faults.link import ChangedLink
-from testbed.faults.partition import Partition
+from testbed.faults.partition import NetworkPartition
 from testbed.faults.slow import Slow
 from testbed.values.family import Named
 
 Fault = Annotated[
     Annotated[
-        Crash | Freeze | Kill | Leave | Join | Partition | ChangedLink | Slow,
+        Crash | Freeze | Kill | Leave | Join | NetworkPartition | ChangedLink | Slow,
         Field(discriminator="name"),
     ],
     Named(),
@@ -31,6 +31,6 @@ __all__ = [
     "Join",
     "Kill",
     "Leave",
-    "Partition",
+    "NetworkPartition",
     "Slow",
 ]

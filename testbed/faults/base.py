@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import Field, model_validator
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.seeds import stream
-from testbed.values.fields import Count, Part, PositiveDuration, Share
+from testbed.values.fields import Count, PositiveDuration, Share, StrictModel
 from testbed.values.selectors import matches
 from testbed.values.units import Duration
 
 if TYPE_CHECKING:
-    from testbed.faults.link import Change
+    from testbed.faults.link import LinkChange
 
 
 Selectors = Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
-EVERYBODY: Selectors = ("*",)
+ALL_WORKERS: Selectors = ("*",)
 
 
 class Actuator(Protocol):
@@ -59,20 +59,20 @@ class Actuator(Protocol):
     def slow(self, worker: int, factor: float) -> None:
         """Multiply the length of its steps by ``factor``, from its next step on."""
 
-    def change_link(self, worker: int, up: Change, down: Change) -> None:
+    def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
         """Change the given parts of its link; the rest is as in the scenario."""
 
     def reset_link(self, worker: int) -> None:
         """Restore the scenario's link."""
 
 
-class Moment(Part):
-    """When a fault comes: exactly one of these.
+class Trigger(StrictModel):
+    """When a fault begins: exactly one of these.
 
     Attributes:
-        time: so long after the training has started, in emulated time.
-        version: so many updates are in the model.
-        accuracy: an evaluation during training found this share of the test images right.
+        time: emulated time since the start of training.
+        version: number of updates in the model.
+        accuracy: top-1 accuracy of an evaluation during training.
     """
 
     time: Duration | None = None
@@ -80,11 +80,11 @@ class Moment(Part):
     accuracy: Share | None = None
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> Moment:
+    def _exactly_one(self) -> Trigger:
         given = [name for name, value in self if value is not None]
         if len(given) != 1:
-            found = " and ".join(given) or "no moment"
-            raise Unfit(found, "one of time, version and accuracy, like {time: 30s}")
+            found = " and ".join(given) or "none of them"
+            raise InvalidValue(found, "one of time, version and accuracy, like {time: 30s}")
         return self
 
     def __str__(self) -> str:
@@ -93,23 +93,26 @@ class Moment(Part):
         return f"version {self.version}" if self.version else f"accuracy {self.accuracy}"
 
 
-class FaultConfig(Part, ABC):
+class FaultConfig(StrictModel, ABC):
     """Base of every fault's options; ``name`` selects the member.
 
     Attributes:
-        workers: whom it may strike: w3, a pattern like 'w[0-9]', class=slow; all by default.
-        count: strike so many of them, drawn from the seed and the fault's place in the list.
-        share: strike this share of them, drawn likewise.
+        workers: possible targets: w3, a pattern like 'w[0-9]', class=slow; all by default.
+        count: number of targets to draw from these, by the seed and the fault's position in the
+            list.
+        share: share of these to draw, in the same way.
     """
 
-    workers: Selectors = EVERYBODY
+    workers: Selectors = ALL_WORKERS
     count: Count | None = None
     share: Share | None = None
 
     @model_validator(mode="after")
     def _count_or_share(self) -> FaultConfig:
         if self.count is not None and self.share is not None:
-            raise Unfit(f"a count of {self.count} and a share of {self.share:g}", "one of the two")
+            raise InvalidValue(
+                f"a count of {self.count} and a share of {self.share:g}", "one of the two"
+            )
         return self
 
     @property
@@ -118,7 +121,7 @@ class FaultConfig(Part, ABC):
         return self.count is not None or self.share is not None
 
     @property
-    def strikes_workers(self) -> bool:
+    def targets_workers(self) -> bool:
         """Whether it targets workers, and not the nodes that feed their streams."""
         return True
 
@@ -127,7 +130,7 @@ class FaultConfig(Part, ABC):
         """The selectors of its possible targets."""
         return self.workers
 
-    def meant(self, classes: Sequence[str], others: Sequence[str] = ()) -> list[int]:
+    def candidates(self, classes: Sequence[str], others: Sequence[str] = ()) -> list[int]:
         """Return the numbers of the nodes that match the selectors.
 
         Args:
@@ -136,29 +139,38 @@ class FaultConfig(Part, ABC):
         """
         return [
             number
-            for number, *node in self._candidates(classes, others)
-            if any(self._means(selector, *node) for selector in self.selectors)
+            for number, *node in self._nodes(classes, others)
+            if any(self._selects(selector, *node) for selector in self.selectors)
         ]
 
-    def nobody(self, classes: Sequence[str], others: Sequence[str] = ()) -> list[str]:
-        """Return the selectors that match no node; see ``meant``."""
-        nodes = [node for _, *node in self._candidates(classes, others)]
+    def unmatched_selectors(self, classes: Sequence[str], others: Sequence[str] = ()) -> list[str]:
+        """Return the selectors that match no node; see ``candidates``."""
+        nodes = [node for _, *node in self._nodes(classes, others)]
         return [
             selector
             for selector in self.selectors
-            if not any(self._means(selector, *node) for node in nodes)
+            if not any(self._selects(selector, *node) for node in nodes)
         ]
 
-    def struck(
+    def pick_targets(
         self, classes: Sequence[str], *, seed: int, place: int, others: Sequence[str] = ()
     ) -> tuple[int, ...]:
-        """Return its targets, at its position ``place`` in the scenario's list; see ``meant``."""
-        meant = self.meant(classes, others)
-        count = self.count if self.share is None else max(1, round(self.share * len(meant)))
+        """Return the numbers of its targets.
+
+        Args:
+            classes: of the workers, by index.
+            seed: of the scenario; selects the targets if there is a count or a share.
+            place: its position in the scenario's list of faults.
+            others: the names of the nodes that are numbered after the workers.
+        """
+        candidates = self.candidates(classes, others)
+        count = self.count if self.share is None else max(1, round(self.share * len(candidates)))
         if count is None:
-            return tuple(meant)
+            return tuple(candidates)
         draws = stream(seed, "faults", str(place))
-        return tuple(sorted(draws.choice(meant, min(count, len(meant)), replace=False).tolist()))
+        return tuple(
+            sorted(draws.choice(candidates, min(count, len(candidates)), replace=False).tolist())
+        )
 
     @property
     def kind(self) -> str:
@@ -170,28 +182,28 @@ class FaultConfig(Part, ABC):
     def moment(self) -> str:
         """When it begins, as text."""
 
-    def _candidates(
+    def _nodes(
         self, classes: Sequence[str], others: Sequence[str]
     ) -> Iterator[tuple[int, str, str]]:
         """Yield number, name and class of its possible targets."""
-        if self.strikes_workers:
+        if self.targets_workers:
             yield from ((one, f"w{one}", device_class) for one, device_class in enumerate(classes))
         else:
             yield from ((number, name, "") for number, name in enumerate(others, len(classes)))
 
     @staticmethod
-    def _means(selector: str, name: str, device_class: str) -> bool:
+    def _selects(selector: str, name: str, device_class: str) -> bool:
         return matches(selector, name=name, device_class=device_class)
 
 
 class TimedFault(FaultConfig):
-    """A fault that comes at a moment.
+    """A fault that begins at a planned point.
 
     Attributes:
-        at: when it comes.
+        at: when it begins.
     """
 
-    at: Moment
+    at: Trigger
 
     @property
     def moment(self) -> str:
@@ -199,7 +211,7 @@ class TimedFault(FaultConfig):
         return str(self.at)
 
     @abstractmethod
-    def strike(self, actuator: Actuator, worker: int) -> None:
+    def apply(self, actuator: Actuator, worker: int) -> None:
         """Apply it to a worker."""
 
 
@@ -207,8 +219,8 @@ class PassingFault(TimedFault):
     """A fault that can be undone.
 
     Attributes:
-        duration: how long it lasts, in emulated time; without it, to the end.
-        every: it comes again so long after it came, again and again.
+        duration: how long it lasts, in emulated time; by default until the end.
+        every: interval at which it begins again, in emulated time.
     """
 
     duration: PositiveDuration | None = Field(default=None, alias="for")
@@ -218,7 +230,9 @@ class PassingFault(TimedFault):
     def _ends_before_it_recurs(self) -> PassingFault:
         if self.every is not None and (self.duration is None or self.duration >= self.every):
             found = "no `for`" if self.duration is None else f"`for` of {self.duration}"
-            raise Unfit(f"{found} with `every` of {self.every}", "a `for` shorter than `every`")
+            raise InvalidValue(
+                f"{found} with `every` of {self.every}", "a `for` shorter than `every`"
+            )
         return self
 
     @abstractmethod
@@ -230,19 +244,21 @@ class FaultOfAnyNode(PassingFault):
     """A fault that can be undone, of workers or of the nodes that feed their streams.
 
     Attributes:
-        nodes: instead of workers: broker, producer0, a pattern like 'producer*'.
+        nodes: targets instead of workers: broker, producer0, a pattern like 'producer*'.
     """
 
     nodes: Selectors | None = None
 
     @model_validator(mode="after")
     def _workers_or_nodes(self) -> FaultOfAnyNode:
-        if self.nodes is not None and self.workers != EVERYBODY:  # a run's saved scenario has both
-            raise Unfit("workers and nodes", "one of the two")
+        if (
+            self.nodes is not None and self.workers != ALL_WORKERS
+        ):  # a run's saved scenario has both
+            raise InvalidValue("workers and nodes", "one of the two")
         return self
 
     @property
-    def strikes_workers(self) -> bool:
+    def targets_workers(self) -> bool:
         return self.nodes is None
 
     @property

@@ -10,7 +10,7 @@ from testbed.faults.base import PassingFault, TimedFault
 from testbed.faults.population import Contradiction
 from testbed.faults.timeline import Timeline
 
-MOST_DEEDS = 10_000
+MOST_ACTIONS = 10_000
 """Maximum number of actions checked; a fault may recur every millisecond of a year."""
 
 
@@ -31,19 +31,19 @@ def contradictions(
     yield from _second_crashes(timeline)
     if len(timeline.population.absent) == len(classes):
         joins = next(place for place, fault in enumerate(faults) if isinstance(fault, Join))
-        yield joins, "no worker that is there at the beginning"
+        yield joins, "no worker that is present at the start"
         return
     unsettled = {
         worker
-        for fault, workers in zip(faults, timeline.struck, strict=True)
+        for fault, workers in zip(faults, timeline.targets, strict=True)
         if isinstance(fault, TimedFault) and fault.at.time is None
         for worker in workers
     }
-    timeline.struck = [
-        tuple(one for one in workers if one not in unsettled) for workers in timeline.struck
+    timeline.targets = [
+        tuple(one for one in workers if one not in unsettled) for workers in timeline.targets
     ]
     try:
-        for _ in islice(timeline.due(_settled(faults)), MOST_DEEDS):
+        for _ in islice(timeline.due(_settled(faults)), MOST_ACTIONS):
             pass
     except Contradiction as wrong:
         yield wrong.place, wrong.found
@@ -52,13 +52,13 @@ def contradictions(
 def _second_crashes(timeline: Timeline) -> Iterator[tuple[int, str]]:
     """Yield crashes of workers that already have a crash probability."""
     crashing: dict[int, int] = {}
-    for place, (fault, workers) in enumerate(zip(timeline.faults, timeline.struck, strict=True)):
+    for place, (fault, workers) in enumerate(zip(timeline.faults, timeline.targets, strict=True)):
         if not isinstance(fault, Crash):
             continue
         twice = [worker for worker in workers if worker in crashing]
         if twice and not fault.is_drawn:
             first = f"after faults.{crashing[twice[0]]}"
-            yield place, f"a second probability of a crash for w{twice[0]}, {first}"
+            yield place, f"a second crash probability for w{twice[0]}, {first}"
         crashing = dict.fromkeys(workers, place) | crashing
 
 
@@ -68,7 +68,7 @@ def rejoining(
     """Yield faults that bring back an absent worker: position in the list, first such worker."""
     timeline = Timeline.of(faults, classes, seed=seed)
     joined = dict.fromkeys(timeline.population.absent, 0)
-    for place, (fault, workers) in enumerate(zip(faults, timeline.struck, strict=True)):
+    for place, (fault, workers) in enumerate(zip(faults, timeline.targets, strict=True)):
         if not isinstance(fault, Join):
             continue
         back = [one for one in workers if joined.get(one) != 0]

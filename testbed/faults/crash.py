@@ -18,10 +18,10 @@ from testbed.values.fields import Portion
 
 
 class Crash(FaultConfig):
-    """A worker may crash at each of its pushes.
+    """A worker may crash after each of its pushes.
 
     Attributes:
-        after_push: p, the probability that a push is the worker's last.
+        after_push: p, the probability of a crash after a push.
     """
 
     name: Literal["crash"]

@@ -8,11 +8,11 @@ from testbed.faults.base import Actuator, FaultOfAnyNode
 
 
 class Freeze(FaultOfAnyNode):
-    """A node's processes stand still; what it was doing goes on afterwards."""
+    """A node's processes are frozen, and continue where they stopped after it."""
 
     name: Literal["freeze"]
 
-    def strike(self, actuator: Actuator, worker: int) -> None:
+    def apply(self, actuator: Actuator, worker: int) -> None:
         """Freeze it."""
         actuator.freeze(worker, for_good=self.duration is None)
 

@@ -8,10 +8,10 @@ from testbed.faults.base import Actuator, TimedFault
 
 
 class Join(TimedFault):
-    """A worker joins the training. One for which this comes first is not there at the beginning."""
+    """A worker joins; if this is its first fault of join, leave and kill, it is absent at first."""
 
     name: Literal["join"]
 
-    def strike(self, actuator: Actuator, worker: int) -> None:
+    def apply(self, actuator: Actuator, worker: int) -> None:
         """Start it."""
         actuator.join(worker)

@@ -6,26 +6,26 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.faults.base import Actuator, FaultOfAnyNode
 
 
 class Kill(FaultOfAnyNode):
-    """A node's process is killed; of a worker's the parameter server is told that it is gone.
+    """A node's process is killed; the parameter server is notified of the end of a worker.
 
-    What feeds streams is started again after `for`; without it, at once or never, as the transport
-    of the streams has it.
+    Producers and brokers are restarted after `for`; without it, immediately or never, depending on
+    the transport of the streams.
     """
 
     name: Literal["kill"]
 
     @model_validator(mode="after")
     def _workers_join(self) -> Kill:
-        if self.strikes_workers and self.duration is not None:
-            raise Unfit("`for` with workers", "none: a `join` brings a worker back")
+        if self.targets_workers and self.duration is not None:
+            raise InvalidValue("`for` with workers", "no `for`: use `join` to bring a worker back")
         return self
 
-    def strike(self, actuator: Actuator, worker: int) -> None:
+    def apply(self, actuator: Actuator, worker: int) -> None:
         """Kill it."""
         actuator.kill(worker, for_good=self.duration is None)
 

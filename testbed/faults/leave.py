@@ -12,6 +12,6 @@ class Leave(TimedFault):
 
     name: Literal["leave"]
 
-    def strike(self, actuator: Actuator, worker: int) -> None:
+    def apply(self, actuator: Actuator, worker: int) -> None:
         """Ask it to leave."""
         actuator.leave(worker)

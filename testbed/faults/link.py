@@ -6,20 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, model_validator
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.faults.base import Actuator, FaultOfAnyNode
-from testbed.values.fields import Part
+from testbed.values.fields import StrictModel
 from testbed.values.units import Duration, Rate
 
 
 def _carries(value: Rate) -> Rate:
     if not value > 0:
-        raise Unfit(str(value), "a rate above zero; a `partition` lets nothing through")
+        raise InvalidValue(str(value), "a rate above zero; use `partition` to block all traffic")
     return value
 
 
-class Change(Part):
-    """What becomes of one direction of a link; what is left out stays as it is.
+class LinkChange(StrictModel):
+    """Changes to one direction of a link; other values stay the same.
 
     Attributes:
         rate: bits per second of Ethernet frames.
@@ -31,7 +31,7 @@ class Change(Part):
 
 
 class ChangedLink(FaultOfAnyNode):
-    """A node's link changes, also for what is on its way.
+    """A node's link changes, also for data in transit.
 
     Attributes:
         up: from the node to the switch.
@@ -39,16 +39,18 @@ class ChangedLink(FaultOfAnyNode):
     """
 
     name: Literal["link"]
-    up: Change = Change()
-    down: Change = Change()
+    up: LinkChange = LinkChange()
+    down: LinkChange = LinkChange()
 
     @model_validator(mode="after")
     def _something(self) -> ChangedLink:
-        if self.up == self.down == Change():
-            raise Unfit("no change", "a rate or a delay of `up` or `down`, like {rate: 1mbit}")
+        if self.up == self.down == LinkChange():
+            raise InvalidValue(
+                "no change", "a rate or a delay of `up` or `down`, like {rate: 1mbit}"
+            )
         return self
 
-    def strike(self, actuator: Actuator, worker: int) -> None:
+    def apply(self, actuator: Actuator, worker: int) -> None:
         """Change the link."""
         actuator.change_link(worker, self.up, self.down)
 

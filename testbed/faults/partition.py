@@ -6,22 +6,22 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.faults.base import Actuator, FaultOfAnyNode
 
 
-class Partition(FaultOfAnyNode):
-    """A node's link carries nothing either way; what was on its way goes on afterwards."""
+class NetworkPartition(FaultOfAnyNode):
+    """A node's link transfers nothing in either direction; data in transit continues afterwards."""
 
     name: Literal["partition"]
 
     @model_validator(mode="after")
-    def _ends(self) -> Partition:
+    def _ends(self) -> NetworkPartition:
         if self.duration is None:
-            raise Unfit("no `for`", "how long it lasts, like `for: 5s`: connections outlive it")
+            raise InvalidValue("no `for`", "a duration, like `for: 5s`, which connections survive")
         return self
 
-    def strike(self, actuator: Actuator, worker: int) -> None:
+    def apply(self, actuator: Actuator, worker: int) -> None:
         """Block its traffic."""
         actuator.partition(worker)
 

@@ -57,13 +57,13 @@ class Population:
         here = worker not in self.absent and worker not in self.held_by("kill")
         if isinstance(fault, Join):
             if here:
-                raise Contradiction(place, f"{node} joins, which is there already")
+                raise Contradiction(place, f"{node} joins, but is already present")
             self.absent.discard(worker)
             return
         if not here:
-            raise Contradiction(place, f"{fault.kind} of {node}, which is not there")
+            raise Contradiction(place, f"{fault.kind} of {node}, which is absent")
         if worker in self.held_by("freeze") and isinstance(fault, Freeze | Leave):
-            raise Contradiction(place, f"{fault.kind} of {node}, which stands still")
+            raise Contradiction(place, f"{fault.kind} of {node}, which is frozen")
         if isinstance(fault, Kill | Leave):
             self.ended(worker)
             if isinstance(fault, Kill) and fault.duration is not None:
@@ -71,7 +71,7 @@ class Population:
             elif worker not in self.restarted:
                 self.absent.add(worker)
         elif worker in self.held_by(fault.kind):
-            found = f"a second {fault.kind} of {node} before the first is over"
+            found = f"a second {fault.kind} of {node} before the first has ended"
             raise Contradiction(place, found)
         else:
             self.held_by(fault.kind)[worker] = place

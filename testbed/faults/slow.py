@@ -10,16 +10,16 @@ from testbed.faults.base import Actuator, PassingFault
 
 
 class Slow(PassingFault):
-    """A worker's steps take longer, from the first on that begins after this has come.
+    """A worker's steps take longer, from its next step on.
 
     Attributes:
-        factor: how many times as long a step takes.
+        factor: the length of a step is multiplied by this.
     """
 
     name: Literal["slow"]
     factor: Annotated[float, Field(gt=1, le=1e6, strict=True)]
 
-    def strike(self, actuator: Actuator, worker: int) -> None:
+    def apply(self, actuator: Actuator, worker: int) -> None:
         """Slow it down."""
         actuator.slow(worker, self.factor)
 

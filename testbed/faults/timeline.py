@@ -17,10 +17,10 @@ from testbed.errors import NodeError
 from testbed.events.kinds import FaultApplied
 from testbed.faults import Crash, Crashes, Fault, Join, Kill, Leave, Slow
 from testbed.faults.availability import Availability
-from testbed.faults.base import Actuator, Moment, PassingFault, TimedFault
+from testbed.faults.base import Actuator, PassingFault, TimedFault, Trigger
 from testbed.faults.population import Contradiction, Population
 
-Due = tuple[float, bool, int]
+ScheduledFault = tuple[float, bool, int]
 """When, in emulated seconds; whether it begins (ordered after what ends at that moment); the
 fault's position in the list, after which the recordings of availability follow."""
 
@@ -30,7 +30,7 @@ BY_HAND = -1
 
 
 @dataclass(frozen=True)
-class Deed:
+class FaultAction:
     """An action to carry out now.
 
     Attributes:
@@ -52,17 +52,17 @@ class Timeline:
 
     Attributes:
         names: of the possible targets: the workers by index, then the other nodes.
-        struck: the numbers of each fault's targets.
+        targets: the numbers of each fault's targets.
         availabilities: of the workers that join and leave by a recording.
     """
 
     faults: Sequence[Fault] = ()
-    struck: Sequence[tuple[int, ...]] = ()
+    targets: Sequence[tuple[int, ...]] = ()
     availabilities: Sequence[Availability] = ()
     population: Population = field(default_factory=Population)
     names: Sequence[str] = ()
-    _due: list[Due] = field(default_factory=list)  # a heap: of the faults
-    _changes: list[Due] = field(default_factory=list)  # a heap: of the recordings
+    _due: list[ScheduledFault] = field(default_factory=list)  # a heap: of the faults
+    _changes: list[ScheduledFault] = field(default_factory=list)  # a heap: of the recordings
     _waiting: set[int] = field(default_factory=set)  # positions of faults by version or accuracy
 
     @classmethod
@@ -86,16 +86,16 @@ class Timeline:
             others: the other nodes that faults can target.
             restarted: whether the others are restarted at once after they were killed.
         """
-        struck = [
-            fault.struck(classes, seed=seed, place=place, others=others)
+        targets = [
+            fault.pick_targets(classes, seed=seed, place=place, others=others)
             for place, fault in enumerate(faults)
         ]
-        absent = latecomers(faults, struck)
+        absent = latecomers(faults, targets)
         absent |= {one.worker for one in availabilities if not one.at_first}
         names = (*(f"w{index}" for index in range(len(classes))), *others)
         back = range(len(classes), len(names)) if restarted else ()
         population = Population(absent, restarted=back)
-        timeline = cls(faults, struck, availabilities, population, names)
+        timeline = cls(faults, targets, availabilities, population, names)
         for place, fault in enumerate(faults):
             if isinstance(fault, TimedFault):
                 if fault.at.time is None:
@@ -129,7 +129,7 @@ class Timeline:
             worker
             for _, _, place in self._due
             if isinstance(self._fault(place), Join)
-            for worker in self.struck[place]
+            for worker in self.targets[place]
         ]
         return planned + [one.worker for one in self.availabilities for _ in range(one.joins)]
 
@@ -150,7 +150,7 @@ class Timeline:
         place = next(
             place
             for place, fault in enumerate(self.faults)
-            if isinstance(fault, Crash) and worker in self.struck[place]
+            if isinstance(fault, Crash) and worker in self.targets[place]
         )
         return FaultApplied("crash", True, self.named((worker,)), planned, actual, place)
 
@@ -162,7 +162,7 @@ class Timeline:
         """Register the accuracy of an evaluation during training; return as ``reached`` does."""
         return self._trigger(now, lambda at: at.accuracy is not None and accuracy >= at.accuracy)
 
-    def _trigger(self, now: float, met: Callable[[Moment], bool]) -> bool:
+    def _trigger(self, now: float, met: Callable[[Trigger], bool]) -> bool:
         come = [place for place in self._waiting if met(self._timed(place).at)]
         for place in come:
             self._waiting.discard(place)
@@ -175,10 +175,10 @@ class Timeline:
 
     def _timed(self, place: int) -> TimedFault:
         fault = self._fault(place)
-        assert isinstance(fault, TimedFault), "nothing else has a moment"
+        assert isinstance(fault, TimedFault), "only timed faults are scheduled"
         return fault
 
-    def due(self, now: float) -> Iterator[Deed]:
+    def due(self, now: float) -> Iterator[FaultAction]:
         """Yield the actions scheduled by now, one after the other.
 
         Raises:
@@ -188,16 +188,16 @@ class Timeline:
         while come := [heap for heap in heaps if heap and heap[0][0] <= now]:
             planned, begins, place = heapq.heappop(min(come, key=itemgetter(0)))
             take = self._take_fault if place < len(self.faults) else self._take_change
-            deed = take(place, planned, begins)
-            if deed is not None:
-                yield deed
+            action = take(place, planned, begins)
+            if action is not None:
+                yield action
 
-    def _take_fault(self, place: int, planned: float, begins: bool) -> Deed | None:
+    def _take_fault(self, place: int, planned: float, begins: bool) -> FaultAction | None:
         """Begin or end a fault."""
         fault, population = self._timed(place), self.population
         over: list[int] = []
         others: list[int] = []
-        for one in self.struck[place]:
+        for one in self.targets[place]:
             (over if self._is_passed_over(one) else others).append(one)
         if begins:
             workers = tuple(one for one in others if self._takes(one, fault, place))
@@ -205,7 +205,9 @@ class Timeline:
             self._plan_next(fault, place, planned)
         else:
             workers = tuple(one for one in others if population.undo(one, fault.kind, place))
-        return Deed(place, begins, planned, workers, tuple(over)) if workers or begins else None
+        return (
+            FaultAction(place, begins, planned, workers, tuple(over)) if workers or begins else None
+        )
 
     def _takes(self, worker: int, fault: TimedFault, place: int) -> bool:
         """Try to apply a fault to a worker; if drawn, skip a worker that cannot be a target.
@@ -221,7 +223,7 @@ class Timeline:
             return False
         return True
 
-    def _take_change(self, place: int, planned: float, comes: bool) -> Deed | None:
+    def _take_change(self, place: int, planned: float, comes: bool) -> FaultAction | None:
         """Make a recording's worker join or leave; None if it already has, or has crashed."""
         worker, population = self.availabilities[place - len(self.faults)].worker, self.population
         self._plan_change(place, planned, there=comes)
@@ -231,7 +233,7 @@ class Timeline:
             population.absent.discard(worker)
         else:
             population.gone(worker)
-        return Deed(place, comes, planned, (worker,))
+        return FaultAction(place, comes, planned, (worker,))
 
     def _is_passed_over(self, worker: int) -> bool:
         """Return whether faults skip a worker: it has crashed, or is absent by its recording."""
@@ -256,68 +258,72 @@ class Timeline:
         if fault.every is not None:
             heapq.heappush(self._due, (planned + fault.every, True, place))
 
-    def carry_out(self, deed: Deed, actuator: Actuator, clock: Callable[[], float]) -> FaultApplied:
+    def carry_out(
+        self, action: FaultAction, actuator: Actuator, clock: Callable[[], float]
+    ) -> FaultApplied:
         """Carry out an action; the clock returns emulated seconds. Return the event to record.
 
         Raises:
             NodeError: it failed.
         """
-        for worker in deed.workers:
+        for worker in action.workers:
             try:
-                self._do(deed, worker, actuator)
+                self._do(action, worker, actuator)
             except NodeError as error:
-                recorded = deed.place >= len(self.faults)
-                whose = "workers.availability" if recorded else f"faults.{deed.place}"
-                found = f"{self._kind(deed)} of {self.names[worker]}: {error.message}"
+                recorded = action.place >= len(self.faults)
+                whose = "workers.availability" if recorded else f"faults.{action.place}"
+                found = f"{self._kind(action)} of {self.names[worker]}: {error.message}"
                 raise NodeError(f"{whose} cannot be applied: {found}") from error
-        return self._applied(deed, deed.workers, actual=clock())
+        return self._applied(action, action.workers, actual=clock())
 
-    def missed(self, deed: Deed, *, now: float) -> FaultApplied:
+    def missed(self, action: FaultAction, *, now: float) -> FaultApplied:
         """Return the event to record for a scheduled action that the end of the run preceded.
 
         It has no targets, and its delay is measured until now.
         """
-        return self._applied(deed, (), actual=now)
+        return self._applied(action, (), actual=now)
 
-    def _applied(self, deed: Deed, workers: Collection[int], *, actual: float) -> FaultApplied:
-        recorded = deed.place >= len(self.faults)
+    def _applied(
+        self, action: FaultAction, workers: Collection[int], *, actual: float
+    ) -> FaultApplied:
+        recorded = action.place >= len(self.faults)
         return FaultApplied(
-            kind=self._kind(deed),
-            begins=deed.begins or recorded,
+            kind=self._kind(action),
+            begins=action.begins or recorded,
             nodes=self.named(workers),
-            planned_seconds=deed.planned,
+            planned_seconds=action.planned,
             actual_seconds=actual,
-            place=None if recorded else deed.place,
-            passed_over=self.named(deed.passed_over),
+            place=None if recorded else action.place,
+            passed_over=self.named(action.passed_over),
             recorded=recorded,
         )
 
-    def _kind(self, deed: Deed) -> str:
-        if deed.place >= len(self.faults):
-            return "join" if deed.begins else "leave"
-        return self._timed(deed.place).kind
+    def _kind(self, action: FaultAction) -> str:
+        if action.place >= len(self.faults):
+            return "join" if action.begins else "leave"
+        return self._timed(action.place).kind
 
     def named(self, numbers: Collection[int]) -> tuple[str, ...]:
         """Return the names of nodes, in the order of their numbers."""
         return tuple(self.names[number] for number in sorted(numbers))
 
-    def _do(self, deed: Deed, worker: int, actuator: Actuator) -> None:
-        fault = self._fault(deed.place)
+    def _do(self, action: FaultAction, worker: int, actuator: Actuator) -> None:
+        fault = self._fault(action.place)
         if fault is None:
-            (actuator.join if deed.begins else actuator.leave)(worker)
-        elif isinstance(fault, TimedFault) and deed.begins:
-            fault.strike(actuator, worker)
+            (actuator.join if action.begins else actuator.leave)(worker)
+        elif isinstance(fault, TimedFault) and action.begins:
+            fault.apply(actuator, worker)
         elif isinstance(fault, PassingFault):
             fault.undo(actuator, worker)
 
 
-def latecomers(faults: Sequence[Fault], struck: Sequence[tuple[int, ...]]) -> set[int]:
+def latecomers(faults: Sequence[Fault], targets: Sequence[tuple[int, ...]]) -> set[int]:
     """Return the workers that are absent at first: whose first join, kill or leave is a join.
 
     Faults at times are ordered by time, others by their position in the list.
     """
     first: dict[int, TimedFault] = {}
-    for fault, workers in zip(faults, struck, strict=True):
+    for fault, workers in zip(faults, targets, strict=True):
         if not isinstance(fault, Join | Kill | Leave):
             continue
         moment = fault.at.time
@@ -331,7 +337,7 @@ def latecomers(faults: Sequence[Fault], struck: Sequence[tuple[int, ...]]) -> se
 def crashes(timeline: Timeline, *, seed: int) -> Crashes:
     """Return the generator of the crashes that a timeline's faults plan."""
     after_push: dict[int, float] = {}
-    for fault, workers in zip(timeline.faults, timeline.struck, strict=True):
+    for fault, workers in zip(timeline.faults, timeline.targets, strict=True):
         if isinstance(fault, Crash):  # if two faults drew a worker, the first counts
             after_push = dict.fromkeys(workers, fault.after_push) | after_push
     return Crashes(seed, after_push)

@@ -21,9 +21,9 @@ def breach(half: WorkerHalf[Any] | ServerHalf[Any], method: str, what: str) -> A
     """
     side = "worker" if isinstance(half, WorkerHalf) else "server"
     return AlgorithmError(
-        f"{place(half, method)}: the {side} half of {type(half.config).__name__} broke the "
-        f"contract: {what}.",
-        hint="The contract stands in testbed/algorithms/base.py.",
+        f"{place(half, method)}: the {side} half of {type(half.config).__name__} violated "
+        f"the contract: {what}.",
+        hint="See the contract in testbed/algorithms/base.py.",
     )
 
 

@@ -42,7 +42,7 @@ three workers, and within one round or beyond it."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckResult:
     """The result of a check.
 
     Attributes:
@@ -59,12 +59,14 @@ class Outcome:
 Subject = TypeVar("Subject")
 
 
-def examine(config: AlgorithmConfig) -> Iterator[Outcome]:
+def examine(config: AlgorithmConfig) -> Iterator[CheckResult]:
     """Check the whole contract of an algorithm with these options."""
-    return outcomes(CHECKS, config)
+    return run_checks(CHECKS, config)
 
 
-def outcomes(checks: Iterable[Callable[[Subject], None]], subject: Subject) -> Iterator[Outcome]:
+def run_checks(
+    checks: Iterable[Callable[[Subject], None]], subject: Subject
+) -> Iterator[CheckResult]:
     """Yield the results of the checks, each of which raises an error if it fails."""
     for check in checks:
         promise = (check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
@@ -72,12 +74,12 @@ def outcomes(checks: Iterable[Callable[[Subject], None]], subject: Subject) -> I
             with own_failures(""):
                 check(subject)
         except TestbedError as error:
-            yield Outcome(promise, error.message, getattr(error, "trace", ""))
+            yield CheckResult(promise, error.message, getattr(error, "trace", ""))
         except STUMBLES as error:
             reason = f"{type(error).__name__}: {error}"
-            yield Outcome(promise, reason, "".join(traceback.format_exception(error)))
+            yield CheckResult(promise, reason, "".join(traceback.format_exception(error)))
         else:
-            yield Outcome(promise)
+            yield CheckResult(promise)
 
 
 def check_training(config: AlgorithmConfig) -> None:
@@ -88,8 +90,8 @@ def check_training(config: AlgorithmConfig) -> None:
     trial.run()
     if server.stalled:
         raise breach(server.half, "ready", f"the training stalled: {server.finished}")
-    everybody: list[WorkerHalf[Any] | ServerHalf[Any]] = [server.half, *halves]
-    for half in everybody:
+    all_halves: list[WorkerHalf[Any] | ServerHalf[Any]] = [server.half, *halves]
+    for half in all_halves:
         found = f"its parameters are {half.parameters.dtype} of shape {half.parameters.shape}"
         if half.parameters.dtype != np.float32 or half.parameters.shape != (LAYOUT.size,):
             raise breach(half, "__init__", f"{found}, expected float32 of shape {(LAYOUT.size,)}")
@@ -104,7 +106,7 @@ def check_aliases(config: AlgorithmConfig) -> None:
     server, half, index = pulled(config)
     update = next_update(half, seed=0, server=server, index=index)
     if not update.payload.finite:
-        raise breach(half, "step", "what it sends changes with the gradient: copy it")
+        raise breach(half, "step", "its update changes with the gradient: copy the gradient")
 
 
 def check_copy(config: AlgorithmConfig) -> None:
@@ -117,16 +119,16 @@ def check_copy(config: AlgorithmConfig) -> None:
 
 
 def check_not_finite(config: AlgorithmConfig) -> None:
-    """A gradient that is not finite reaches the server, which ends a training that diverged."""
+    """A gradient that is not finite reaches the server, which ends diverged training."""
     for bad in (np.nan, np.inf, -np.inf):
         server, half, index = pulled(config)
         update = next_update(half, seed=0, bad=bad, server=server, index=index)
         if update.payload.finite:
-            raise breach(half, "step", f"the gradient held {bad}, and what it sends is finite")
+            raise breach(half, "step", f"the gradient contained {bad}, but its update is finite")
 
 
 def check_presence(config: AlgorithmConfig) -> None:
-    """Joining twice and leaving twice are harmless, and so is leaving without having joined."""
+    """Joining twice, leaving twice and leaving without having joined have no effect."""
     server = server_half(config)
     for index in range(WORKERS):
         server.join(index)
@@ -147,7 +149,7 @@ def check_presence(config: AlgorithmConfig) -> None:
 
 
 def check_repeats(config: AlgorithmConfig) -> None:
-    """A pull that is repeated brings the same: its first answer may have been lost."""
+    """A repeated pull returns the same reply, as the first one may have been lost."""
     server, half, index = pulled(config)
     for sequence in range(3):
         first = server.pull(index, 0.0)
@@ -155,13 +157,13 @@ def check_repeats(config: AlgorithmConfig) -> None:
         again = server.pull(index, 0.0)
         rest = [(one.version, one.orders, one.note) for one in (first, again)]
         if rest[0] != rest[1] or not _equal(arrays, again.model.arrays):
-            raise breach(server, "pull", "asked again, it gave another reply")
+            raise breach(server, "pull", "a repeated pull returned another reply")
         half.receive(again, 0.0)
         server.push(index, next_update(half, seed=sequence, server=server, index=index), 0.0)
 
 
 def check_waits(config: AlgorithmConfig) -> None:
-    """Who is not ready waits for somebody or something, and for nobody that has left."""
+    """A worker that is not ready waits for something, and not for workers that have left."""
     server = server_half(config)
     for index in range(WORKERS):
         server.join(index)
@@ -174,15 +176,15 @@ def check_waits(config: AlgorithmConfig) -> None:
     for index in range(WORKERS):
         if index != first:
             server.leave(index, 0.0)
-    if not (server.ready(first) or _hopes(server)):
+    if not (server.ready(first) or _may_progress(server)):
         raise breach(server, "leave", f"w{first} still waits for workers that have left")
 
 
 def _check_waiting(server: ServerHalf[Any]) -> None:
     """Check that every waiting worker waits for another worker, a tick or a measurement."""
     for index in range(WORKERS):
-        if not (server.ready(index) or _hopes(server) or server.awaited()):
-            raise breach(server, "awaited", f"w{index} is not ready, and waits for nobody")
+        if not (server.ready(index) or _may_progress(server) or server.awaited()):
+            raise breach(server, "awaited", f"w{index} is not ready, but waits for no worker")
 
 
 def check_streams(config: AlgorithmConfig) -> None:
@@ -190,11 +192,15 @@ def check_streams(config: AlgorithmConfig) -> None:
     one, other = (_first_update(config, 2) for _ in range(2))
     if not _equal(list(one.payload.arrays), other.payload.arrays):
         half = worker_half(config)
-        raise breach(half, "step", "a second time it sent another update: draw from `rng` only")
+        raise breach(
+            half,
+            "step",
+            "its update is not reproducible: draw from `rng` only",
+        )
 
 
 def check_restored(config: AlgorithmConfig) -> None:
-    """A half that is restored from its state goes on alike, as after a checkpoint."""
+    """A half restored from its state continues identically, as after a checkpoint."""
     whole = Trial.of(config)
     whole.run()
     for renew in (Trial.renew_server, Trial.renew_workers):
@@ -206,8 +212,8 @@ def check_restored(config: AlgorithmConfig) -> None:
             half = trial.workers[0].half
         same = whole.now == trial.now and _equal(_models(whole), _models(trial))
         if not same:
-            lacks = "restored from its state, it went on otherwise than the half that had it"
-            raise breach(half, "state", lacks)
+            differs = "restored from its state, it did not continue identically"
+            raise breach(half, "state", differs)
 
 
 def check_succession(config: AlgorithmConfig) -> None:
@@ -218,7 +224,7 @@ def check_succession(config: AlgorithmConfig) -> None:
             trial.run(_Death(saved, lost))
             server = trial.server
             if server.stalled:
-                stalled = f"once another server had taken over, it {server.finished}"
+                stalled = f"after another server took over, training {server.finished}"
                 raise breach(server.half, "join", stalled)
 
 
@@ -236,15 +242,15 @@ CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
 )
 
 
-def _once(deed: Callable[[Trial], None], *, updates: int) -> Callable[[Trial], None]:
-    """Call ``deed`` after the turn that brings the model to this many updates."""
+def _once(action: Callable[[Trial], None], *, updates: int) -> Callable[[Trial], None]:
+    """Call ``action`` after the turn that brings the model to this many updates."""
     done = False
 
     def after_turn(trial: Trial) -> None:
         nonlocal done
         if not done and trial.server.version >= updates:
             done = True
-            deed(trial)
+            action(trial)
 
     return after_turn
 
@@ -272,7 +278,7 @@ def _first_update(config: AlgorithmConfig, index: int) -> Update:
     return next_update(half, seed=4, server=server, index=index)
 
 
-def _hopes(server: ServerHalf[Any]) -> bool:
+def _may_progress(server: ServerHalf[Any]) -> bool:
     """Whether a tick or a measurement may end a wait."""
     return server.next_tick(0.0) < inf or server.wants_loss()
 

@@ -10,9 +10,9 @@ import numpy as np
 from testbed.datasets import Prepared
 from testbed.errors import UserCodeError
 from testbed.frame.batch import batch_of
-from testbed.frame.contract import Outcome, outcomes
+from testbed.frame.contract import CheckResult, run_checks
 from testbed.frame.worker import Step
-from testbed.models import Bound, ImageShape, Network
+from testbed.models import BoundModel, ImageShape, Network
 from testbed.models.base import Images, Targets
 from testbed.payloads import Vector
 
@@ -36,7 +36,7 @@ class Tried:
     build: Callable[[], Network]
     data: Prepared
 
-    def bound(self) -> tuple[Bound, Vector]:
+    def bound(self) -> tuple[BoundModel, Vector]:
         """Build the network and its initial values; return both."""
         network = self.build()
         at = network.initial(np.random.default_rng(0))
@@ -57,35 +57,35 @@ def noise(image_shape: ImageShape, classes: int) -> Prepared:
     return Prepared(images, targets, images, targets, classes, {})
 
 
-def examine_model(tried: Tried) -> Iterator[Outcome]:
+def examine_model(tried: Tried) -> Iterator[CheckResult]:
     """Check the whole contract of a model."""
-    return outcomes((check_alike, check_repeats, check_slope, check_evaluation), tried)
+    return run_checks((check_alike, check_repeats, check_slope, check_evaluation), tried)
 
 
 def check_alike(tried: Tried) -> None:
-    """It is built alike in every process, and starts from values that repeat."""
+    """It has the same parameters in every process, and reproducible initial values."""
     one, other = tried.build(), tried.build()
     if one.layout != other.layout:
-        raise UserCodeError(f"{tried.name}: its parameters differ from one call to the next.")
+        raise UserCodeError(f"{tried.name}: two calls build different parameters.")
     first, second = (network.initial(np.random.default_rng(0)) for network in (one, other))
     if not np.array_equal(first, second):
-        told = "draws its first values from something else than torch's generator"
-        raise UserCodeError(f"{tried.name} {told}.")
+        flaw = "its initial values are not all drawn from torch's global generator"
+        raise UserCodeError(f"{tried.name}: {flaw}.")
 
 
 def check_repeats(tried: Tried) -> None:
-    """Its gradient repeats, whatever was computed and drawn before it."""
+    """Its gradient is reproducible, independent of previous computations and draws."""
     bound, _ = tried.bound()
     first, _, again = (_gradient(bound, tried, draw) for draw in (1, 2, 1))
     if not np.array_equal(first, again, equal_nan=True):
-        told = "computed again for the same step, after that of another, its gradient differs"
-        kept = "it keeps something from batch to batch, or draws from a generator of its own"
-        cure = "Draw from torch's global generator, which is seeded for every step."
-        raise UserCodeError(f"{tried.name}: {told}: {kept}. {cure}")
+        flaw = "its gradient for the same step differs after another step was computed"
+        cause = "it keeps state between batches, or draws from its own generator"
+        hint = "Draw from torch's global generator, which is seeded for every step."
+        raise UserCodeError(f"{tried.name}: {flaw}: {cause}. {hint}")
 
 
 def check_slope(tried: Tried) -> None:
-    """Its gradient is finite, and the slope of the loss that is minimised."""
+    """Its gradient is finite, and that of the loss that is minimised."""
     bound, at = tried.bound()
     start, gradient = at.copy(), _gradient(bound, tried)
     norm = float(np.linalg.norm(gradient))
@@ -99,23 +99,23 @@ def check_slope(tried: Tried) -> None:
         losses.append(_loss(bound, tried))
     slope = (losses[0] - losses[1]) / (2 * STEP)
     if abs(slope - norm) > TOLERANCE * norm:
-        told = f"along its gradient the loss has a slope of {slope:.4g}, expected {norm:.4g}"
-        raise UserCodeError(f"{tried.name}: {told}, as its gradient says.")
+        flaw = f"the loss has a slope of {slope:.4g} along its gradient, expected {norm:.4g}"
+        raise UserCodeError(f"{tried.name}: {flaw}, the norm of its gradient.")
 
 
 def check_evaluation(tried: Tried) -> None:
-    """Its evaluation is finite and repeats."""
+    """Its evaluation is finite and reproducible."""
     bound, _ = tried.bound()
     batch = tried.batch()
     one, other = (bound.evaluate(*batch) for _ in range(2))
     if not np.isfinite(one.loss) or one != other:
-        told = f"evaluated twice, the loss is {one.loss:g} and {other.loss:g}"
-        raise UserCodeError(f"{tried.name}: {told}, expected the same finite number.")
+        flaw = f"the loss of two evaluations is {one.loss:g} and {other.loss:g}"
+        raise UserCodeError(f"{tried.name}: {flaw}, expected the same finite number.")
 
 
-def _gradient(bound: Bound, tried: Tried, draw: int = 1) -> Vector:
+def _gradient(bound: BoundModel, tried: Tried, draw: int = 1) -> Vector:
     return bound.loss_and_gradient(*tried.batch(draw))[1].copy()
 
 
-def _loss(bound: Bound, tried: Tried) -> float:
+def _loss(bound: BoundModel, tried: Tried) -> float:
     return bound.loss_and_gradient(*tried.batch())[0]

@@ -237,11 +237,11 @@ class Server:
         if not self.finished and self.half.next_tick(now) <= now:
             ticked = self.half.tick(now)
             if not self.half.next_tick(now) > now:
-                wanted = f"wants its next tick at {self.half.next_tick(now)}, it is {now}"
+                wanted = f"its next tick is at {self.half.next_tick(now)}, expected after {now}"
                 raise breach(self.half, "next_tick", wanted)
         orders = {worker: self._order(worker, new) for worker, new in ticked.orders.items()}
         if orders and not self.sends_orders:
-            unannounced = "orders between replies, which its config does not announce"
+            unannounced = "it sends orders between replies, but its config lacks SENDS_ORDERS"
             raise breach(self.half, "tick", unannounced)
         removed = self._dead(now)
         applied = ticked.applied
@@ -321,19 +321,19 @@ class Server:
         for place, one in enumerate(applied):
             pending = self._pending.get(one.worker)
             if not pending:
-                twice = f"applied an update of w{one.worker} that it has not, or twice"
+                twice = f"it applied an update of w{one.worker} that is not pending"
                 raise breach(self.half, "push", twice)
             self.steps += pending.pop(0)
             version = self.version - len(applied) + place
             if one.version != version:
-                other = f"applied an update at version {one.version}, it is {version}"
+                other = f"it applied an update at version {one.version}, expected {version}"
                 raise breach(self.half, "push", other)
 
     def _check_tick(self, now: float) -> None:
         """Check the half's next tick: it may be late, but must not be requested for the past."""
         at = self.half.next_tick(now)
         if not at >= now and at != self._named:
-            past = f"wants its next tick at {at}, and it is {now} already"
+            past = f"its next tick is at {at}, expected {now} or later"
             raise breach(self.half, "next_tick", past)
         self._named = at
 
@@ -353,7 +353,7 @@ class Server:
         if new is NO_ORDERS:
             return self._seats[worker].standing
         if worker not in self._seats:
-            raise breach(self.half, "tick", f"orders for w{worker}, which takes no part")
+            raise breach(self.half, "tick", f"it sends orders to w{worker}, which is absent")
         return self._seats[worker].order(checked_orders(self.half, new))
 
     def _watch_clock(self, now: float) -> None:

@@ -9,7 +9,7 @@ from math import isfinite
 from testbed.algorithms.base import Measured
 
 DIVERGED = "diverged"
-NOBODY_LEFT = "nobody is left who could push"
+NO_WORKER_LEFT = "no worker is left that could push"
 NAMED = 3
 """The largest number of workers that a sentence lists by name."""
 
@@ -64,19 +64,19 @@ def stall(waiting: int, awaited: Collection[int], *, silent: int) -> str:
     if waiting:
         verb = "worker waits" if waiting == 1 else "workers wait"
         return f"stalled: {waiting} {verb} for {_names(awaited)}"
-    return f"stalled: {NOBODY_LEFT} ({silent} silent, the others have left)"
+    return f"stalled: {NO_WORKER_LEFT} ({silent} silent, the others have left)"
 
 
 def unheard(seconds: float) -> str:
     """Return why a worker was removed that sent nothing for this many emulated seconds."""
-    return f"nothing was heard of it for {seconds:g} s"
+    return f"nothing was received from it for {seconds:g} s"
 
 
 def _names(workers: Collection[int]) -> str:
     """Join names such as ``w3``, ``w3 and w5``, ``w0, w1, w2 and 8 more``."""
     ordered = [f"w{worker}" for worker in sorted(workers)]
     if not ordered:
-        return "nobody"
+        return "no worker"
     if len(ordered) > NAMED + 1:
         ordered[NAMED:] = [f"{len(ordered) - NAMED} more"]
     *first, last = ordered

@@ -150,7 +150,7 @@ class Trial:
     def _count(self) -> None:
         self._steps += 1
         if self._steps >= MOST_STEPS and self.server.version < LEAST_UPDATES:
-            nothing = f"{MOST_STEPS:,} steps and ticks, and no {LEAST_UPDATES} updates"
+            nothing = f"fewer than {LEAST_UPDATES} updates in {MOST_STEPS:,} steps and ticks"
             raise breach(self.server.half, "push", nothing)
 
     def _push(self, index: int, action: Push) -> None:
@@ -159,7 +159,7 @@ class Trial:
         try:
             effects = self.server.push(index, action.sequence, update=action.update, now=self.now)
         except RejectedError as error:
-            refused = f"what it sends is refused: {error.message}"
+            refused = f"its update is refused: {error.message}"
             raise breach(self.workers[index].half, "step", refused) from None
         self._take(effects)
 
@@ -168,9 +168,11 @@ class Trial:
         half = self.server.half
         for one in effects.applied:
             if not 0 <= one.sigma_mean <= one.sigma_max <= max(one.staleness, 0):
-                raise breach(half, "push", f"0 <= sigma_mean <= sigma_max <= staleness, not {one}")
+                raise breach(
+                    half, "push", f"expected 0 <= sigma_mean <= sigma_max <= staleness, found {one}"
+                )
             if not 0 < one.step_scale <= 1:
-                raise breach(half, "push", f"0 < step_scale <= 1, not {one}")
+                raise breach(half, "push", f"found {one}, expected 0 < step_scale <= 1")
         self._applied += len(effects.applied)
         if half.version != self._applied:
             found = f"its version is {half.version} after {self._applied} applied updates"
@@ -234,8 +236,8 @@ def next_update(
     """
     for local_step in range(MOST_STEPS):
         now = float(local_step)
-        samples = np.arange(half.demand(STREAM, now))
-        update = half.taken(samples, now)
+        samples = np.arange(half.next_batch_size(STREAM, now))
+        update = half.on_samples(samples, now)
         if update is not None and server is None:
             return update
         if update is not None and server is not None:
@@ -251,7 +253,7 @@ def next_update(
             return update
         if update is not None:
             raise breach(half, "step", f"step returned {update!r}, expected an Update or None")
-    raise breach(half, "step", f"{MOST_STEPS} steps, and nothing was pushed")
+    raise breach(half, "step", f"nothing was pushed in {MOST_STEPS} steps")
 
 
 def _answered(
@@ -260,7 +262,7 @@ def _answered(
     """Return the half's answer to the reply to its message."""
     server.push(index, message, 0.0)
     if not server.ready(index):
-        raise breach(server, "ready", f"nobody but w{index} is there, and it waits for a reply")
+        raise breach(server, "ready", f"w{index} is the only worker, but waits for a reply")
     return half.receive(server.pull(index, 0.0), 0.0)
 
 
@@ -290,5 +292,5 @@ def first_ready(server: ServerHalf[Any], wanted: int = 0) -> int:
     """
     ready = [index for index in range(WORKERS) if server.ready(index)]
     if not ready:
-        raise breach(server, "ready", f"{WORKERS} workers have joined, and none is ready to begin")
+        raise breach(server, "ready", f"{WORKERS} workers have joined, but none is ready to start")
     return wanted if wanted in ready else ready[0]

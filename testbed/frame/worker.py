@@ -279,8 +279,8 @@ class Worker:
             self._samples = yield from self._take()
             if self.draws is not None:
                 self._draw = int(self.draws.integers(2**63))
-            message = self.half.taken(self._samples, self._now)
-            if message is not None and not (yield from self._send(message, "taken")):
+            message = self.half.on_samples(self._samples, self._now)
+            if message is not None and not (yield from self._send(message, "on_samples")):
                 return False
         if not len(self._samples):
             self._samples = None
@@ -302,7 +302,7 @@ class Worker:
         while self._left:
             update = None if self._woken else self.half.wake(self._now)
             if not self._woken and update is None and self.half.alarm() <= self._now:
-                again = f"wants to be woken at {self.half.alarm()} again, it is {self._now}"
+                again = f"its alarm is still at {self.half.alarm()}, expected after {self._now}"
                 raise breach(self.half, "alarm", again)
             self._woken = True
             if update is not None and not (yield from self._send(update, "wake")):
@@ -319,7 +319,7 @@ class Worker:
             stream, least = self.stream, self.stream.least
             if self.look is not None:
                 stream = replace(self.look(self._now), least=least)
-            asked = self.half.demand(stream, self._now)
+            asked = self.half.next_batch_size(stream, self._now)
             self._demanded = least if 0 < asked < least else asked
         count = self._demanded
         if self.source is not None:
@@ -335,11 +335,11 @@ class Worker:
         if not isinstance(update, Update):
             raise breach(self.half, method, f"{method} returned {update!r}, expected an Update")
         if not update.steps and not self.half.config.SENDS_MESSAGES:
-            what = "it sends an update without a step, which its config does not announce"
+            what = "it sends an update without a step, but its config lacks SENDS_MESSAGES"
             raise breach(self.half, method, what)
         most = self.half.config.most_shared(self.stream.batch_size)
         if update.shared is not None and len(update.shared) > most:
-            what = f"it shares {len(update.shared)} samples, its config's most_shared says {most}"
+            what = f"it shares {len(update.shared)} samples, but its config's most_shared is {most}"
             raise breach(self.half, method, what)
         self._sequence += 1
         payload, saturated = as_sent(update.payload, self.encoding)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from testbed.models.adacomp_cnn import AdaCompCnn
 from testbed.models.adsp_cnn import AdspCnn
-from testbed.models.base import Bound, Evaluation, ImageShape, ModelConfig, Network
+from testbed.models.base import BoundModel, Evaluation, ImageShape, ModelConfig, Network
 from testbed.models.custom import CustomModel
 from testbed.models.digits_cnn import DigitsCnn
 from testbed.models.linear_svm import LinearSvm
@@ -29,7 +29,7 @@ Model = Annotated[
 __all__ = [
     "AdaCompCnn",
     "AdspCnn",
-    "Bound",
+    "BoundModel",
     "CustomModel",
     "DigitsCnn",
     "Evaluation",

@@ -37,8 +37,8 @@ class AdspCnn(ModelConfig):
     """The convolutional network of the ADSP paper; 148,298 parameters on 32x32 colour images.
 
     Attributes:
-        width: filters of each convolution.
-        classic: whether it has the hidden dense layers that it had in TensorFlow's tutorial.
+        width: number of filters of each convolution.
+        classic: whether to add the hidden dense layers of TensorFlow's tutorial.
     """
 
     name: Literal["adsp-cnn"]

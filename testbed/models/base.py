@@ -2,7 +2,7 @@
 
     config.build(image_shape, classes, folder=...) -> Network    the network, without values
     network.initial(rng)                           -> Vector     initial values, drawn from ``rng``
-    network.bind(parameters)                       -> Bound      computes at these values
+    network.bind(parameters)                       -> BoundModel      computes at these values
 
 The objective is the cross-entropy of labels, unless a network defines another one, plus an
 optional penalty. The targets of a data set are labels, or numbers: then ``classes`` is 0.
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from testbed.errors import ScenarioError
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
-from testbed.values.fields import Part
+from testbed.values.fields import StrictModel
 
 ImageShape = tuple[int, int, int]
 """Channels, height, width."""
@@ -61,7 +61,7 @@ class Evaluation:
     images: int
 
 
-class Bound(ABC):
+class BoundModel(ABC):
     """A network that computes at the values of one parameter vector.
 
     Attributes:
@@ -141,7 +141,7 @@ class Network(ABC):
         """Return initial parameters, shape (N,); the same for the same state of ``rng``."""
 
     @abstractmethod
-    def bind(self, parameters: Vector, *, device: str | None = None) -> Bound:
+    def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
         """Bind the network to ``parameters``, float32 (N,), contiguous and writable; not copied.
 
         On a torch device, such as ``cuda``, every call copies the current parameters to the device,
@@ -149,7 +149,7 @@ class Network(ABC):
         """
 
 
-class ModelConfig(Part, ABC):
+class ModelConfig(StrictModel, ABC):
     """Base of every model's options in a scenario; ``name`` selects the model.
 
     Attributes:

@@ -46,7 +46,7 @@ from testbed.user_code import OwnCode, UserCode
 
 
 class CustomModel(ModelConfig, OwnCode):
-    """A network of the user's own; every other key is a keyword of the user's class."""
+    """A user-defined network; every other key is a keyword argument of the user's class."""
 
     predicts = None
 

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from testbed.models.base import Bound, Images, Network, Targets
+from testbed.models.base import BoundModel, Images, Network, Targets
+from testbed.models.device_vector import DeviceVector
 from testbed.models.objectives import CrossEntropy, Objective
-from testbed.models.placed import Placed
 from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
 
@@ -169,8 +169,8 @@ class LayeredNetwork(Network):
             parts.append(np.full(layer.bias_size, layer.bias))
         return np.concatenate(parts).astype(np.float32)
 
-    def bind(self, parameters: Vector, *, device: str | None = None) -> Bound:
-        return _LayeredBound(self, parameters, device)
+    def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
+        return _BoundLayers(self, parameters, device)
 
     def cut(self, flat: Tensor) -> list[Pair]:
         """Return each layer's part of a flat vector; not copied."""
@@ -179,15 +179,15 @@ class LayeredNetwork(Network):
         return [Pair(*views[i : i + 2]) for i in range(0, len(views), 2)]
 
 
-class _LayeredBound(Bound):
+class _BoundLayers(BoundModel):
     def __init__(self, network: LayeredNetwork, parameters: Vector, device: str | None) -> None:
         self._objective = network.objective
         self._device = device
         self._gradient = zeros(network.layout.size)
         self._values, self._slopes = (
-            Placed.of(vector, device) for vector in (parameters, self._gradient)
+            DeviceVector.of(vector, device) for vector in (parameters, self._gradient)
         )
-        pairs = network.cut(self._values.there), network.cut(self._slopes.there)
+        pairs = network.cut(self._values.tensor), network.cut(self._slopes.tensor)
         self._rows = list(zip(network.layers, *pairs, strict=True))
         self._decayed = [(at, into, one.decay) for one, at, into in self._rows if one.decay]
 

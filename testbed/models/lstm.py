@@ -25,7 +25,7 @@ class Lstm(ModelConfig):
     """Long short-term memory that predicts a number from a series, SUBSTITUTE for a paper's.
 
     Attributes:
-        units: values that are kept from step to step.
+        units: size of the hidden state.
     """
 
     predicts = "numbers"

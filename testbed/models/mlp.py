@@ -24,10 +24,10 @@ Width = Annotated[int, Field(ge=1, le=65536, strict=True)]
 
 
 class Mlp(ModelConfig):
-    """A multi-layer perceptron with relu.
+    """A multi-layer perceptron with ReLU.
 
     Attributes:
-        hidden: units of each hidden layer, the one nearest the image first.
+        hidden: units of each hidden layer, from the input on.
     """
 
     name: Literal["mlp"]

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from testbed.models.base import Bound, Images, Network, Targets
-from testbed.models.placed import Placed
+from testbed.models.base import BoundModel, Images, Network, Targets
+from testbed.models.device_vector import DeviceVector
 from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
 
@@ -42,7 +42,7 @@ class ModuleNetwork(Network):
         parts = [p.detach().reshape(-1) for p in module.parameters()]
         return cast(Vector, torch.cat(parts).numpy())
 
-    def bind(self, parameters: Vector, *, device: str | None = None) -> Bound:
+    def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
         return BoundModule(self._construct(STRUCTURE_SEED), self.layout, parameters, device)
 
     def _construct(self, seed: int) -> nn.Module:
@@ -52,7 +52,7 @@ class ModuleNetwork(Network):
             return without_running_statistics(self._make())
 
 
-class BoundModule(Bound):
+class BoundModule(BoundModel):
     """A module whose parameters and gradients are parts of two flat vectors."""
 
     def __init__(
@@ -60,9 +60,9 @@ class BoundModule(Bound):
     ) -> None:
         self._gradient = zeros(layout.size)
         self._values, self._slopes = (
-            Placed.of(vector, device) for vector in (parameters, self._gradient)
+            DeviceVector.of(vector, device) for vector in (parameters, self._gradient)
         )
-        values, gradients = self._values.there, self._slopes.there
+        values, gradients = self._values.tensor, self._slopes.tensor
         self._module = module.to(values.device)  # its buffers
         self.mixes = any(isinstance(part, BATCH_NORM) for part in module.modules())
         parts = zip(module.parameters(), layout.slices(), layout.shapes, strict=True)
@@ -73,7 +73,7 @@ class BoundModule(Bound):
     def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
         self._module.train()
         self._values.send()
-        self._slopes.there.zero_()
+        self._slopes.tensor.zero_()
         loss = self._loss(self._scores(images), self._tensor(targets))
         loss.backward()  # type: ignore[no-untyped-call]  # adds to the parts of self._slopes
         self._slopes.fetch()
@@ -101,7 +101,7 @@ class BoundModule(Bound):
 
     def _tensor(self, values: NDArray[Any]) -> Tensor:
         """Copy values to the module's device."""
-        return torch.tensor(values, device=self._values.there.device)
+        return torch.tensor(values, device=self._values.tensor.device)
 
 
 def layout_of(module: nn.Module) -> Layout:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from testbed.errors import TestbedError, UserCodeError, UserFileError
-from testbed.models.base import Bound, Images, ImageShape, Targets
+from testbed.models.base import BoundModel, Images, ImageShape, Targets
 from testbed.models.modules import (
     STRUCTURE_SEED,
     BoundModule,
@@ -56,7 +56,7 @@ class OwnModuleNetwork(ModuleNetwork):
             raise code.error(f"{code.name}, {_kind(self._class)}", "a subclass of torch.nn.Module")
         super().__init__(self._tried)
 
-    def bind(self, parameters: Vector, *, device: str | None = None) -> Bound:
+    def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
         module = self._construct(STRUCTURE_SEED)
         return _BoundOwnModule(module, self._code, self._classes, self.layout, parameters, device)
 
@@ -65,8 +65,8 @@ class OwnModuleNetwork(ModuleNetwork):
         module = super()._construct(seed)
         found = layout_of(module)
         if hasattr(self, "layout") and found != self.layout:
-            expected = f"the same parameters in every process, {_told(self.layout)}"
-            raise self._code.changed(f"{self._code.name} with {_told(found)}", expected)
+            expected = f"the same parameters in every process, {_counts(self.layout)}"
+            raise self._code.changed(f"{self._code.name} with {_counts(found)}", expected)
         return module
 
     def _tried(self) -> nn.Module:
@@ -100,18 +100,18 @@ class OwnModuleNetwork(ModuleNetwork):
         This checks the second forward pass: layers may create buffers in the first.
         """
         before = {key: (buffer, buffer._version) for key, buffer in module.named_buffers()}
-        doing = f"{self._code.name} on images for the second time"
-        expected = "the same as for the first time"
+        doing = f"{self._code.name} on images a second time"
+        expected = "the same as the first time"
         self._code.call(lambda: self._train(module, blank), doing=doing, expected=expected)
         for key, buffer in module.named_buffers():
             old, version = before.get(key, (None, 0))
             if buffer is not old or buffer._version != version:
                 expected = (
-                    "buffers that no forward changes: only parameters travel between the nodes. "
-                    "Compute it from the batch or from parameters in every forward, as "
-                    "nn.BatchNorm layers do here"
+                    "buffers that no forward pass changes: nodes exchange parameters only. Compute "
+                    "it in every forward pass from the batch or from parameters, as nn.BatchNorm "
+                    "layers do here"
                 )
-                found = f"{self._code.name}, which changes its buffer {key} when it is trained"
+                found = f"{self._code.name}, which changes its buffer {key} during training"
                 raise self._code.error(found, expected, line=self._code.line())
 
     def _least_samples(self, module: nn.Module, one: Tensor) -> int:
@@ -141,7 +141,7 @@ class OwnModuleNetwork(ModuleNetwork):
         loss = self._code.call(lambda: own(outputs, targets), doing=doing, expected=expected)
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
             found = f"{tuple(loss.shape)}" if isinstance(loss, Tensor) else _kind(loss)
-            raise self._code.error(f"{name}.loss gives {found}", expected)
+            raise self._code.error(f"{name}.loss returned {found}", expected)
 
     def _check_outputs(self, out: object, expected: str) -> None:
         name = self._code.name
@@ -151,8 +151,8 @@ class OwnModuleNetwork(ModuleNetwork):
             found = f"{name}'s output has shape {tuple(out.shape)} and is {out.dtype}"
             raise self._code.error(found, expected)
         if not out.requires_grad:
-            found = f"{name}'s output depends on no parameter that is trained"
-            raise self._code.error(found, "at least one nn.Parameter behind it")
+            found = f"{name}'s output does not depend on any trainable parameter"
+            raise self._code.error(found, "an output that depends on at least one nn.Parameter")
 
     def _check_types(self, module: nn.Module) -> None:
         for key, parameter in module.named_parameters():
@@ -211,8 +211,8 @@ class _BoundOwnModule(BoundModule):
             if is_asked_for(error) or own_place(traceback.walk_tb(error.__traceback__)):
                 raise
             trace = "".join(traceback.format_exception(error))
-            told = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"
-            raise UserCodeError(told, trace=trace) from error
+            message = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"
+            raise UserCodeError(message, trace=trace) from error
         if not self._descriptor.is_open():
             raise closed_descriptors(code.path.name)
 
@@ -234,7 +234,7 @@ class _BoundOwnModule(BoundModule):
         if not isinstance(out, Tensor) or out.shape != shape or out.dtype != torch.float32:
             found = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else _kind(out)
             place = f"{self._code.path.name}:{self._code.line()}: {self._code.name}"
-            raise UserCodeError(f"{place} gave {found}, expected {shape}, torch.float32.")
+            raise UserCodeError(f"{place} returned {found}, expected {shape}, torch.float32.")
         return out
 
 
@@ -249,7 +249,7 @@ def _own_loss(module: nn.Module) -> OwnLoss | None:
     return own if callable(own) else None
 
 
-def _told(layout: Layout) -> str:
+def _counts(layout: Layout) -> str:
     return f"{layout.size:,} parameters in {len(layout.names):,} tensors"
 
 

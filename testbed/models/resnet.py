@@ -29,7 +29,7 @@ class ResNet(ModelConfig):
     """A residual network; with a depth of 8 it has 75,290 parameters on 32x32 colour images.
 
     Attributes:
-        depth: layers with weights.
+        depth: number of layers with weights.
     """
 
     name: Literal["resnet"]

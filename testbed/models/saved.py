@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from testbed.errors import TestbedError
-from testbed.models.base import Bound, Evaluation, ImageShape, Network
+from testbed.models.base import BoundModel, Evaluation, ImageShape, Network
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.telemetry.files import replacing
@@ -147,7 +147,7 @@ class SavedModel:
                     int(about["classes"]),
                 )
             except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
-                raise _damaged(path, f"its metadata are not those of a model ({error})") from None
+                raise _damaged(path, f"its metadata is not that of a model ({error})") from None
 
     def load(self, network: Network) -> LoadedModel:
         """Load the model into its network.
@@ -181,7 +181,7 @@ class LoadedModel:
         taken: the model's measurement.
     """
 
-    bound: Bound
+    bound: BoundModel
     layout: Layout
     parameters: Vector
     taken: Measurement
@@ -199,8 +199,8 @@ def _opened(path: Path) -> Iterator[Any]:
     except (FileNotFoundError, NotADirectoryError):
         raise TestbedError(
             f"There is no model {path}.",
-            hint="The final model is there when a run has come to its end, the best one from its "
-            "first evaluation on.",
+            hint="A run writes its best model from the first evaluation on, the final one at "
+            "its end.",
         ) from None
     except PermissionError as error:
         raise _damaged(path, str(error.strerror)) from None
@@ -210,7 +210,7 @@ def _opened(path: Path) -> Iterator[Any]:
             with safe_open(f"/proc/self/fd/{copy.fileno()}", framework="numpy") as file:
                 yield file
         except SafetensorError as error:
-            raise _damaged(path, f"no safetensors, or cut short ({error})") from None
+            raise _damaged(path, f"not a safetensors file, or truncated ({error})") from None
 
 
 def _damaged(path: Path, what: str) -> TestbedError:

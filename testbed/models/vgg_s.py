@@ -33,7 +33,7 @@ class VggS(ModelConfig):
     """A small network in the manner of VGG; 815,018 parameters on 32x32 colour images.
 
     Attributes:
-        batch_norm: whether convolutions are followed by batch normalisation.
+        batch_norm: whether to add batch normalisation after convolutions.
     """
 
     name: Literal["vgg-s"]

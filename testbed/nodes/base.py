@@ -17,7 +17,7 @@ from testbed.scenario.links import link_spec
 from testbed.scenario.schema import Scenario
 from testbed.seeds import stream
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import End, Ending, LaunchMode, LinkSpec, NodeSpec, Part, Plan
+from testbed.topology import End, Ending, LaunchMode, LinkSpec, NodeSpec, Plan, TrainingRole
 
 PREFIX = 16
 FIRST_ADDRESS = IPv4Address("10.77.0.1")
@@ -55,7 +55,7 @@ class Role(ABC):
     """One kind of node."""
 
     name: ClassVar[str]  # unique among the roles
-    part: ClassVar[Part] = "aside"  # its part in training
+    part: ClassVar[TrainingRole] = "aside"  # its part in training
     # what its process calls, as ``module:function``; empty if the node has a command
     entry: ClassVar[str] = ""
     cpu_weight: ClassVar[int] = 1  # share of a busy CPU relative to a worker

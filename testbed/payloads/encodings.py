@@ -121,7 +121,7 @@ def unpack(kind: type[Payload], data: memoryview, *, entries: int, value_bytes: 
         turned = (words >> 1) | (words << (8 * value_bytes - 1))
         arrays.append(turned.view(f"<f{value_bytes}").astype(np.float32, copy=False))
     if next(planes, None) is not None:
-        raise ValueError("bytes behind the last plane")
+        raise ValueError("bytes after the last plane")
     return kind.of(arrays)
 
 
@@ -154,7 +154,7 @@ def _parts(data: memoryview) -> Iterator[memoryview]:
             raise ValueError("the bytes end inside a length")
         position = start + _LENGTH.unpack_from(data, position)[0]
         if position > len(data):
-            raise ValueError(f"a plane ends {position - len(data)} bytes behind the payload")
+            raise ValueError(f"a plane ends {position - len(data)} bytes beyond the payload")
         yield data[start:position]
 
 

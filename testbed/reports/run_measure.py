@@ -9,10 +9,10 @@ from math import isfinite, isinf, nan
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.reports.registry import MEASURES, UNITS, Argument, Definition
 from testbed.reports.table import NOTHING
-from testbed.values.written import Written
+from testbed.values.text_value import TextValue
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +52,7 @@ def _wanted() -> str:
 
 
 @dataclass(frozen=True)
-class Measure(Written):
+class Measure(TextValue):
     """A measure with its arguments.
 
     Attributes:
@@ -78,21 +78,23 @@ class Measure(Written):
         """Parse a measure.
 
         Raises:
-            Unfit: there is no such measure, or an argument is invalid.
+            InvalidValue: there is no such measure, or an argument is invalid.
         """
         if re.match(cls.PATTERN, text) is None:
-            raise Unfit(shortened(text), cls.WANTED)
+            raise InvalidValue(shortened(text), cls.WANTED)
         name, _, arguments = text.strip().removesuffix(")").partition("(")
         values = arguments.split(",") if arguments else ()
         given = dict(zip(MEASURES[name].takes, map(float, values), strict=False))
         accuracy, loss, first = (given.get(one) for one in ("accuracy", "loss", "first"))
         if loss is not None and not loss > 0:
-            raise Unfit(shortened(text), "a loss above 0, like convergence_time(0.5)")
+            raise InvalidValue(shortened(text), "a loss above 0, like convergence_time(0.5)")
         if accuracy is not None and not 0 < accuracy <= 1:
-            raise Unfit(shortened(text), "an accuracy above 0 and at most 1, like updates_to(0.9)")
+            raise InvalidValue(
+                shortened(text), "an accuracy above 0 and at most 1, like updates_to(0.9)"
+            )
         window = given.get("window", 1)
         if not 1 <= window <= 1000:
-            raise Unfit(shortened(text), "1 to 1,000 evaluations to average")
+            raise InvalidValue(shortened(text), "1 to 1,000 evaluations to average")
         return cls(name, accuracy, int(window), loss, None if first is None else int(first))
 
     def __str__(self) -> str:

@@ -36,7 +36,7 @@ ASIDE = 5
 
 
 @dataclass(frozen=True)
-class Verge:
+class StabilityLimit:
     """The oscillation with constant amplitude.
 
     Attributes:
@@ -53,7 +53,7 @@ class Verge:
         return self.period / 2
 
 
-def verge(staleness: NDArray[np.int64]) -> Verge | None:
+def stability_limit(staleness: NDArray[np.int64]) -> StabilityLimit | None:
     """Return the stability limit of a training with such updates.
 
     Args:
@@ -78,7 +78,7 @@ def verge(staleness: NDArray[np.int64]) -> Verge | None:
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if _in_phase(middle, sigma, weights) > 0 else (low, middle)
-    return Verge(2 * np.pi / high, high / float(weights @ np.sin(high * sigma)))
+    return StabilityLimit(2 * np.pi / high, high / float(weights @ np.sin(high * sigma)))
 
 
 def loss_period(evaluations: pd.DataFrame, *, first: int) -> float:
@@ -95,7 +95,7 @@ def verge_period(updates: pd.DataFrame, *, first: int) -> float:
     staleness = updates.loc[updates["version_applied"] >= first, "staleness"].to_numpy()
     if not len(staleness):
         return nan
-    found = verge(staleness)
+    found = stability_limit(staleness)
     return inf if found is None else found.loss_period
 
 

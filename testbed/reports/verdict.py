@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from testbed.frame.stop import NOBODY_LEFT
+from testbed.frame.stop import NO_WORKER_LEFT
 from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS, LATE_LINKS_LIMIT_RATIO
 from testbed.reports.measurements import Flow, Measurements
 from testbed.telemetry.wall import clock_set
@@ -94,7 +94,7 @@ def _end(measured: Measurements) -> Iterator[str]:
     elif measured.updates == 0:
         yield f"No update was applied{why}. A later `stop` or a smaller learning rate mends that."
     if measured.stalled:
-        alone = NOBODY_LEFT in measured.stalled
+        alone = NO_WORKER_LEFT in measured.stalled
         yield f"The training {measured.stalled}. {_ALL_GONE if alone else _SOME_AWAITED}"
 
 

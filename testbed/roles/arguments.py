@@ -13,7 +13,7 @@ from testbed.rpc.client import PATIENCE_SECONDS, Connection
 from testbed.rpc.limits import MessageLimits
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario
-from testbed.scenario.traces import LEAST_RATE, places
+from testbed.scenario.traces import LEAST_RATE, recorded_fields
 
 LABEL_BYTES = 8
 """Size of a shared sample's label, and of its index."""
@@ -120,7 +120,7 @@ def limits(experiment: Experiment) -> MessageLimits:
     ]
     links += [fault for fault in scenario.faults if isinstance(fault, faults.ChangedLink)]
     slowest = max(_seconds_per_byte(link) for link in links)
-    if any(place.what == "rate" for place in places(scenario)):
+    if any(place.what == "rate" for place in recorded_fields(scenario)):
         slowest = max(slowest, 1 / LEAST_RATE.bytes_per_second)
     shared = _seconds_per_byte(scenario.ps.link) * scenario.workers.count
     emulated_seconds = 4 * size * max(slowest, shared) + longest_partition(scenario)
@@ -139,7 +139,7 @@ def _shared_bytes(experiment: Experiment) -> int:
 
 def longest_partition(scenario: Scenario) -> float:
     """Return its emulated seconds; afterwards TCP may take as long again to retry."""
-    partitions = [fault for fault in scenario.faults if isinstance(fault, faults.Partition)]
+    partitions = [fault for fault in scenario.faults if isinstance(fault, faults.NetworkPartition)]
     return max((float(fault.duration or 0.0) for fault in partitions), default=0.0)
 
 

@@ -25,7 +25,7 @@ from testbed.frame.worker import (
     Think,
     Work,
 )
-from testbed.models import Bound
+from testbed.models import BoundModel
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.key_cache import KeyCaches, UnknownKeysError
 from testbed.roles.clock import EmulatedClock
@@ -63,7 +63,7 @@ class Device:
     """
 
     index: int
-    bound: Bound
+    bound: BoundModel
     data: Prepared
     fingerprint: int
     size: int

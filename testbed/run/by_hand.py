@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from testbed.errors import NodeError, Problem, ScenarioError, Unfit
+from testbed.errors import InvalidValue, NodeError, Problem, ScenarioError
 from testbed.events.entry import only
 from testbed.events.kinds import Exited, FaultApplied
 from testbed.experiment import timeline_of
@@ -26,7 +26,7 @@ from testbed.scenario import load
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import RunFolder
-from testbed.values.fields import Part
+from testbed.values.fields import StrictModel
 from testbed.values.units import Duration
 
 Verb = Literal["freeze", "thaw", "partition", "slow"]
@@ -38,7 +38,7 @@ ANSWER_SECONDS = 15.0
 LOOK_SECONDS = 0.05
 
 
-class Asked(Part):
+class Asked(StrictModel):
     """A request.
 
     Attributes:
@@ -127,7 +127,7 @@ def duration_of(text: str) -> float:
     """
     try:
         seconds = float(Duration.parse(re.sub(r"(?<=\d)\s*m$", "min", text.strip())))
-    except Unfit as error:
+    except InvalidValue as error:
         raise ScenarioError([Problem("--for", 0, "", error.found, error.expected)]) from None
     if not seconds > 0:
         raise ScenarioError([Problem("--for", 0, "", text, "a duration above zero, like 30s")])
@@ -179,7 +179,7 @@ def listed(folder: RunFolder) -> list[dict[str, Any]]:
     timeline = timeline_of(scenario, folder.path)
     for place, fault in enumerate(scenario.faults):
         if place not in come:
-            nodes = timeline.named(timeline.struck[place])
+            nodes = timeline.named(timeline.targets[place])
             at = fault.moment
             rows.append(
                 {"kind": fault.name, "begins": True, "nodes": nodes, "planned_seconds": None}

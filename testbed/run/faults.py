@@ -14,7 +14,7 @@ from testbed.events.entry import Entry
 from testbed.events.kinds import Crashed, Evaluated, Exited, FaultApplied, Finished
 from testbed.events.rows import Rows
 from testbed.events.sink import Sink
-from testbed.faults.link import Change
+from testbed.faults.link import LinkChange
 from testbed.faults.timeline import BY_HAND, Timeline
 from testbed.run.by_hand import Asked, answer, asked
 from testbed.run.deploy import ENDING_SECONDS, LOOK_SECONDS, Deployment
@@ -115,7 +115,7 @@ class FaultyNodes:
                 fresh.write_text(repr(factor), encoding="utf-8")
                 fresh.chmod(0o644)  # the node has a uid of its own
 
-    def change_link(self, worker: int, up: Change, down: Change) -> None:
+    def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
         """Change a worker's link."""
         node, time_scale = self.node(worker), self.setup.plan.time_scale
         assert node.link is not None, "whatever a fault strikes has one"
@@ -221,11 +221,11 @@ class Faults(Sink):
             self.recorder.event(self.timeline.crash(worker, planned=planned, actual=self.now))
         self._crashed.clear()
         if self._ended < inf:
-            for deed in self.timeline.due(self._ended):
-                self.recorder.event(self.timeline.missed(deed, now=self.now))
+            for action in self.timeline.due(self._ended):
+                self.recorder.event(self.timeline.missed(action, now=self.now))
             return
-        for deed in self.timeline.due(self.now):
-            self.recorder.event(self.timeline.carry_out(deed, self.nodes, clock=lambda: self.now))
+        for action in self.timeline.due(self.now):
+            self.recorder.event(self.timeline.carry_out(action, self.nodes, clock=lambda: self.now))
         for kind, worker in [one for one, at in self._undo_at.items() if at <= self.now]:
             self._undo(kind, worker, planned=self._undo_at[kind, worker])
         for request in asked(self.folder):

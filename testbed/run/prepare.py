@@ -14,7 +14,7 @@ from secrets import token_hex
 import testbed
 from testbed import datasets
 from testbed.datasets import CustomDataset, DatasetConfig, user_cache
-from testbed.errors import UNPLACED, HostError, Problem, ScenarioError
+from testbed.errors import UNKNOWN_FILE, HostError, Problem, ScenarioError
 from testbed.experiment import deal, record_format, require_batch
 from testbed.host.apart import Opened, apart
 from testbed.host.kafka import KafkaFiles, find_kafka
@@ -70,7 +70,9 @@ def prepare_data(request: RunRequest) -> Path:
     folder = _prepared(request.scenario.dataset, request.environment, request.beside)
     data = datasets.load(folder)
     if unfit := list(ill_fitting(request.scenario, data.classes)):
-        raise ScenarioError([Problem(UNPLACED, 0, dotted(path), *told) for path, *told in unfit])
+        raise ScenarioError(
+            [Problem(UNKNOWN_FILE, 0, dotted(path), *told) for path, *told in unfit]
+        )
     deal(request.scenario, data)
     record_format(request.scenario, data)
     return folder

@@ -20,7 +20,7 @@ from testbed.values.units import Duration, Rate
 READ_SECONDS = 1.0
 """Interval at which the links' counters are read; real."""
 
-Due = tuple[float, int, float]
+ScheduledChange = tuple[float, int, float]
 """When, in emulated seconds; the index of the following; the new value."""
 
 
@@ -37,7 +37,7 @@ class Traces:
     recorder: Recorder
     followings: Sequence[Following]
     absent: Collection[int]
-    _due: list[Due] = field(default_factory=list)
+    _due: list[ScheduledChange] = field(default_factory=list)
     _shapes: dict[tuple[int, str], Shape] = field(default_factory=dict)
     _read: float = 0.0  # real seconds since the training started, of the last reading
     _carried: Mapping[str, Carried] = field(default_factory=dict)

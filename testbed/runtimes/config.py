@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from testbed.values.fields import Part
+from testbed.values.fields import StrictModel
 
 if TYPE_CHECKING:
     from testbed.runtimes.base import RuntimeDriver
@@ -28,7 +28,7 @@ class Capabilities:
     container_bytes: int = 0
 
 
-class RuntimeConfig(Part):
+class RuntimeConfig(StrictModel):
     """A runtime as a scenario writes it."""
 
     capabilities: ClassVar[Capabilities]

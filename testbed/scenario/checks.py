@@ -31,7 +31,7 @@ from testbed.scenario.links import (
 from testbed.scenario.scalars import display
 from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
 from testbed.scenario.streams import StreamSettings
-from testbed.scenario.traces import places
+from testbed.scenario.traces import recorded_fields
 from testbed.streams import Each, Steady, Traced
 from testbed.topology import LinkSpec
 from testbed.values.family import full_form
@@ -65,7 +65,7 @@ def check_device(scenario: Scenario, has_cuda: Callable[[], bool]) -> Iterator[F
     """Check that a GPU is available for a simulation that is configured to use one."""
     wants = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
     if wants and not has_cuda():
-        expected = "a GPU that the installed PyTorch can use, or cpu: it finds none here"
+        expected = "a GPU that the installed PyTorch can use, or cpu: PyTorch finds no GPU here"
         yield ("runtime", "device"), "cuda", expected
 
 
@@ -78,11 +78,11 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
         yield (
             ("workers", "count"),
             f"{scenario.workers.count:,}{programs}",
-            f"at most {MOST_WORKERS:,} workers: a switch has one port more, the PS's",
+            f"at most {MOST_WORKERS:,} workers: a switch has only one further port, for the PS",
             SIMULATED_HAVE_MORE,
         )
     if scenario.codec is not None and not scenario.simulated:
-        expected = "runtime: simulated: what coding takes is measured in a live run, not stated"
+        expected = "runtime: simulated; a live run measures the time that coding takes"
         found = f"runtime {scenario.runtime.name}"
         yield ("codec",), found, expected
     yield from _check_programs(scenario)
@@ -132,7 +132,7 @@ def _check_intervals(scenario: Scenario) -> Iterator[Finding]:
         ("checkpoint", saved, "checkpoints"),
     ):
         if isinstance(every, Duration) and every < LEAST_INTERVAL:
-            expected = f"{LEAST_INTERVAL} or more: {what} would come one upon the other"
+            expected = f"{LEAST_INTERVAL} or more between two {what}"
             yield (part, "every"), str(every), expected
 
 
@@ -146,8 +146,8 @@ def _check_measured(scenario: Scenario) -> Iterator[Finding]:
         wanted = getattr(stop, field)
         if wanted is not None:
             unit = "" if isinstance(every, Duration) else " updates"
-            found = f"{wanted:g}, and an evaluation every {every}{unit}"
-            expected = f"evaluations before the end at {end}{unit}: a smaller evaluate.every"
+            found = f"{wanted:g} with an evaluation every {every}{unit}"
+            expected = f"an evaluation before the end at {end}{unit}: a smaller evaluate.every"
             yield ("stop", field), found, expected
 
 
@@ -159,18 +159,20 @@ def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
     for name, member in scenario.workers.classes.items():
         waits[("workers", "classes", name, "think")] = member.think
     for path in [path for path, think in waits.items() if think is not None and not thinks]:
-        expected = f"no think time with {algorithm.name}: a class's `speed` sets its pace"
+        expected = f"no think time with {algorithm.name}: set a class's `speed` instead"
         yield path, "a think time", expected
     packs = not isinstance(algorithm, AlgorithmConfig) or algorithm.PACKS
     if not packs and scenario.encoding != "raw":
-        expected = f"raw: what {algorithm.name} pushes is encoded already"
+        expected = f"raw: {algorithm.name} encodes its pushes itself"
         yield ("encoding",), scenario.encoding, expected
     if not isinstance(algorithm, Adsp) or algorithm.commit_rate is not None:
         return
     if isinstance(every, Duration) and not _divides(every, algorithm.check_period):
         found = f"an evaluation every {every}"
-        expected = f"a part of a trial, algorithm.check_period, which is {algorithm.check_period}"
-        hint = "Trials are judged by evaluations, which are to come at equal intervals"
+        expected = (
+            f"an interval that divides algorithm.check_period, {algorithm.check_period}, evenly"
+        )
+        hint = "A trial, one check period, is judged by evaluations at equal intervals"
         yield ("evaluate", "every"), found, expected, hint
 
 
@@ -185,16 +187,16 @@ def _check_simulation(scenario: Scenario) -> Iterator[Finding]:
     for name, member in scenario.workers.classes.items():
         path: Keys = ("workers", "classes", name)
         if member.speed is None:
-            expected = "the emulated time of a step, such as 50ms: nothing is timed when simulated"
+            expected = "the emulated time of a step, such as 50ms: a simulation measures none"
             yield (*path, "speed"), "nothing", expected
         yield from _check_unlimited(member, path)
     yield from _check_unlimited(scenario.ps, ("ps",))
     if scenario.programs:
-        expected = "none: a simulation runs no commands; native and docker do"
+        expected = "none: a simulation runs no commands; the native and docker runtimes do"
         found = ", ".join(scenario.programs)
         yield ("programs",), found, expected
     if scenario.launch != "warm":
-        expected = "no launch mode: a simulation launches nothing"
+        expected = "no launch mode: a simulation launches no processes"
         yield ("launch",), scenario.launch, expected
 
 
@@ -204,18 +206,18 @@ def _check_programs(scenario: Scenario) -> Iterator[Finding]:
     for name, program in scenario.programs.items():
         path: Keys = ("programs", name)
         if TAKEN.fullmatch(name):
-            expected = "another name: it is, or could be, that of another node or log"
+            expected = "another name: this one is reserved for another node or a log"
             yield path, name, expected
         for word in program.command:
             for unknown in [one for one in addressed(word) if one not in nodes]:
-                expected = "a node with a link: ps, a worker or a program; {{...}} for plain braces"
+                expected = "a node with a link: ps, a worker or a program; write {{...}} for braces"
                 yield (*path, "command"), f"{{{unknown}}}", expected
 
 
 def _check_no_gpus(scenario: Scenario) -> Iterator[Finding]:
     for name, member in scenario.workers.classes.items():
         if member.gpus:
-            expected = f"none: runtime {scenario.runtime.name} gives no node a GPU, docker does"
+            expected = f"none: runtime {scenario.runtime.name} does not support GPUs, docker does"
             path: Keys = ("workers", "classes", name, "gpus")
             yield path, str(member.gpus), expected
 
@@ -224,14 +226,14 @@ def _check_unlimited(limited: DeviceClass | PsSettings, path: Keys) -> Iterator[
     for field in ("cpu", "cpuset", "memory", "scratch"):
         value = getattr(limited, field)
         if value is not None:
-            expected = f"no {field} limit: a simulation models time by the class's speed alone"
+            expected = f"no {field} limit: in a simulation, only `speed` determines computing time"
             yield (*path, field), str(value), expected
 
 
 def check_faults(scenario: Scenario) -> Iterator[Finding]:
-    """Check that faults strike existing nodes, and can be combined."""
-    classes, others = scenario.workers.dealt(), feeders(scenario)
-    missing = list(_check_whom(scenario))
+    """Check that faults target existing nodes, and do not contradict one another."""
+    classes, others = scenario.workers.worker_classes(), feeders(scenario)
+    missing = list(_check_targets(scenario))
     if missing:
         yield from missing
         return
@@ -241,17 +243,17 @@ def check_faults(scenario: Scenario) -> Iterator[Finding]:
     for place, found in contradictions(
         scenario.faults, classes, seed=scenario.seed, others=others, restarted=restarted
     ):
-        expected = "faults that can be beside one another"
+        expected = "faults that do not contradict one another"
         yield ("faults", place), found, expected
 
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, ChangedLink):
             path = ("faults", place)
-            numbers = fault.struck(classes, seed=scenario.seed, place=place)
-            struck = {classes[one] for one in numbers}
-            for name in sorted(struck.intersection(one.device_class for one in places(scenario))):
-                found = f"a change of links of class {name}, which follow a recording"
-                expected = "links that do not: a recording says all that becomes of one"
+            numbers = fault.pick_targets(classes, seed=scenario.seed, place=place)
+            traced = {one.device_class for one in recorded_fields(scenario)}
+            for name in sorted(traced.intersection(classes[one] for one in numbers)):
+                found = f"a change to links of class {name}, which follow a recording"
+                expected = "links that do not: a recording determines all changes of its link"
                 yield (*path, fault.name), found, expected
             links = {whose: link for _, whose, link in links_after(scenario, fault, place)}
             for whose, link in links.items():
@@ -261,21 +263,21 @@ def check_faults(scenario: Scenario) -> Iterator[Finding]:
                 yield (*path, fault.name), "offload: on", expected
 
 
-def _check_whom(scenario: Scenario) -> Iterator[Finding]:
+def _check_targets(scenario: Scenario) -> Iterator[Finding]:
     """Check that every selector matches nodes, and that there are enough to draw from."""
-    classes, others = scenario.workers.dealt(), feeders(scenario)
+    classes, others = scenario.workers.worker_classes(), feeders(scenario)
     of_workers = (
         f"a worker (w0 to w{len(classes) - 1}), a pattern like 'w[0-9]', or class=NAME "
         f"with a class of workers ({', '.join(scenario.workers.classes)})"
     )
     for place, fault in enumerate(scenario.faults):
         path = ("faults", place)
-        key, expected = ("workers", of_workers) if fault.strikes_workers else _feeders(scenario)
-        for selector in fault.nobody(classes, others):
+        key, expected = ("workers", of_workers) if fault.targets_workers else _feeders(scenario)
+        for selector in fault.unmatched_selectors(classes, others):
             yield (*path, key), display(selector), expected
-        meant = len(fault.meant(classes, others))
-        if fault.count is not None and fault.count > meant:
-            expected = f"at most {meant:,}, as many as there are to draw from"
+        available = len(fault.candidates(classes, others))
+        if fault.count is not None and fault.count > available:
+            expected = f"at most {available:,}, the number of nodes that match"
             found = f"{fault.count:,}"
             yield (*path, "count"), found, expected
 
@@ -283,22 +285,24 @@ def _check_whom(scenario: Scenario) -> Iterator[Finding]:
 def _feeders(scenario: Scenario) -> tuple[str, str]:
     """Return the key for the nodes that feed streams, and what is valid there."""
     if scenario.streams is None:
-        return "nodes", "none: without `streams` nothing feeds them"
+        return "nodes", "none: there are no producers or brokers without `streams`"
     if scenario.simulated:
         return "nodes", "none: a simulation has neither producers nor a broker"
-    return "nodes", f"some of {', '.join(feeders(scenario))}, or a pattern like 'producer*'"
+    return "nodes", f"one of {', '.join(feeders(scenario))}, or a pattern like 'producer*'"
 
 
 def _check_engine(scenario: Scenario) -> Iterator[Finding]:
     """Check that no worker returns after its container has ended with its process."""
-    for place, worker in rejoining(scenario.faults, scenario.workers.dealt(), seed=scenario.seed):
-        expected = "a worker that was not there before: an engine's container has ended then"
-        found = f"w{worker}, which was gone"
+    for place, worker in rejoining(
+        scenario.faults, scenario.workers.worker_classes(), seed=scenario.seed
+    ):
+        expected = "a worker that joins for the first time: its container has ended"
+        found = f"w{worker}, which left before"
         yield ("faults", place), found, expected
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, Kill) and fault.duration is not None:
             path = ("faults", place, "for")
-            expected = "none: an engine's container has ended by then; kafka's `restart` is at once"
+            expected = "none: its container ends with it; kafka's `restart` restarts it at once"
             yield path, str(fault.duration), expected
 
 
@@ -320,11 +324,11 @@ def check_streams(scenario: Scenario) -> Iterator[Finding]:
     if streams is None:
         return
     if isinstance(algorithm, AlgorithmConfig) and not algorithm.TAKES_STREAMS:
-        expected = "none, or an algorithm that takes them, such as ddl or scadles"
+        expected = "none, or an algorithm that supports streams, such as ddl or scadles"
         yield ("streams",), f"streams with {algorithm.name}", expected
     least = algorithm.min_batch if isinstance(algorithm, ScaDles) else scenario.workers.batch_size
     if streams.samples_per_record > least:
-        expected = f"at most {least:,}, the smallest batch: no step waits for more than it takes"
+        expected = f"at most {least:,}, the smallest batch: a step waits for its own samples only"
         found = f"{streams.samples_per_record:,}"
         yield ("streams", "samples_per_record"), found, expected
     if isinstance(streams.rates, Each) and len(streams.rates.given) != count:
@@ -333,13 +337,13 @@ def check_streams(scenario: Scenario) -> Iterator[Finding]:
         return
     lowest, largest = streams.range or (0.0, inf)
     for rate in [rate for rate in streams.rates.given if not lowest <= rate <= largest][:1]:
-        expected = f"a rate from {lowest:g} to {largest:g} samples a second, or `clip: off`"
+        expected = f"a rate from {lowest:g} to {largest:g} samples per second, or `clip: off`"
         yield ("streams", "rates", "per_second"), f"{rate:g}", expected
     change = streams.over_time
     yield from _records_in_time(scenario, streams)
     stops = not isinstance(change, Traced) and change.falls_silent  # recordings: see elsewhere
     if (stops or 0.0 in streams.per_second(count, seed=scenario.seed)) and streams.patience == inf:
-        expected = "a duration: streams fall silent, and nobody would go on"
+        expected = "a duration: streams fall silent, and training would wait forever"
         yield ("streams", "stream_timeout"), "off", expected
 
 
@@ -350,12 +354,14 @@ def _records_in_time(scenario: Scenario, streams: StreamSettings) -> Iterator[Fi
     seconds = streams.samples_per_record / slowest
     steady = isinstance(streams.over_time, Steady)  # otherwise rates may rise later
     if steady and streams.samples_per_record > 1 and seconds > streams.patience:
-        apart = f"{streams.samples_per_record:,}: {seconds:g} s apart at {slowest:g} a second"
+        apart = (
+            f"{streams.samples_per_record:,}: {seconds:g} s per record at {slowest:g} per second"
+        )
         most = max(1, floor(streams.patience * slowest))
         yield (
             ("streams", "samples_per_record"),
             apart,
-            f"at most {most:,}, which a device waits for (stream_timeout)",
+            f"at most {most:,}, which arrive within stream_timeout",
         )
 
 

@@ -6,22 +6,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.topology import Distribution
-from testbed.values.fields import AnyDuration, BelowOne, Part, PositiveDuration, PositiveRate, Word
+from testbed.values.fields import (
+    AnyDuration,
+    BelowOne,
+    PositiveDuration,
+    PositiveRate,
+    StrictModel,
+    Word,
+)
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 TRACED = ("rate", "delay")
 """Fields of a direction that may follow a recording."""
 
 
-class Recording(Part):
-    """A file with what was recorded, which a value follows from the start of the training on.
+class Recording(StrictModel):
+    """A recording that a value follows from the start of training.
 
     Attributes:
-        trace: the file, relative to the scenario: CSV, or for a rate a packet-delivery trace.
-        then: ``repeat`` it from its beginning when it has ended, or ``hold`` its last value.
-        offset: where in it a worker begins: ``drawn`` from the seed, or at its beginning.
+        trace: the file, relative to the scenario: CSV or, for a rate, a packet-delivery trace.
+        then: at its end, `repeat` it from the beginning or `hold` its last value.
+        offset: start position of a worker: `drawn` from the seed, or `none` for the beginning.
     """
 
     trace: Word
@@ -39,28 +46,29 @@ def _no_size(queue: Any) -> Any:
     """Refuse a size: a queue is given as its drain time, as its bytes depend on the rate."""
     try:
         size = Size.parse(queue) if isinstance(queue, str) else None
-    except Unfit:
+    except InvalidValue:
         return queue
     if size is None:
         return queue
-    drained = f"{queue} at 1mbit take {size * 8 / 1e3:g}ms"
-    raise Unfit(queue, f"the time in which a full queue drains, like 100ms: {drained}")
+    drained = f"{queue} at 1mbit drains in {size * 8 / 1e3:g}ms"
+    raise InvalidValue(queue, f"the time that a full queue takes to drain, like 100ms: {drained}")
 
 
-class Direction(Part):
-    """One direction of a link. What is left out is not shaped; a delay or a loss of 0 is none.
+class Direction(StrictModel):
+    """One direction of a link. Omitted values are not shaped; a delay or a loss of 0 is none.
 
-    ``rate: {trace: FILE}`` is short for ``rate_trace: {trace: FILE}``, and so for ``delay``.
+    ``rate: {trace: FILE}`` is short for ``rate_trace: {trace: FILE}``, and the same for ``delay``.
 
     Attributes:
-        rate: bits per second of Ethernet frames; of one that follows a recording, its mean.
-        delay: one-way delay; needs netem.
-        jitter: standard deviation of the delay; needs netem and a delay that is not shorter.
+        rate: bits per second of Ethernet frames; for a recording, its mean.
+        delay: one-way delay; requires netem.
+        jitter: standard deviation of the delay, at most the delay; requires netem.
         distribution: law of the jitter; normal by default.
-        loss: share of packets lost; needs netem.
-        loss_correlation: between a packet's loss and the next one's: 0 is independent, towards 1
-            losses come in ever longer bursts.
-        queue: how long a full queue takes to drain at ``rate``; default max(100 ms, round trip).
+        loss: share of lost packets; requires netem.
+        loss_correlation: correlation between the losses of successive packets: 0 for independent
+            losses; towards 1, losses occur in ever longer bursts.
+        queue: time that a full queue takes to drain at ``rate``; by default max(100 ms, round
+            trip).
         rate_trace: the recording that the rate follows.
         delay_trace: the recording that the delay follows.
     """
@@ -89,19 +97,21 @@ class Direction(Part):
         has_rate = self.rate is not None or self.rate_trace is not None
         has_delay = self.delay is not None or self.delay_trace is not None
         if self.jitter and not has_delay:
-            raise Unfit("a jitter without a delay", "a delay that it varies")
+            raise InvalidValue("a jitter without a delay", "a delay too, which it varies")
         if self.jitter is not None and self.delay is not None and self.jitter > self.delay:
-            raise Unfit(f"a jitter of {self.jitter}", f"at most the delay, {self.delay}")
+            raise InvalidValue(f"a jitter of {self.jitter}", f"at most the delay, {self.delay}")
         if self.distribution is not None and self.jitter is None:
-            raise Unfit("a distribution without a jitter", "a jitter that it is the law of")
+            raise InvalidValue("a distribution without a jitter", "a jitter too, whose law it is")
         if self.loss_correlation is not None and self.loss is None:
-            raise Unfit("a loss_correlation without a loss", "a share of packets lost")
+            raise InvalidValue(
+                "a loss_correlation without a loss", "a loss too, the share of lost packets"
+            )
         if self.queue is not None and not has_rate:
-            raise Unfit("a queue without a rate", "a rate at which it drains")
+            raise InvalidValue("a queue without a rate", "a rate too, at which it drains")
         return self
 
 
-class Link(Part):
+class Link(StrictModel):
     """A node's link.
 
     Attributes:

@@ -12,7 +12,7 @@ import yaml
 from testbed.errors import Problem, ScenarioError
 from testbed.scenario.scalars import resolve
 from testbed.scenario.schema import Scenario
-from testbed.values.written import Written
+from testbed.values.text_value import TextValue
 
 
 class _Dumper(yaml.SafeDumper):
@@ -34,7 +34,7 @@ def _other(dumper: yaml.SafeDumper, value: object) -> yaml.Node:
             return dumper.represent_data(value.tolist())
         case Mapping():
             return dumper.represent_dict(value)
-        case Written() | PurePath():
+        case TextValue() | PurePath():
             return _text(dumper, str(value))
     return dumper.represent_undefined(value)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Tag
 
 from testbed.payloads import Dense, Keyed, Payload, Quantized, Sparse
-from testbed.values.fields import Part, PositiveDuration
+from testbed.values.fields import PositiveDuration, StrictModel
 from testbed.values.laws import Law
 from testbed.values.units import Duration
 
@@ -15,20 +15,20 @@ LEAST_INTERVAL = Duration(0.001)
 """Minimum between two evaluations, which take no emulated time."""
 
 
-class StepTime(Part):
-    """The time of a training step that grows with its batch: ``base + each * samples``.
+class StepTime(StrictModel):
+    """The time of a training step that depends on its batch: ``base + each * samples``.
 
     Attributes:
-        base: emulated time that a step takes with any batch.
-        each: emulated time for every sample of its batch.
+        base: emulated time of a step, without its samples.
+        each: emulated time per sample of its batch.
     """
 
     base: PositiveDuration
     each: PositiveDuration
 
 
-class RandomDuration(Part):
-    """A duration that is drawn anew every time: a draw of ``law`` times ``mean``.
+class RandomDuration(StrictModel):
+    """A duration that is drawn for each use: a draw of ``law`` times ``mean``.
 
     Attributes:
         law: a law of mean 1.
@@ -60,18 +60,18 @@ MILLION = 1_000_000
 Steps = tuple[Duration | None, ...]
 
 
-class CodecTimes(Part):
-    """Emulated time of each step of coding, for every million parameters of the model.
+class CodecTimes(StrictModel):
+    """Emulated time of each step of encoding and decoding, per million parameters of the model.
 
-    What is not given takes no time.
+    Omitted steps take no time.
 
     Attributes:
-        select: choosing the largest entries.
-        extract: drawing the others, and taking the values that are sent.
-        merge: putting entries that have come where they belong.
-        add: taking in a whole vector.
-        quantise: bringing a vector into levels, and what the sender does to follow it.
-        dequantise: making a vector of levels.
+        select: select the largest entries.
+        extract: draw the other entries, and extract the values to send.
+        merge: merge received entries into the vector.
+        add: add a whole vector.
+        quantise: quantise a vector, and apply the quantised values at the sender.
+        dequantise: dequantise a vector.
     """
 
     select: PositiveDuration | None = None
@@ -107,12 +107,12 @@ class CodecTimes(Part):
         return _seconds(steps.get(kind, ()), size)
 
 
-class Codec(Part):
-    """How long coding takes; a simulation's virtual clock adds it.
+class Codec(StrictModel):
+    """Times of encoding and decoding; the virtual clock of a simulation adds them.
 
     Attributes:
-        worker: on a worker's device.
-        ps: at the parameter server, for each push and, once a round, for the reply.
+        worker: on each worker's device.
+        ps: at the parameter server, per push, and once per round for the reply.
     """
 
     worker: CodecTimes = CodecTimes()

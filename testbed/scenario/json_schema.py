@@ -25,7 +25,7 @@ def json_schema(document: type[BaseModel] = Scenario) -> dict[str, Any]:
     if document is not Scenario:
         return {"$schema": DIALECT, **schema}
     _add_extends(schema)
-    schema["patternProperties"] = {f"^{ASIDE}": {"description": "Your own: a place for anchors."}}
+    schema["patternProperties"] = {f"^{ASIDE}": {"description": "Ignored: for your YAML anchors."}}
     return {"$schema": DIALECT, "$id": IDENTITY, **schema}
 
 
@@ -57,7 +57,7 @@ def _add_extends(schema: dict[str, Any]) -> None:
     alone = _take_required(schema, schema["$defs"])
     schema["properties"]["extends"] = {
         "type": "string",
-        "description": "A scenario file, relative to this one, that this one says the changes to.",
+        "description": "A base scenario, relative to this file, which then only has the changes.",
     }
     schema["if"] = {"not": {"required": ["extends"]}}
     schema["then"] = alone

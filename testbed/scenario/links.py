@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from testbed import faults
-from testbed.faults.link import Change
+from testbed.faults.link import LinkChange
 from testbed.network.qdiscs import qdiscs_of
 from testbed.scenario.direction import Direction, Link
 from testbed.scenario.schema import Scenario
@@ -100,7 +100,7 @@ def shape_of(direction: Direction, time_scale: float) -> Shape:
     )
 
 
-def changed(shape: Shape, change: Change, time_scale: float) -> Shape:
+def changed(shape: Shape, change: LinkChange, time_scale: float) -> Shape:
     """Apply a fault's change to a direction in real units."""
     rate, delay = change.rate, change.delay
     return replace(
@@ -118,9 +118,13 @@ def links_after(
     Yields:
         The node, the link's owner (``class slow``, ``broker``), and the link.
     """
-    classes, others, scale = scenario.workers.dealt(), feeders(scenario), scenario.time_scale
+    classes, others, scale = (
+        scenario.workers.worker_classes(),
+        feeders(scenario),
+        scenario.time_scale,
+    )
     links: dict[str, tuple[str, Link]] = {}
-    for number in fault.struck(classes, seed=scenario.seed, place=place, others=others):
+    for number in fault.pick_targets(classes, seed=scenario.seed, place=place, others=others):
         if number < len(classes):
             link = scenario.workers.classes[classes[number]].link
             links.setdefault(f"class {classes[number]}", (f"w{number}", link))
@@ -136,7 +140,7 @@ def links_after(
 def link_of_feeder(scenario: Scenario, name: str) -> Link:
     """Return the link of a feeder: the streams' link is that of the node devices fetch from."""
     streams = scenario.streams
-    assert streams is not None, "they feed streams"
+    assert streams is not None, "only streams have feeders"
     return Link() if streams.has_broker and name != BROKER else streams.link
 
 

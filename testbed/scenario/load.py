@@ -10,15 +10,15 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from testbed.errors import UNPLACED, Problem, ScenarioError
+from testbed.errors import UNKNOWN_FILE, Problem, ScenarioError
 from testbed.scenario.checks import check_device, check_files, check_whole
 from testbed.scenario.document import Document, problem_at
 from testbed.scenario.override import Override, extend
 from testbed.scenario.own_code import apply_own_code
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
-from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
+from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.traces import check_availability, check_recorded_rates, with_means
 
@@ -112,10 +112,10 @@ def load_document(
     """
     file = document.root.file
     if isinstance(document.data, dict) and "scenario" in document.data:
-        hint = f"A study is run by `testbed sweep {file}`"
+        hint = f"Run a study with `testbed sweep {file}`"
         found, expected = "a study", "a scenario"
         raise ScenarioError([problem_at(document, ("scenario",), found, expected, hint)])
-    root = Place(Scenario)
+    root = SchemaNode(Scenario)
     document = _completed(document, root, locate=locate, overrides=overrides)
     scenario, errors = _validate(document)
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
@@ -135,7 +135,7 @@ def load_document(
         if has_cuda is not None:
             problems += [problem_at(document, *one) for one in check_device(scenario, has_cuda)]
     if scenario is None or problems:
-        raise ScenarioError(_shortened(problems, untold=len(errors[MOST_PROBLEMS:]), file=file))
+        raise ScenarioError(_shortened(problems, hidden=len(errors[MOST_PROBLEMS:]), file=file))
     return scenario
 
 
@@ -147,12 +147,12 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """
     path = find_scenario(path)
     document = parse_document(read_text(path), display_name(path))
-    root, beside = Place(Scenario), path.parent
+    root, beside = SchemaNode(Scenario), path.parent
     return _completed(document, root, locate=lambda name: beside / name, overrides=overrides)
 
 
 @contextmanager
-def placed(file: Path | str, overrides: Sequence[Override] = ()) -> Iterator[None]:
+def with_source_lines(file: Path | str, overrides: Sequence[Override] = ()) -> Iterator[None]:
     """Add file and line to errors in this block that only have a value's path.
 
     Args:
@@ -166,18 +166,18 @@ def placed(file: Path | str, overrides: Sequence[Override] = ()) -> Iterator[Non
     try:
         yield
     except ScenarioError as error:
-        if all(problem.file != UNPLACED for problem in error.problems):
+        if all(problem.file != UNKNOWN_FILE for problem in error.problems):
             raise
         try:
             document = read_document(Path(file), overrides)
         except ScenarioError:  # the file was deleted or changed in the meantime
             raise error from None
-        raise type(error)([_placed(one, document) for one in error.problems]) from None
+        raise type(error)([_with_line(one, document) for one in error.problems]) from None
 
 
-def _placed(problem: Problem, document: Document) -> Problem:
+def _with_line(problem: Problem, document: Document) -> Problem:
     """Set a problem's line to its value's, or to the enclosing value's for a default."""
-    if problem.file != UNPLACED:
+    if problem.file != UNKNOWN_FILE:
         return problem
     keys = (int(key) if key.isdigit() else key for key in problem.path.split("."))
     origin = document.origin(tuple(keys))
@@ -186,7 +186,7 @@ def _placed(problem: Problem, document: Document) -> Problem:
 
 def _completed(
     document: Document,
-    root: Place,
+    root: SchemaNode,
     *,
     locate: Callable[[str], Path] | None,
     overrides: Sequence[Override],
@@ -214,8 +214,8 @@ def _check_seeds(scenario: Scenario, document: Document, seeds: Sequence[int]) -
     for seed, found in by_seed.items():
         for one in found:
             if one not in always:
-                told = replace(one, found=f"{one.found}, with seed {seed}")
-                sometimes.setdefault((one.file, one.line, one.path), told)
+                named = replace(one, found=f"{one.found}, with seed {seed}")
+                sometimes.setdefault((one.file, one.line, one.path), named)
     return [*always, *sometimes.values()]
 
 
@@ -226,10 +226,10 @@ def _validate(document: Document) -> tuple[Scenario | None, list[ErrorDetails]]:
         return None, error.errors(include_url=False)
 
 
-def _shortened(problems: list[Problem], *, untold: int, file: str) -> list[Problem]:
+def _shortened(problems: list[Problem], *, hidden: int, file: str) -> list[Problem]:
     """Sort problems by file and line, and count those left out at the end."""
-    told = sorted(problems, key=lambda problem: (problem.file, problem.line))[:MOST_PROBLEMS]
-    untold += len(problems) - len(told)
-    if untold:
-        told.append(Problem(file, 0, "", "", "", f"and {untold:,} problems more"))
-    return told
+    shown = sorted(problems, key=lambda problem: (problem.file, problem.line))[:MOST_PROBLEMS]
+    hidden += len(problems) - len(shown)
+    if hidden:
+        shown.append(Problem(file, 0, "", "", "", f"and {hidden:,} more problems"))
+    return shown

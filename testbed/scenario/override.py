@@ -23,8 +23,8 @@ from testbed.scenario.document import Document, Node, problem_at
 from testbed.scenario.dump import dump_data
 from testbed.scenario.own_code import own_names
 from testbed.scenario.parse import DEEPEST, parse_document, parse_value
-from testbed.scenario.places import Place
 from testbed.scenario.scalars import display, dotted, on_one_line
+from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.values.family import full_form
 
@@ -58,7 +58,9 @@ class Override:
         path, equals, right = text.partition("=")
         keys = _keys(path)
         if not equals or not keys:
-            problem = Problem(option, 0, "", "no path=value", "one, like --set workers.count=5")
+            problem = Problem(
+                option, 0, "", "no path=value", "path=value, like --set workers.count=5"
+            )
             raise ScenarioError([problem])
         return cls(option, keys, parse_value(right, option))
 
@@ -72,10 +74,10 @@ class Override:
         option = f"setting {on_one_line(path, 80)}"
         keys = _keys(path)
         if not keys:
-            raise ScenarioError([Problem(option, 0, "", "no path", "one, like workers.count")])
+            raise ScenarioError([Problem(option, 0, "", "no path", "a path, like workers.count")])
         return cls(option, keys, parse_value(dump_data(value, option), option))
 
-    def apply(self, document: Document, root: Place) -> Document:
+    def apply(self, document: Document, root: SchemaNode) -> Document:
         """Set the value in the document, with the option as its origin.
 
         Raises:
@@ -83,21 +85,21 @@ class Override:
         """
         return replace(document, root=self._put(document.root, root, 0))
 
-    def _put(self, node: Node | None, place: Place | None, depth: int) -> Node:
+    def _put(self, node: Node | None, schema: SchemaNode | None, depth: int) -> Node:
         """Return a value after setting the override in it; ``depth`` keys lead to it."""
         if depth == len(self.keys):
             return Node.of(self.value, self.option, self.line)
         key = self.keys[depth]
         if node is None or node.value is None:
             node = Node({}, self.option, self.line)
-        if place is not None and place.is_family:
+        if schema is not None and schema.is_family:
             if node.short and node.short[0] == key:  # the path has the short form, too
-                inside = place.members.get(key)
+                inside = schema.members.get(key)
             else:
-                name = _member(node, place)
-                node, inside = node.full(), place.members[name].enter(key) if name else None
+                name = _member(node, schema)
+                node, inside = node.full(), schema.members[name].enter(key) if name else None
         else:
-            inside = place and place.enter(key)
+            inside = schema and schema.enter(key)
         if not isinstance(node.value, dict):
             found, expected = display(node.data), f"a mapping, to set `{key}` in it"
             path = dotted(self.keys[:depth])
@@ -106,12 +108,12 @@ class Override:
         return replace(node, value={**node.value, key: changed})
 
 
-def extend(document: Document, root: Place, locate: Callable[[str], Path] | None) -> Document:
+def extend(document: Document, root: SchemaNode, locate: Callable[[str], Path] | None) -> Document:
     """Merge a document with its base, and recursively with the base's base.
 
     Args:
         document: the parsed document.
-        root: schema place of the whole document.
+        root: schema node of the whole document.
         locate: returns the path of a file relative to the document; None if there are none.
 
     Raises:
@@ -122,14 +124,18 @@ def extend(document: Document, root: Place, locate: Callable[[str], Path] | None
         name = chain[-1].data[EXTENDS]
         if not isinstance(name, str) or locate is None:
             expected = "the name of a scenario file, like base.yaml"
-            hint = "" if locate else "Text that is in no file extends none"
+            hint = "" if locate else "Only a scenario in a file can extend another"
             raise _refusal(chain[-1], found=display(name), expected=expected, hint=hint)
         near = locate(str(folder / name))
         path = find_scenario(near, name=name)
         base = _read(path, chain[-1])
         if os.path.realpath(path) in seen:
-            found = f"{display(name)}, which leads back to itself"
-            raise _refusal(chain[-1], found=found, expected="a file that extends no file above it")
+            found = f"{display(name)}, which extends itself through other files"
+            raise _refusal(
+                chain[-1],
+                found=found,
+                expected="a file that does not extend itself, directly or indirectly",
+            )
         seen.add(os.path.realpath(path))
         folder = (folder / name).parent if path == near else path.absolute().parent
         chain.append(_relocated(base, folder))
@@ -166,17 +172,17 @@ def _without_extends(root: Node) -> Node:
     return replace(root, value={key: node for key, node in root.value.items() if key != EXTENDS})
 
 
-def _merged(below: Node, above: Node, place: Place | None) -> Node:
+def _merged(below: Node, above: Node, schema: SchemaNode | None) -> Node:
     """Merge two values of the same path."""
-    if place is not None and place.is_family:
-        name, wanted = _member(below, place), _member(above, place)
+    if schema is not None and schema.is_family:
+        name, wanted = _member(below, schema), _member(above, schema)
         if not name or wanted not in (name, None):
             return above
         below, above = below.full(), above.full() if wanted else above
         if name == "custom" and not _same_code(below.data, above.data):
             named = ("name", "file", "class")
             below = replace(below, value={k: v for k, v in below.value.items() if k in named})
-        place = place.members[name]
+        schema = schema.members[name]
     if not isinstance(below.value, dict) or not isinstance(above.value, dict):
         return above
     merged = dict(below.value)
@@ -186,7 +192,7 @@ def _merged(below: Node, above: Node, place: Place | None) -> Node:
         elif node.value is None:
             del merged[key]
         else:
-            merged[key] = _merged(merged[key], node, place and place.enter(key))
+            merged[key] = _merged(merged[key], node, schema and schema.enter(key))
     return replace(above, value=merged)
 
 
@@ -199,9 +205,9 @@ def _same_code(below: dict[str, Any], above: dict[str, Any]) -> bool:
     )
 
 
-def _member(node: Node, place: Place) -> str | None:
+def _member(node: Node, schema: SchemaNode) -> str | None:
     """Return the name of the family member in a value; None if it has only options."""
-    value, members = node.data, place.members
+    value, members = node.data, schema.members
     if isinstance(value, dict) and "name" not in value and not members.keys() & value.keys():
         return None
     full = full_form(value)

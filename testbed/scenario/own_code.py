@@ -26,10 +26,10 @@ from testbed.host.apart import apart
 from testbed.scenario.direction import TRACED
 from testbed.scenario.document import Document, Keys, Node, problem_at
 from testbed.scenario.parse import parse_value
-from testbed.scenario.places import Place, one_of
 from testbed.scenario.problems import explain
 from testbed.scenario.scalars import dotted, on_one_line
 from testbed.scenario.schema import Scenario
+from testbed.scenario.schema_node import SchemaNode, one_of
 from testbed.scenario.synonyms import nearest
 from testbed.user_code import OwnCode, UserCode
 
@@ -99,12 +99,12 @@ def check_text(code: UserCode, document: Document, path: Keys) -> Iterator[Probl
         yield from error.problems
         return
     for line, module in _imported(tree):
-        if not _is_there(module):
-            found = f"an import of {module}, which is not there"
-            expected = "an installed package: no other file beside this one can be imported"
+        if not _is_installed(module):
+            found = f"an import of {module}, which is not installed"
+            expected = "an installed package: the file cannot import other files next to it"
             yield Problem(str(code.path), line, code.path_in_scenario, found, expected)
     names = _defined(code.path)
-    if code.name not in names and not _defines_untold(tree):
+    if code.name not in names and not _defines_dynamically(tree):
         listed = ", ".join(sorted(names)[:10]) or "nothing"
         found = f"no {code.name} in {code.path.name}, which defines {listed}"
         yield problem_at(document, path, found=found, expected="a class or function of that file")
@@ -120,11 +120,11 @@ def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield statement.lineno, "." * statement.level + module.split(".")[0]
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     return not module.startswith(".") and find_spec(module) is not None
 
 
-def _defines_untold(tree: ast.Module) -> bool:
+def _defines_dynamically(tree: ast.Module) -> bool:
     """Whether it may define names that cannot be found in its text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(one.name == "*" for one in node.names):
@@ -204,8 +204,8 @@ def _unknown_keywords(
     for key in member.options if known is not None else ():
         if key not in (known or ()):
             names = sorted(known or ())
-            takes = one_of(names) if names else "no options"
-            expected = f"{takes}: that is what {member.class_name} in {member.file} takes"
+            accepted = one_of(names) if names else "no options"
+            expected = f"{accepted}, as {member.class_name} in {member.file} accepts"
             hint = nearest(key, names)
             problems.append(
                 problem_at(document, (family, key), found=found, expected=expected, hint=hint)
@@ -224,10 +224,10 @@ def _configured(member: CustomAlgorithm, code: UserCode, document: Document) -> 
         config = configured(code, kind, member.options)
     except ValidationError as error:
         options = Document(document.origin(path))
-        wrong = explain(error.errors(include_url=False), options, root=Place(kind))
+        wrong = explain(error.errors(include_url=False), options, root=SchemaNode(kind))
         before = dotted(path)
-        told = [replace(one, path=f"{before}.{one.path}".rstrip(".")) for one in wrong]
-        raise ScenarioError(told) from None
+        problems = [replace(one, path=f"{before}.{one.path}".rstrip(".")) for one in wrong]
+        raise ScenarioError(problems) from None
     check_halves(config, code)
     return _written_out(member, config, code)
 
@@ -238,7 +238,7 @@ def _written_out(member: CustomAlgorithm, config: AlgorithmConfig, code: UserCod
     Raises:
         ScenarioError: they do not survive writing and reading.
     """
-    doing, expected = f"writing the options of {code.name}", "fields that YAML can hold"
+    doing, expected = f"writing the options of {code.name}", "fields that YAML can represent"
 
     def dump() -> str:
         return json.dumps(config.model_dump(mode="json", by_alias=True, exclude={"name"}))
@@ -249,7 +249,7 @@ def _written_out(member: CustomAlgorithm, config: AlgorithmConfig, code: UserCod
     except (ValidationError, ScenarioError):
         survives = False
     if not survives:
-        found = f"options that are read otherwise: {on_one_line(text, 400)}"
+        found = f"options that change when written and read back: {on_one_line(text, 400)}"
         raise code.error(found, expected, line=code.line())
     return text
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from testbed.errors import Problem, ScenarioError, Unfit
+from testbed.errors import InvalidValue, Problem, ScenarioError
 from testbed.scenario.document import Document, Keys, Node, Refused
 from testbed.scenario.scalars import display, dotted, resolve
 from testbed.scenario.source import check_text
@@ -25,7 +25,7 @@ MOST_PROBLEMS = 100
 ASIDE = "x-"
 """Prefix of top-level keys that are the user's own, such as for anchors."""
 
-NO_TABS = "spaces for indentation, YAML allows no tabs"
+NO_TABS = "spaces for indentation: YAML does not allow tabs"
 _TOO_DEEP = (f"more than {DEEPEST} levels of nesting", f"at most {DEEPEST}")
 _VALID = "`key: value` lines, indented alike, with brackets and quotes closed"
 
@@ -110,7 +110,7 @@ class _Composer:
         root = None
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent) and root is not None:
-                found, expected = "a second document", "one scenario a file, without `---`"
+                found, expected = "a second document", "one scenario per file, without `---`"
                 self.fail(_line(event), found, expected)
             if isinstance(event, yaml.NodeEvent):
                 root = self._node(event, ())
@@ -174,7 +174,11 @@ class _Composer:
             self.fail(line, f"*{name[:40]}", f"an anchor &{name[:40]} above it")
         node = self._anchors[name]
         if node is None:
-            self.fail(line, f"*{name[:40]} inside the value it names", "no value inside itself")
+            self.fail(
+                line,
+                f"*{name[:40]} inside the value it names",
+                "no alias inside its value",
+            )
         return node
 
     def _bound(self, value: Any, depth: int, line: int) -> None:
@@ -198,7 +202,7 @@ class _Composer:
             return text
         try:
             return resolve(text)
-        except Unfit as error:
+        except InvalidValue as error:
             self._report(_line(event), error.found, error.expected)
             return Refused()
 
@@ -221,7 +225,7 @@ class _Composer:
             elif _merges(event):
                 merged += self._mappings(node)
             elif key in entries:
-                found = f"the key again, first given on line {entries[key].line}"
+                found = f"a duplicate key, first given on line {entries[key].line}"
                 self._report(line, found, "each key once")
             else:
                 entries[key] = node

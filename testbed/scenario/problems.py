@@ -8,30 +8,32 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from testbed.errors import Problem, Unfit
+from testbed.errors import InvalidValue, Problem
 from testbed.scenario.document import Document, Keys, Node, Refused, problem_at
-from testbed.scenario.places import Place, is_said, one_of
 from testbed.scenario.scalars import display, is_number, is_number_elsewhere
+from testbed.scenario.schema_node import SchemaNode, is_said, one_of
 from testbed.scenario.synonyms import nearest, nearest_key
 from testbed.values.laws import FAMILIES, Law
 
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%")
 
 
-def explain(errors: Iterable[ErrorDetails], document: Document, *, root: Place) -> list[Problem]:
+def explain(
+    errors: Iterable[ErrorDetails], document: Document, *, root: SchemaNode
+) -> list[Problem]:
     """Convert validation errors to problems, in the order of their lines.
 
     Args:
         errors: pydantic's errors for ``document.data``.
         document: the validated document.
-        root: schema place of the whole scenario.
+        root: schema node of the whole scenario.
     """
-    by_path: dict[Keys, list[tuple[ErrorDetails, Place]]] = {}
+    by_path: dict[Keys, list[tuple[ErrorDetails, SchemaNode]]] = {}
     all_errors = list(errors)
     for error in all_errors:
         if not _concerns_refused(error) and not _follows_from_others(error, all_errors):
-            path, place = locate(error, document.root, root)
-            by_path.setdefault(path, []).append((error, place))
+            path, schema = locate(error, document.root, root)
+            by_path.setdefault(path, []).append((error, schema))
     problems = [
         _problem(path, found, document)
         for path, found in by_path.items()
@@ -40,36 +42,36 @@ def explain(errors: Iterable[ErrorDetails], document: Document, *, root: Place) 
     return sorted(problems, key=lambda problem: problem.line)
 
 
-def locate(error: ErrorDetails, node: Node | None, root: Place) -> tuple[Keys, Place]:
-    """Return the path of an error in the file, and the schema place there.
+def locate(error: ErrorDetails, node: Node | None, root: SchemaNode) -> tuple[Keys, SchemaNode]:
+    """Return the path of an error in the file, and the schema node there.
 
     Pydantic's location contains labels of union members, and only the full form of families; the
-    returned path is as the user wrote it. For an unknown key, the place is the enclosing one.
+    returned path is as the user wrote it. For an unknown key, the schema node is the enclosing one.
     """
     path: Keys = ()
-    place = root
+    schema = root
     parts = error["loc"]
     for index, part in enumerate(parts):
-        members = place.members
+        members = schema.members
         if members:
             if node and node.short:
                 name, node = node.short
                 path = (*path, name)
             if part in members:
-                place = members[str(part)]
+                schema = members[str(part)]
                 continue
-        if (model := place.tagged(part)) is not None:
-            place = model  # a union's label
+        if (model := schema.tagged(part)) is not None:
+            schema = model  # a union's label
             continue
-        inside = place.enter(part)
+        inside = schema.enter(part)
         last = index == len(parts) - 1
         if inside is None and not (last and error["type"] == "extra_forbidden"):
             break  # a union's label, such as `constrained-int`
         node = node and node.inside(part)
         if node or error["type"] == "missing":
             path = (*path, part)
-        place = inside or place
-    return path, place
+        schema = inside or schema
+    return path, schema
 
 
 def _has_deeper(path: Keys, others: Iterable[Keys]) -> bool:
@@ -93,58 +95,58 @@ def _follows_from_others(error: ErrorDetails, errors: Sequence[ErrorDetails]) ->
 
 
 def _problem(
-    path: Keys, errors: Sequence[tuple[ErrorDetails, Place]], document: Document
+    path: Keys, errors: Sequence[tuple[ErrorDetails, SchemaNode]], document: Document
 ) -> Problem:
     # A value that is not a mapping was not intended as one, if other types are valid too.
     errors = [one for one in errors if one[0]["type"] != "model_type"] or errors
-    error, place = errors[0]
+    error, schema = errors[0]
     if len(errors) > 1:  # one error for each type that is allowed here
-        found, expected, hint = display(error["input"]), place.expected, ""
+        found, expected, hint = display(error["input"]), schema.expected, ""
     else:
-        found, expected, hint = _words(error, place)
+        found, expected, hint = _words(error, schema)
     return problem_at(document, path, found=found, expected=expected, hint=hint)
 
 
-def _words(error: ErrorDetails, place: Place) -> tuple[str, str, str]:
+def _words(error: ErrorDetails, schema: SchemaNode) -> tuple[str, str, str]:
     """Return what was found, what was expected, and a hint."""
     value = error["input"]
     match error["type"]:
         case "missing":
-            return "no such key", place.expected, ""
+            return "no such key", schema.expected, ""
         case "extra_forbidden":
-            return "an unknown key", one_of(place.keys), nearest_key(error["loc"][-1], place.keys)
+            return "an unknown key", one_of(schema.keys), nearest_key(error["loc"][-1], schema.keys)
         case "union_tag_invalid" | "union_tag_not_found":
-            return _no_member(value, place)
+            return _no_member(value, schema)
         case "value_error":
             found, expected, hint = _refusal(error["ctx"]["error"], value)
-            return found, expected, hint or _meant(value, place)
+            return found, expected, hint or _meant(value, schema)
         case "less_than" | "less_than_equal":
             limit = next(iter(error["ctx"].values()))
             unsaid = "" if is_said(limit) else f" and at most {limit:,}"
-            return display(value), place.expected + unsaid, ""
+            return display(value), schema.expected + unsaid, ""
         case _:
-            hint = nearest(value, place.choices) or _meant(value, place) or _remark(value, place)
-            return display(value), place.expected, hint
+            hint = nearest(value, schema.choices) or _meant(value, schema) or _remark(value, schema)
+            return display(value), schema.expected, hint
 
 
-def _no_member(value: Any, place: Place) -> tuple[str, str, str]:
+def _no_member(value: Any, schema: SchemaNode) -> tuple[str, str, str]:
     if isinstance(value, dict) and "name" not in value:
         (name, options), *others = value.items() or [("", None)]
-        if others or name not in place.members:
-            return "a mapping without `name`", place.expected, ""
-        keys = [key for key in place.members[name].keys if key != "name"]
+        if others or name not in schema.members:
+            return "a mapping without `name`", schema.expected, ""
+        keys = [key for key in schema.members[name].keys if key != "name"]
         hint = f"Write {{{name}: {{{keys[0]}: {display(options)}}}}}" if len(keys) == 1 else ""
         expected = (
             f"a mapping with {one_of(keys)}" if keys else f"`{name}` alone: it has no options"
         )
         return f"{display(options)} for the options of {name}", expected, hint
     name = value["name"] if isinstance(value, dict) else value
-    return display(name), place.expected, nearest(name, list(place.members))
+    return display(name), schema.expected, nearest(name, list(schema.members))
 
 
-def _remark(value: Any, place: Place) -> str:
+def _remark(value: Any, schema: SchemaNode) -> str:
     """Return advice for a value that YAML parsed as another type than intended."""
-    kinds = {option.bare for option in place.options}
+    kinds = {option.bare for option in schema.options}
     if str in kinds and isinstance(value, int | float):
         return "Write it in quotes"
     if not isinstance(value, str):
@@ -162,16 +164,16 @@ def _is_law(value: Any) -> bool:
     return isinstance(value, str) and ("(" in value or value in FAMILIES)
 
 
-def _meant(value: Any, place: Place) -> str:
+def _meant(value: Any, schema: SchemaNode) -> str:
     """Return how to write the intended value, if known."""
-    if "law" in place.keys and _is_law(value):
+    if "law" in schema.keys and _is_law(value):
         return f'Write {{law: "lognormal(1,0.5)", mean: 50ms}} for {Law.WANTED}'
     share = _PERCENT.fullmatch(str(value))
-    is_number = float in {option.bare for option in place.options}
+    is_number = float in {option.bare for option in schema.options}
     return f"Write {float(share[1]) / 100:g}" if share and is_number else ""
 
 
 def _refusal(error: Exception, value: Any) -> tuple[str, str, str]:
-    if isinstance(error, Unfit):
+    if isinstance(error, InvalidValue):
         return error.found or display(value), error.expected, ""
     return display(value), "", str(error)

@@ -12,7 +12,7 @@ from itertools import islice
 from math import isfinite
 from reprlib import repr as shortened
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 
 Scalar = str | int | float | bool | None
 
@@ -33,19 +33,19 @@ def resolve(text: str) -> Scalar:
     """Return the value of an unquoted scalar.
 
     Raises:
-        Unfit: a number that is not finite or too large.
+        InvalidValue: a number that is not finite or too large.
     """
     if text in _WORDS:
         return _WORDS[text]
     if _NOT_FINITE.fullmatch(text):
-        raise Unfit(text, "a finite number")
+        raise InvalidValue(text, "a finite number")
     looks_like_number = text[-1] in "0123456789." and text[0] in "+-.0123456789"
     if not looks_like_number or len(text) > _LARGEST_DIGITS:
         return text
     if _INTEGER.fullmatch(text):
         whole = int(text)
         if abs(whole) > _LARGEST:
-            raise Unfit(shortened(text), f"a number of at most {_LARGEST}")
+            raise InvalidValue(shortened(text), f"a number of at most {_LARGEST}")
         return whole
     if _DECIMAL.fullmatch(text) and any(digit in text for digit in "0123456789"):
         return _decimal(text)
@@ -58,7 +58,7 @@ def _decimal(text: str) -> Scalar:
     except ValueError:  # such as `.e5`
         return text
     if not isfinite(number):
-        raise Unfit(shortened(text), "a finite number")
+        raise InvalidValue(shortened(text), "a finite number")
     return number
 
 
@@ -84,7 +84,7 @@ def is_number(text: str) -> bool:
     """Whether the text would be a number without quotes."""
     try:
         return isinstance(resolve(text), int | float) and text not in _WORDS
-    except Unfit:
+    except InvalidValue:
         return False
 
 

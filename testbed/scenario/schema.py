@@ -17,7 +17,7 @@ from pydantic import (
 
 from testbed.algorithms import Adsp, Algorithm
 from testbed.datasets import Dataset
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.faults import Fault
 from testbed.models import Model
 from testbed.payloads.encodings import Encoding
@@ -35,12 +35,12 @@ from testbed.values.fields import (
     Key,
     Name,
     NodeName,
-    Part,
     PositiveDuration,
     PositiveNumber,
     PositiveSize,
     Seed,
     Share,
+    StrictModel,
     Word,
     not_auto,
     some,
@@ -49,20 +49,21 @@ from testbed.values.fields import (
 from testbed.values.units import Duration
 
 
-class PsSettings(Part):
-    """The parameter server; without limits it has ten workers' CPU weight.
+class PsSettings(StrictModel):
+    """The parameter server; without limits it has the CPU weight of ten workers.
 
     Attributes:
         link: its link, which all workers share.
-        service: emulated time it is occupied by a worker's pull or push, one after the other in
-            the order they come; the reply goes out after that. None for as fast as the host is.
-        dead_after: a worker of which nothing came for so long, in emulated time, though it has its
-            reply or has crashed, is removed as if it had left. None for never.
-        cpu: how much CPU it may use, in CPUs.
-        cpuset: which CPUs of the host it may use.
-        memory: memory it may use; by default half of the host's.
-        scratch: what fits into its /tmp, and as much again into its /dev/shm; both count as memory
-            that it uses. 16MiB by default.
+        service: emulated time to serve one pull or push; requests are served one at a time in order
+            of arrival, each before its reply is sent. None for the speed of the host.
+        dead_after: the parameter server removes a worker, as if it had left, if it receives nothing
+            from it for this long, in emulated time, although the worker has its reply or has
+            crashed. None for never.
+        cpu: CPU limit, in CPUs.
+        cpuset: CPUs of the host that it may use.
+        memory: memory limit; by default half of the host's memory.
+        scratch: size of its /tmp, and of its /dev/shm; both count as memory that it uses. 16MiB by
+            default.
     """
 
     link: Link = Link()
@@ -74,23 +75,23 @@ class PsSettings(Part):
     scratch: PositiveSize | None = None
 
 
-class DeviceClass(Part):
+class DeviceClass(StrictModel):
     """A class of devices.
 
     Attributes:
-        share: share of the workers in this class, of those that are not in classes with a `count`;
-            the shares of all classes add up to 1. By default 1.
-        count: how many workers are in this class, instead of a share.
-        speed: emulated time of one training step, its law, or what it takes with any batch and for
-            each sample; a shorter real one waits.
-        think: a wait between computing and pushing, instead of that of all workers.
+        share: share of the workers that are not in a class with a `count`; the shares of all
+            classes add up to 1. By default 1.
+        count: number of workers in this class, instead of a share.
+        speed: emulated time of one training step: a duration, a random duration, or a base and a
+            time per sample. A step that really takes less waits for the rest.
+        think: wait between computing and pushing, instead of the one of all workers.
         link: link of each of its workers.
-        cpu: how much CPU each may use, in CPUs.
-        cpuset: which CPUs of the host they may use.
-        memory: memory each may use; by default half of the host's.
-        scratch: what fits into the /tmp of each, and as much again into its /dev/shm; both count as
-            memory that it uses. 16MiB by default.
-        gpus: GPUs that each of them sees; needs Docker with an nvidia runtime.
+        cpu: CPU limit of each, in CPUs.
+        cpuset: CPUs of the host that they may use.
+        memory: memory limit of each; by default half of the host's memory.
+        scratch: size of the /tmp of each, and of its /dev/shm; both count as memory that it uses.
+            16MiB by default.
+        gpus: number of GPUs that each sees; requires Docker with an NVIDIA runtime.
     """
 
     share: Share | None = None
@@ -107,7 +108,9 @@ class DeviceClass(Part):
     @model_validator(mode="after")
     def _share_or_count(self) -> DeviceClass:
         if self.share is not None and self.count is not None:
-            raise Unfit(f"a share of {self.share:g} and a count of {self.count}", "one of the two")
+            raise InvalidValue(
+                f"a share of {self.share:g} and a count of {self.count}", "one of the two"
+            )
         return self
 
     @property
@@ -132,15 +135,15 @@ SHARES_ROUNDING = 1.5e-3
 """Tolerance for the sum of shares rounded to three digits, such as 19 of 0.0526."""
 
 
-class Workers(Part):
+class Workers(StrictModel):
     """The workers.
 
     Attributes:
-        count: how many.
-        batch_size: samples of a mini-batch.
-        think: a wait between computing and pushing, of classes without their own.
-        classes: device classes by name; workers are dealt to them in this order.
-        availability: the recording that says when each worker is there; always by default.
+        count: number of workers.
+        batch_size: samples per mini-batch.
+        think: wait between computing and pushing, for classes without their own.
+        classes: device classes by name; workers are assigned to them in this order.
+        availability: a recording of when each worker is present; by default always.
     """
 
     count: Count
@@ -153,15 +156,17 @@ class Workers(Part):
     def _classes_add_up(self) -> Workers:
         counted, shares = self._counted(), self._shares()
         if not shares and counted != self.count:
-            raise Unfit(
+            raise InvalidValue(
                 f"classes whose counts add up to {counted:,}", f"`count`, which is {self.count:,}"
             )
         if shares and counted >= self.count:
             found = f"classes whose counts add up to {counted:,} beside classes with a share"
-            raise Unfit(found, f"less than `count`, which is {self.count:,}")
+            raise InvalidValue(found, f"less than `count`, which is {self.count:,}")
         if shares and abs(sum(shares.values()) - 1) > SHARES_ROUNDING:
             total = sum(shares.values())
-            raise Unfit(f"classes whose shares add up to {total:g}", "shares that add up to 1")
+            raise InvalidValue(
+                f"classes whose shares add up to {total:g}", "shares that add up to 1"
+            )
         return self
 
     def think_of(self, name: str) -> RandomDuration | None:
@@ -184,7 +189,7 @@ class Workers(Part):
             counts[name] += 1
         return counts
 
-    def dealt(self) -> tuple[str, ...]:
+    def worker_classes(self) -> tuple[str, ...]:
         """Return the class of every worker, by index: the first class has w0, w1, ..."""
         return tuple(name for name, count in self.class_counts().items() for _ in range(count))
 
@@ -201,27 +206,27 @@ class Workers(Part):
         }
 
 
-class NetworkSettings(Part):
-    """What the links need of the kernel.
+class NetworkSettings(StrictModel):
+    """Kernel features that the links use.
 
     Attributes:
-        missing: ``fail`` or ``warn`` where the kernel lacks netem and a link needs it.
-        offload: segmentation offloads of the links; ``auto`` turns them off where packets get lost.
+        missing: `fail` or `warn` if a link needs netem and the kernel lacks it.
+        offload: segmentation offloads of the links; `auto` disables them on links with packet loss.
     """
 
     missing: Missing = "fail"
     offload: Offload = "auto"
 
 
-class Stop(Part):
-    """When training ends: whichever comes first. At least one is needed.
+class Stop(StrictModel):
+    """When training ends: at the first criterion that is met. At least one is required.
 
     Attributes:
-        updates: so many updates are in the model; more if some are applied together.
-        steps: so many training steps of all workers are in it.
-        time: so many emulated seconds have passed.
-        accuracy: an evaluation during training found this share of the test images right.
-        loss: an evaluation during training found a loss of at most that.
+        updates: number of updates in the model; possibly more if some are applied together.
+        steps: number of training steps of all workers in the model.
+        time: emulated time since the start of training.
+        accuracy: top-1 accuracy of an evaluation during training.
+        loss: loss of an evaluation during training, at most this.
     """
 
     updates: Count | None = None
@@ -233,7 +238,9 @@ class Stop(Part):
     @model_validator(mode="after")
     def _something(self) -> Stop:
         if all(rule is None for _, rule in self):
-            raise Unfit("nothing that would end the run", "updates, steps, time, accuracy or loss")
+            raise InvalidValue(
+                "nothing that would end the run", "updates, steps, time, accuracy or loss"
+            )
         return self
 
     def twentieth(self, local_steps: int) -> int | Duration:
@@ -249,23 +256,23 @@ class Stop(Part):
         return max(1, min([1000, *(count // 20 for count in counts)])) if counts else 100
 
 
-class ProgramSettings(Part):
-    """A command that runs as a node of its own, confined as all nodes are.
+class ProgramSettings(StrictModel):
+    """A command that runs as its own node, isolated like all nodes.
 
     Attributes:
         command: the program and its arguments, without a shell; `{ps}`, `{w3}` or the name of
-            another program in braces stands for that node's address.
+            another program in braces is replaced by the address of that node.
         link: its link.
-        cpu: how much CPU it may use, in CPUs.
-        cpuset: which CPUs of the host it may use.
-        memory: memory it may use; by default half of the host's.
-        scratch: what fits into its /tmp, and as much again into its /dev/shm; both count as memory
-            that it uses. 16MiB by default.
-        folders: folders of the host that it sees at their own paths, read-only, though they are
-            hidden from nodes or missing in an image.
-        end: what it means when it ends before the training has: `fatal`, the run fails; `noticed`,
-            that is told, and the run goes on; `expected`, as `noticed`, and an exit status of 0 is
-            not worth telling.
+        cpu: CPU limit, in CPUs.
+        cpuset: CPUs of the host that it may use.
+        memory: memory limit; by default half of the host's memory.
+        scratch: size of its /tmp, and of its /dev/shm; both count as memory that it uses. 16MiB by
+            default.
+        folders: folders of the host, mounted read-only at the same paths, even if they are hidden
+            from nodes or missing in the image.
+        end: what its end before the end of training means: `fatal`, the run fails; `noticed`, the
+            run reports it and continues; `expected`, like `noticed`, but an exit status of 0 is not
+            reported.
     """
 
     command: Annotated[tuple[Word, ...], Field(strict=False), AfterValidator(some)]
@@ -278,15 +285,14 @@ class ProgramSettings(Part):
     end: End = "fatal"
 
 
-class Evaluate(Part):
-    """The evaluator. At the end of the run it evaluates all test images.
+class Evaluate(StrictModel):
+    """The evaluator. At the end of the run it evaluates the model on all test images.
 
     Attributes:
-        every: so many updates, or so long in emulated time, lie between two evaluations. By default
-            a twentieth of what `stop` says of updates, steps or time, and at most 1,000 updates.
-        images: how many fixed test images an evaluation during training uses.
-        timeout: how long one evaluation may take, in real time; a run whose evaluation takes longer
-            ends with an error.
+        every: evaluation interval, in updates or in emulated time. By default a twentieth of the
+            updates, steps or time in `stop`, and at most 1,000 updates.
+        images: number of test images, always the same, of an evaluation during training.
+        timeout: maximum real time of one evaluation; if it takes longer, the run fails.
     """
 
     every: Count | PositiveDuration | None = None
@@ -294,45 +300,45 @@ class Evaluate(Part):
     timeout: PositiveDuration = Duration(600)
 
 
-class Checkpoint(Part):
-    """Saves all that the training is at, so that it can go on after the parameter server's end.
+class Checkpoint(StrictModel):
+    """Saves the state of training, to resume it after the parameter server has ended.
 
     Attributes:
-        every: so many updates, or so long in emulated time, lie between two checkpoints.
+        every: checkpoint interval, in updates or in emulated time.
     """
 
     every: Count | PositiveDuration
 
 
-class Scenario(Part):
+class Scenario(StrictModel):
     """One experiment.
 
     Attributes:
-        version: of this form of scenarios.
-        name: prefix of its runs' names.
-        seed: from which every random draw derives.
-        runtime: what makes the containers.
-        algorithm: what workers send and what the parameter server does with it.
-        model: what is trained.
-        dataset: what it is trained on, and how that is dealt to the workers.
+        version: version of the scenario format.
+        name: prefix of the names of its runs.
+        seed: seed of all random draws.
+        runtime: what creates the containers.
+        algorithm: what workers send, and how the parameter server applies it.
+        model: the model to train.
+        dataset: the training and test data, and the partition among the workers.
         ps: the parameter server.
         workers: the devices.
-        streams: how samples come to them; none: all are there from the beginning.
-        programs: commands that run beside them as nodes of their own, by the node's name.
-        network: what the links need of the kernel.
-        faults: what is to go wrong during the training, when, and with whom.
+        streams: delivery of samples during training; by default all are available from the start.
+        programs: commands that run as their own nodes, by name of the node.
+        network: kernel features that the links use.
+        faults: planned faults: what happens during training, when, and to which nodes.
         stop: when training ends.
-        evaluate: how often the model is evaluated during training.
-        checkpoint: how often all that the training is at is saved; never by default.
-        codec: the time that coding takes, in a simulation; none by default. A live run's takes what
-            it takes.
-        encoding: of the pushes: ``raw``; ``packed`` has the same numbers in fewer bytes,
-            ``packed16`` rounds values to float16 before. Pulls stay raw.
-        launch: ``warm`` forks workers from one process that has imported everything, ``cold``
-            starts each as a process of its own.
+        evaluate: evaluation of the model during training.
+        checkpoint: how often the state of training is saved; never by default.
+        codec: emulated time of encoding and decoding in a simulation; none by default. A live run
+            takes the real time.
+        encoding: encoding of pushes: `raw`; `packed` sends the same numbers in fewer bytes,
+            `packed16` rounds values to float16 first. Pulls are always raw.
+        launch: `warm` forks workers from one process that has imported everything, `cold` starts
+            each worker as a new process.
         time_scale: emulated seconds per real second.
-        paced: whether think times, speeds and the parameter server's service say how fast it goes;
-            false leaves it to the host, and a busy one does not make the run invalid.
+        paced: whether think times, speeds and the parameter server's service time set the pace; if
+            false, the run is as fast as the host, and a busy host does not make it invalid.
     """
 
     version: Annotated[Literal[1], BeforeValidator(whole)] = 1

@@ -119,7 +119,7 @@ def _read_bytes(path: Path, file: str) -> bytes:
         hint = f"Name a file in it, like {file.rstrip('/')}/quickstart.yaml"
         raise _refusal(file, "a folder", "a scenario file", hint=hint)
     if not stat.S_ISREG(status.st_mode):
-        raise _refusal(file, "a pipe or a device", "an ordinary file")
+        raise _refusal(file, "a pipe or a device", "a regular file")
     with path.open("rb") as stream:
         content = stream.read(LARGEST_BYTES + 1)
     if len(content) > LARGEST_BYTES:

@@ -8,14 +8,21 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.scenario.direction import Link
 from testbed.seeds import stream
 from testbed.streams import OverTime, Persistence, Policy, Rates, Steady
 from testbed.streams.rates import CLIP, Clip
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.family import Named
-from testbed.values.fields import Count, Cpus, Part, PerSecond, PositiveDuration, PositiveSize
+from testbed.values.fields import (
+    Count,
+    Cpus,
+    PerSecond,
+    PositiveDuration,
+    PositiveSize,
+    StrictModel,
+)
 from testbed.values.units import Duration, Size
 
 LEAST_SEGMENT = Size(2**20)
@@ -35,7 +42,7 @@ Threads = Annotated[int, Field(ge=1, le=64, strict=True)]
 def _at_least(least: Size) -> AfterValidator:
     def check(size: Size) -> Size:
         if size < least:
-            raise Unfit(str(size), f"{least} or more, which a Kafka broker needs")
+            raise InvalidValue(str(size), f"{least} or more, the minimum of a Kafka broker")
         return size
 
     return AfterValidator(check)
@@ -43,33 +50,33 @@ def _at_least(least: Size) -> AfterValidator:
 
 def _no_longer(linger: Duration) -> Duration:
     if linger > LONGEST_LINGER:
-        raise Unfit(str(linger), f"at most {LONGEST_LINGER}")
+        raise InvalidValue(str(linger), f"at most {LONGEST_LINGER}")
     return linger
 
 
-class Direct(Part):
-    """Producers send each sample to its device themselves."""
+class Direct(StrictModel):
+    """Producers send samples directly to their devices."""
 
     name: Literal["direct"]
 
 
-class Kafka(Part):
-    """Through a broker of Apache Kafka: a topic for every device, each of one partition.
+class Kafka(StrictModel):
+    """An Apache Kafka broker, with one topic of one partition per device.
 
     Attributes:
-        heap: memory of the broker's Java heap; its process takes some 200 MB more.
-        network_threads: that read requests from connections, and write replies to them.
-        io_threads: that carry requests out.
-        linger: how long a producer keeps a record back, in emulated time, for others that go to the
-            broker with it: what a stream costs is its requests.
-        retention: how long a record is kept in its topic, read or not, in emulated time. Only whole
+        heap: Java heap size of the broker; its process uses about 200 MB more.
+        network_threads: threads that read requests and write replies.
+        io_threads: threads that process requests.
+        linger: how long a producer delays a record to send it together with others, in emulated
+            time: the cost of a stream is its requests.
+        retention: how long a topic keeps a record, read or not, in emulated time. Only whole
             segments are removed.
-        segment: size of a file of a topic's log.
-        restart: whether a broker that was killed is started again, with all that it had written
-            down; without, the run ends with it.
-        cpu: how much CPU the broker may use, in CPUs.
+        segment: size of a log segment file.
+        restart: whether a killed broker is restarted with its stored data; otherwise the run ends
+            with it.
+        cpu: CPU limit of the broker, in CPUs.
         cpuset: which CPUs of the host it may use.
-        memory: memory it may use, heap and all; by default half of the host's.
+        memory: memory limit, including the heap; by default half of the host's memory.
     """
 
     name: Literal["kafka"]
@@ -92,29 +99,29 @@ RECORDS_PER_SECOND = 1500
 """Maximum load per producer process, in records per real second."""
 
 
-class StreamSettings(Part):
-    """Samples come to each device at its own rate, instead of being there from the beginning.
+class StreamSettings(StrictModel):
+    """Samples arrive at each device at its own rate, instead of being available from the start.
 
-    Which samples come to which device says the data set's `partition`; each device's come in an
-    order that is drawn, and anew once all have come.
+    The data set's `partition` assigns the samples to the devices; each device gets its own in
+    random order, shuffled again after each pass.
 
     Attributes:
-        rates: samples an emulated second, of each device.
-        clip: the least and the largest rate: drawn ones are brought into this range, others have to
-            be in it. `off` for any.
-        over_time: how rates change.
-        policy: what becomes of samples that wait: `persistence` keeps all, `truncation` discards
-            what a step leaves, `bounded` keeps the newest.
-        stream_timeout: a device to which nothing has come for so long, in emulated time, while it
-            waits for samples, is left out of the round. `off` to wait for ever.
-        transport: how live samples get to the devices: `direct`, from their producer, or by way of
-            a `kafka` broker.
-        samples_per_record: so many samples travel together, once the last of them is made; at most
-            as many as the smallest batch has.
-        producers: processes that produce them, each for its share of the devices; by default as
-            many as it takes.
-        link: of each node that devices get samples from: the producers or, where there is one, the
-            broker. A device's own link carries its samples and its gradients.
+        rates: samples per emulated second of each device.
+        clip: minimum and maximum rate: drawn rates are clipped to this range, others must be within
+            it. `off` for no limits.
+        over_time: how rates change over time.
+        policy: policy for waiting samples: `persistence` keeps all, `truncation` discards those
+            that a step does not take, `bounded` keeps the newest.
+        stream_timeout: a device that waits for samples and receives none for this long, in emulated
+            time, is left out of the round. `off` to wait forever.
+        transport: how live samples reach the devices: `direct`, from their producer, or through a
+            `kafka` broker.
+        samples_per_record: number of samples sent together, once the last one is produced; at most
+            the size of the smallest batch.
+        producers: number of producer processes, which share the devices; by default as many as
+            needed.
+        link: link of the nodes from which devices fetch samples: the producers or, if there is one,
+            the broker. A device's own link carries its samples and its gradients.
     """
 
     rates: Rates
@@ -130,7 +137,9 @@ class StreamSettings(Part):
     @model_validator(mode="after")
     def _range_in_order(self) -> StreamSettings:
         if self.range is not None and self.range[0] > self.range[1]:
-            raise Unfit(f"a clip of {list(self.range)}", "the least rate first, like [8, 1024]")
+            raise InvalidValue(
+                f"a clip of {list(self.range)}", "the lower rate first, like [8, 1024]"
+            )
         return self
 
     @property

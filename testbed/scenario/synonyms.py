@@ -45,8 +45,8 @@ AMBIGUOUS = ("buffer",)
 
 REMARKS: Mapping[str, str] = {
     "algorithm": " Models are trained with SGD, whose learning rate is an option of the algorithm.",
-    "stop.steps": " An epoch is as many steps as the training samples make mini-batches.",
-    "stop.updates": " Every push that is applied is an update: a round of n workers is n updates.",
+    "stop.steps": " An epoch has one step per mini-batch of the training samples.",
+    "stop.updates": " Every applied push is an update: a round of n workers has n updates.",
 }
 """Additional remarks for a path."""
 

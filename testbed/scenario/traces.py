@@ -17,7 +17,7 @@ from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.schema import Scenario
 from testbed.seeds import stream
 from testbed.streams import Arrivals, Recorded, Traced
-from testbed.values.traces import AVAILABLE, DELAY, FACTOR, RATE, Trace, UnfitLine, read_trace
+from testbed.values.traces import AVAILABLE, DELAY, FACTOR, RATE, InvalidLine, Trace, read_trace
 from testbed.values.units import Duration, Rate
 
 COLUMNS: Mapping[str, str] = {"rate": RATE, "delay": DELAY}
@@ -29,7 +29,7 @@ LARGEST_BYTES = 32 * 2**20
 Locate = Callable[[str], Path]
 
 
-class Place(NamedTuple):
+class RecordedField(NamedTuple):
     """A rate or a delay that follows a recording, by class, direction and field."""
 
     device_class: str
@@ -65,30 +65,30 @@ class Following:
     offset: float
 
 
-def places(scenario: Scenario) -> Iterator[Place]:
+def recorded_fields(scenario: Scenario) -> Iterator[RecordedField]:
     """Yield all fields of links that follow a recording."""
     for name, member in scenario.workers.classes.items():
-        yield from (Place(name, *one) for one in _recorded(member.link))
+        yield from (RecordedField(name, *one) for one in _recorded(member.link))
 
 
 def followings(scenario: Scenario, locate: Locate) -> list[Following]:
     """Return the recordings of all workers' links, from the files read for ``with_means``.
 
     Raises:
-        OSError, UnfitLine: a file has changed since.
+        OSError, InvalidLine: a file has changed since.
     """
-    traces = {one: _read(one, locate) for one in places(scenario)}
+    traces = {one: _read(one, locate) for one in recorded_fields(scenario)}
     return [
         Following(
             worker,
-            place.direction,
-            place.what,
+            followed.direction,
+            followed.what,
             trace,
-            offset_of(place.recording, trace, worker, seed=scenario.seed),
+            offset_of(followed.recording, trace, worker, seed=scenario.seed),
         )
-        for worker, name in enumerate(scenario.workers.dealt())
-        for place, trace in traces.items()
-        if place.device_class == name
+        for worker, name in enumerate(scenario.workers.worker_classes())
+        for followed, trace in traces.items()
+        if followed.device_class == name
     ]
 
 
@@ -108,38 +108,40 @@ def with_means(
     scenario: Scenario, document: Document, locate: Locate | None
 ) -> tuple[Scenario, list[Problem]]:
     """Set every recording's mean as its rate or delay; return the scenario and the problems."""
-    problems, traces = list(_misplaced(scenario, document)), dict[Place, Trace]()
-    for place in places(scenario):
-        if locate is None and place.has_value(scenario):
+    problems, traces = list(_misplaced(scenario, document)), dict[RecordedField, Trace]()
+    for followed in recorded_fields(scenario):
+        if locate is None and followed.has_value(scenario):
             continue  # already set in a run's own scenario
         try:
-            traces[place] = _read(place, locate)
-        except (UnfitLine, UnicodeDecodeError, OSError) as error:
-            problems.append(unreadable(place.recording, error, document, place.path))
-    for place, trace in traces.items():
-        problems += _unfit(scenario, document, place, trace)
-        scenario = _with_value(scenario, place, trace.mean())
+            traces[followed] = _read(followed, locate)
+        except (InvalidLine, UnicodeDecodeError, OSError) as error:
+            problems.append(unreadable(followed.recording, error, document, followed.path))
+    for followed, trace in traces.items():
+        problems += _unfit(scenario, document, followed, trace)
+        scenario = _with_value(scenario, followed, trace.mean())
     return scenario, problems
 
 
-def _unfit(scenario: Scenario, document: Document, place: Place, trace: Trace) -> Iterator[Problem]:
+def _unfit(
+    scenario: Scenario, document: Document, followed: RecordedField, trace: Trace
+) -> Iterator[Problem]:
     """Check that the kernel can shape the smallest and largest value of a recording."""
     for value in dict.fromkeys((min(trace.values), max(trace.values))):
-        link = _with_value(scenario, place, value).workers.classes[place.device_class].link
-        own: Direction = getattr(link, place.direction)
+        link = _with_value(scenario, followed, value).workers.classes[followed.device_class].link
+        own: Direction = getattr(link, followed.direction)
         if own.jitter is not None and own.delay is not None and own.jitter > own.delay:
             found, expected = f"a delay of {own.delay}", f"at least the jitter, {own.jitter}"
-            yield problem_at(document, place.path, found=found, expected=expected)
+            yield problem_at(document, followed.path, found=found, expected=expected)
         spec = link_spec(link, address="", mac="", time_scale=scenario.time_scale)
         for _, hint in unshapable(spec):
-            shown = Rate(value) if place.what == "rate" else Duration(value)
-            found, expected = f"{shown} in {place.recording.trace}", "what the kernel can shape"
-            yield problem_at(document, place.path, found=found, expected=expected, hint=hint)
+            shown = Rate(value) if followed.what == "rate" else Duration(value)
+            found, expected = f"{shown} in {followed.recording.trace}", "what the kernel can shape"
+            yield problem_at(document, followed.path, found=found, expected=expected, hint=hint)
 
 
-def _read(place: Place, locate: Locate | None) -> Trace:
-    trace = read_recording(place.recording, COLUMNS[place.what], locate)
-    if place.what == "delay":
+def _read(followed: RecordedField, locate: Locate | None) -> Trace:
+    trace = read_recording(followed.recording, COLUMNS[followed.what], locate)
+    if followed.what == "delay":
         return trace
     return replace(trace, values=tuple(max(float(LEAST_RATE), one) for one in trace.values))
 
@@ -148,36 +150,36 @@ def read_recording(recording: Recording, column: str, locate: Locate | None) -> 
     """Read the file of a recording; ``column`` is its quantity.
 
     Raises:
-        OSError, UnfitLine, UnicodeDecodeError: see ``unreadable``.
+        OSError, InvalidLine, UnicodeDecodeError: see ``unreadable``.
     """
     if locate is None:
-        raise OSError("text that is in no file names none")
+        raise OSError("a scenario that is not in a file cannot name one")
     with locate(recording.trace).open("rb") as file:
         text = file.read(LARGEST_BYTES + 1)
     if len(text) > LARGEST_BYTES:
-        raise UnfitLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
+        raise InvalidLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
     return read_trace(text.decode(), column, repeats=recording.then == "repeat")
 
 
 def unreadable(recording: Recording, error: Exception, document: Document, path: Keys) -> Problem:
     """Return the problem for a recording that ``read_recording`` could not read."""
     match error:
-        case UnfitLine():
+        case InvalidLine():
             return Problem(recording.trace, error.line, "", error.found, error.expected)
         case UnicodeDecodeError():
-            expected = "CSV, or for a rate lines of milliseconds"
-            return Problem(recording.trace, 0, "", "no text", expected)
+            expected = "a text file: CSV or, for a rate, lines of milliseconds"
+            return Problem(recording.trace, 0, "", "binary data", expected)
     found = f"{recording.trace}: {getattr(error, 'strerror', None) or error}"
-    expected = "a file of text, relative to the folder of the scenario"
+    expected = "a text file, relative to the scenario's folder"
     return problem_at(document, path, found=found, expected=expected)
 
 
-def _with_value(scenario: Scenario, place: Place, number: float) -> Scenario:
-    name, member = place.device_class, scenario.workers.classes[place.device_class]
-    value = Rate(number) if place.what == "rate" else Duration(number)
-    direction: Direction = getattr(member.link, place.direction)
-    direction = direction.model_copy(update={place.what: value})
-    link = member.link.model_copy(update={place.direction: direction})
+def _with_value(scenario: Scenario, followed: RecordedField, number: float) -> Scenario:
+    name, member = followed.device_class, scenario.workers.classes[followed.device_class]
+    value = Rate(number) if followed.what == "rate" else Duration(number)
+    direction: Direction = getattr(member.link, followed.direction)
+    direction = direction.model_copy(update={followed.what: value})
+    link = member.link.model_copy(update={followed.direction: direction})
     classes = {**scenario.workers.classes, name: member.model_copy(update={"link": link})}
     workers = scenario.workers.model_copy(update={"classes": classes})
     return scenario.model_copy(update={"workers": workers})
@@ -189,7 +191,7 @@ def _misplaced(scenario: Scenario, document: Document) -> Iterator[Problem]:
     others |= {("programs", name, "link"): one.link for name, one in scenario.programs.items()}
     for path, link in others.items():
         for direction, what, _ in _recorded(link):
-            expected = "a value: only links of workers follow recordings"
+            expected = "a value: only workers' links can follow recordings"
             place = (*path, direction, what)
             yield problem_at(document, place, found="a trace", expected=expected)
 
@@ -219,7 +221,7 @@ def arrivals(scenario: Scenario, locate: Locate) -> Sequence[Arrivals] | None:
     """Return the sample arrivals of each device, by index; None without streams.
 
     Raises:
-        OSError, UnfitLine, UnicodeDecodeError: the recording cannot be read.
+        OSError, InvalidLine, UnicodeDecodeError: the recording cannot be read.
     """
     streams, count, seed = scenario.streams, scenario.workers.count, scenario.seed
     if streams is None:
@@ -245,15 +247,15 @@ def check_recorded_rates(
         return
     try:
         trace = read_recording(followed, FACTOR, locate)
-    except (UnfitLine, UnicodeDecodeError, OSError) as error:
+    except (InvalidLine, UnicodeDecodeError, OSError) as error:
         yield unreadable(followed, error, document, (*OVER_TIME, "file"))
         return
     if not any(trace.values):
-        expected = "a factor above zero somewhere: no sample would ever come"
+        expected = "at least one factor above zero: otherwise no sample arrives"
         found = f"nothing but 0 in {followed.trace}"
         yield problem_at(document, (*OVER_TIME, "file"), found=found, expected=expected)
     elif not all(trace.values) and streams.patience == inf:
-        expected = "a duration: the recording has streams fall silent, and nobody would go on"
+        expected = "a duration: streams fall silent, and training would wait forever"
         yield problem_at(document, ("streams", "stream_timeout"), found="off", expected=expected)
 
 
@@ -264,7 +266,7 @@ def availabilities(scenario: Scenario, locate: Locate) -> list[Availability]:
     """Return the recorded availability of every worker; empty without a recording.
 
     Raises:
-        OSError, UnfitLine, UnicodeDecodeError: the file cannot be read.
+        OSError, InvalidLine, UnicodeDecodeError: the file cannot be read.
     """
     recording = scenario.workers.availability
     if recording is None:
@@ -283,22 +285,22 @@ def check_availability(scenario: Scenario, document: Document, locate: Locate) -
         return
     try:
         found = availabilities(scenario, locate)
-    except (UnfitLine, UnicodeDecodeError, OSError) as error:
+    except (InvalidLine, UnicodeDecodeError, OSError) as error:
         yield unreadable(recording, error, document, (*AVAILABILITY, "trace"))
         return
     if not any(one.at_first for one in found):
-        expected = "at least one: a training begins with those that are there"
-        hint = "Another offset of the recording, or another seed, may have one"
-        nobody = "no worker that is there at the beginning"
-        yield problem_at(document, AVAILABILITY, found=nobody, expected=expected, hint=hint)
+        expected = "at least one: training starts with the workers that are present"
+        hint = "Try another offset of the recording, or another seed"
+        nothing = "no worker that is present at the start"
+        yield problem_at(document, AVAILABILITY, found=nothing, expected=expected, hint=hint)
     back = [one.worker for one in found if one.returns or one.joins > (not one.at_first)]
     if back and scenario.runtime.capabilities.engine:
-        expected = "a worker that was not there before: an engine's container has ended then"
+        expected = "a worker that joins for the first time: its container has ended"
         yield problem_at(
-            document, AVAILABILITY, found=f"w{back[0]}, which comes back", expected=expected
+            document, AVAILABILITY, found=f"w{back[0]}, which joins again", expected=expected
         )
     for place, fault in enumerate(scenario.faults):
-        if isinstance(fault, Join | Kill | Leave) and fault.strikes_workers:
-            gone, path = f"{fault.kind} beside workers.availability", ("faults", place)
-            expected = "one of the two: the recording says when workers are there"
-            yield problem_at(document, path, found=gone, expected=expected)
+        if isinstance(fault, Join | Kill | Leave) and fault.targets_workers:
+            both, path = f"{fault.kind} together with workers.availability", ("faults", place)
+            expected = "one of the two: the recording determines when workers are present"
+            yield problem_at(document, path, found=both, expected=expected)

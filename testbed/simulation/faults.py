@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from testbed.events.kinds import Joined
-from testbed.faults.link import Change
+from testbed.faults.link import LinkChange
 from testbed.faults.timeline import Timeline
 from testbed.simulation.agenda import Happening, Planned
 from testbed.simulation.changing import ChangingBucket
@@ -53,8 +53,8 @@ class Faults:
 
     def _act(self, now: float) -> None:
         self._next, horizon = None, self.horizon
-        for deed in self.timeline.due(now):
-            done = self.timeline.carry_out(deed, self, lambda: now)
+        for action in self.timeline.due(now):
+            done = self.timeline.carry_out(action, self, lambda: now)
             self.engine.recorder.event(done)
         self.plan()
         if self.horizon > horizon:
@@ -102,7 +102,7 @@ class Faults:
         """Multiply a worker's step times by ``factor``."""
         self.engine.devices[worker].slow = factor
 
-    def change_link(self, worker: int, up: Change, down: Change) -> None:
+    def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
         """Change a worker's link. A message that has left the link keeps its latency."""
         device = self.engine.devices[worker]
         device.up, device.down = delayed(*device.planned, up.delay, down.delay)

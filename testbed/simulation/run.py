@@ -12,13 +12,13 @@ from testbed.errors import RunNotFound, TestbedError
 from testbed.events.kinds import Finished, Joined, Resumed, Started, State, StateChanged
 from testbed.events.sink import Sink
 from testbed.experiment import Experiment
-from testbed.faults import ChangedLink, Partition
+from testbed.faults import ChangedLink, NetworkPartition
 from testbed.frame.worker import Worker
 from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
 from testbed.runtimes.lock import holding_lock
 from testbed.scenario.durations import Codec
-from testbed.scenario.traces import followings, own_copy, places
+from testbed.scenario.traces import followings, own_copy, recorded_fields
 from testbed.seeds import stream
 from testbed.simulation.agenda import Agenda
 from testbed.simulation.checkpoint import Checkpoint, Saver
@@ -319,8 +319,8 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
     """Build the model of one worker's device from the scenario."""
     scenario = experiment.scenario
     own = experiment.device_class(index).link
-    changing = any(isinstance(fault, ChangedLink | Partition) for fault in scenario.faults)
-    changing = changing or any(places(scenario))
+    changing = any(isinstance(fault, ChangedLink | NetworkPartition) for fault in scenario.faults)
+    changing = changing or any(recorded_fields(scenario))
     up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale, changing=changing)
     return DeviceModel(
         step_seconds=_draw_step(experiment, index)(),

@@ -36,7 +36,7 @@ from testbed.frame.worker import (
     Worker,
 )
 from testbed.host.deadline import evaluated_within
-from testbed.models import Bound, Evaluation
+from testbed.models import BoundModel, Evaluation
 from testbed.payloads import Vector, encodings
 from testbed.seeds import seed_globals
 from testbed.simulation.gradients import Gradients
@@ -95,7 +95,7 @@ class Learner:
 
     data: Prepared
     parameters: Vector
-    bound: Bound
+    bound: BoundModel
     gradients: Gradients | None = None
     timeout_seconds: float = 600.0
     evaluation_seed: int | None = None

@@ -8,8 +8,8 @@ kept until a step takes them. In a live run, samples travel as records (``record
 
 from testbed.streams.arrivals import Arrivals
 from testbed.streams.buffers import Bounded, Buffer, Persistence, Policy, Truncation
-from testbed.streams.over_time import OnOff, OverTime, Sine, Steady, Step, Traced
-from testbed.streams.rates import Constant, Each, Normal, Rates, Table1, Uniform
+from testbed.streams.over_time import OnOff, OverTime, RateStep, Sine, Steady, Traced
+from testbed.streams.rates import ConstantRate, Each, Normal, Rates, Table1, Uniform
 from testbed.streams.reception import RateMeter, Reception
 from testbed.streams.recorded import Recorded
 from testbed.streams.records import BadRecordError, RecordFormat, Sample
@@ -20,7 +20,7 @@ __all__ = [
     "BadRecordError",
     "Bounded",
     "Buffer",
-    "Constant",
+    "ConstantRate",
     "Each",
     "Normal",
     "OnOff",
@@ -28,6 +28,7 @@ __all__ = [
     "Persistence",
     "Policy",
     "RateMeter",
+    "RateStep",
     "Rates",
     "Receiver",
     "Reception",
@@ -37,7 +38,6 @@ __all__ = [
     "Sender",
     "Sine",
     "Steady",
-    "Step",
     "Table1",
     "Traced",
     "Truncation",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
-from testbed.streams.over_time import Change
+from testbed.streams.over_time import RateChange
 from testbed.streams.recorded import Recorded
 
 WINDOW_SECONDS = 1.0
@@ -28,7 +28,7 @@ class Arrivals:
     """
 
     rate: float
-    change: Change | Recorded
+    change: RateChange | Recorded
     lot: int = 1
 
     def count(self, time: float) -> int:

@@ -15,11 +15,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from testbed.values.family import Named
-from testbed.values.fields import Part
+from testbed.values.fields import StrictModel
 
 
-class Persistence(Part):
-    """Everything is kept until a step takes it."""
+class Persistence(StrictModel):
+    """All samples are kept until a step takes them."""
 
     name: Literal["persistence"]
 
@@ -28,11 +28,11 @@ class Persistence(Part):
         return Buffer()
 
 
-class Truncation(Part):
-    """The newest samples that have come since the last step are kept, a second's at most.
+class Truncation(StrictModel):
+    """Only samples that arrived since the last step are kept, at most a second of them.
 
-    S. Tyagi, M. Swany, "ScaDLES", IEEE Big Data 2022, section IV: the buffer is bounded by S. What
-    a step leaves is discarded.
+    S. Tyagi, M. Swany, "ScaDLES", IEEE Big Data 2022, section IV: the buffer is bounded by S.
+    Samples that a step does not take are discarded.
     """
 
     name: Literal["truncation"]
@@ -42,11 +42,12 @@ class Truncation(Part):
         return Buffer(keeps_rest=False, seconds=1.0)
 
 
-class Bounded(Part):
-    """At most so many samples are kept; a new one takes the place of the oldest.
+class Bounded(StrictModel):
+    """A limited number of samples is kept; new samples replace the oldest.
 
     Attributes:
-        samples: how many. Those that a step waits for go to the step, and need no room.
+        samples: maximum number. Samples that a step waits for do not count: the step takes them
+            directly.
     """
 
     name: Literal["bounded"]
@@ -125,7 +126,7 @@ class Buffer:
         """
         self._come(last)
         if count > self.waiting:
-            raise ValueError(f"{count} samples wanted, {self.waiting} are there")
+            raise ValueError(f"{count} samples requested, {self.waiting} are available")
         taken = range(self.first, self.first + count)
         self.first += count
         self.used += count

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from testbed.values.family import Named
-from testbed.values.fields import Part, PositiveDuration, Share
+from testbed.values.fields import PositiveDuration, Share, StrictModel
 
 HALVINGS = 80
 """Bisection steps for the inverse of a sine's integral; more than a float has bits."""
@@ -23,7 +23,7 @@ HALVINGS = 80
 Factor = Annotated[float, Field(ge=0, le=1000, strict=True)]
 
 
-class Change(Part, ABC):
+class RateChange(StrictModel, ABC):
     """Base of the options for changes of rates."""
 
     @abstractmethod
@@ -40,7 +40,7 @@ class Change(Part, ABC):
         return False
 
 
-class Steady(Change):
+class Steady(RateChange):
     """Rates do not change."""
 
     name: Literal["steady"]
@@ -52,12 +52,12 @@ class Steady(Change):
         return amount
 
 
-class Step(Change):
-    """Rates are multiplied by a factor from a moment on.
+class RateStep(RateChange):
+    """Rates are multiplied by a factor from a given time on.
 
     Attributes:
         at: emulated time of the change.
-        factor: 0 stops the streams.
+        factor: the factor; 0 stops the streams.
     """
 
     name: Literal["step"]
@@ -77,12 +77,12 @@ class Step(Change):
         return self.factor == 0
 
 
-class Sine(Change):
-    """Rates swing around their mean: factor 1 + a sin(2 pi t / P).
+class Sine(RateChange):
+    """Rates oscillate around their mean by the factor 1 + a sin(2 pi t / P).
 
     Attributes:
-        period: P.
-        amplitude: a; with 1 they come down to 0 for a moment.
+        period: P, in emulated time.
+        amplitude: a; with 1, rates reach 0 once per period.
     """
 
     name: Literal["sine"]
@@ -105,12 +105,12 @@ class Sine(Change):
         return latest
 
 
-class OnOff(Change):
-    """Streams flow for a while, then nothing comes for a while, and so on.
+class OnOff(RateChange):
+    """Streams are on and off alternately.
 
     Attributes:
-        on: how long they flow.
-        off: how long nothing comes then.
+        on: length of an on phase.
+        off: length of an off phase.
     """
 
     name: Literal["on-off"]
@@ -132,13 +132,13 @@ class OnOff(Change):
         return True
 
 
-class Traced(Part):
-    """Rates follow a recording of the factor; ``Recorded`` is the change that it makes.
+class Traced(StrictModel):
+    """Rates follow a recording of the factor; ``Recorded`` implements the change.
 
     Attributes:
-        file: relative to the scenario: CSV with the columns time_seconds and factor.
-        then: ``repeat`` it from its beginning when it has ended, or ``hold`` its last factor.
-        offset: where in it a device begins: ``drawn`` from the seed, or at its beginning.
+        file: the recording, relative to the scenario: CSV with the columns time_seconds and factor.
+        then: at its end, `repeat` it from the beginning or `hold` its last factor.
+        offset: start position of a device: `drawn` from the seed, or `none` for the beginning.
     """
 
     name: Literal["trace"]
@@ -148,5 +148,5 @@ class Traced(Part):
 
 
 OverTime = Annotated[
-    Annotated[Steady | Step | Sine | OnOff | Traced, Field(discriminator="name")], Named()
+    Annotated[Steady | RateStep | Sine | OnOff | Traced, Field(discriminator="name")], Named()
 ]

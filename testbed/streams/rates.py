@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from testbed.values.family import Named
-from testbed.values.fields import Part, PerSecond
+from testbed.values.fields import PerSecond, StrictModel
 
 Clip = tuple[float, float]
 """The minimum and the maximum rate."""
@@ -27,7 +27,7 @@ CLIP: Clip = (8.0, 1024.0)
 """The paper's range."""
 
 
-class RatesConfig(Part, ABC):
+class RatesConfig(StrictModel, ABC):
     """Base of the options for rates."""
 
     @property
@@ -40,11 +40,11 @@ class RatesConfig(Part, ABC):
         """Return the rate of each device, by index; drawn rates are within ``clip``."""
 
 
-class Constant(RatesConfig):
-    """The same rate everywhere.
+class ConstantRate(RatesConfig):
+    """The same rate for all devices.
 
     Attributes:
-        per_second: samples an emulated second.
+        per_second: samples per emulated second.
     """
 
     name: Literal["constant"]
@@ -62,7 +62,7 @@ class Each(RatesConfig):
     """A rate for each device, in the order of the workers.
 
     Attributes:
-        per_second: samples an emulated second, of w0, w1, ...
+        per_second: samples per emulated second of w0, w1, ...
     """
 
     name: Literal["each"]
@@ -98,7 +98,7 @@ class Uniform(_Drawn):
     """Rates drawn from a uniform law: between mean ± √3 deviations.
 
     Attributes:
-        mean: of the law, in samples an emulated second.
+        mean: its mean, in samples per emulated second.
         deviation: its standard deviation.
     """
 
@@ -113,7 +113,7 @@ class Normal(_Drawn):
     """Rates drawn from a normal law.
 
     Attributes:
-        mean: of the law, in samples an emulated second.
+        mean: its mean, in samples per emulated second.
         deviation: its standard deviation.
     """
 
@@ -136,7 +136,7 @@ class Table1(RatesConfig):
     """One of the four sets of ScaDLES's Table I.
 
     Attributes:
-        set: S1 and S2 are uniform, with mean 38 and 300, S1' and S2' normal, with 64 and 256.
+        set: S1 and S2 are uniform with mean 38 and 300, S1' and S2' normal with mean 64 and 256.
     """
 
     name: Literal["table1"]
@@ -147,7 +147,7 @@ class Table1(RatesConfig):
 
 
 Rates = Annotated[
-    Annotated[Constant | Each | Uniform | Normal | Table1, Field(discriminator="name")], Named()
+    Annotated[ConstantRate | Each | Uniform | Normal | Table1, Field(discriminator="name")], Named()
 ]
 
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.reports.run_measure import Measure
-from testbed.values.fields import Name, Part, Seed
+from testbed.values.fields import Name, Seed, StrictModel
 
 LONGEST_LEVEL = 40
 
@@ -22,13 +22,13 @@ def _level(value: Any) -> Any:
 
 def _one_line(text: str) -> str:
     if not text.strip() or not text.isprintable():
-        raise Unfit(repr(text) if text else "", "words on one line")
+        raise InvalidValue(repr(text) if text else "", "words on one line")
     return text
 
 
 def _short(text: str) -> str:
     if not text or len(text) > LONGEST_LEVEL or not text.isprintable():
-        raise Unfit("", f"a name of at most {LONGEST_LEVEL} printable characters")
+        raise InvalidValue("", f"a name of at most {LONGEST_LEVEL} printable characters")
     return text
 
 
@@ -45,7 +45,7 @@ TwoCases = Annotated[tuple[Selection, ...], Field(min_length=2, max_length=2)]
 Tolerance = Annotated[float, Field(ge=0, lt=10, allow_inf_nan=False)]
 
 
-class Curves(Part):
+class Curves(StrictModel):
     """A figure: a curve for every case, the mean over its seeds within the least and the greatest.
 
     Attributes:
@@ -74,11 +74,13 @@ class Curves(Part):
     def _logarithms(self) -> Curves:
         for axis, ends in (("x", self.between), ("y", self.range)):
             if axis in self.log and ends is not None and min(ends) <= 0:
-                raise Unfit(f"a logarithmic {axis} axis from {min(ends):g} on", "ends above 0")
+                raise InvalidValue(
+                    f"a logarithmic {axis} axis from {min(ends):g} on", "ends above 0"
+                )
         return self
 
 
-class TableOf(Part):
+class TableOf(StrictModel):
     """A table: a row for every case, a column for every measure.
 
     Attributes:
@@ -97,7 +99,7 @@ DEFAULT_TABLE = TableOf(
 )
 
 
-class ReportOf(Part):
+class ReportOf(StrictModel):
     """What is reported.
 
     Attributes:
@@ -109,7 +111,7 @@ class ReportOf(Part):
     tables: dict[Name, TableOf] = Field(default={"results": DEFAULT_TABLE})
 
 
-class PaperNumber(Part):
+class PaperNumber(StrictModel):
     """A number of the paper's, which tables show beside ours.
 
     Attributes:
@@ -125,7 +127,7 @@ class PaperNumber(Part):
     source: Words
 
 
-class Paper(Part):
+class Paper(StrictModel):
     """What was published.
 
     Attributes:
@@ -137,7 +139,7 @@ class Paper(Part):
     numbers: tuple[PaperNumber, ...] = ()
 
 
-class Expectation(Part):
+class Expectation(StrictModel):
     """Something that is expected of the results: an order, or a value, of one case or of two.
 
     Attributes:
@@ -173,25 +175,31 @@ class Expectation(Part):
         given = [name for name in ("order", "value", "at_most") if getattr(self, name) is not None]
         if len(given) != 1:
             found = " and ".join(given) or "neither an order nor a value"
-            raise Unfit(found, "one of `order`, `value` and `at_most`")
+            raise InvalidValue(found, "one of `order`, `value` and `at_most`")
         of_two = [name for name in ("ratio", "difference") if getattr(self, name) is not None]
         if len(of_two) > 1 or (of_two and self.order is not None):
-            raise Unfit(" and ".join([*given, *of_two]), "one of order, ratio and difference")
+            raise InvalidValue(
+                " and ".join([*given, *of_two]), "one of order, ratio and difference"
+            )
         if self.value == "never" and of_two:
-            raise Unfit(f"a {of_two[0]} of never", "`never` of one case")
+            raise InvalidValue(f"a {of_two[0]} of never", "`never` of one case")
         if (self.tolerance is None) == isinstance(self.value, float):
             if self.tolerance is None:
-                raise Unfit("a value without a tolerance", "a tolerance, such as 0.1 for 10 %")
+                raise InvalidValue(
+                    "a value without a tolerance", "a tolerance, such as 0.1 for 10 %"
+                )
             if self.order is None:
-                raise Unfit(f"a tolerance of {given[0]}", "a tolerance only of a value or an order")
+                raise InvalidValue(
+                    f"a tolerance of {given[0]}", "a tolerance only of a value or an order"
+                )
         if self.value == 0 and self.tolerance:
             found = f"a tolerance of {100 * self.tolerance:g} % of 0, which is 0"
             expected = "`at_most` in place of the value, or `tolerance: 0` for exactly 0"
-            raise Unfit(found, expected)
+            raise InvalidValue(found, expected)
         return self
 
 
-class StudyDocument(Part):
+class StudyDocument(StrictModel):
     """A study: a scenario, what is varied in it, and what is made of the runs.
 
     Attributes:

@@ -15,9 +15,9 @@ from testbed.scenario import Override, Scenario, load
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.load import HasCuda, load_document
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
-from testbed.scenario.places import Place
 from testbed.scenario.problems import explain
 from testbed.scenario.scalars import display
+from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.synonyms import nearest
 from testbed.studies.document import LONGEST_LEVEL, Factor, Selection, StudyDocument
@@ -130,7 +130,7 @@ class _Reading:
             return StudyDocument.model_validate(self.document.data, strict=True)
         except ValidationError as error:
             errors = error.errors(include_url=False)[:MOST_PROBLEMS]
-            found = explain(errors, self.document, root=Place(StudyDocument))
+            found = explain(errors, self.document, root=SchemaNode(StudyDocument))
             raise ScenarioError([*self.problems, *found]) from None
 
     def _refuse_if_wrong(self) -> None:

@@ -8,15 +8,15 @@ from itertools import groupby
 from reprlib import repr as shortened
 from typing import ClassVar, Self
 
-from testbed.errors import Unfit
-from testbed.values.written import Written
+from testbed.errors import InvalidValue
+from testbed.values.text_value import TextValue
 
 _RANGE = "[0-9]{1,4}(?:-[0-9]{1,4})?"
 _LIST = re.compile(f"{_RANGE}(?:,{_RANGE})*")
 _LARGEST = 4095
 
 
-class CpuSet(Written, str):
+class CpuSet(TextValue, str):
     """A non-empty set of a host's CPUs, in its shortest form, so equal sets are equal texts."""
 
     __slots__ = ()
@@ -30,18 +30,18 @@ class CpuSet(Written, str):
         """Parse numbers and ranges separated by commas, in any order.
 
         Raises:
-            Unfit: invalid text, a descending range, or a number above the kernel's limit.
+            InvalidValue: invalid text, a descending range, or a number above the kernel's limit.
         """
         if not _LIST.fullmatch(text):
-            raise Unfit(shortened(text), cls.WANTED)
+            raise InvalidValue(shortened(text), cls.WANTED)
         numbers: set[int] = set()
         for part in text.split(","):
             first, _, last = part.partition("-")
             low, high = int(first), int(last or first)
             if low > high:
-                raise Unfit(f"the range {part}", f"its lower end first: {high}-{low}")
+                raise InvalidValue(f"the range {part}", f"its lower end first: {high}-{low}")
             if high > _LARGEST:
-                raise Unfit(f"the CPU {high}", f"a number of at most {_LARGEST:,}")
+                raise InvalidValue(f"the CPU {high}", f"a number of at most {_LARGEST:,}")
             numbers.update(range(low, high + 1))
         return cls.of(numbers)
 

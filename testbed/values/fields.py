@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
-from testbed.errors import Problem, ScenarioError, Unfit
+from testbed.errors import InvalidValue, Problem, ScenarioError
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 LARGEST_COUNT = 10**12
@@ -22,7 +22,7 @@ _KEY = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"  # no dot: paths such as those of --set 
 _NODE = "[a-z0-9][a-z0-9_-]{0,39}"  # in a command `${HOME}` is the shell's, `{other}` a node
 
 
-class Part(BaseModel):
+class StrictModel(BaseModel):
     """Base of every part of a scenario: frozen, and strict about unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -30,7 +30,7 @@ class Part(BaseModel):
 
 def _name(text: str) -> str:
     if not re.fullmatch(_NAME, text):
-        raise Unfit("", NAMES)
+        raise InvalidValue("", NAMES)
     return text
 
 
@@ -47,20 +47,20 @@ def check_name(text: str, *, option: str) -> None:
 def _key(text: str) -> str:
     if not re.fullmatch(_KEY, text):
         letters = "at most 40 letters, digits, hyphens and underscores"
-        raise Unfit("", f"a name of {letters}, like my-run-2")
+        raise InvalidValue("", f"a name of {letters}, like my-run-2")
     return text
 
 
 def _node(text: str) -> str:
     if not re.fullmatch(_NODE, text):
-        letters = "at most 40 small letters, digits, hyphens and underscores"
-        raise Unfit("", f"a name of {letters}, like my-program-2")
+        letters = "at most 40 lowercase letters, digits, hyphens and underscores"
+        raise InvalidValue("", f"a name of {letters}, like my-program-2")
     return text
 
 
 def _word(text: str) -> str:
     if "\0" in text:
-        raise Unfit("", "a word of a command, in which there can be no NUL")
+        raise InvalidValue("", "a word of a command, without NUL characters")
     return text
 
 
@@ -69,26 +69,28 @@ def _folder(text: str) -> str:
     system = path.parts[1:2] and f"/{path.parts[1]}" in SYSTEM_FOLDERS
     if not path.is_absolute() or path == PurePosixPath("/") or ".." in path.parts or system:
         others = ", ".join(SYSTEM_FOLDERS)
-        raise Unfit("", f"the absolute path of a folder outside {others}, like /home/me/tools")
+        raise InvalidValue(
+            "", f"the absolute path of a folder outside {others}, like /home/me/tools"
+        )
     return str(path)
 
 
 def some(command: tuple[str, ...]) -> tuple[str, ...]:
     if not command or not command[0]:
-        raise Unfit("", "a program and its arguments, like [iperf3, --server]")
+        raise InvalidValue("", "a program and its arguments, like [iperf3, --server]")
     return command
 
 
 def whole(value: Any) -> Any:
     if type(value) is not int:  # 1.0 and true are equal to 1
-        raise Unfit("", "`1`")
+        raise InvalidValue("", "`1`")
     return value
 
 
 def _positive(largest: Quantity) -> AfterValidator:
     def check(value: Quantity) -> Quantity:
         if not 0 < value <= largest:
-            raise Unfit(str(value), f"a {value.NOUN} above zero and at most {largest}")
+            raise InvalidValue(str(value), f"a {value.NOUN} above zero and at most {largest}")
         return value
 
     return AfterValidator(check)
@@ -97,7 +99,7 @@ def _positive(largest: Quantity) -> AfterValidator:
 def _at_most(largest: Quantity) -> AfterValidator:
     def check(value: Quantity) -> Quantity:
         if value > largest:
-            raise Unfit(str(value), f"a {value.NOUN} of at most {largest}")
+            raise InvalidValue(str(value), f"a {value.NOUN} of at most {largest}")
         return value
 
     return AfterValidator(check)
@@ -105,7 +107,7 @@ def _at_most(largest: Quantity) -> AfterValidator:
 
 def not_auto(value: Any) -> Any:
     if value == "auto":
-        raise Unfit("'auto'", "a number for now: emulated seconds per real second, such as 1.0")
+        raise InvalidValue("'auto'", "a number: emulated seconds per real second, such as 1.0")
     return value
 
 

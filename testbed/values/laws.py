@@ -8,8 +8,8 @@ from math import isclose, log1p, sqrt
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast, get_args
 
-from testbed.errors import Unfit
-from testbed.values.written import Written
+from testbed.errors import InvalidValue
+from testbed.values.text_value import TextValue
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -30,7 +30,7 @@ _WIDEST = 10.0  # standard deviation of a lognormal law; else few draws dominate
 
 
 @dataclass(frozen=True)
-class Law(Written):
+class Law(TextValue):
     """A law with mean 1; its draws are multiplied by a mean duration.
 
     Attributes:
@@ -53,12 +53,12 @@ class Law(Written):
         """Parse a law.
 
         Raises:
-            Unfit: an unknown law, wrong arguments, or a mean other than 1.
+            InvalidValue: an unknown law, wrong arguments, or a mean other than 1.
         """
         match = _LAW.fullmatch(text)
         if match is None:
             cut = "(" in text and ")" not in text  # at a comma inside {...}
-            raise Unfit(shortened(text), f"{_WANTED}{', in quotes' if cut else ''}")
+            raise InvalidValue(shortened(text), f"{_WANTED}{', in quotes' if cut else ''}")
         plain, name, first, second = match.groups()
         if plain is not None:
             return cls(cast(Family, plain))
@@ -71,15 +71,15 @@ class Law(Written):
         mean = (self.first + self.second) / 2 if uniform else self.first
         if not isclose(mean, 1.0):
             found = f"{shortened(text)}, whose mean is {mean:g}"
-            raise Unfit(found, "a law of mean 1 (the scale stands in `mean`)")
+            raise InvalidValue(found, "a law of mean 1 (the scale stands in `mean`)")
         if uniform and self.first > self.second:
-            raise Unfit(shortened(text), "the lower end first, like uniform(0.5,1.5)")
+            raise InvalidValue(shortened(text), "the lower end first, like uniform(0.5,1.5)")
         if self.family == "lognormal" and self.second > _WIDEST:
             expected = f"a standard deviation of at most {_WIDEST:g}, like lognormal(1,0.5)"
-            raise Unfit(shortened(text), expected)
+            raise InvalidValue(shortened(text), expected)
         if self.family == "normal" and self.second > _LARGEST_DEVIATION:
             found = f"{shortened(text)}, which would often be negative"
-            raise Unfit(found, "a standard deviation of at most 0.333, like normal(1,0.1)")
+            raise InvalidValue(found, "a standard deviation of at most 0.333, like normal(1,0.1)")
 
     def draw(self, rng: Generator) -> float:
         """Draw once; never negative (a normal law is drawn again until it is not)."""

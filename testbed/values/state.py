@@ -187,8 +187,8 @@ class _Packer:
 
     def _refusal(self, value: object, where: str) -> AlgorithmError:
         return AlgorithmError(
-            f"{where} is {_described(value)}, which no checkpoint can hold.",
-            hint="A half may say itself what its state is: `state()` and `restore(state)`.",
+            f"{where} is {_described(value)}, which a checkpoint cannot store.",
+            hint="Override `state()` and `restore(state)` to define what is stored.",
         )
 
     def _pack_container(self, value: Any, where: str) -> Tree:
@@ -219,7 +219,7 @@ class _Packer:
             return ["plain", *name, plain(value)]
         held = _attributes(value)
         if strange := _strange_names(kind, held):
-            raise AlgorithmError(f"{where} has {strange} beside what a {kind.__name__} has.")
+            raise AlgorithmError(f"{where} has attributes that {kind.__name__} lacks: {strange}.")
         inner = {one: self.pack(value, f"{where}.{one}") for one, value in held.items()}
         return ["object", *name, inner]
 
@@ -235,7 +235,7 @@ class _Packer:
         if isinstance(factory, type) and _is_record(factory):
             return [factory.__module__, factory.__qualname__]
         raise AlgorithmError(
-            f"{where} makes its values with {_described(factory)}, which no checkpoint can hold.",
+            f"{where} creates values by {_described(factory)}, which a checkpoint cannot store.",
             hint=f"Use one of {', '.join(FACTORIES)}.",
         )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import ceil, isfinite
 from reprlib import repr as shortened
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 
 MOST_STEPS = 200_000
 BIN_SECONDS = 0.5
@@ -27,7 +27,7 @@ FRAME_BITS = 8 * 1514
 """A packet of 1,500 bytes in its Ethernet frame."""
 
 
-class UnfitLine(Unfit):
+class InvalidLine(InvalidValue):
     """An invalid line of a recording.
 
     Attributes:
@@ -93,14 +93,14 @@ def read_trace(text: str, column: str, *, repeats: bool) -> Trace:
     """Read a recording of the value ``column``; only rates may be packet deliveries.
 
     Raises:
-        UnfitLine: it is empty, out of order, negative, or not such a text; names the line.
+        InvalidLine: it is empty, out of order, negative, or not such a text; names the line.
     """
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
     lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
     if not lines:
-        raise UnfitLine(0, "an empty file", f"a header, time_seconds,{column}, and rows")
+        raise InvalidLine(0, "an empty file", f"a header, time_seconds,{column}, and rows")
     if len(lines) > MOST_STEPS:
-        raise UnfitLine(0, f"{len(lines):,} lines", f"at most {MOST_STEPS:,}")
+        raise InvalidLine(0, f"{len(lines):,} lines", f"at most {MOST_STEPS:,}")
     if column == RATE and lines[0][1].isdecimal():
         return _deliveries(lines, repeats=repeats)
     return _table(lines, column, repeats=repeats)
@@ -113,24 +113,24 @@ def _table(lines: list[tuple[int, str]], column: str, *, repeats: bool) -> Trace
     header = [word.strip() for word in lines[0][1].split(",")]
     if header != ["time_seconds", column]:
         found, expected = shortened(lines[0][1]), f"the header time_seconds,{column}"
-        raise UnfitLine(lines[0][0], found, expected)
+        raise InvalidLine(lines[0][0], found, expected)
     rows: list[tuple[float, float]] = []
     for number, line in lines[1:]:
         time, value = _numbers(number, line)
         if not rows and time != 0:
-            raise UnfitLine(number, f"{time:g} s", "0 at the beginning of a recording")
+            raise InvalidLine(number, f"{time:g} s", "0 in the first row")
         if rows and time <= rows[-1][0]:
-            raise UnfitLine(number, f"{time:g} s after {rows[-1][0]:g} s", "times that grow")
+            raise InvalidLine(number, f"{time:g} s after {rows[-1][0]:g} s", "increasing times")
         if value < 0:
-            raise UnfitLine(number, f"{value:g}", "no negative value")
+            raise InvalidLine(number, f"{value:g}", "no negative value")
         if column == AVAILABLE and value not in (0, 1):
-            raise UnfitLine(number, f"{value:g}", "1 for there, or 0 for away")
+            raise InvalidLine(number, f"{value:g}", "1 for present or 0 for absent")
         rows.append((time, value))
     if len(rows) < (2 if repeats else 1):
-        raise UnfitLine(lines[-1][0], "nothing below it", "rows, the last for where it ends")
+        raise InvalidLine(lines[-1][0], "too few rows", "rows, the last for the end")
     if repeats and rows[-1][0] < SHORTEST_SECONDS:
-        found, expected = f"an end at {rows[-1][0]:g} s", "a recording of a millisecond or more"
-        raise UnfitLine(lines[-1][0], found, expected)
+        found, expected = f"an end at {rows[-1][0]:g} s", "a recording of at least a millisecond"
+        raise InvalidLine(lines[-1][0], found, expected)
     kept = rows[:-1] if repeats else rows
     times, values = zip(*kept, strict=True)
     return Trace(times, values, rows[-1][0], repeats)
@@ -140,9 +140,9 @@ def _numbers(number: int, line: str) -> tuple[float, float]:
     try:
         time, value = (float(word) for word in line.split(","))
     except ValueError:
-        raise UnfitLine(number, shortened(line), "two numbers, like 0.5,2000000") from None
+        raise InvalidLine(number, shortened(line), "two numbers, like 0.5,2000000") from None
     if not (isfinite(time) and isfinite(value)):
-        raise UnfitLine(number, shortened(line), "finite numbers")
+        raise InvalidLine(number, shortened(line), "finite numbers")
     return time, value
 
 
@@ -150,16 +150,16 @@ def _deliveries(lines: list[tuple[int, str]], *, repeats: bool) -> Trace:
     moments: list[int] = []
     for number, line in lines:
         if not line.isdecimal():
-            raise UnfitLine(number, shortened(line), "a millisecond, a whole number")
+            raise InvalidLine(number, shortened(line), "a whole number of milliseconds")
         if len(line) > len(str(LONGEST_MS)) or int(line) > LONGEST_MS:
-            raise UnfitLine(number, shortened(line), f"at most {LONGEST_MS:,} milliseconds")
+            raise InvalidLine(number, shortened(line), f"at most {LONGEST_MS:,} milliseconds")
         moments.append(int(line))
         if len(moments) > 1 and moments[-1] < moments[-2]:
             found = f"{moments[-1]} ms after {moments[-2]} ms"
-            raise UnfitLine(number, found, "milliseconds in order")
+            raise InvalidLine(number, found, "milliseconds in ascending order")
     end = moments[-1] / 1000
     if not end:
-        raise UnfitLine(0, "a recording of 0 s", "one of a millisecond or more")
+        raise InvalidLine(0, "a recording of 0 s", "a recording of at least a millisecond")
     bins = Counter(
         min(int((one - 1) / 1000 / BIN_SECONDS), ceil(end / BIN_SECONDS) - 1) for one in moments
     )

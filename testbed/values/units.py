@@ -13,14 +13,14 @@ from math import isfinite
 from reprlib import repr as shortened
 from typing import Any, ClassVar, Self
 
-from testbed.errors import Unfit
-from testbed.values.written import Written
+from testbed.errors import InvalidValue
+from testbed.values.text_value import TextValue
 
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _QUANTITY = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
 
 
-class Quantity(Written, float):
+class Quantity(TextValue, float):
     """A non-negative, finite number in a base unit, parsed from and printed with a unit.
 
     Attributes:
@@ -43,19 +43,21 @@ class Quantity(Written, float):
         """Parse a quantity such as ``20mbit``.
 
         Raises:
-            Unfit: no number, no unit, an unknown unit, or a number that is not finite.
+            InvalidValue: no number, no unit, an unknown unit, or a number that is not finite.
         """
         match = _QUANTITY.fullmatch(text)
         if match is None:
-            raise Unfit(shortened(text), cls.WANTED)
+            raise InvalidValue(shortened(text), cls.WANTED)
         number, unit = match.groups()
         scale = cls.UNITS.get(unit)
         if scale is None:
             known = ", ".join(cls.UNITS)
-            raise Unfit(f"the unit {shortened(unit)}", f"a {cls.NOUN} in one of the units {known}")
+            raise InvalidValue(
+                f"the unit {shortened(unit)}", f"a {cls.NOUN} in one of the units {known}"
+            )
         value = float(number) * scale
         if not isfinite(value):
-            raise Unfit(f"{shortened(text)}, which is too large", cls.WANTED)
+            raise InvalidValue(f"{shortened(text)}, which is too large", cls.WANTED)
         return cls(value)
 
     def __str__(self) -> str:
@@ -75,7 +77,7 @@ class Quantity(Written, float):
     @classmethod
     def _validate(cls, value: Any) -> Self:
         if isinstance(value, int | float) and not isinstance(value, bool | cls):
-            raise Unfit(f"{shortened(value)}, a number without a unit", cls.WANTED)
+            raise InvalidValue(f"{shortened(value)}, a number without a unit", cls.WANTED)
         return super()._validate(value)
 
 
@@ -91,10 +93,10 @@ class Rate(Quantity):
         """Parse a rate; for a size, the error suggests the rate of that size per second."""
         try:
             each_second = Size.parse(text)
-        except Unfit:
+        except InvalidValue:
             return super().parse(text)
-        raise Unfit(
-            shortened(text), f"bits a second, like {cls(each_second * 8)} for {text.strip()}"
+        raise InvalidValue(
+            shortened(text), f"bits per second, like {cls(each_second * 8)} for {text.strip()}"
         )
 
     @property

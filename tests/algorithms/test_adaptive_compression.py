@@ -159,7 +159,7 @@ def test_nobody_waits_for_the_vote_of_who_is_silent_or_has_left(group_of: GroupO
     group = group_of(scadles(ratio=0.5, delta=1.0, decide="majority"), 3)
     group.tell(0, group.workers[0].step(floats(1, 1), 64, 0.0))
     assert set(group.server.awaited()) == {1, 2}
-    group.tell(1, group.workers[1].taken(np.empty(0, np.int64), 0.0))
+    group.tell(1, group.workers[1].on_samples(np.empty(0, np.int64), 0.0))
     assert set(group.server.awaited()) == {2}
     group.server.leave(2, 0.0)
     assert group.server.ready(0)

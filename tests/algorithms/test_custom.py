@@ -141,10 +141,10 @@ def test_reading_a_run_folder_executes_nothing(file: Path, tmp_path: Path) -> No
         ("NoHalves", r"mine.py:25: algorithm: found NoHalves without halves\(\), expected all"),
         ("OneHalf", r"mine.py:28: algorithm: found <class .*Worker'> from OneHalf.halves\(\), ex"),
         ("Swapped", r"mine.py:32: algorithm: .* expected \(a subclass of WorkerHalf, a subclass"),
-        ("Bare", r"mine.py: algorithm: found WorkerHalf without step\(\), expected all of it"),
+        ("Bare", r"mine.py: algorithm: found WorkerHalf without step\(\), expected all methods"),
         ("Failing", r"mine.py:41: algorithm: found Failing.halves\(\) raised ZeroDivisionError"),
         ("Disobedient", r"mine.py:43: algorithm: found batch in OBEYS, expected some of batch_s"),
-        ("Lossy", r"mine.py:46: algorithm: found options that are read otherwise: {.every.: 6}"),
+        ("Lossy", r"mine.py:46: algorithm: found options that change when written: {.every.: 6}"),
         ("Odd", r"mine.py: algorithm: found writing the options of Odd raised Pydantic.*object"),
     ],
 )
@@ -157,7 +157,7 @@ def test_what_is_wrong_with_the_class_is_said(file: Path, kind: str, expected: s
     ("source", "expected"),
     [
         ("x = = 1\n", r"mine.py:1: algorithm: found SyntaxError: .*expected valid Python"),
-        ("import gone\n", r"mine.py:1: algorithm: found an import of gone, which is not there"),
+        ("import gone\n", r"mine.py:1: algorithm: found an import of gone, which is not installed"),
         (
             "import sys\nclass Mine: ...\nsys.exit(0)\n",
             r"mine.py:3: algorithm: found the file raised SystemExit",

@@ -25,7 +25,7 @@ def test_a_local_epoch_ends_with_a_smaller_batch(group_of: GroupOf) -> None:
     asked = []
     update = None
     while update is None:
-        asked.append(worker.demand(stream, 0.0))
+        asked.append(worker.next_batch_size(stream, 0.0))
         update = worker.step(floats(1, 0), asked[-1], 0.0)
     assert asked == [2, 2, 1, 2, 2, 1]
     assert (update.samples, update.steps) == (10, 6)
@@ -40,7 +40,7 @@ def test_a_last_sample_alone_comes_with_the_batch_before_where_a_step_needs_two(
     worker, stream = group.workers[0], Stream(batch_size=2, own=own, least=2)
     found, update = [], None
     while update is None:
-        found.append(worker.demand(stream, 0.0))
+        found.append(worker.next_batch_size(stream, 0.0))
         update = worker.step(floats(1, 0), found[-1], 0.0)
     assert (found, update.samples) == (asked, own)
 
@@ -49,7 +49,7 @@ def test_fedavg_weighs_by_samples_by_hand(group_of: GroupOf) -> None:
     """η = 1/2; w0 has 30 samples and moves by (4, 0), w1 10 and by (0, 8): (3, 2) off (8, 16)."""
     group = group_of(FedAvg(name="fedavg", learning_rate=0.5), 2)
     for index, own in ((0, 30), (1, 10)):
-        assert group.workers[index].demand(Stream(batch_size=50, own=own), 0.0) == own
+        assert group.workers[index].next_batch_size(Stream(batch_size=50, own=own), 0.0) == own
     update = group.workers[1].step(floats(0, 16), 10, 0.0)
     assert update is not None
     assert group.server.push(1, update, 0.0) == ()

@@ -81,7 +81,7 @@ def test_the_learning_rate_falls_by_epochs(group_of: GroupOf) -> None:
 def test_a_silent_device_is_left_out(group_of: GroupOf) -> None:
     """The others' (2, 4) and (6, -4) are averaged by 2, and it gets their model."""
     group = group_of(ddl(), 3)
-    group.tell(2, group.workers[2].taken(np.empty(0, np.int64), 0.0))
+    group.tell(2, group.workers[2].on_samples(np.empty(0, np.int64), 0.0))
     assert not group.server.ready(2)
     assert group.server.awaited() == {0, 1}
     push(group, 0, (2, 4), 64)
@@ -94,7 +94,7 @@ def test_a_silent_device_is_left_out(group_of: GroupOf) -> None:
 def test_all_silent_is_a_stall(group_of: GroupOf) -> None:
     group = group_of(ddl(), 2)
     for index in range(2):
-        group.tell(index, group.workers[index].taken(np.empty(0, np.int64), 0.0))
+        group.tell(index, group.workers[index].on_samples(np.empty(0, np.int64), 0.0))
     assert not group.server.ready(0)
     assert not group.server.ready(1)
     assert not group.server.awaited()
@@ -102,7 +102,7 @@ def test_all_silent_is_a_stall(group_of: GroupOf) -> None:
 
 def test_a_silent_device_that_leaves_is_forgotten(group_of: GroupOf) -> None:
     group = group_of(ddl(), 2)
-    group.tell(1, group.workers[1].taken(np.empty(0, np.int64), 0.0))
+    group.tell(1, group.workers[1].on_samples(np.empty(0, np.int64), 0.0))
     assert group.server.leave(1, 0.0) == ()
     assert len(push(group, 0, (2, 4), 64)) == 1
 
@@ -117,7 +117,7 @@ def test_the_batch_is_a_seconds_samples_within_bounds(
     group_of: GroupOf, rate: float | None, batch: int
 ) -> None:
     (half,) = group_of(scadles(), 1).workers
-    assert half.demand(Stream(64, rate=rate), 0.0) == batch
+    assert half.next_batch_size(Stream(64, rate=rate), 0.0) == batch
 
 
 def test_gradients_are_weighted_with_samples(group_of: GroupOf) -> None:
@@ -167,12 +167,12 @@ def test_shared_samples_enter_neither_weights_nor_rate_nor_epoch(group_of: Group
     config = scadles(alpha=0.5, beta=0.5, epoch=200, milestones=(1,), decay=0.5)
     group = group_of(config, 2)
     for index, (gradient, own, shared) in enumerate([((4, 8), 96, 0), ((8, -8), 32, 64)]):
-        group.workers[index].taken(np.arange(own), 0.0)
+        group.workers[index].on_samples(np.arange(own), 0.0)
         push(group, index, gradient, own + shared)
     assert group.server.parameters.tolist() == [5.5, 14]
     for index in range(2):
         group.pull(index)
-        group.workers[index].taken(np.arange(64), 0.0)
+        group.workers[index].on_samples(np.arange(64), 0.0)
         push(group, index, (4, 8), 128)
     assert group.server.parameters.tolist() == [3.5, 10]
 
@@ -203,7 +203,7 @@ def shared_round(group: Any, sharers: set[int]) -> list[Reply]:
     """Every device has taken 8 samples of its own, and says so; what each is told then."""
     for index, worker in enumerate(group.workers):
         samples = np.arange(8 * index, 8 * index + 8)
-        message = worker.taken(samples, 0.0)
+        message = worker.on_samples(samples, 0.0)
         assert len(message.shared) == (4 if index in sharers else 0)
         group.tell(index, message)
     return [group.server.pull(index, 0.0) for index in range(len(group.workers))]
@@ -233,11 +233,11 @@ def test_nobody_waits_for_those_that_share_nothing(group_of: GroupOf) -> None:
     group = group_of(scadles(alpha=0.5, beta=0.5), 4)
     sharers = {i for i in range(4) if "shares" in group.server.pull(i, 0.0).note}
     (other, _) = sorted(set(range(4)) - sharers)
-    group.tell(other, group.workers[other].taken(np.arange(8), 0.0))
+    group.tell(other, group.workers[other].on_samples(np.arange(8), 0.0))
     assert not group.server.ready(other)
     assert set(group.server.awaited()) == sharers
     for index in sharers:
-        group.tell(index, group.workers[index].taken(np.arange(8), 0.0))
+        group.tell(index, group.workers[index].on_samples(np.arange(8), 0.0))
     assert group.server.ready(other)
 
 
@@ -245,13 +245,13 @@ def test_nobody_waits_for_those_that_share_nothing(group_of: GroupOf) -> None:
 def test_one_of_the_two_at_zero_is_off(group_of: GroupOf, options: dict[str, float]) -> None:
     group = group_of(scadles(**options), 2)
     assert group.server.pull(0, 0.0).note == {}
-    assert group.workers[0].taken(np.arange(8), 0.0) is None
+    assert group.workers[0].on_samples(np.arange(8), 0.0) is None
 
 
 def test_a_sharer_that_is_silent_or_leaves_is_not_waited_for(group_of: GroupOf) -> None:
     group = group_of(scadles(alpha=1.0, beta=0.5), 3)
-    group.tell(0, group.workers[0].taken(np.arange(8), 0.0))
-    group.tell(1, group.workers[1].taken(np.empty(0, np.int64), 0.0))
+    group.tell(0, group.workers[0].on_samples(np.arange(8), 0.0))
+    group.tell(1, group.workers[1].on_samples(np.empty(0, np.int64), 0.0))
     assert not group.server.ready(0)
     group.server.leave(2, 0.0)
     assert group.server.ready(0)
@@ -286,7 +286,7 @@ def test_it_keeps_what_every_algorithm_promises(options: dict[str, float]) -> No
         ({"alpha": 1.5}, "alpha"),
         ({"beta": -0.1}, "beta"),
         ({"milestones": [75]}, "milestones without an epoch"),
-        ({"milestones": [75, 75], "epoch": 50000}, "milestones that increase"),
+        ({"milestones": [75, 75], "epoch": 50000}, "increasing milestones"),
         ({"ratio": 0}, "ratio"),
     ],
 )

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from testbed.datasets import load, user_cache
-from testbed.models import AdaCompCnn, Bound
+from testbed.models import AdaCompCnn, BoundModel
 
 HERE = Path(__file__).resolve().parent
 MARK = "TESTBED_BENCH_FLOWER"  # in the environment of all processes of Flower's and Ray's
@@ -225,7 +225,7 @@ def client_app() -> Any:
 
 
 @cache
-def bound() -> tuple[Any, Bound, Any]:
+def bound() -> tuple[Any, BoundModel, Any]:
     """Parameters, the model at them, and the data: once a process."""
     import torch
 

@@ -30,7 +30,7 @@ from testbed.datasets import Prepared
 from testbed.experiment import Experiment
 from testbed.frame.server import Server
 from testbed.frame.worker import Action, Loop, Worker
-from testbed.models import Bound
+from testbed.models import BoundModel
 from testbed.payloads import Vector
 from testbed.scenario import dump, load, load_text
 from testbed.scenario.override import Override
@@ -113,7 +113,7 @@ class Watched(Experiment):
         object.__setattr__(self, "watches", watches)
         bind = network.bind
 
-        def watched(parameters: Vector, *, device: str | None = None) -> Bound:
+        def watched(parameters: Vector, *, device: str | None = None) -> BoundModel:
             bound = bind(parameters, device=device)
             watches["gradients"].watch(bound, "loss_and_gradient")
             watches["evaluations"].watch(bound, "evaluate")

@@ -13,13 +13,13 @@ import pytest
 from testbed.datasets import load
 from testbed.datasets.fashion_mnist import TEST, TRAIN
 from testbed.datasets.files import SourceFile
-from testbed.datasets.mnist import Half, prepare_mnist
+from testbed.datasets.mnist import Split, prepare_mnist
 from testbed.errors import DataError
 
 NOWHERE = ("http://127.0.0.1:9/fashion",)  # the discard port: nothing listens
 
 
-def half(count: int, names: Half, folder: Path) -> Half:
+def half(count: int, names: Split, folder: Path) -> Split:
     """Writes compressed files with so many images, and returns what is known of them."""
     pixels = np.random.default_rng(count).integers(0, 256, count * 784).astype(np.uint8)
     images = struct.pack(">4i", 2051, count, 28, 28) + pixels.tobytes()
@@ -29,7 +29,7 @@ def half(count: int, names: Half, folder: Path) -> Half:
         compressed = gzip.compress(content, mtime=0)
         (folder / f"{name}.gz").write_bytes(compressed)
         files.append(SourceFile(name, hashlib.sha256(compressed).hexdigest(), packed=True))
-    return Half(*files)
+    return Split(*files)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def own(tmp_path: Path) -> Path:
     return folder
 
 
-def prepare(own: Path, train: Half, test: Half) -> Path:
+def prepare(own: Path, train: Split, test: Split) -> Path:
     return prepare_mnist(
         own.parents[1] / "cache",
         environment={"TESTBED_DATA": str(own.parent)},

@@ -18,7 +18,7 @@ import pytest
 
 from testbed.datasets import Mnist, load
 from testbed.datasets.files import SourceFile
-from testbed.datasets.mnist import TEST, TRAIN, Half, prepare_mnist
+from testbed.datasets.mnist import TEST, TRAIN, Split, prepare_mnist
 from testbed.errors import DataError
 
 NOWHERE = ("http://127.0.0.1:9/mnist",)  # the discard port: nothing listens
@@ -40,8 +40,8 @@ CONTENT = {
     TEST.labels.name: labels(20),
 }
 SMALL = {name: SourceFile(name, hashlib.sha256(c).hexdigest()) for name, c in CONTENT.items()}
-SMALL_TRAIN = Half(SMALL[TRAIN.images.name], SMALL[TRAIN.labels.name])
-SMALL_TEST = Half(SMALL[TEST.images.name], SMALL[TEST.labels.name])
+SMALL_TRAIN = Split(SMALL[TRAIN.images.name], SMALL[TRAIN.labels.name])
+SMALL_TEST = Split(SMALL[TEST.images.name], SMALL[TEST.labels.name])
 
 
 def lay(folder: Path, *, compressed: bool = True, **changed: bytes) -> Path:
@@ -203,7 +203,7 @@ def test_damaged_files_are_named_and_not_passed_over(
     ("content", "expected"),
     [
         (b"plain", "found b'pl', expected a gzip file"),
-        (gzip.compress(images(30))[:-20], "gzip: found .*expected a whole gzip file"),
+        (gzip.compress(images(30))[:-20], "gzip: found .*expected a complete gzip file"),
         (gzip.compress(images(30))[:200] + b"x" * 200, "gzip: found "),
         (gzip.compress(images(30))[:-8] + bytes(8), "gzip: found CRC"),
     ],
@@ -243,7 +243,7 @@ def test_the_next_server_is_tried(preparer: Preparer, served: tuple[Path, str]) 
     ("content", "expected"),
     [
         (gzip.compress(images(31)), "uncompressed content: found sha256 .*expected"),
-        (gzip.compress(images(30))[:-1000], "gzip: found .*expected a whole gzip file"),
+        (gzip.compress(images(30))[:-1000], "gzip: found .*expected a complete gzip file"),
         (b"<html>log in first</html>", "byte 0: found b'<h', expected a gzip file"),
         (None, "404"),
     ],

@@ -76,7 +76,7 @@ def test_left_overs_of_a_killed_process_are_removed(tmp_path: Path) -> None:
 
 def test_a_cache_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match=r"cache/x cannot be made: .*Set XDG_CACHE_HOME"):
+    with pytest.raises(DataError, match=r"cache/x cannot be created: .*Set XDG_CACHE_HOME"):
         prepare_once(tmp_path / "cache" / "x", small)
 
 

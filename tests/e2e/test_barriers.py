@@ -156,7 +156,7 @@ def test_a_run_that_all_workers_have_left_is_stalled(bed: Any) -> None:
         bed.kill_node(up, worker)
     done = up.end()
     assert (done.status, done.err) == (6, "")
-    assert finished(up).reason.startswith("stalled: nobody is left who could push")
+    assert finished(up).reason.startswith("stalled: no worker is left that could push")
     assert "no worker is left" in done.out
     run = testbed.Run(up.folder.path)
     assert len(run.updates) >= 20

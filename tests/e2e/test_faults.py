@@ -84,7 +84,7 @@ def test_all_crashed_is_stalled(bed: Any) -> None:
     done = up.end()
     assert (done.status, done.err) == (6, "")
     (finished,) = only(read_events(up.folder.events), Finished)
-    expected = "stalled: nobody is left who could push (3 silent, the others have left)"
+    expected = "stalled: no worker is left that could push (3 silent, the others have left)"
     assert (finished.stalled, finished.version, finished.reason) == (True, 3, expected)
     assert bed.remains(up.name) == []
 

@@ -88,7 +88,7 @@ def test_a_server_half_that_breaks_the_contract(bed: Any) -> None:
     done = own(bed, was="version, staleness", becomes="version + (version > 20), staleness").end()
     assert done.status == 10
     assert done.err.startswith("ps exited with status 10; it printed:\n")
-    assert "applied an update at version 22, it is 21" in done.err
+    assert "applied an update at version 22, expected 21" in done.err
 
 
 def test_worker_halves_that_raise(bed: Any) -> None:

@@ -23,15 +23,15 @@ def timeline(*availabilities: Availability, faults: tuple[dict[str, object], ...
     return Timeline.of(plans, ["all"] * 3, seed=0, availabilities=availabilities)
 
 
-def deeds(subject: Timeline, until: float) -> list[tuple[float, bool, tuple[int, ...]]]:
-    return [(deed.planned, deed.begins, deed.workers) for deed in subject.due(until)]
+def actions(subject: Timeline, until: float) -> list[tuple[float, bool, tuple[int, ...]]]:
+    return [(action.planned, action.begins, action.workers) for action in subject.due(until)]
 
 
 def test_workers_come_and_go_at_the_moments_of_their_recordings() -> None:
     """w1 is 5 s ahead in it: away from 0 (5 - 5) to 1, then from 8 (13 - 5) to 10."""
     subject = timeline(Availability(0, SHIFTS), Availability(1, SHIFTS, 5.0), Availability(2, ONCE))
     assert subject.population.absent == {1, 2}
-    assert deeds(subject, 13.0) == [
+    assert actions(subject, 13.0) == [
         *((1.0, True, (1,)), (2.0, True, (2,)), (4.0, False, (0,)), (5.0, False, (2,))),
         *((6.0, True, (0,)), (8.0, False, (1,)), (10.0, True, (1,)), (13.0, False, (0,))),
     ]
@@ -57,7 +57,7 @@ def test_faults_let_those_be_who_are_away() -> None:
         *((4.0, (0,), ()), (5.0, (1,), (0,)), (5.5, (1,), (0,)), (6.0, (0,), ()), (7.0, (0,), ()))
     ]
     assert subject.population.held_by("freeze") == {0: 1}
-    assert deeds(subject, 15.0) == [(13.0, False, (0,)), (15.0, True, (0,))]
+    assert actions(subject, 15.0) == [(13.0, False, (0,)), (15.0, True, (0,))]
     assert subject.population.held_by("freeze") == {}
 
 
@@ -65,7 +65,7 @@ def test_who_has_crashed_stays_away() -> None:
     faults = ({"crash": {"after_push": 0.5}},)
     subject = timeline(Availability(0, SHIFTS), faults=faults)
     subject.crash(0, planned=1.0, actual=1.0)
-    assert deeds(subject, 30.0) == []
+    assert actions(subject, 30.0) == []
 
 
 class Written:
@@ -84,8 +84,8 @@ class Written:
 def test_who_is_switched_off_leaves_and_who_is_switched_on_joins() -> None:
     subject, actuator = timeline(Availability(0, SHIFTS)), Written()
     events = [
-        subject.carry_out(deed, actuator, clock=lambda: deed.planned)  # type: ignore[arg-type]  # noqa: B023
-        for deed in subject.due(6.0)
+        subject.carry_out(action, actuator, clock=lambda: action.planned)  # type: ignore[arg-type]  # noqa: B023
+        for action in subject.due(6.0)
     ]
     assert actuator.asked == [("leave", 0), ("join", 0)]
     assert [(one.kind, one.begins, one.nodes, one.place) for one in events] == [

@@ -9,7 +9,7 @@ import pytest
 from testbed import faults
 from testbed.faults import Fault
 from testbed.faults.base import FaultConfig, PassingFault, TimedFault
-from testbed.faults.link import Change
+from testbed.faults.link import LinkChange
 
 MEMBERS: tuple[type[FaultConfig], ...] = get_args(get_args(Fault)[0])
 NOT_FAULTS = {"availability", "base", "check", "population", "timeline"}
@@ -53,7 +53,7 @@ class Doings:
     def slow(self, worker: int, factor: float) -> None:
         self.done.append(("slow" if factor > 1 else "as fast as before", worker))
 
-    def change_link(self, worker: int, up: Change, down: Change) -> None:
+    def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
         self.done.append(("link", worker))
 
     def reset_link(self, worker: int) -> None:
@@ -82,7 +82,7 @@ def test_each_does_one_thing_and_undoes_it(member: type[FaultConfig]) -> None:
     passing = issubclass(member, PassingFault)
     fault = member.model_validate(given | ({"for": "1s"} if passing else {}))
     doings = Doings()
-    fault.strike(doings, 3)
+    fault.apply(doings, 3)
     assert doings.done == [(name, 3)]
     if isinstance(fault, PassingFault):
         fault.undo(doings, 3)

@@ -81,11 +81,11 @@ def test_selectors_counts_and_shares() -> None:
         {"kill": {**kill, "count": 3}},
         seed=7,
     )
-    assert subject.struck[0] == (1, 6, 7, 8, 9)
+    assert subject.targets[0] == (1, 6, 7, 8, 9)
     half = stream(7, "faults", "1").choice([6, 7, 8, 9], 2, replace=False)
-    assert subject.struck[1] == tuple(sorted(half))
-    assert len(set(subject.struck[2])) == len(set(subject.struck[3])) == 3
-    assert subject.struck[2] != subject.struck[3]
+    assert subject.targets[1] == tuple(sorted(half))
+    assert len(set(subject.targets[2])) == len(set(subject.targets[3])) == 3
+    assert subject.targets[2] != subject.targets[3]
 
 
 def test_who_has_crashed_is_passed_over_and_who_is_gone_ends_the_run() -> None:
@@ -96,10 +96,10 @@ def test_who_has_crashed_is_passed_over_and_who_is_gone_ends_the_run() -> None:
     )
     event = subject.crash(3, planned=4.0, actual=4.5)
     assert (event.kind, event.nodes, event.place) == ("crash", ("w3",), 0)
-    (deed,) = subject.due(5.0)
-    assert (deed.workers, deed.passed_over) == ((4,), (3,))
+    (action,) = subject.due(5.0)
+    assert (action.workers, action.passed_over) == ((4,), (3,))
     subject.population.gone(5)  # by itself
-    with pytest.raises(Contradiction, match="kill of w5, which is not there"):
+    with pytest.raises(Contradiction, match="kill of w5, which is absent"):
         list(subject.due(6.0))
 
 
@@ -135,13 +135,13 @@ def test_nodes_that_feed_streams_are_numbered_behind_the_workers() -> None:
     """Ten workers, so that producer0 is 10 and the broker 12; it is away from 2 to 5."""
     partition = {"at": {"time": "3s"}, "for": "1s", "nodes": ("producer*",)}
     subject = feeding(kill("2s", "broker", **{"for": "3s"}), {"partition": partition})
-    assert subject.struck == [(12,), (10, 11)]
-    deeds = list(subject.due(9.0))
-    assert [(one.planned, one.begins, one.workers) for one in deeds] == [
+    assert subject.targets == [(12,), (10, 11)]
+    actions = list(subject.due(9.0))
+    assert [(one.planned, one.begins, one.workers) for one in actions] == [
         *((2.0, True, (12,)), (3.0, True, (10, 11))),
         *((4.0, False, (10, 11)), (5.0, False, (12,))),
     ]
-    assert subject.named(deeds[1].workers) == ("producer0", "producer1")
+    assert subject.named(actions[1].workers) == ("producer0", "producer1")
     assert subject.population.absent == set()
 
 
@@ -160,7 +160,7 @@ def test_what_is_away_is_struck_by_nothing(
     """One that is started again at once, or is back, may be killed again."""
     plans = FAULTS.validate_python(faults)
     wrong = contradictions(plans, CLASSES, seed=0, others=FEEDERS, restarted=restarted)
-    assert [text for _, text in wrong] == ([f"{found}, which is not there"] if found else [])
+    assert [text for _, text in wrong] == ([f"{found}, which is absent"] if found else [])
 
 
 class Refusing:
@@ -172,9 +172,9 @@ class Refusing:
 
 def test_what_cannot_be_done_names_the_fault_and_the_worker() -> None:
     subject = timeline({"leave": {"at": {"time": "1s"}, "workers": ("w2",)}})
-    (deed,) = subject.due(1.0)
+    (action,) = subject.due(1.0)
     with pytest.raises(NodeError) as failed:
-        subject.carry_out(deed, Refusing(), clock=lambda: 1.0)  # type: ignore[arg-type]
+        subject.carry_out(action, Refusing(), clock=lambda: 1.0)  # type: ignore[arg-type]
     assert str(failed.value) == "faults.0 cannot be applied: leave of w2: it does not answer."
     assert failed.value.exit_code == 5
 
@@ -228,7 +228,7 @@ def test_what_is_drawn_passes_over_who_cannot_be_struck() -> None:
     freezes = {"freeze": {"at": {"time": "1s"}, "count": 9}}
     leaves = {"leave": {"at": {"time": "2s"}, "share": 1.0}}
     subject = timeline(freezes, leaves, {"join": {"at": {"time": "3s"}, "count": 10}})
-    frozen = subject.struck[0]
+    frozen = subject.targets[0]
     (alone,) = set(range(10)) - set(frozen)
     first, second, third = subject.due(9.0)
     assert (first.workers, first.passed_over) == (frozen, ())

@@ -163,7 +163,7 @@ def test_a_silent_worker_stalls_nobody_who_can_still_push() -> None:
         asynchronous.silence(worker, 1.0)
     assert released(push(asynchronous, 2, version=0)) == [(2, 1)]
     asynchronous.silence(2, 2.0)
-    expected = "stalled: nobody is left who could push (3 silent, the others have left)"
+    expected = "stalled: no worker is left that could push (3 silent, the others have left)"
     assert asynchronous.finished == expected
 
 
@@ -182,7 +182,7 @@ def test_it_is_stalled_once_all_have_left() -> None:
     assert not server.finished
     server.leave(1, 1.0)
     assert server.stalled
-    assert server.finished.startswith("stalled: nobody is left who could push")
+    assert server.finished.startswith("stalled: no worker is left that could push")
 
 
 @pytest.mark.parametrize(
@@ -379,13 +379,13 @@ def _order_unannounced(server: Server, script: Script) -> None:
 @pytest.mark.parametrize(
     ("mistake", "text"),
     [
-        (_tick_in_the_past, "wants its next tick at 0.5, and it is 1.0 already"),
-        (_tick_again_and_again, "wants its next tick at 2.0, it is 2.0"),
-        (_applied_twice, "applied an update of w0 that it has not, or twice"),
-        (_wrong_version, "applied an update at version 0, it is 3"),
-        (_order_nobody_obeys, "ordered commit_interval, which no worker half obeys"),
-        (_order_for_a_stranger, "orders for w8, which takes no part"),
-        (_order_unannounced, "orders between replies, which its config does not announce"),
+        (_tick_in_the_past, "its next tick is at 0.5, expected 1.0 or later"),
+        (_tick_again_and_again, "its next tick is at 2.0, expected after 2.0"),
+        (_applied_twice, "applied an update of w0 that is not pending"),
+        (_wrong_version, "applied an update at version 0, expected 3"),
+        (_order_nobody_obeys, "orders commit_interval, which the config"),
+        (_order_for_a_stranger, "orders to w8, which is absent"),
+        (_order_unannounced, "orders between replies, but its config lacks SENDS_ORDERS"),
     ],
 )
 def test_a_half_that_breaks_the_contract_is_named(

@@ -125,7 +125,7 @@ def test_rare_pushes_are_sound(tmp_path: Path) -> None:
             "np.nan_to_num(gradient)",
             "check_not_finite",
             13,
-            "the gradient held nan, and what it sends is finite",
+            "the gradient contained nan, but its update is finite",
         ),
         (
             "gradient.copy()",
@@ -178,7 +178,7 @@ def test_rare_pushes_are_sound(tmp_path: Path) -> None:
             "return None",
             "check_training",
             17,
-            "10,000 steps and ticks, and no 6 updates",
+            "fewer than 6 updates in 10,000 steps and ticks",
             marks=pytest.mark.slow,
         ),
         (
@@ -193,14 +193,14 @@ def test_rare_pushes_are_sound(tmp_path: Path) -> None:
             "self.parameters), self.version, note={'n': np.random.default_rng().random()})",
             "check_repeats",
             22,
-            "asked again, it gave another reply",
+            "a repeated pull returned another reply",
         ),
         (
             "return True",
             "return self.version == 0\n\n    def awaited(self):\n        return ()",
             "check_waits",
             31,
-            "w0 is not ready, and waits for nobody",
+            "w0 is not ready, but waits for no worker",
         ),
         (
             "return True",
@@ -214,7 +214,7 @@ def test_rare_pushes_are_sound(tmp_path: Path) -> None:
             "gradient + np.float32(np.random.default_rng().random())",
             "check_streams",
             13,
-            "a second time it sent another update",
+            "its update is not reproducible",
         ),
         (
             "super().receive(reply, now)",

@@ -341,7 +341,7 @@ def test_all_crashed_is_stalled_unless_somebody_is_to_join() -> None:
     subject.pull(2, 2.0)
     subject.push(2, 1, update=dense(2), now=3.0)
     assert subject.stalled
-    assert subject.finished.startswith("stalled: nobody is left who could push (3 silent")
+    assert subject.finished.startswith("stalled: no worker is left that could push (3 silent")
 
 
 def test_it_is_not_stalled_while_somebody_is_away_who_comes_back() -> None:

@@ -247,7 +247,7 @@ class Voter(EveryNth):
         super().__init__()
         self.answers = [True, False]
 
-    def taken(self, samples: Samples, now: float) -> Update:
+    def on_samples(self, samples: Samples, now: float) -> Update:
         self.told.append(("taken", now))
         return Update(Sparse.nothing(), self.version, samples=0, steps=0, note={"vote": 1})
 
@@ -285,7 +285,9 @@ def test_as_many_samples_are_shared_as_were_announced() -> None:
         if count == 2:
             assert isinstance(loop.send(Computed(0.0, GRADIENT)), Push)
             continue
-        with pytest.raises(AlgorithmError, match="shares 3 samples, its config's most_shared says"):
+        with pytest.raises(
+            AlgorithmError, match="shares 3 samples, but its config's most_shared is"
+        ):
             loop.send(Computed(0.0, GRADIENT))
 
 

@@ -5,13 +5,13 @@ import pytest
 from numpy.typing import NDArray
 
 from testbed.errors import ScenarioError
-from testbed.models.base import EVALUATION_BATCH, Bound, Images, Labels, pooled
+from testbed.models.base import EVALUATION_BATCH, BoundModel, Images, Labels, pooled
 from testbed.payloads import Vector
 
 NAN = float("nan")
 
 
-class Recited(Bound):
+class Recited(BoundModel):
     """Gives the scores it was made with, one row per image; an image's first pixel is its row."""
 
     def __init__(self, rows: list[list[float]]) -> None:
@@ -87,7 +87,7 @@ def test_pooling_halves_and_rounds_down() -> None:
         pooled((1, 3, 8), 2, model="m")
 
 
-class Centred(Bound):
+class Centred(BoundModel):
     """Scores a pixel above the mean of its batch as class 1, one below as class 0."""
 
     def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:

@@ -8,7 +8,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from testbed.errors import ScenarioError
-from testbed.models import Bound, CustomModel, Model, Network
+from testbed.models import BoundModel, CustomModel, Model, Network
 
 HEAD = """
 import torch
@@ -36,7 +36,7 @@ def build(folder: Path, source: str, *, name: str = "Net", **options: object) ->
     return config.build((1, 2, 2), 3, folder=folder)
 
 
-def bind(network: Network) -> Bound:
+def bind(network: Network) -> BoundModel:
     return network.bind(network.initial(np.random.default_rng(0)))
 
 
@@ -85,7 +85,7 @@ def test_an_option_that_the_class_does_not_take(tmp_path: Path) -> None:
         (HEAD + "        raise KeyError('x')\n", r"net.py:9: .*raised KeyError"),
         (
             HEAD + "\n    def forward(self, images):\n        return torch.zeros(2, 3)\n",
-            "depends on no parameter that is trained, expected at least one nn.Parameter",
+            "does not depend on any trainable parameter, expected an output",
         ),
         (
             HEAD + LINEAR + "\n    def forward(self, images):\n        return self.score(images)\n",
@@ -195,7 +195,7 @@ def test_a_forward_that_changes_a_buffer_is_refused(
     source: str, buffer: str, tmp_path: Path
 ) -> None:
     """Also where the values stay as they are, as with these blank images."""
-    told = f"net.py:5: model: found Net, which changes its buffer {buffer} when it is trained"
+    told = f"net.py:5: model: found Net, which changes its buffer {buffer} during training"
     with pytest.raises(ScenarioError, match=told + r", expected buffers that no forward changes"):
         build(tmp_path, HEAD + source)
 
@@ -284,7 +284,7 @@ HALVED = """
 """
 
 
-def predictor(folder: Path, source: str) -> Bound:
+def predictor(folder: Path, source: str) -> BoundModel:
     """Weights of 1 and a bias of 0: it adds up four pixels."""
     (folder / "custom").mkdir()
     (folder / "custom" / "net.py").write_text(source, encoding="utf-8")
@@ -331,9 +331,9 @@ def test_an_objective_beside_accuracies(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("returned", "expected"),
     [
-        ("outputs", r"found Net.loss gives \(2, 3\), expected the mean loss"),
-        ("3.0", r"found Net.loss gives a float, expected the mean loss"),
-        ("torch.zeros(())", r"found Net.loss gives \(\), expected the mean loss"),
+        ("outputs", r"found Net.loss returned \(2, 3\), expected the mean loss"),
+        ("3.0", r"found Net.loss returned a float, expected the mean loss"),
+        ("torch.zeros(())", r"found Net.loss returned \(\), expected the mean loss"),
         ("outputs.nothing", r"net.py:\d+: model: found Net.loss on .* raised AttributeError"),
     ],
 )

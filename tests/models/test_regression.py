@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from testbed.models import Bound, LinearSvm, Lstm, Network
+from testbed.models import BoundModel, LinearSvm, Lstm, Network
 from testbed.models.objectives import SquaredError
 
 
@@ -17,7 +17,7 @@ def lstm(*, units: int = 64, shape: tuple[int, int, int] = (1, 1, 64)) -> Networ
     return Lstm(name="lstm", units=units).build(shape, 0, folder=Path("unused"))
 
 
-def svm() -> tuple[Bound, np.ndarray]:
+def svm() -> tuple[BoundModel, np.ndarray]:
     """Two weights, 1 and 2, and a bias of 0.5."""
     at = np.array([1, 2, 0.5], np.float32)
     network = LinearSvm(name="linear-svm").build((1, 1, 2), 0, folder=Path("unused"))

@@ -113,9 +113,9 @@ def test_what_is_no_model_is_refused_and_nothing_is_waited_for(writer: ModelWrit
 
     for content in (whole[:-1], whole[:40], b"", b"\xff" * 100):
         file.write_bytes(content)
-        assert "no safetensors, or cut short" in refusal()
+        assert "not a safetensors file, or truncated" in refusal()
     save_file(tensors, file)
-    assert "its metadata are not those of a model" in refusal()
+    assert "its metadata is not that of a model" in refusal()
     about = header["__metadata__"]
     save_file({**tensors, "more": tensors[NETWORK.layout.names[0]]}, file, metadata=about)
     assert "expected dense1.weight, dense1.bias" in refusal()

@@ -16,7 +16,7 @@ from testbed.host.namespaces import inside, scratch
 from testbed.host.syscalls import bring_loopback_up
 from testbed.network.ends import End, Neighbour
 from testbed.network.switch import AttachedLink, Switch
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part, Shape
+from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Shape, TrainingRole
 
 PEER = Path(__file__).parent / "peer.py"
 
@@ -86,7 +86,7 @@ def node_spec(
     high, low = divmod(number, 256)
     link = LinkSpec(f"10.77.{high}.{low}", f"02:00:0a:4d:{high:02x}:{low:02x}", up, down)
     device_class = "slow" if role == "worker" else ""
-    parts: dict[str, Part] = {"ps": "server", "worker": "client"}
+    parts: dict[str, TrainingRole] = {"ps": "server", "worker": "client"}
     part = parts.get(role, "aside")
     return NodeSpec(name, role, number, device_class, link, None, None, 1, 1000 + number, part=part)
 

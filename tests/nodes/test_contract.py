@@ -16,7 +16,7 @@ from testbed.nodes.base import Inputs
 from testbed.plan.make import plan
 from testbed.scenario import load_text
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import End, Part
+from testbed.topology import End, TrainingRole
 
 NOT_ROLES = {"base", "places", "broker_files"}
 TEXT = """\
@@ -69,7 +69,7 @@ def test_names_tell_roles_apart() -> None:
 
 @every_role
 def test_what_a_role_says_is_among_what_can_be_said(role: Role) -> None:
-    assert role.part in get_args(Part)
+    assert role.part in get_args(TrainingRole)
     assert role.end in get_args(End)
     assert role.cpu_weight >= 1
     earlier = {one.name for one in ROLES[: ROLES.index(role)]}

@@ -116,9 +116,9 @@ def deflated(data: bytes) -> bytes:
 ALL, ZEROS = plane(*[255] * 5), plane(*[0] * 40)
 DAMAGED = {
     "no plane, expected": ALL + ZEROS * 3,
-    "behind the last plane": ALL + ZEROS * 5,
+    "after the last plane": ALL + ZEROS * 5,
     "inside a length": ALL + ZEROS * 4 + b"\1",
-    "5 bytes behind the payload": ALL + ZEROS * 3 + ZEROS[:-5],
+    "5 bytes beyond the payload": ALL + ZEROS * 3 + ZEROS[:-5],
     "a plane of 41 bytes, expected one of at most 40": ALL + ZEROS * 3 + plane(*[0] * 41),
     "not deflated": ALL + ZEROS * 3 + plane(*[255] * 9),
     "does not inflate to 40": ALL + ZEROS * 3 + deflated(bytes(39)),

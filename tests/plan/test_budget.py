@@ -10,7 +10,7 @@ from testbed.models import Model
 from testbed.plan.budget import Budget, budget, count_parameters
 from testbed.plan.make import plan
 from testbed.scenario import load_text
-from testbed.scenario.places import Place
+from testbed.scenario.schema_node import SchemaNode
 
 TEXT = """\
 name: planned
@@ -75,10 +75,10 @@ def test_a_custom_model_has_an_unknown_size() -> None:
     assert needs(text).parameters is None
 
 
-MEMBERS: list[Any] = [name for name in Place(Model).members if name != "custom"]
+MEMBERS: list[Any] = [name for name in SchemaNode(Model).members if name != "custom"]
 
 
-DATASETS = [name for name in Place(Dataset).members if name != "custom"]
+DATASETS = [name for name in SchemaNode(Dataset).members if name != "custom"]
 
 OF_NUMBERS = ("lstm", "linear-svm", "substitute-rail", "substitute-chiller")
 """Models that predict numbers, and the data sets that have some: the others have labels."""

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from testbed.algorithms import Adsp, Bsp
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.reports.frames import Run
 from testbed.reports.registry import MEASURES, UNITS
 from testbed.reports.run_measure import Measure
@@ -157,7 +157,7 @@ def test_what_was_never_evaluated_is_not_measured() -> None:
     ],
 )
 def test_what_is_no_measure_is_refused(text: str) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidValue):
         Measure.parse(text)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from testbed.reports.stability import mean_distance, verge
+from testbed.reports.stability import mean_distance, stability_limit
 
 
 def grows(gain: float, staleness: NDArray[np.int64]) -> bool:
@@ -21,7 +21,7 @@ def grows(gain: float, staleness: NDArray[np.int64]) -> bool:
 
 
 def test_a_constant_delay_is_a_quarter_of_a_turn() -> None:
-    found = verge(np.full(10, 100))
+    found = stability_limit(np.full(10, 100))
     assert found is not None
     assert found.period == pytest.approx(4 * 100)
     assert found.loss_period == pytest.approx(2 * 100)
@@ -30,7 +30,7 @@ def test_a_constant_delay_is_a_quarter_of_a_turn() -> None:
 
 def test_two_delays_meet_in_the_middle_between_their_quarters() -> None:
     """cos(ω) / 1 + cos(2ω) / 2 = 0: with c = cos(ω), c + (2c² - 1) / 2 = 0, c = (√3 - 1) / 2."""
-    found = verge(np.array([1, 2]))
+    found = stability_limit(np.array([1, 2]))
     assert found is not None
     omega = np.arccos((3**0.5 - 1) / 2)
     assert found.period == pytest.approx(2 * pi / omega)
@@ -43,7 +43,7 @@ def test_below_it_a_training_settles_and_above_it_does_not(law: str) -> None:
     rng = np.random.default_rng(0)
     size = 20_000
     staleness = np.full(size, 100) if law == "constant" else rng.integers(50, 151, size)
-    found = verge(staleness)
+    found = stability_limit(staleness)
     assert found is not None
     assert not grows(0.95 * found.gain, staleness)
     assert grows(1.05 * found.gain, staleness)
@@ -51,12 +51,12 @@ def test_below_it_a_training_settles_and_above_it_does_not(law: str) -> None:
 
 def test_exponential_delays_have_none() -> None:
     staleness = np.random.default_rng(0).exponential(200, 20_000).astype(np.int64)
-    assert verge(staleness) is None
+    assert stability_limit(staleness) is None
 
 
 @pytest.mark.parametrize("staleness", [[0], [0, 0, 0]])
 def test_updates_that_are_never_stale_have_none(staleness: list[int]) -> None:
-    assert verge(np.array(staleness)) is None
+    assert stability_limit(np.array(staleness)) is None
 
 
 def test_the_distance_between_the_maxima_of_a_loss() -> None:

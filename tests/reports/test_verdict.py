@@ -194,8 +194,8 @@ def test_a_training_that_could_not_go_on() -> None:
 def test_a_training_without_workers_does_not_blame_a_barrier() -> None:
     """Asynchronous SGD, of which every worker has crashed: it waited for no one."""
     assert reasons(stalled=stall(0, (), silent=200)) == (
-        "The training stalled: nobody is left who could push (200 silent, the others have left). "
-        "Let fewer workers crash or leave, or give `stop` less to reach.",
+        "The training stalled: no worker is left that could push (200 silent, the others have "
+        "left). Let fewer workers crash or leave, or give `stop` less to reach.",
     )
 
 

@@ -85,7 +85,7 @@ def test_who_stands_still_at_the_end_is_told_by_the_server(run: Run) -> None:
         bench.training.silence(0, silent=True)
         bench.training.silence(1, silent=True)
         bench.seconds = 12.0
-        bench.training.tick()  # both count as silent now: nobody is left who could push
+        bench.training.tick()  # both count as silent now: no worker is left that could push
         bench.seconds = 15.0
         bench.training.look()
 

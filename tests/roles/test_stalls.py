@@ -80,7 +80,7 @@ def test_a_training_that_all_have_left_is_stalled(run: Run) -> None:
 
     finished = run(play).events()[-1]
     assert finished["stalled"]
-    assert finished["reason"].startswith("stalled: nobody is left who could push")
+    assert finished["reason"].startswith("stalled: no worker is left that could push")
 
 
 class Careful(Bsp):

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from testbed.scenario import Scenario, dump, load_text
-from testbed.scenario.places import Place
+from testbed.scenario.schema_node import SchemaNode
 
 durations = st.integers(1, 10**9).map(lambda n: f"{n / 1000!r}ms")
 intervals = st.integers(1, 10**6).map(lambda n: f"{n}ms")
@@ -107,18 +107,18 @@ def test_every_default_is_written_out(small: str) -> None:
 
 def test_none_is_only_ever_a_default_that_may_be_left_out() -> None:
     """What is None is not written: then it must be what a missing key means."""
-    for model in models_inside(Place(Scenario), set()):
+    for model in models_inside(SchemaNode(Scenario), set()):
         for name, field in model.model_fields.items():
             allows_none = type(None) in getattr(field.annotation, "__args__", ())
             if allows_none and field.default is not PydanticUndefined:
                 assert field.default is None, f"{model.__name__}.{name}"
 
 
-def models_inside(place: Place, seen: set[type[BaseModel]]) -> set[type[BaseModel]]:
+def models_inside(place: SchemaNode, seen: set[type[BaseModel]]) -> set[type[BaseModel]]:
     for option in place.options:
         for key, inside in option.fields.items():
             seen.add(option.bare)
             entered = option.enter(key) or inside
             models_inside(entered, seen)
-            models_inside(entered.enter("any") or Place(int), seen)
+            models_inside(entered.enter("any") or SchemaNode(int), seen)
     return seen

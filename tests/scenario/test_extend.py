@@ -166,7 +166,7 @@ def test_another_class_of_ones_own_has_no_options_of_the_first(
 
 
 def test_text_that_is_in_no_file_extends_none() -> None:
-    with pytest.raises(ScenarioError, match=r"scenario:1: extends: .*in no file extends none"):
+    with pytest.raises(ScenarioError, match=r"scenario:1: extends: .*Only a scenario in a file can extend"):
         load_text("extends: small.yaml\n")
 
 
@@ -176,7 +176,7 @@ def test_text_that_is_in_no_file_extends_none() -> None:
         (r'"a\0b"', r"'a.x00b': a file that cannot be read \(embedded null byte\)"),
         ("a" * 300, "'aaaa.*aaa': a file that cannot be read .File name too long"),
         ("loop", "'loop': a file that cannot be read .Too many levels of symbolic links"),
-        ("/dev/null", "'/dev/null': a pipe or a device, expected an ordinary file"),
+        ("/dev/null", "'/dev/null': a pipe or a device, expected a regular file"),
         ("''", "'': a folder, expected a scenario file"),
         ("~", "found nothing, expected the name of a scenario file"),
     ],
@@ -192,5 +192,5 @@ def test_names_that_lead_nowhere(tmp_path: Path, name: str, found: str) -> None:
 def test_a_link_to_oneself_is_a_circle_too(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("extends: two.yaml\n")
     (tmp_path / "two.yaml").symlink_to("one.yaml")
-    with pytest.raises(ScenarioError, match=r"'two\.yaml', which leads back to itself"):
+    with pytest.raises(ScenarioError, match=r"'two\.yaml', which extends itself"):
         load(tmp_path / "one.yaml")

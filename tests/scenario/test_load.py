@@ -162,7 +162,7 @@ def test_twenty_thousand_unknown_keys_do_not_take_long_to_name(small: str) -> No
     with pytest.raises(ScenarioError) as refused:
         load_text(f"{small}{keys}\n")
     assert len(refused.value.problems) == 101
-    assert str(refused.value.problems[-1]) == "scenario: and 4,900 problems more"
+    assert str(refused.value.problems[-1]) == "scenario: and 4,900 more problems"
 
 
 def test_shares_that_were_rounded_to_three_digits_add_up(small: str) -> None:

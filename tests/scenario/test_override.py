@@ -68,7 +68,7 @@ def test_another_member_by_name(small: str) -> None:
         ("seed=!!int 3", "found the tag !!int"),
         ("seed=.inf", "found .inf, expected a finite number"),
         ("seed=\x01", "found the character U+0001"),
-        ("seed", "found no path=value, expected one, like --set workers.count=5"),
+        ("seed", "found no path=value, expected path=value, like --set workers.count=5"),
         ("=3", "found no path=value"),
         (".=3", "found no path=value"),
         ("a" + ".a" * 5000 + "=3", "found no path=value"),

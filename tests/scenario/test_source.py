@@ -31,7 +31,7 @@ def test_a_missing_folder() -> None:
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/tty", "/dev/null"])
 def test_a_device_is_not_opened(path: str) -> None:
-    assert refusal(path) == f"{path}: found a pipe or a device, expected an ordinary file"
+    assert refusal(path) == f"{path}: found a pipe or a device, expected a regular file"
 
 
 def test_a_pipe_without_a_writer_does_not_block(tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from testbed.scenario.places import Place
 from testbed.scenario.schema import Scenario
+from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.synonyms import MEANINGS, REMARKS, nearest_key
 
 
 @pytest.mark.parametrize("path", MEANINGS)
 def test_every_path_is_one_of_the_schema(path: str) -> None:
-    places = [Place(Scenario)]
+    places = [SchemaNode(Scenario)]
     for key in path.split("."):
         name = "any" if key == "*" else key
         inside = [one for place in places for one in _inside(place, name)]
@@ -17,7 +17,7 @@ def test_every_path_is_one_of_the_schema(path: str) -> None:
         places = inside
 
 
-def _inside(place: Place, key: str) -> list[Place]:
+def _inside(place: SchemaNode, key: str) -> list[SchemaNode]:
     """The places under a key; in a family those of all members that have it."""
     around = [*place.members.values()] or [place]
     return [found for one in around if (found := one.enter(key)) is not None]
@@ -39,7 +39,7 @@ def test_no_word_is_a_key_where_it_would_be_meant() -> None:
         ("bandwidth", ["name"], "Did you mean workers.classes.NAME.link?"),
         ("nmae", ["name", "seed"], "Did you mean name?"),
         ("optimizer", ["runtime", "seed"], "Did you mean algorithm? Models are trained with SGD,"),
-        ("rounds", ["updates", "time"], "Did you mean updates? Every push that is applied is an"),
+        ("rounds", ["updates", "time"], "Did you mean updates? Every applied push is an"),
         ("buffer", ["buffer_size", "name"], "Did you mean buffer_size?"),
         ("buffer", ["policy", "rates"], "Did you mean policy?"),
         ("buffer", ["queue", "rate"], "Did you mean queue?"),

@@ -144,7 +144,7 @@ class Voter(WorkerHalf[Voting]):
         if isinstance(reply.model, Dense):
             super().receive(reply, now)
 
-    def taken(self, samples: Samples, now: float) -> Update:
+    def on_samples(self, samples: Samples, now: float) -> Update:
         return Update(Sparse.nothing(), self.version, samples=0, steps=0, note={"size": 2.0})
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:

@@ -194,7 +194,7 @@ def test_frozen_workers_never_stop_an_asynchronous_algorithm(
 def test_all_frozen_for_good_is_stalled_and_all_frozen_for_a_time_is_not(world: World) -> None:
     freeze = {"at": {"time": "3s"}}
     engine, _ = world(ASGD, StopRule(updates=40), faults=[{"freeze": freeze}])
-    assert engine.server.finished.startswith("stalled: nobody is left who could push (3 silent")
+    assert engine.server.finished.startswith("stalled: no worker is left that could push (3 silent")
     engine, _ = world(ASGD, StopRule(updates=40), faults=[{"freeze": {**freeze, "for": "9s"}}])
     assert engine.server.finished == "40 updates applied"
 
@@ -242,7 +242,7 @@ def test_all_crashed_is_stalled(run_simulation: Callable[..., Run]) -> None:
     run = run_simulation("dead", "faults=[{crash: {after_push: 0.5}}]", "stop.updates=5000")
     (finished,) = run.events[run.events["event"] == "finished"].to_dict("records")
     assert finished["stalled"]
-    expected = "stalled: nobody is left who could push (5 silent, the others have left)"
+    expected = "stalled: no worker is left that could push (5 silent, the others have left)"
     assert finished["reason"] == expected
     assert len(run.updates) < 100
 

@@ -38,7 +38,7 @@ def test_a_gpu_is_asked_for_before_a_run_alone() -> None:
         load_text(TEXT, has_cuda=lambda: False)
     assert str(refused.value) == (
         "scenario:4: runtime.simulated.device: found cuda, expected a GPU that the installed "
-        "PyTorch can use, or cpu: it finds none here"
+        "PyTorch can use, or cpu: PyTorch finds no GPU here"
     )
 
 

@@ -16,7 +16,7 @@ from testbed.algorithms.base import AlgorithmConfig, Halves, Reply, Stream, Upda
 from testbed.algorithms.comp_asgd import CompAsgd
 from testbed.datasets import Prepared
 from testbed.frame.worker import Shard, Worker
-from testbed.models import Bound, Mlp, Network
+from testbed.models import BoundModel, Mlp, Network
 from testbed.payloads import Dense, Sparse, Vector
 from testbed.simulation.pool import AHEAD_BYTES, BATCH, MESSAGE_BYTES, Pool
 from testbed.simulation.worker import Cycle, Learner, SimulatedWorker
@@ -98,7 +98,7 @@ def start_pool(network: Network, config: AlgorithmConfig, *, workers: int, proce
 
 
 @pytest.fixture
-def bound(network: Network) -> Bound:
+def bound(network: Network) -> BoundModel:
     """The network at ones, in this process."""
     return network.bind(np.ones(network.layout.size, np.float32))
 
@@ -168,7 +168,7 @@ def test_an_update_that_is_not_due_outlives_replies_to_others(pool: Pool, networ
 
 
 def test_a_model_is_evaluated_while_orders_are_under_way(
-    pool: Pool, network: Network, bound: Bound
+    pool: Pool, network: Network, bound: BoundModel
 ) -> None:
     size = network.layout.size
     for worker in range(WORKERS // 2):

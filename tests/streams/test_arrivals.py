@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from testbed.streams import Arrivals, OnOff, Sine, Steady, Step
-from testbed.streams.over_time import Change
+from testbed.streams import Arrivals, OnOff, RateStep, Sine, Steady
+from testbed.streams.over_time import RateChange
 from testbed.values.units import Duration
 
 STEADY = Steady(name="steady")
@@ -44,13 +44,13 @@ def test_samples_come_in_lots_and_are_made_one_by_one() -> None:
 
 def test_a_step_doubles_the_rate() -> None:
     """10 a second for 2 s, then 20: 20 by 2 s, 40 by 3 s; the 30th comes at 2.5 s."""
-    stream = Arrivals(10, Step(name="step", at=seconds(2), factor=2.0))
+    stream = Arrivals(10, RateStep(name="step", at=seconds(2), factor=2.0))
     assert [stream.count(t) for t in (1, 2, 3)] == [10, 20, 40]
     assert stream.moment(30) == pytest.approx(2.5)
 
 
 def test_a_step_to_nothing_ends_a_stream() -> None:
-    stream = Arrivals(10, Step(name="step", at=seconds(2), factor=0.0))
+    stream = Arrivals(10, RateStep(name="step", at=seconds(2), factor=0.0))
     assert stream.count(100) == 20
     assert stream.moment(21) == inf
     assert stream.change.falls_silent
@@ -76,13 +76,13 @@ def test_a_sine_keeps_its_mean() -> None:
     "change",
     [
         STEADY,
-        Step(name="step", at=seconds(3), factor=0.25),
+        RateStep(name="step", at=seconds(3), factor=0.25),
         Sine(name="sine", period=seconds(5), amplitude=1.0),
         OnOff(name="on-off", on=seconds(0.5), off=seconds(1.5)),
     ],
     ids=lambda change: change.name,
 )
-def test_moments_are_the_inverse_of_counts(change: Change) -> None:
+def test_moments_are_the_inverse_of_counts(change: RateChange) -> None:
     stream = Arrivals(13, change)
     moments = [stream.moment(sample) for sample in range(1, 300)]
     assert moments == sorted(moments)
@@ -100,7 +100,7 @@ def test_a_rate_is_measured_exactly_where_it_is_constant() -> None:
 def test_a_rate_is_measured_over_the_second_before_the_last_sample() -> None:
     """10 a second for 2 s, then 40. At 2.5 s the last second has 5 samples of the slow part and 20
     of the fast; from 3 s on it has 40."""
-    stream = Arrivals(10, Step(name="step", at=seconds(2), factor=4.0))
+    stream = Arrivals(10, RateStep(name="step", at=seconds(2), factor=4.0))
     assert stream.measured(2) == pytest.approx(10)
     assert stream.measured(2.5) == pytest.approx(25)
     assert stream.measured(3.5) == pytest.approx(40)

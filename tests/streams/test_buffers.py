@@ -71,7 +71,7 @@ def test_what_came_before_is_dropped_and_counted() -> None:
 def test_more_than_there_is_cannot_be_taken() -> None:
     buffer = PERSISTENCE.buffer()
     buffer.arrive(3, rate=100.0)
-    with pytest.raises(ValueError, match="4 samples wanted, 3 are there"):
+    with pytest.raises(ValueError, match="4 samples requested, 3 are available"):
         buffer.take(4)
     assert (buffer.used, buffer.waiting) == (0, 3)
 

@@ -7,7 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from testbed.streams import Constant, Each, Normal, Table1, Uniform
+from testbed.streams import ConstantRate, Each, Normal, Table1, Uniform
 from testbed.streams.rates import CLIP, TABLE_1
 
 
@@ -16,7 +16,7 @@ def rng() -> np.random.Generator:
 
 
 def test_rates_that_are_given_are_taken_as_they_are() -> None:
-    assert Constant(name="constant", per_second=64).of(3, clip=CLIP, rng=rng()) == (64, 64, 64)
+    assert ConstantRate(name="constant", per_second=64).of(3, clip=CLIP, rng=rng()) == (64, 64, 64)
     each = Each(name="each", per_second=(92, 38.5))
     assert each.of(2, clip=CLIP, rng=rng()) == (92, 38.5)
     assert each.given == (92, 38.5)

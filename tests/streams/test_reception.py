@@ -112,7 +112,7 @@ def test_what_came_in_vain_waits_for_the_next_step() -> None:
 def test_more_than_there_is_cannot_be_taken() -> None:
     subject = reception()
     come(subject, [1])
-    with pytest.raises(ValueError, match="2 samples wanted, 1 are there"):
+    with pytest.raises(ValueError, match="2 samples requested, 1 are available"):
         subject.take(2)
 
 

@@ -136,8 +136,8 @@ def test_every_seed_is_checked(write_study: WriteStudy) -> None:
     with pytest.raises(ScenarioError) as error:
         load_study(write_study(text=text % [*fits, *unfit]))
     (problem,) = error.value.problems
-    assert problem.found == f"leave of w1, which stands still, with seed {unfit[0]}"
-    with pytest.raises(ScenarioError, match=r"leave of w1, which stands still, expected"):
+    assert problem.found == f"leave of w1, which is frozen, with seed {unfit[0]}"
+    with pytest.raises(ScenarioError, match=r"leave of w1, which is frozen, expected"):
         load_study(write_study(text=text % unfit))  # whatever the seed
 
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.values.cpu_sets import CpuSet
 
 
@@ -24,14 +24,18 @@ def test_it_is_written_as_the_kernel_does(text: str, same: str, numbers: set[int
 
 @pytest.mark.parametrize("text", ["", "all", "0-", "-1", "1;2", "0, 1", "0,,1", "12345", "0-1-2"])
 def test_what_is_no_such_text_is_refused(text: str) -> None:
-    with pytest.raises(Unfit, match="expected CPUs by number, in quotes, like '0-1,3'"):
+    with pytest.raises(InvalidValue, match="expected CPUs by number, in quotes, like '0-1,3'"):
         CpuSet.parse(text)
 
 
 def test_what_no_kernel_can_have_is_refused() -> None:
-    with pytest.raises(Unfit, match="found the range 3-1, expected its lower end first: 1-3"):
+    with pytest.raises(
+        InvalidValue, match="found the range 3-1, expected its lower end first: 1-3"
+    ):
         CpuSet.parse("0,3-1")
-    with pytest.raises(Unfit, match="found the CPU 4096, expected a number of at most 4,095"):
+    with pytest.raises(
+        InvalidValue, match="found the CPU 4096, expected a number of at most 4,095"
+    ):
         CpuSet.parse("0-4096")
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.values.laws import Law
 
 
@@ -42,7 +42,7 @@ def test_laws_as_papers_write_them(text: str, law: Law) -> None:
     ],
 )
 def test_what_is_no_law_of_mean_one_is_refused(text: str, expected: str) -> None:
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(InvalidValue) as refused:
         Law.parse(text)
     assert expected in str(refused.value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.values.traces import DELAY, RATE, Trace, UnfitLine, read_trace
+from testbed.values.traces import DELAY, RATE, InvalidLine, Trace, read_trace
 
 STEPS = """# made up
 time_seconds,bits_per_second
@@ -82,25 +82,25 @@ def test_packet_deliveries_are_a_rate_of_half_seconds() -> None:
         ("# nothing\n\n", RATE, 0, "an empty file"),
         ("time_seconds,bits_per_second\n", RATE, 1, "rows"),
         ("seconds,rate\n0,1\n", RATE, 1, "the header time_seconds,bits_per_second"),
-        ("time_seconds,bits_per_second\n0,1\n2,1\n1,1\n", RATE, 4, "times that grow"),
-        ("time_seconds,bits_per_second\n1,1\n2,1\n", RATE, 2, "0 at the beginning"),
+        ("time_seconds,bits_per_second\n0,1\n2,1\n1,1\n", RATE, 4, "increasing times"),
+        ("time_seconds,bits_per_second\n1,1\n2,1\n", RATE, 2, "0 in the first row"),
         ("time_seconds,bits_per_second\n0,1\n\n1,-5\n", RATE, 4, "no negative value"),
         ("time_seconds,bits_per_second\n0,1mbit\n", RATE, 2, "two numbers"),
         ("time_seconds,bits_per_second\n0,1,2\n", RATE, 2, "two numbers"),
         ("time_seconds,delay_seconds\n0,nan\n", DELAY, 2, "finite numbers"),
-        ("5\n7\n6\n", RATE, 3, "milliseconds in order"),
-        ("5\n-7\n", RATE, 2, "a millisecond"),
-        ("0\n", RATE, 0, "a millisecond or more"),
+        ("5\n7\n6\n", RATE, 3, "milliseconds in ascending order"),
+        ("5\n-7\n", RATE, 2, "a whole number of milliseconds"),
+        ("0\n", RATE, 0, "at least a millisecond"),
         (f"1\n{'9' * 400}\n", RATE, 2, "at most 100,000,000 milliseconds"),
         (f"1\n{'9' * 5000}\n", RATE, 2, "at most 100,000,000 milliseconds"),
-        ("time_seconds,delay_seconds\n0,1\n5e-324,1\n", DELAY, 3, "a millisecond or more"),
+        ("time_seconds,delay_seconds\n0,1\n5e-324,1\n", DELAY, 3, "at least a millisecond"),
         ("5\n7\n", DELAY, 1, "the header time_seconds,delay_seconds"),
     ],
 )
 def test_what_is_no_recording_is_refused_at_its_line(
     text: str, column: str, line: int, words: str
 ) -> None:
-    with pytest.raises(UnfitLine) as refused:
+    with pytest.raises(InvalidLine) as refused:
         read_trace(text, column, repeats=True)
     assert refused.value.line == line
     assert words in str(refused.value)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 
@@ -45,17 +45,19 @@ def test_durations_are_seconds(text: str, value: float) -> None:
     "text", ["", "5", "mbit", "-5mbit", "5 furlong", "5Mbit", "1:30", "1e999mbit", "5mbit\n6mbit"]
 )
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(Unfit, match="expected a rate"):
+    with pytest.raises(InvalidValue, match="expected a rate"):
         Rate.parse(text)
 
 
 def test_an_unknown_unit_names_the_known_ones() -> None:
-    with pytest.raises(Unfit, match="'mb', expected a rate in one of the units bit, kbit, mbit"):
+    with pytest.raises(
+        InvalidValue, match="'mb', expected a rate in one of the units bit, kbit, mbit"
+    ):
         Rate.parse("5mb")
 
 
 def test_a_huge_text_makes_a_short_message() -> None:
-    with pytest.raises(Unfit) as refused:
+    with pytest.raises(InvalidValue) as refused:
         Size.parse("9" * 100_000)
     assert len(str(refused.value)) < 120
 

@@ -22,8 +22,8 @@ class CompressionOptions(AlgorithmConfig):
     """A scenario's options for adaptive compression.
 
     Attributes:
-        ratio: CR; without it nothing is compressed.
-        delta: δ.
+        ratio: CR, the compression ratio; without it nothing is compressed.
+        delta: δ, the maximum loss by compression.
         scope: Top-k of the whole gradient, as in the paper, or of each tensor separately, as in
             the authors' code.
         decide: whether each device decides on compression, as in the paper, or the majority of

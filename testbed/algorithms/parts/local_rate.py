@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.parts.options import LearningRate, Share, Steps
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 
 
 class LocalRateOptions(AlgorithmConfig):
@@ -28,8 +28,9 @@ class LocalRateOptions(AlgorithmConfig):
     def _both_or_neither(self) -> LocalRateOptions:
         if (self.decay is None) != (self.decay_steps is None):
             found, lacking = ("decay", "decay_steps")[:: 1 if self.decay else -1]
-            raise Unfit(
-                f"{found} alone", f"{lacking} too: a factor, and after how many mini-batches"
+            raise InvalidValue(
+                f"{found} alone",
+                f"{lacking} as well: a factor and a number of mini-batches",
             )
         return self
 

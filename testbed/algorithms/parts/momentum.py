@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.parts.options import BelowOne, Count, LearningRate, Share
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.payloads import Vector
 
 
@@ -20,8 +20,8 @@ class MomentumOptions(AlgorithmConfig):
 
     Attributes:
         learning_rate: the initial η.
-        momentum: m.
-        weight_decay: λ.
+        momentum: m, the momentum.
+        weight_decay: λ, the weight decay.
         epoch: samples per epoch, over all workers: the size of the training set.
         milestones: epochs after which the learning rate is multiplied by `decay`.
         decay: factor of the learning rate at each milestone.
@@ -37,10 +37,10 @@ class MomentumOptions(AlgorithmConfig):
     @model_validator(mode="after")
     def _epochs_are_known(self) -> MomentumOptions:
         if self.milestones and self.epoch is None:
-            expected = "`epoch` too: how many samples make one, such as 50000"
-            raise Unfit("milestones without an epoch", expected)
+            expected = "`epoch` as well: the number of samples per epoch, such as 50000"
+            raise InvalidValue("milestones without an epoch", expected)
         if list(self.milestones) != sorted(set(self.milestones)):
-            raise Unfit(str(list(self.milestones)), "milestones that increase")
+            raise InvalidValue(str(list(self.milestones)), "increasing milestones")
         return self
 
 

@@ -9,7 +9,7 @@ from pydantic import model_validator
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.parts.commit_rate import CommitRateSearch
 from testbed.algorithms.parts.options import CommitRate, Loss, PositiveDuration
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.values.units import Duration
 
 
@@ -17,7 +17,7 @@ class SearchOptions(AlgorithmConfig):
     """A scenario's options for the search.
 
     Attributes:
-        check_period: Γ, and the length of a trial.
+        check_period: Γ, also the length of a trial.
         epoch: from the start of one search to the next; only whole check periods count.
         commit_rate: d, instead of a search; may be below 1.
         target_loss: L*; a search ends there, and the goal of rewards is L* or 5 % below the first
@@ -36,8 +36,8 @@ class SearchOptions(AlgorithmConfig):
     @model_validator(mode="after")
     def _room_for_two_trials(self) -> SearchOptions:
         if self.commit_rate is None and self.epoch < 2 * self.check_period:
-            expected = f"two check periods or more, {Duration(2 * self.check_period)}: two trials"
-            raise Unfit(f"an epoch of {self.epoch}", expected)
+            expected = f"at least two check periods, {Duration(2 * self.check_period)}: two trials"
+            raise InvalidValue(f"an epoch of {self.epoch}", expected)
         return self
 
     def search(self) -> CommitRateSearch:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 from testbed.runtimes.config import Capabilities, ContainerRuntime
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _IMAGE = r"[a-z0-9][A-Za-z0-9._:/@-]{0,254}"
 
 def _image(text: str) -> str:
     if not re.fullmatch(_IMAGE, text):
-        raise Unfit("", "the name of an image, like edge-testbed:mine")
+        raise InvalidValue("", "the name of an image, like edge-testbed:mine")
     return text
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.errors import Problem, ScenarioError, UserFileError
 from testbed.scenario import Override
-from testbed.scenario.load import placed
+from testbed.scenario.load import with_source_lines
 
 PATH = "dataset.partition.labels_per_worker"
 TEXT = """\
@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 
 def told(error: ScenarioError, file: Path, *settings: str) -> str:
     overrides = [Override.parse(one) for one in settings]
-    with pytest.raises(type(error)) as raised, placed(file, overrides):
+    with pytest.raises(type(error)) as raised, with_source_lines(file, overrides):
         raise error
     return str(raised.value)
 
@@ -79,7 +79,7 @@ def test_a_value_from_a_base_is_the_bases(file: Path) -> None:
 
 def test_a_file_that_cannot_be_read_again_hides_nothing(file: Path) -> None:
     error = ScenarioError.at("workers.count", "8", "4")
-    with pytest.raises(ScenarioError) as raised, placed(file):
+    with pytest.raises(ScenarioError) as raised, with_source_lines(file):
         file.unlink()
         raise error
     assert raised.value is error
@@ -87,11 +87,11 @@ def test_a_file_that_cannot_be_read_again_hides_nothing(file: Path) -> None:
 
 def test_whatever_has_a_place_keeps_it_and_every_error_its_class(file: Path) -> None:
     own = UserFileError([Problem("net.py", 7, "", "no class Net", "one")])
-    with pytest.raises(UserFileError) as raised, placed(file):
+    with pytest.raises(UserFileError) as raised, with_source_lines(file):
         raise own
     assert raised.value is own
     several = UserFileError([*own.problems, *ScenarioError.at("workers", "x", "y").problems])
-    with pytest.raises(UserFileError) as raised, placed(file):
+    with pytest.raises(UserFileError) as raised, with_source_lines(file):
         raise several
     assert [(one.file, one.line) for one in raised.value.problems] == [
         ("net.py", 7),

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from testbed.models.device_vector import DeviceVector
 from testbed.models.layers import Convolution, Layer, LayeredNetwork, Linear
 from testbed.models.normalised_convolution import NormalisedConvolution
-from testbed.models.placed import Placed
 from testbed.models.recurrence import Memory
 
 ROWS: dict[str, tuple[Sequence[Layer], tuple[int, ...]]] = {
@@ -29,21 +29,21 @@ ROWS: dict[str, tuple[Sequence[Layer], tuple[int, ...]]] = {
 
 def test_in_place_there_is_one_memory() -> None:
     vector = np.zeros(3, np.float32)
-    placed = Placed.of(vector, None)
-    placed.there[1] = 2.0
+    on_device = DeviceVector.of(vector, None)
+    on_device.tensor[1] = 2.0
     assert vector.tolist() == [0.0, 2.0, 0.0]
 
 
 def test_a_copy_is_brought_there_and_back() -> None:
     vector = np.zeros(3, np.float32)
-    placed = Placed.of(vector, "cpu")
+    on_device = DeviceVector.of(vector, "cpu")
     vector[:] = 1.0
-    assert placed.there.tolist() == [0.0, 0.0, 0.0]
-    placed.send()
-    assert placed.there.tolist() == [1.0, 1.0, 1.0]
-    placed.there[0] = 5.0
+    assert on_device.tensor.tolist() == [0.0, 0.0, 0.0]
+    on_device.send()
+    assert on_device.tensor.tolist() == [1.0, 1.0, 1.0]
+    on_device.tensor[0] = 5.0
     assert vector.tolist() == [1.0, 1.0, 1.0]
-    placed.fetch()
+    on_device.fetch()
     assert vector.tolist() == [5.0, 1.0, 1.0]
 
 

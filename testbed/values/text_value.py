@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Self
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from testbed.errors import Unfit
+from testbed.errors import InvalidValue
 
 
-class Written(ABC):
+class TextValue(ABC):
     """A value that is parsed from text and written by ``str``.
 
     Attributes:
@@ -32,7 +32,7 @@ class Written(ABC):
         """Parse a text.
 
         Raises:
-            Unfit: the text is not such a value.
+            InvalidValue: the text is not such a value.
         """
 
     @classmethod
@@ -41,7 +41,7 @@ class Written(ABC):
             return value
         if isinstance(value, str):
             return cls.parse(value)
-        raise Unfit("", cls.WANTED)
+        raise InvalidValue("", cls.WANTED)
 
     @classmethod
     def __get_pydantic_core_schema__(

@@ -11,29 +11,29 @@ from testbed.payloads import Vector
 
 
 @dataclass(frozen=True)
-class Placed:
+class DeviceVector:
     """A flat NumPy vector, and the tensor for computations.
 
     Attributes:
-        here: the vector's own memory.
-        there: the tensor on the device; ``here`` itself without a device.
+        host: the vector's own memory.
+        tensor: the tensor on the device; ``host`` itself without a device.
     """
 
-    here: Tensor
-    there: Tensor
+    host: Tensor
+    tensor: Tensor
 
     @classmethod
-    def of(cls, vector: Vector, device: str | None) -> Placed:
+    def of(cls, vector: Vector, device: str | None) -> DeviceVector:
         """Place the vector on a torch device, such as ``cuda``; in place without a device."""
-        here = torch.from_numpy(vector)
-        return cls(here, here if device is None else here.to(device, copy=True))
+        host = torch.from_numpy(vector)
+        return cls(host, host if device is None else host.to(device, copy=True))
 
     def send(self) -> None:
         """Copy the vector's values to the device."""
-        if self.there is not self.here:
-            self.there.copy_(self.here)
+        if self.tensor is not self.host:
+            self.tensor.copy_(self.host)
 
     def fetch(self) -> None:
         """Copy the device's values to the vector."""
-        if self.there is not self.here:
-            self.here.copy_(self.there)
+        if self.tensor is not self.host:
+            self.host.copy_(self.tensor)

@@ -1,4 +1,4 @@
-"""Schema places: what is expected at a path of the scenario, in words, and the places inside."""
+"""Nodes of the scenario schema: the type at a path, its description, and the nodes inside."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from testbed.values.family import Named
-from testbed.values.written import Written
+from testbed.values.text_value import TextValue
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place in the schema, represented by its type annotation.
+class SchemaNode:
+    """A node of the schema, represented by its type annotation.
 
     Attributes:
         annotation: including all its Annotated parts.
@@ -40,16 +40,16 @@ class Place:
         return any(isinstance(part, Named) for part in self._metadata())
 
     @property
-    def options(self) -> tuple[Place, ...]:
+    def options(self) -> tuple[SchemaNode, ...]:
         """The types allowed here, without None."""
         bare = self.bare
         if get_origin(bare) in (Union, types.UnionType):
-            parts = [Place(part) for part in get_args(bare) if part is not type(None)]
+            parts = [SchemaNode(part) for part in get_args(bare) if part is not type(None)]
             return tuple(option for part in parts for option in part.options)
         return (self,)
 
     @property
-    def members(self) -> dict[str, Place]:
+    def members(self) -> dict[str, SchemaNode]:
         """The members of a family by name; empty if this is not a family."""
         names = {}
         for option in self.options:
@@ -65,14 +65,15 @@ class Place:
         return tuple(str(word) for word in words)
 
     @property
-    def fields(self) -> dict[str, Place]:
-        """The places inside a mapping with fixed keys, by their key in the file."""
+    def fields(self) -> dict[str, SchemaNode]:
+        """The nodes inside a mapping with fixed keys, by their key in the file."""
         model = self.bare
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             return {}
         hints = _hints(model)
         return {
-            field.alias or name: Place(hints[name]) for name, field in model.model_fields.items()
+            field.alias or name: SchemaNode(hints[name])
+            for name, field in model.model_fields.items()
         }
 
     @property
@@ -80,19 +81,19 @@ class Place:
         """The keys that a mapping may have here, sorted."""
         return sorted({key for option in self.options for key in option.fields})
 
-    def enter(self, part: str | int) -> Place | None:
-        """Return the place under a key or an index, or None if the schema has none."""
+    def enter(self, part: str | int) -> SchemaNode | None:
+        """Return the node under a key or an index, or None if the schema has none."""
         for option in self.options:
             kind = get_origin(option.bare)
             if kind is dict and isinstance(part, str):
-                return Place(get_args(option.bare)[1])
+                return SchemaNode(get_args(option.bare)[1])
             if kind in (tuple, list) and isinstance(part, int):
-                return Place(get_args(option.bare)[0])
+                return SchemaNode(get_args(option.bare)[0])
             if part in option.fields:
                 return option.fields[str(part)]
         return None
 
-    def tagged(self, tag: str | int) -> Place | None:
+    def tagged(self, tag: str | int) -> SchemaNode | None:
         """Return the model that pydantic selected from a union by its tag, the model's name."""
         chosen = (one for one in self.options if one.fields and one.bare.__name__ == tag)
         return next(chosen, None)
@@ -112,11 +113,11 @@ class Place:
         if self.fields:
             return f"a mapping with the keys {', '.join(self.fields)}"
         if kind in (tuple, list):
-            item = Place(get_args(self.bare)[0])
+            item = SchemaNode(get_args(self.bare)[0])
             return f"a list, each item {item.expected}"
         if kind is dict:
             return "a mapping"
-        if isinstance(kind, type) and issubclass(kind, Written):
+        if isinstance(kind, type) and issubclass(kind, TextValue):
             return kind.WANTED
         nouns = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         return nouns.get(kind, "another value") + self._limits()
