@@ -80,7 +80,7 @@ class DeviceModel:
 
     def thaw(self, now: float) -> list[Happening]:
         """Unfreeze the device; return the callbacks to run at once."""
-        assert self.frozen_at is not None, "it stands still"
+        assert self.frozen_at is not None, "only a frozen device can be unfrozen"
         self.stood += now - self.frozen_at
         self.frozen_at = None
         held, self.held = self.held, []
@@ -127,8 +127,8 @@ class DeviceModel:
         if self.computing and arrival < self.horizon:
             raise AlgorithmError(
                 f"orders reach w{worker} at {arrival:.6f} s, before the tick at "
-                f"{self.horizon:.6f} s that the server half had named.",
-                hint="A half that sends orders names its ticks ahead, in `next_tick`.",
+                f"{self.horizon:.6f} s that the server half announced.",
+                hint="A server half that sends orders must announce its ticks in `next_tick`.",
             )
         self.coming.append((arrival, standing))
 

@@ -16,5 +16,5 @@ def unexpected_end(pid: int | None, status: int | None, *, own_files: str) -> Te
     how = "by SIGKILL" if killed else f"with status {status}"
     return NodeError(
         f"a process of the simulation (pid {pid}) ended unexpectedly, {how}.",
-        hint="Was it out of memory? `dmesg` tells." if killed else "Its last words are above.",
+        hint="If memory ran out, `dmesg` shows it." if killed else "Its last output is above.",
     )

@@ -43,13 +43,13 @@ class KeyedLinks:
     def push(self, payload: Payload | None = None) -> int:
         """Send a push, or resend the last one; return the bytes of its payload."""
         self._up = payload or self._up
-        assert self._up is not None, "it has pushed before"
+        assert self._up is not None, "the first push must have a payload"
         self._sent_up = self.worker.up.outgoing(self._up)
         return self._sent_up.size
 
     def takes_push(self) -> bool:
         """Receive the push at the server; return whether it knows all keys of the push."""
-        assert self._sent_up is not None, "a push has come"
+        assert self._sent_up is not None, "a push must have been sent"
         return _takes(self.server.up, self._sent_up)
 
     def reply(self, payload: Payload | None = None) -> int:
@@ -57,13 +57,13 @@ class KeyedLinks:
         if payload is None:
             self.server.down.drop()
         self._down = payload or self._down
-        assert self._down is not None, "it was answered before"
+        assert self._down is not None, "the first reply must have a payload"
         self._sent_down = self.server.down.outgoing(self._down)
         return self._sent_down.size
 
     def takes_reply(self) -> bool:
         """Receive the reply at the worker; return whether it knows all keys of the reply."""
-        assert self._sent_down is not None, "a reply has come"
+        assert self._sent_down is not None, "a reply must have been sent"
         return _takes(self.worker.down, self._sent_down)
 
 
@@ -104,7 +104,7 @@ class Misses:
 
     def _keys(self, worker: int) -> KeyedLinks:
         keys = self.engine.devices[worker].keys
-        assert keys is not None, "something of its was missed"
+        assert keys is not None, "the algorithm must send keys"
         return keys
 
 

@@ -257,7 +257,7 @@ def unpack(result: Result, row: Vector) -> Cycle:
             update = Update(own, result.version, samples=result.samples, steps=result.steps)
         else:
             update = replace(update, payload=own)
-    assert update is not None, "what is not in the row is apart"
+    assert update is not None, "an update is in the row or in the message"
     return Cycle(*result[:5], update, *result[8:11], result.intake)
 
 

@@ -278,7 +278,7 @@ class Pool:
         with fitting():
             workers, count = whole["workers"], len(self._members)
             if workers.keys() != set(range(self._workers)):
-                raise ValueError(f"the states of {len(workers)} workers")
+                raise ValueError(f"states of {len(workers)} workers, expected {self._workers}")
             parts: list[dict[int, PlainState]] = [{} for _ in self._members]
             for worker, state in workers.items():
                 parts[worker % count][worker] = state

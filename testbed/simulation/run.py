@@ -304,8 +304,8 @@ def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients |
 def _stream(experiment: Experiment, worker: Worker, arrivals: Arrivals) -> SimulatedStream:
     """Return the stream that delivers the samples of a worker's shard."""
     settings = experiment.scenario.streams
-    assert settings is not None, "it has arrivals"
-    assert worker.source is not None, "it is new"
+    assert settings is not None, "a scenario with arrivals has streams"
+    assert worker.source is not None, "a new worker has a source of samples"
     return SimulatedStream(
         arrivals,
         settings.policy.buffer(),
@@ -334,5 +334,5 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
 
 def _draw_step(experiment: Experiment, index: int) -> Callable[[], float]:
     step = experiment.step(index)
-    assert step is not None, "the scenario's checks refuse a simulation without it"
+    assert step is not None, "a checked scenario for a simulation has step times"
     return step

@@ -69,9 +69,9 @@ def _check_plans(engine: Engine) -> None:
             planned.happening is None or isinstance(planned.happening, partial | MethodType)
         )
         if not happens or not isinstance(time, int | float) or not isinstance(order, int):
-            raise TypeError("an entry of its agenda is none")
+            raise TypeError("the event queue holds an invalid entry")
     held = [one for device in engine.devices for one in device.held]
     links = (engine.uplink, engine.downlink)
     ends = [one for link in links for group in link._groups.values() for one in group.ends]
     if not all(isinstance(call, partial | MethodType) for call in (*held, *(e[2] for e in ends))):
-        raise TypeError("a planned call of it is none")
+        raise TypeError("a planned call is not callable")

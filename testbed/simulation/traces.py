@@ -45,6 +45,6 @@ class Traces:
         engine = self.engine
         device, up = engine.devices[one.worker], one.direction == "up"
         bucket = device.up.bucket if up else device.down.bucket
-        assert isinstance(bucket, ChangingBucket), "whoever made the device knew of its recording"
+        assert isinstance(bucket, ChangingBucket), "a link with a trace is changeable"
         bucket.planned = rate.bytes_per_second, burst_bytes(rate, engine.recorder.time_scale)
         bucket.change(*bucket.planned, link=engine.uplink if up else engine.downlink)

@@ -157,7 +157,7 @@ class SimulatedWorker:
 
     def restart(self) -> None:
         """Restart from scratch; the worker's process has ended."""
-        assert self.anew is not None, "whoever ends workers can make them"
+        assert self.anew is not None, "a worker that is restarted can be created again"
         self.worker = self.anew()
         self._attach()
         self._loop, self._paused, self._now, self._compute = None, None, 0.0, 0.0
@@ -192,7 +192,7 @@ class SimulatedWorker:
             self.next_think, self._now = float(own["next_think"]), float(own["now"])
             self._compute, self._step = float(own["compute"]), float(own["step"])
             if type(own["draw_step"]) is not type(self.draw_step):
-                raise TypeError(f"its steps are a {type(own['draw_step']).__name__}")
+                raise TypeError(f"the steps are a {type(own['draw_step']).__name__}")
             self.draw_step = own["draw_step"]
             if own["begun"]:
                 self._loop = self.worker.loop()
@@ -288,7 +288,7 @@ class SimulatedWorker:
                     self._now += seconds
                     action = self._loop.send(Passed(self._now))
                 case Take(count):
-                    assert self.stream is not None, "it has a shard, or a stream"
+                    assert self.stream is not None, "a worker without a shard has a stream"
                     ends = self.stream.ready(count, self._now)
                     if ends >= horizon:
                         self._paused = action
@@ -297,7 +297,7 @@ class SimulatedWorker:
                     self._now = ends
                     action = self._loop.send(Taken(ends, samples))
                 case Pull():
-                    raise AssertionError("pulls once, at the beginning")
+                    raise AssertionError("a worker pulls only once, at the beginning")
         return self._pushed(action, think)
 
     def _lasts(self, step: Step) -> float:

@@ -44,5 +44,5 @@ def test_a_gpu_is_asked_for_before_a_run_alone() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_process_without_a_gpu_says_so() -> None:
-    with pytest.raises(HostError, match=r"device is cuda, and PyTorch cannot compute there"):
+    with pytest.raises(HostError, match=r"device is cuda, but PyTorch cannot use CUDA"):
         compute_device(scenario("cuda"))

@@ -143,13 +143,13 @@ def a_pipe(one: Path, other: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (zeros, "found the gradient of something else"),
-        (zero_values, "its SHA-256 is another"),
+        (zeros, "found the gradient of other inputs"),
+        (zero_values, "values that do not match their SHA-256"),
         (cut_short, "found 76 bytes, expected 80"),
         (symbolic_link, "Too many levels of symbolic links"),
-        (hard_link, "found the gradient of something else"),
-        (a_folder, "found no ordinary file"),
-        (a_pipe, "found no ordinary file"),
+        (hard_link, "found the gradient of other inputs"),
+        (a_folder, "found something other than a regular file"),
+        (a_pipe, "found something other than a regular file"),
     ],
 )
 def test_what_does_not_fit_is_computed_again_and_noted(
