@@ -129,13 +129,13 @@ def early_end(whose: str, status: int | None) -> UserCodeError:
         return closed_descriptors(whose)
     if status is not None and status < 0:
         names = {number.value: number.name for number in signal.Signals}
-        hint = "It was out of memory, perhaps: `dmesg` tells." if status == -signal.SIGKILL else ""
+        hint = "If it ran out of memory, `dmesg` shows it." if status == -signal.SIGKILL else ""
         how = names.get(-status, f"signal {-status}")
         return UserCodeError(f"{whose}: the process of this code was ended by {how}.", hint=hint)
     told = "" if status is None else f" with status {status}"
     return UserCodeError(
-        f"{whose}: this code has ended its process{told}, and not come to its own end.",
-        hint="It is part of a run: raise an error in place of exit() and os._exit().",
+        f"{whose}: this code ended its process{told} before it returned.",
+        hint="It runs inside testbed: raise an exception instead of exit() or os._exit().",
     )
 
 
@@ -190,7 +190,7 @@ class _Apart:
             left = None if self.deadline is None else self.deadline - time.monotonic()
             if left is not None and left < 0:
                 text = f"{self.whose}: this code still runs after {self.within_seconds:g} s."
-                raise UserCodeError(text, hint="It takes no notice of signals.")
+                raise UserCodeError(text, hint="It ignores signals.")
             self._take_in(poller, printed, milliseconds=None if left is None else left * 1000 + 1)
         for _ in range(MOST_READS):  # data sent before the end
             if not self._take_in(poller, printed, milliseconds=0):

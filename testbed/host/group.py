@@ -104,8 +104,8 @@ class Group:
                 ) from None
             if found != setting.value:
                 raise HostError(
-                    f"{self.folder.name}: {path} is {found} after writing {setting.value}.",
-                    hint="The kernel does not enforce this limit; ask for another value.",
+                    f"{self.folder.name}: {path} is {found} after {setting.value} was written.",
+                    hint="The kernel does not enforce this limit; use another value.",
                 )
 
     def remove(self, *, deadline: float) -> None:
@@ -156,9 +156,9 @@ def enter(entrance: Path) -> None:
         if error.errno != errno.EINVAL or scheduler is None:
             raise
         raise HostError(
-            f"{entrance.parent} takes no process of a real-time scheduler, and testbed was started "
-            f"under {scheduler}: new control groups of version 1 have no budget for real time.",
-            hint="Start it without `chrt` (`chrt --other 0 testbed up ...` from where it is set).",
+            f"{entrance.parent} accepts no real-time process, but testbed was started under "
+            f"{scheduler}: new control groups of version 1 have no real-time budget.",
+            hint="Start it without `chrt`, or with `chrt --other 0 testbed up ...`.",
         ) from None
 
 
@@ -235,6 +235,6 @@ def _find(mounted: list[Mounted], names: str, at: str) -> tuple[Group, frozenset
             if folder is not None:
                 return Group(folder, version), controllers
     raise HostError(
-        f"the control group {at} of {names or 'version 2'} is not mounted here.",
-        hint="The agent has to see the host's control groups: remove its container and start anew.",
+        f"the control group {at} of {names or 'version 2'} is not mounted.",
+        hint="The agent needs the host's control groups: recreate its container.",
     )

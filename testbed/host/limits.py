@@ -131,7 +131,7 @@ def require_files(nodes: int, *, most: int | None = None) -> int:
     wanted = LEAST_FILES + FILES_PER_NODE * nodes
     if most != resource.RLIM_INFINITY and most < wanted:
         raise HostError(
-            f"`ulimit -Hn` is {most:,}, and a run of {nodes:,} nodes needs {wanted:,} open files.",
+            f"`ulimit -Hn` is {most:,}, but a run of {nodes:,} nodes needs {wanted:,} open files.",
             hint=f"Raise it, as root or in /etc/security/limits.conf: ulimit -n {wanted}",
         )
     return most
@@ -171,7 +171,7 @@ def _quota(cpu: float | None, version: Version) -> tuple[Setting, ...]:
     quota = round(cpu * PERIOD_MICROSECONDS)
     if quota < MIN_QUOTA_MICROSECONDS:
         least = MIN_QUOTA_MICROSECONDS / PERIOD_MICROSECONDS
-        raise HostError(f"a limit of {cpu:g} CPUs is below the {least:g} that the kernel can hold.")
+        raise HostError(f"a limit of {cpu:g} CPUs is too small, expected at least {least:g}.")
     if version == 1:
         return (
             Setting("cpu.cfs_period_us", str(PERIOD_MICROSECONDS)),

@@ -193,7 +193,7 @@ def describe(pid: int) -> str:
     try:
         return f"{pid} ({name_of(pid)})"
     except ProcessLookupError:
-        return f"{pid} (just ended)"
+        return f"{pid} (ended)"
 
 
 def parent_of(pid: int) -> int:

@@ -77,7 +77,7 @@ class ReportPipe:
             if "error" in self._said:
                 raise decode_error(self._said["error"])
             if not self._readable(deadline - time.monotonic()):
-                raise self._failure(f"no {key!r} in time")
+                raise self._failure(f"did not report {key!r} in time")
             self._read(key)
         return self._said[key]
 
@@ -89,7 +89,7 @@ class ReportPipe:
     def _read(self, key: str) -> None:
         data = os.read(self._descriptor, 65536)
         if not data:
-            raise self._failure(f"ended before {key!r}")
+            raise self._failure(f"exited before it reported {key!r}")
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
             self._said.update(json.loads(line))

@@ -84,7 +84,7 @@ def find_users() -> Users:
         found = json.loads(trial.stdout)
     except ValueError:
         raise HostError(
-            f"trying out namespaces failed with status {trial.returncode}: {trial.stderr.strip()}"
+            f"creating namespaces failed with status {trial.returncode}: {trial.stderr.strip()}"
         ) from None
     if "error" in found:
         raise decode_error(found["error"])

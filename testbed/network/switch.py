@@ -134,7 +134,7 @@ class Switch:
                 bridge = here.end(BRIDGE)
                 bring_up(bridge)
         except NetlinkError as error:
-            raise HostError(f"cannot make the switch: {error}.", hint=NEEDS) from error
+            raise HostError(f"cannot create the switch: {error}.", hint=NEEDS) from error
         return cls(bridge.index, has_netem=has_netem)
 
     def attach(
@@ -158,7 +158,7 @@ class Switch:
             NodeError: the link could not be created, or differs from the request; names the node.
         """
         link, _ = self._fit(node, network)
-        with _explaining(node.name, "made"), sockets() as here:
+        with _explaining(node.name, "created"), sockets() as here:
             port = self._add_port(here, node.name, link.mac, pid=pid)
             with sockets(pid) as there:
                 eth0 = there.end(INTERFACE)
@@ -180,7 +180,7 @@ class Switch:
         link, _ = self._fit(node, network)
         if needs_packets(link) and network.offload == "on":
             raise NodeError(
-                f"{node.name}: this needs segmentation offloads off, and the link has them on.",
+                f"{node.name}: this change requires segmentation offloads off, but they are on.",
                 hint="Start the run with `--set network.offload=off`.",
             )
         with _explaining(node.name, "changed"), sockets() as here, sockets(pid) as there:
@@ -195,7 +195,7 @@ class Switch:
         Raises:
             NodeError: there is no such port, or the kernel refused.
         """
-        with _explaining(name, "joined again" if passes else "cut"), sockets() as here:
+        with _explaining(name, "reconnected" if passes else "cut"), sockets() as here:
             pass_frames(here.end(name), passes=passes)
 
     def inspect(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> AttachedLink:
@@ -212,7 +212,7 @@ class Switch:
     def _fit(self, node: NodeSpec, network: NetworkSpec) -> tuple[LinkSpec, tuple[str, ...]]:
         """Return the link that this kernel can provide, and what had to be left out."""
         if node.link is None:
-            raise NodeError(f"{node.name}: it has no link in the plan, so there is none to attach")
+            raise NodeError(f"{node.name}: cannot attach a link: the plan has none for this node")
         if not (node.link.up.needs_netem or node.link.down.needs_netem):
             return node.link, ()
         left_out = check_netem([node], missing=network.missing, present=self._has_netem())

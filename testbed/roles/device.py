@@ -129,7 +129,7 @@ class Device:
                 message = ps_pb2.PullRequest(worker=self.index).SerializeToString()
                 return self._fetch(methods.PULL, message)
             case Take(count):
-                assert self.stream is not None, "it has a shard, or a stream"
+                assert self.stream is not None, "a worker without a shard has a stream"
                 samples = self.stream.take(count)
                 self._lap()  # the stream accounts for the wait
                 return Taken(self.clock.now, samples)
@@ -266,7 +266,7 @@ class Device:
             self.clock.start(delivery.time)
             self.gap()  # discard pauses before the training
         if delivery.reply is not None and (flaw := delivery.reply.model.flaw(self.size)):
-            raise NodeError(f"the parameter server sent a model that does not fit: {flaw}")
+            raise NodeError(f"the parameter server sent an invalid model: {flaw}")
         if delivery.shared is not None and self.stream is not None:
             self.stream.append(delivery.shared)
         return Arrived(self.clock.now, delivery.reply, delivery.standing)

@@ -127,17 +127,17 @@ class DirectSender(Sender):
         request = parse(ps_pb2.FetchRequest, message)
         log = self._logs.get(request.worker)
         if log is None or call.node != f"w{request.worker}":
-            raise ImpersonationError(f"{call.node} fetches the stream of worker {request.worker}")
+            raise ImpersonationError(f"{call.node} requested the stream of worker {request.worker}")
         if not log.asked:
             self._room += log.begin(request.committed)
         if not 0 <= request.seconds <= LONGEST_SECONDS:
-            found = f"{request.seconds} s to wait"
+            found = f"a wait of {request.seconds} s"
             raise MalformedError(f"{found}, expected 0 to {LONGEST_SECONDS:g}")
         after = request.after if request.HasField("after") else log.committed
         if not (request.committed <= after and log.committed <= after <= log.last):
             raise RejectedError(
-                f"{call.node} has committed {request.committed} and wants what comes after {after}:"
-                f" there are {log.committed + 1} to {log.last}"
+                f"{call.node} has committed {request.committed} and requested the records after "
+                f"{after}; available are {log.committed + 1} to {log.last}"
             )
         self._room += log.commit(request.committed)
         await _grown(log, after + max(1, request.least), request.seconds)

@@ -108,7 +108,7 @@ class KafkaSender(Sender):
 
     def _fail(self, device: int, error: BaseException) -> None:
         where = topic_of(self._topics, device)
-        self._failed(NodeError(f"the broker does not take a record of {where}: {error}"))
+        self._failed(NodeError(f"the broker refused a record of {where}: {error}"))
 
 
 class KafkaReceiver(Receiver):
@@ -192,7 +192,7 @@ def make_topics(address: str, topics: str, devices: Iterable[int]) -> dict[int, 
         NodeError: see ``connect_sender``.
     """
     names = {device: topic_of(topics, device) for device in devices}
-    with telling(f"making topics at the broker at {address}"):
+    with telling(f"creating topics at the broker at {address}"):
         with closing(KafkaConsumer(**_everywhere(address))) as consumer:
             check_release(consumer, address)
             there = consumer.topics()
@@ -241,8 +241,8 @@ def check_release(client: KafkaConsumer, address: str) -> None:
     if version[0] != RELEASE:
         found = ".".join(map(str, version))
         raise NodeError(
-            f"the broker at {address} speaks as Kafka {found}, expected Kafka {RELEASE}",
-            hint=f"Take an image, or jars, of Kafka {RELEASE}.",
+            f"the broker at {address} is Kafka {found}, expected Kafka {RELEASE}",
+            hint=f"Use an image or jars of Kafka {RELEASE}.",
         )
 
 
@@ -269,9 +269,9 @@ def _check_topics(found: Iterable[str], topics: str, address: str) -> None:
     others = [one for one in found if not one.startswith(("__", f"{topics}-w"))]
     if others:
         raise NodeError(
-            f"the broker at {address} has a topic of another run, {others[0]}: expected none but "
+            f"the broker at {address} has a topic of another run, {others[0]}: expected only "
             f"{topics}-w0, {topics}-w1, ...",
-            hint="Every run has a broker of its own: end the other run with `testbed down`.",
+            hint="Each run needs its own broker: end the other run with `testbed down`.",
         )
 
 
@@ -281,6 +281,6 @@ def _await_topic(consumer: KafkaConsumer, topic: str, address: str) -> None:
     while not consumer.partitions_for_topic(topic):
         if time.monotonic() > deadline:
             raise NodeError(
-                f"the broker at {address} has no topic {topic} after {READY_SECONDS:g} s"
+                f"the broker at {address} still has no topic {topic} after {READY_SECONDS:g} s"
             )
         time.sleep(RECONNECT_MILLISECONDS / 1000)  # between two requests

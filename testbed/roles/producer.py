@@ -74,7 +74,7 @@ async def _produce(experiment: Experiment, arguments: Arguments) -> None:
 def feeds_of(experiment: Experiment, index: int) -> Sequence[Feed]:
     """Return the streams of the devices that producer ``index`` feeds."""
     count, arrivals = len(producers(experiment.scenario)), experiment.arrivals()
-    assert arrivals is not None, "a run without streams has no producer"
+    assert arrivals is not None, "only scenarios with streams have producers"
     shards = experiment.shards
     return [
         Feed(

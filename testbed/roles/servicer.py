@@ -138,7 +138,9 @@ class Servicer:
         _is(call, CONTROLLER)
         request = parse(ps_pb2.RemoveRequest, message)
         if (length := len(request.reason)) > LONGEST_REASON:
-            raise MalformedError(f"a reason of {length} characters, above {LONGEST_REASON}")
+            raise MalformedError(
+                f"{length} characters of reason, expected at most {LONGEST_REASON}"
+            )
         self.training.remove(request.worker, request.reason)
         return ps_pb2.RemoveReply().SerializeToString()
 
@@ -157,7 +159,7 @@ class Servicer:
         request = parse(ps_pb2.ProducedRequest, message)
         worst = request.worst_lag_ratio
         if not (request.sent <= request.due <= LARGEST_NUMBER and 0 <= worst <= 1):
-            found = f"{request.sent} of {request.due} records sent, {worst} of the worst not"
+            found = f"{request.sent} of {request.due} records sent, worst lag ratio {worst}"
             raise MalformedError(f"{found}: out of range")
         _is_producer(call)
         self._record_produced(Produced(str(call.node), request.due, request.sent, worst))
@@ -167,8 +169,8 @@ class Servicer:
         """Log a producer's progress, at a limited rate so that none can fill the disk."""
         now = self.training.clock.steady()
         if now - self._told.get(told.producer, -math.inf) < PRODUCED_SECONDS:
-            often = f"more often than every {PRODUCED_SECONDS:g} s"
-            raise RejectedError(f"{told.producer} tells how far it has come {often}")
+            often = f"more often than once per {PRODUCED_SECONDS:g} s"
+            raise RejectedError(f"{told.producer} reports its progress {often}")
         self._told[told.producer] = now
         if not self.training.ended.is_set():
             self.training.log.write(told)
@@ -187,28 +189,28 @@ def _shares(report: ps_pb2.ReportRequest) -> tuple[float, float] | tuple[None, N
     if not report.HasField("top1") and not report.HasField("top5"):
         return None, None
     if not (report.HasField("top1") and 0 <= report.top1 <= report.top5 <= 1):
-        raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected shares, or neither")
+        raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected ratios, or neither")
     return report.top1, report.top5
 
 
 def _speaks_for(call: Call, worker: int) -> None:
     """Refuse a call on behalf of another worker."""
     if call.node != f"w{worker}":
-        raise ImpersonationError(f"{call.node} calls as worker {worker}, expected its own number")
+        raise ImpersonationError(f"{call.node} called as worker {worker}, expected its own number")
 
 
 def _is(call: Call, node: str) -> None:
     """Refuse a call that only ``node`` may make."""
     if call.node != node:
         method = call.method.rpartition("/")[2]
-        raise ImpersonationError(f"{call.node} calls {method}, which is for the {node} alone")
+        raise ImpersonationError(f"{call.node} called {method}, which only the {node} may call")
 
 
 def _is_producer(call: Call) -> None:
     """Refuse a call that only a producer may make."""
     if call.node in (EVALUATOR, CONTROLLER):
         method = call.method.rpartition("/")[2]
-        raise ImpersonationError(f"{call.node} calls {method}, which is for producers alone")
+        raise ImpersonationError(f"{call.node} called {method}, which only producers may call")
 
 
 def _printable(text: str) -> str:

@@ -343,7 +343,7 @@ class Training:
 
     def _check_number(self, worker: int) -> None:
         if worker >= self.workers:
-            raise RejectedError(f"worker {worker}: the scenario has {self.workers}, from 0 on")
+            raise RejectedError(f"worker {worker}: expected a number from 0 to {self.workers - 1}")
 
     def _check_joined(self, worker: int) -> None:
         if worker not in self._present:

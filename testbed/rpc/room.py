@@ -68,7 +68,7 @@ class Room:
     def intake(self, caller: str) -> Iterator[Intake]:
         """Read a caller's message inside the context."""
         if caller in self._intakes:
-            self._give_up(caller, f"{caller} has begun another message")
+            self._give_up(caller, f"{caller} started another message")
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         intake = self._intakes[caller] = Intake(time.monotonic(), future)
         try:
@@ -88,7 +88,7 @@ class Room:
             if held <= self.most_stalled_bytes or now - each.last < self.stalled_seconds:
                 return
             held -= each.held_bytes
-            self._give_up(caller, f"no piece of it has arrived for {now - each.last:.0f} s")
+            self._give_up(caller, f"no piece of the message arrived for {now - each.last:.0f} s")
 
     def _give_up(self, caller: str, reason: str) -> None:
         self._intakes.pop(caller).given_up.set_result(reason)

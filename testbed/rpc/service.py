@@ -113,7 +113,7 @@ class _Caller:
             BusyError: too many calls are open.
         """
         if self.calls >= self.most_calls:
-            raise BusyError(f"{self.name} has {self.calls} calls open already")
+            raise BusyError(f"{self.name} already has {self.calls} open calls")
         self.calls += 1
 
     def __exit__(self, *_: object) -> None:
@@ -171,7 +171,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         elif method in self.streams:
             handler = self._streaming(method, caller, self.streams[method])
         else:
-            code, reason = grpc.StatusCode.UNIMPLEMENTED, f"there is no method {method}"
+            code, reason = grpc.StatusCode.UNIMPLEMENTED, f"unknown method {method}"
             return self._refusing(method, caller.name, code, reason)
         caller.handlers[method] = handler
         return handler
@@ -264,9 +264,9 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 message = await context.read()
         finally:
             if message is _END:
-                self._note(call, INCOMPLETE, "the message did not come whole")
+                self._note(call, INCOMPLETE, "the message did not arrive completely")
         if message is _END:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there was no message")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call contained no message")
         self.limits.check(cast(bytes, message))
         return cast(bytes, message)
 
@@ -285,7 +285,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             self._note(call, INCOMPLETE, str(error))
             raise
         except BaseException:
-            self._note(call, INCOMPLETE, "the message did not come whole")
+            self._note(call, INCOMPLETE, "the message did not arrive completely")
             raise
         return assembly.whole()
 
@@ -329,7 +329,7 @@ async def serving(address: str, gate: Gate) -> AsyncIterator[int]:
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise HostError(f"{address}: cannot listen there: {error}") from None
+        raise HostError(f"{address}: cannot listen on this address: {error}") from None
     await server.start()
     try:
         yield port

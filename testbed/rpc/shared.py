@@ -54,12 +54,12 @@ class SharedSamples:
         if rest or len(message.labels) != 8 * count or not count or len(message.pixels) % count:
             sizes = [len(part) for part in (message.samples, message.labels, message.pixels)]
             raise MalformedError(
-                f"{sizes} bytes of numbers, labels and pixels: not as many samples"
+                f"{sizes} bytes of numbers, labels and pixels: their sample counts differ"
             )
         samples = np.frombuffer(message.samples, "<i8")
         labels = np.frombuffer(message.labels, "<f8")
         if samples.min() < 0 or not np.isfinite(labels).all():
-            raise MalformedError("a shared sample has a negative number, or a label that is none")
+            raise MalformedError("a shared sample has a negative number or a non-finite label")
         pixels = np.frombuffer(message.pixels, np.uint8).reshape(count, -1)
         return cls(samples, labels, pixels)
 

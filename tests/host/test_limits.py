@@ -56,7 +56,7 @@ def test_what_is_not_limited_is_not_written() -> None:
 
 def test_a_limit_below_the_kernels_is_an_error() -> None:
     assert settings(Limits(cpu=0.01), "cpu", 1)[-1] == Setting("cpu.cfs_quota_us", "1000")
-    with pytest.raises(HostError, match=r"0\.009 CPUs is below the 0\.01"):
+    with pytest.raises(HostError, match=r"0\.009 CPUs is too small, expected at least 0\.01"):
         settings(Limits(cpu=0.009), "cpu", 2)
 
 

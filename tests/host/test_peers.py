@@ -60,7 +60,7 @@ def test_one_that_never_comes_is_an_error_that_says_who_and_how_long() -> None:
         with pytest.raises(NodeError) as gone:
             connect(HOST, port, patience_seconds=0.1)
     assert gone.value.message == (
-        f"127.0.0.1:{port}: nobody takes a connection within 0.1 s (connection refused)."
+        f"127.0.0.1:{port}: no connection was accepted within 0.1 s (connection refused)."
     )
     assert "does not listen" in gone.value.hint
 

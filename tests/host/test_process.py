@@ -104,10 +104,12 @@ def test_what_the_system_refuses_is_a_nodes_error(pipe: tuple[ReportPipe, int]) 
 def test_silence_shows_the_end_of_the_log(pipe: tuple[ReportPipe, int], tmp_path: Path) -> None:
     reports, writer = pipe
     (tmp_path / "w3.log").write_text("".join(f"line {i}\n" for i in range(20)))
-    with pytest.raises(NodeError, match=r"(?s)w3: no 'pid' in time\. .*line 10\n.*line 19$"):
+    with pytest.raises(
+        NodeError, match=r"(?s)w3: did not report 'pid' in time\. .*line 10\n.*line 19$"
+    ):
         reports.expect("pid", deadline=time.monotonic())
     os.close(writer)
-    with pytest.raises(NodeError, match=r"(?s)w3: ended before 'pid'\. .*line 19$"):
+    with pytest.raises(NodeError, match=r"(?s)w3: exited before it reported 'pid'\. .*line 19$"):
         reports.expect("pid", deadline=soon())
 
 

@@ -59,7 +59,7 @@ def test_what_no_setting_explains_is_told_from_the_error(sysctls: Callable[..., 
         "a seccomp filter or security profile" in explain(EPERM, root=False, sysctls=usual).message
     )
     full = OSError(errno.ENOSPC, "No space left on device")
-    assert "all that this user may have" in explain(full, root=False, sysctls=usual).message
+    assert "this user has reached the limit" in explain(full, root=False, sysctls=usual).message
     none = OSError(errno.EINVAL, "Invalid argument")
-    assert "its kernel has none for users" in explain(none, root=False, sysctls=usual).message
+    assert "its kernel has no user namespaces" in explain(none, root=False, sysctls=usual).message
     assert "CAP_SYS_ADMIN" in explain(EPERM, root=True, sysctls=usual).hint

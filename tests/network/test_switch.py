@@ -164,7 +164,7 @@ def test_a_process_that_is_not_there_is_an_error_that_names_the_node(
 ) -> None:
     with scratch():
         switch = Switch.build()
-        with pytest.raises(NodeError, match="w7: its link cannot be made"):
+        with pytest.raises(NodeError, match="w7: its link cannot be created"):
             switch.attach(spec("w7", 9), pid=2**22 + 1, network=NetworkSpec())
 
 
@@ -172,14 +172,14 @@ def test_a_node_without_a_link_has_none_to_attach(spec: Callable[..., NodeSpec])
     from dataclasses import replace
 
     evaluator = replace(spec("evaluator", 9, role="evaluator"), link=None)
-    with scratch(), pytest.raises(NodeError, match="evaluator: it has no link"):
+    with scratch(), pytest.raises(NodeError, match="evaluator: cannot attach a link"):
         Switch.build().attach(evaluator, pid=os.getpid(), network=NetworkSpec())
 
 
 def test_two_switches_do_not_fit_into_one_namespace() -> None:
     with scratch():
         Switch.build()
-        with pytest.raises(HostError, match=r"cannot make the switch: .*exists"):
+        with pytest.raises(HostError, match=r"cannot create the switch: .*exists"):
             Switch.build()
 
 

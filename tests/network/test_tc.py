@@ -64,7 +64,7 @@ def test_one_qdisc_replaces_another_and_none_takes_it_away(veth: tuple[Any, int]
 def test_somebody_elses_qdisc_is_no_shaping_of_ours(veth: tuple[Any, int]) -> None:
     ip, index = veth
     ip.tc("add", "pfifo", index, limit=10)
-    with pytest.raises(NodeError, match="root qdisc of kind pfifo"):
+    with pytest.raises(NodeError, match="unexpected root qdisc pfifo"):
         tc.read_back(ip, index)
 
 

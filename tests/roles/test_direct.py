@@ -140,7 +140,9 @@ def test_what_was_let_go_cannot_be_had_again() -> None:
         new.poll(1, 0.0)
         served.send(0, RECORDS[1])
         assert list(old.poll(1, 5.0)) == RECORDS[1:2]  # it had the first
-        with pytest.raises(RejectedError, match="wants what comes after 5: there are 2 to 2"):
+        with pytest.raises(
+            RejectedError, match="requested the records after 5; available are 2 to 2"
+        ):
             _skip(old, 5)
 
 

@@ -180,8 +180,8 @@ def test_damaged_messages_change_nothing_and_are_counted(
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
-    ({"worker": 1}, "w0 calls as worker 1, expected its own number"),
-    ({"worker": 7}, "w0 calls as worker 7, expected its own number"),
+    ({"worker": 1}, "w0 called as worker 1, expected its own number"),
+    ({"worker": 7}, "w0 called as worker 7, expected its own number"),
     ({"version": 1}, "w0: version 1 is from the future, the model is at 0"),
     ({"sequence": 2}, "w0: push 2 is out of order, expected 1"),
     ({"fingerprint": 5}, "worker 0: its model has fingerprint 0000000000000005"),
@@ -231,8 +231,8 @@ DAMAGED: list[tuple[dict[str, object], str]] = [
         {"value_bytes": 2},
         "with values of 2 bytes is packed, expected a known kind with values of 4",
     ),
-    ({"entries": 56}, "56 entries are packed, for a model of 55"),
-    ({"entries": 2**32 - 1}, "entries are packed, for a model of 55"),
+    ({"entries": 56}, "56 packed entries, for a model of 55"),
+    ({"entries": 2**32 - 1}, "packed entries, for a model of 55"),
     ({"entries": 4}, "not a packed payload: a plane"),
     (
         {"entries": 55, "data": bomb(50_000_000)},
@@ -240,7 +240,7 @@ DAMAGED: list[tuple[dict[str, object], str]] = [
     ),
     ({"entries": 55, "data": bomb(30_000)}, "a plane does not inflate to 55 bytes"),
     ({"data": b""}, "no plane, expected one of at most 3"),
-    ({"saturated": 1}, "1 values saturated of 0 that were rounded"),
+    ({"saturated": 1}, "1 saturated values of 0 rounded values"),
     ({"indices": b""}, "this scenario's encoding is packed"),  # the raw kind takes its place
 ]
 

@@ -58,7 +58,7 @@ def test_a_token_is_made_of_the_secret_and_the_name() -> None:
     ],
 )
 def test_nobody_calls_as_another(stage: Any, tmp_path: Path, method: str, message: bytes) -> None:
-    refused = pytest.raises(RejectedError, match="w0 calls as worker 1, expected its own number")
+    refused = pytest.raises(RejectedError, match="w0 called as worker 1, expected its own number")
     with stage.connect("w0") as connection, refused:
         connection.call(method, message)
     events = read_events(tmp_path / "events.jsonl")
@@ -77,7 +77,9 @@ def test_nobody_calls_as_another(stage: Any, tmp_path: Path, method: str, messag
     ],
 )
 def test_what_manages_a_run_has_its_own_calls(stage: Any, node: str, method: str) -> None:
-    refused = pytest.raises(RejectedError, match=f"{node} calls .* alone .PERMISSION_DENIED")
+    refused = pytest.raises(
+        RejectedError, match=f"{node} called .*, which only .* may call .PERMISSION_DENIED"
+    )
     with stage.connect(node) as connection, refused:
         connection.call(method, b"")
 
@@ -102,7 +104,7 @@ def test_joining_and_leaving_without_end_is_counted(stage: Any, tmp_path: Path) 
     }
     # One reason of the verdict's, with all that were refused: 1 and 299 more.
     assert rejected_pushes(events) == [
-        ("w0", "w0 calls as worker 1, expected its own number, and 299 more")
+        ("w0", "w0 called as worker 1, expected its own number, and 299 more")
     ]
 
 

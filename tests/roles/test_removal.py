@@ -73,8 +73,11 @@ def test_a_push_that_was_on_its_way_is_no_mistake_of_the_workers(
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (removal(2), "worker 2: the scenario has 2, from 0 on (FAILED_PRECONDITION)"),
-        (removal(1, 1001 * "x"), "a reason of 1001 characters, above 1000 (INVALID_ARGUMENT)"),
+        (removal(2), "worker 2: expected a number from 0 to 1 (FAILED_PRECONDITION)"),
+        (
+            removal(1, 1001 * "x"),
+            "1001 characters of reason, expected at most 1000 (INVALID_ARGUMENT)",
+        ),
         (b"\x12\x01\xff", "not a RemoveRequest"),  # a reason that is no text
     ],
 )

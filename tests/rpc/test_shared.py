@@ -58,7 +58,7 @@ def test_what_became_of_a_stream_goes_with_an_update() -> None:
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_numbers_of_a_stream_that_cannot_be_are_refused(place: int, value: float) -> None:
     intake = Intake()._asdict() | {Intake._fields[place]: value}
-    with pytest.raises(MalformedError, match="expected numbers that are finite"):
+    with pytest.raises(MalformedError, match="expected finite numbers"):
         decode_push(encode_push(push(intake=Intake(**intake))).data)
 
 
