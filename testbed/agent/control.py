@@ -29,7 +29,7 @@ from testbed.rpc.service import Behaviour, Call, Gate, Refusal, serving
 from testbed.rpc.tokens import CONTROLLER
 
 FIRST_REFUSALS = 100
-MOST_CALLS = 256
+MAX_CALLS = 256
 """Concurrent calls: every command that inspects the run is a client too."""
 
 
@@ -57,7 +57,7 @@ def serve_control(loop: Loop, control: Path, *, token: str | None = None) -> Non
 async def _serve(loop: Loop, place: Path, *, token: str, listening: Future[None]) -> None:
     gate = Gate(
         tokens={CONTROLLER: token},
-        most_calls=MOST_CALLS,
+        max_calls=MAX_CALLS,
         behaviours={method: _behaviour(loop, one) for method, one in OPERATIONS.items()},
         limits=CONTROL_LIMITS,
         refused=Refusals().add,

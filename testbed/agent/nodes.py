@@ -213,13 +213,13 @@ class Nodes:
     def partition(self, name: str) -> None:
         """Block a node's link in both directions, without notifying either side."""
         self.pid(name)
-        self.switch.pass_through(name, passes=False)
+        self.switch.set_forwarding(name, forwarding=False)
         self._partitioned.add(name)
 
     def heal(self, name: str) -> None:
         """Unblock a node's link."""
         self.pid(name)
-        self.switch.pass_through(name, passes=True)
+        self.switch.set_forwarding(name, forwarding=True)
         self._partitioned.discard(name)
 
     def heal_all(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testbed.errors import HostError, NodeError
 from testbed.events.usage import ContainerUse
-from testbed.host.group import POLL_SECONDS, PROCESSES, Group, use_of
+from testbed.host.group import POLL_SECONDS, PROCESSES, Group, usage_of
 from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit
 from testbed.host.limits import Limits
 from testbed.host.process import is_first
@@ -114,13 +114,13 @@ class RunGroups:
             HostError: a node has one of these; names it, and the fix.
         """
         for node in nodes:
-            whose = f"{node.name} (class {node.device_class})" if node.device_class else node.name
+            owner = f"{node.name} (class {node.device_class})" if node.device_class else node.name
             wanted = {"cpu": node.cpu, "memory": node.memory, "cpuset": node.cpuset}
             for controller, limit in wanted.items():
                 if limit is not None and not self.has(controller):
-                    raise self._unenforced(f"{whose}: {controller} {limit}", controller)
+                    raise self._unenforced(f"{owner}: {controller} {limit}", controller)
             if node.cpuset is not None:
-                check_present(whose, node.cpuset, self.hierarchies)
+                check_present(owner, node.cpuset, self.hierarchies)
 
     def _unenforced(self, limit: str, controller: str) -> HostError:
         if not self.hierarchies:
@@ -129,7 +129,7 @@ class RunGroups:
         lacking = f"the control groups do not have the controller {controller}"
         return HostError(f"{limit} cannot be enforced: {lacking}.", hint=UNDELEGATED)
 
-    def make_room(self) -> None:
+    def empty_parent_group(self) -> None:
         """Version 2: empty the parent group of the runs' groups; only an empty one can be divided.
 
         Must be called from the pid namespace of its processes. The root of all groups,
@@ -143,8 +143,8 @@ class RunGroups:
             if tree.version == 2 and below_the_root and not _divided(tree):
                 _move_all(tree.root, tree.root / OUTSIDE)
 
-    def leave_room(self) -> None:
-        """Undo ``make_room``, unless other runs still use the group."""
+    def restore_parent_group(self) -> None:
+        """Undo ``empty_parent_group``, unless other runs still use the group."""
         for tree in self.hierarchies:
             outside = tree.root / OUTSIDE
             if outside.is_dir() and not (tree.root / PARENT).exists():
@@ -169,7 +169,7 @@ class RunGroups:
 
     def use(self, node: str) -> ContainerUse:
         """Return the resources a node has used, as far as its groups count them."""
-        return use_of(self._of(node, "cpu"), self._of(node, "memory"))
+        return usage_of(self._of(node, "cpu"), self._of(node, "memory"))
 
     def processes(self, node: str) -> list[int]:
         """Return the pids of a node, as this pid namespace sees them."""

@@ -162,7 +162,7 @@ def enter(entrance: Path) -> None:
         ) from None
 
 
-def use_of(cpu: Iterable[Group], memory: Iterable[Group]) -> ContainerUse:
+def usage_of(cpu: Iterable[Group], memory: Iterable[Group]) -> ContainerUse:
     """Return the resources used in groups with these controllers."""
     spent = (group.cpu_seconds() for group in cpu)
     held = (group.memory_bytes() for group in memory)
@@ -209,7 +209,7 @@ class ContainerGroups:
 
     def use(self) -> ContainerUse:
         """Return the resources the container has used, as far as its groups count them."""
-        return use_of(self._serving("cpu"), self._serving("memory"))
+        return usage_of(self._serving("cpu"), self._serving("memory"))
 
     def thaw(self) -> None:
         """Thaw it, whatever state the engine assumes: no frozen process can end in version 1."""

@@ -155,7 +155,7 @@ def usable(trees: Sequence[Hierarchy]) -> CpuSet:
     return CpuSet("")
 
 
-def check_present(whose: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> None:
+def check_present(owner: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> None:
     """Reject CPUs that this host does not have, which version 2 would replace by all its CPUs.
 
     Raises:
@@ -164,7 +164,7 @@ def check_present(whose: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> Non
     found = usable(trees)
     if missing := wanted.numbers - found.numbers:
         raise HostError(
-            f"{whose}: cpuset {wanted} contains CPUs that this host does not have "
+            f"{owner}: cpuset {wanted} contains CPUs that this host does not have "
             f"({CpuSet.of(missing)}), expected CPUs of {found}.",
             hint=f"Choose from {found} in the scenario.",
         )

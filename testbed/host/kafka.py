@@ -15,7 +15,7 @@ SCRIPTS = ("kafka-server-start.sh", "kafka-server-start")
 RELEASE = 4
 """Of Kafka: the first without ZooKeeper, whose broker accepts the properties that we write."""
 
-LEAST_JAVA = 17
+MIN_JAVA = 17
 GET_KAFKA = (
     f"Download Apache Kafka {RELEASE} from https://kafka.apache.org/downloads, unpack it, and "
     f"type: export {VARIABLE}=FOLDER. Streams with `transport: direct` do not need Kafka."
@@ -88,12 +88,12 @@ def find_java(environment: Mapping[str, str]) -> tuple[Path, str]:
     except OSError:
         found = None
     if found is None:
-        text = f"{folder} is not a Java {LEAST_JAVA} folder: its file `release` has no version."
+        text = f"{folder} is not a Java {MIN_JAVA} folder: its file `release` has no version."
         raise HostError(text, hint=GET_JAVA)
     version = f"{found[1]}{found[2]}"
-    if int(found[1]) < LEAST_JAVA:
+    if int(found[1]) < MIN_JAVA:
         raise HostError(
-            f"{program} is Java {version}, expected {LEAST_JAVA} or newer for the broker.",
+            f"{program} is Java {version}, expected {MIN_JAVA} or newer for the broker.",
             hint=GET_JAVA,
         )
     return folder, version

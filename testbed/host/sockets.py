@@ -32,8 +32,8 @@ def short_path(path: Path) -> Iterator[str]:
 
 def pid_of_listener(peer: socket.socket) -> int:
     """Return the pid of the listener at the other end, in this pid namespace; 0 for none."""
-    told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(told)[0])
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[0])
 
 
 def connect(address: str, port: int, *, patience_seconds: float) -> socket.socket:

@@ -47,7 +47,7 @@ def enter_user_namespace(kind: Kind) -> None:
         _enter_with_ranges(*ranges)
 
 
-def forbid_more() -> None:
+def forbid_user_namespaces() -> None:
     """Forbid further user namespaces inside this one, for all processes including the caller."""
     NAMESPACES_SYSCTL.write_text("0")
 

@@ -18,7 +18,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.topology import Plan
 
 VERSION = 1
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 """A node takes less than a kilobyte, and a simulation may have 100,000 of them."""
 
 _PLAN = TypeAdapter(Plan)
@@ -81,10 +81,10 @@ def _read(path: Path) -> dict[str, Any]:
         if not stat.S_ISREG(found.st_mode):
             kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
             raise _damaged(path, f"it is {kind}, expected a regular file")
-        if found.st_size > MOST_BYTES:
-            raise _damaged(path, f"{found.st_size:,} bytes, expected at most {MOST_BYTES:,}")
+        if found.st_size > MAX_BYTES:
+            raise _damaged(path, f"{found.st_size:,} bytes, expected at most {MAX_BYTES:,}")
         with open(descriptor, "rb", closefd=False) as file:
-            content = json.loads(file.read(MOST_BYTES))
+            content = json.loads(file.read(MAX_BYTES))
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"not valid JSON, or truncated ({error})") from None
     finally:

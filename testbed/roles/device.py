@@ -161,7 +161,7 @@ class Device:
             *(self.index, action.sequence, self.fingerprint, update, timing),
             gap_seconds=self.gap(),
             saturated=action.saturated,
-            intake=stream.told() if stream is not None and update.steps else None,
+            intake=stream.take_intake() if stream is not None and update.steps else None,
             shared=None if update.shared is None else self._with_pixels(update.shared),
         )
 

@@ -177,14 +177,14 @@ async def answering(
         tokens_of(token, (f"w{device}" for device in sender.devices)),
         {methods.FETCH: sender.fetch},
         limits=MessageLimits(ENVELOPE_BYTES),
-        refused=_tell,
+        refused=_log_refusal,
         failed=failed,
     )
     async with serving(address, gate) as port:
         yield port
 
 
-def _tell(refusal: Refusal) -> None:
+def _log_refusal(refusal: Refusal) -> None:
     """Write a refusal to the producer's log."""
     sys.stderr.write(f"{refusal.call.node} ({refusal.call.peer}): {refusal.reason}\n")
 

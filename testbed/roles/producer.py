@@ -32,7 +32,7 @@ from testbed.streams import Arrivals, RecordFormat, Sample, Sender
 TICK_SECONDS = 0.01
 """Polling interval, and thus the maximum delay of a record, real seconds."""
 
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 DEADLINE_SECONDS = 10.0
 
 
@@ -65,8 +65,8 @@ async def _produce(experiment: Experiment, arguments: Arguments) -> None:
             unix_address(arguments.socket) as address,
             connect(address, arguments, experiment=experiment) as connection,
         ):
-            attendant = Attendant(production, connection, loop, failed=end)
-            threading.Thread(target=attendant.attend, name="attendant", daemon=True).start()
+            reporter = ProgressReporter(production, connection, loop, failed=end)
+            threading.Thread(target=reporter.run, name="reporter", daemon=True).start()
             producing = asyncio.create_task(production.carry_out())
             await asyncio.gather(producing, over)
 
@@ -115,7 +115,7 @@ class Feed:
         if there > due:
             return  # the clock of the previous producer was ahead of this one
         if there > self.sent:
-            self._go_on(after=there)
+            self._skip(after=there)
         while self.sent < due:
             record = self._refused or self._make(self.sent + 1)
             if not sender.send(self.device, record):
@@ -124,7 +124,7 @@ class Feed:
             self._refused = None
             self.sent += 1
 
-    def _go_on(self, *, after: int) -> None:
+    def _skip(self, *, after: int) -> None:
         """Continue after this many records, which a previous producer has sent."""
         self.source.take((after - self._made) * self.format.samples)
         self.sent = self._made = after
@@ -172,7 +172,7 @@ class Production:
         self.clock.start(now)
         self.begun.set()
 
-    def told(self) -> ps_pb2.ProducedRequest:
+    def progress(self) -> ps_pb2.ProducedRequest:
         """Report the progress, in records available to the devices."""
         now, available = self.clock.now, self.sender.available
         counts = [(one.due(now), available(one.device)) for one in self.feeds]
@@ -185,7 +185,7 @@ class Production:
 
 
 @dataclass
-class Attendant:
+class ProgressReporter:
     """Talks to the parameter server, in a separate thread from the records."""
 
     production: Production
@@ -193,20 +193,20 @@ class Attendant:
     loop: asyncio.AbstractEventLoop
     failed: Callable[[BaseException], None]
 
-    def attend(self) -> None:
+    def run(self) -> None:
         """Signal the start and end of the training, and report the producer's progress."""
         try:
             reply = parse(ps_pb2.ClockReply, self.connection.call(methods.CLOCK, b""))
             self.loop.call_soon_threadsafe(self.production.begin, reply.time_seconds)
             ended = False
             while not ended:
-                time.sleep(TELL_SECONDS)  # the interval of the record, not a wait for a peer
-                ended = self._tell()
+                time.sleep(REPORT_SECONDS)  # the interval of the record, not a wait for a peer
+                ended = self._report()
             self.loop.call_soon_threadsafe(self.production.ended.set)
         except TestbedError as error:
             self.loop.call_soon_threadsafe(self.failed, error)
 
-    def _tell(self) -> bool:
-        message = self.production.told().SerializeToString()
+    def _report(self) -> bool:
+        message = self.production.progress().SerializeToString()
         data = self.connection.call(methods.PRODUCED, message, deadline_seconds=DEADLINE_SECONDS)
         return bool(parse(ps_pb2.ProducedReply, data).ended)

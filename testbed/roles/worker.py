@@ -118,8 +118,8 @@ def _join(device: Device, experiment: Experiment) -> None:
     except RejectedError as error:
         model, found = experiment.scenario.model, f"{device.fingerprint:016x}"
         if isinstance(model, OwnCode) and found in error.message:
-            told = f"{model.file}: {model.class_name} differs between nodes"
-            raise UserCodeError(f"{told}: {error.message}") from None
+            found_at = f"{model.file}: {model.class_name} differs between nodes"
+            raise UserCodeError(f"{found_at}: {error.message}") from None
         raise
 
 

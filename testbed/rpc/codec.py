@@ -28,7 +28,7 @@ ATTEMPT, PAYLOAD = 14, 15
 PACKED = 15  # of a Payload
 LARGEST_COUNT = 2**31 - 1  # the largest value in the record of updates
 LARGEST_NUMBER = 2**63 - 1
-MOST_NOTES = 64
+MAX_NOTES = 64
 
 _NOTHING = memoryview(b"")
 _KINDS = {kind.NUMBER: kind for kind in KINDS}
@@ -244,8 +244,8 @@ def _standing(message: ps_pb2.Orders) -> StandingOrders:
 
 
 def _note(field: Mapping[str, float]) -> dict[str, float]:
-    if len(field) > MOST_NOTES:
-        raise MalformedError(f"{len(field)} notes, expected at most {MOST_NOTES}")
+    if len(field) > MAX_NOTES:
+        raise MalformedError(f"{len(field)} notes, expected at most {MAX_NOTES}")
     return dict(field) if len(field) else {}
 
 

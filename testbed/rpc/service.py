@@ -18,21 +18,21 @@ import grpc
 
 from testbed.errors import HostError, RejectedError
 from testbed.payloads.key_cache import UnknownKeysError
+from testbed.rpc.incoming import GivenUpError, IncomingMessages
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.methods import IN_PIECES, TOKEN_KEY
 from testbed.rpc.pieces import Assembly, pieces
-from testbed.rpc.room import GivenUpError, Room
 from testbed.rpc.wire import MalformedError, OversizedError
 
 GRACE_SECONDS = 0.2
 
-MOST_CALLS = 16
+MAX_CALLS = 16
 """Open calls per caller. A worker makes two: its exchange, and that for its orders. Others may
 remain from lost connections."""
 
-MOST_READ = 2
+MAX_READ = 2
 """Whole messages per caller that are read at a time; further ones wait. For messages in pieces see
-``Room``."""
+``IncomingMessages``."""
 
 INCOMPLETE = "INCOMPLETE"
 
@@ -101,9 +101,9 @@ class _Caller:
 
     name: str
     token: bytes
-    most_calls: int
+    max_calls: int
     handlers: dict[str, Handler] = field(default_factory=dict)  # by method
-    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_READ))
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_READ))
     calls: int = 0
 
     def __enter__(self) -> None:
@@ -112,7 +112,7 @@ class _Caller:
         Raises:
             BusyError: too many calls are open.
         """
-        if self.calls >= self.most_calls:
+        if self.calls >= self.max_calls:
             raise BusyError(f"{self.name} already has {self.calls} open calls")
         self.calls += 1
 
@@ -131,7 +131,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         refused: called for every refusal.
         failed: called with an unexpected error; the server must stop then.
         streams: handlers of the methods that stream replies.
-        most_calls: limit of open calls per caller.
+        max_calls: limit of open calls per caller.
         counts: answered calls as ``OK``, refusals by code.
     """
 
@@ -141,15 +141,15 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     refused: Callable[[Refusal], None]
     failed: Callable[[BaseException], None]
     streams: Mapping[str, Streaming] = field(default_factory=dict)
-    most_calls: int = MOST_CALLS
+    max_calls: int = MAX_CALLS
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._room = Room(self.limits.ping_patience_seconds)
+        self._incoming = IncomingMessages(self.limits.ping_patience_seconds)
         long = IN_PIECES if self.limits.in_pieces else {}
         self._long = {long[method]: method for method in self.behaviours if method in long}
         self._callers = {
-            name: _Caller(name, token.encode(), self.most_calls)
+            name: _Caller(name, token.encode(), self.max_calls)
             for name, token in self.tokens.items()
         }
 
@@ -274,11 +274,11 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Read a message in pieces."""
         assembly, complete = Assembly(self.limits.message_bytes), False
         try:
-            with self._room.intake(caller.name) as intake:
-                while not complete and (piece := await intake.next(context.read())) is not _END:
+            with self._incoming.receive(caller.name) as incoming:
+                while not complete and (piece := await incoming.next(context.read())) is not _END:
                     self.limits.check(cast(bytes, piece))
                     complete = assembly.add(cast(bytes, piece))
-                    self._room.arrived(intake, len(piece))
+                    self._incoming.arrived(incoming, len(piece))
         except RejectedError:
             raise
         except GivenUpError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,7 @@ class Exchanged:
         sample_bytes: size of a sample's pixels.
     """
 
+    STATE: ClassVar = ("_latest",)
     sample_bytes: int
     _latest: dict[int, SharedSamples] = field(default_factory=dict)
 

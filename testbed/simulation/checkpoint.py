@@ -110,7 +110,7 @@ class Saver:
             KIND,
             self.scenario,
             version=engine.server.version,
-            time_seconds=engine.agenda.now,
+            time_seconds=engine.events.now,
             note=self._note(),
         )
         write_checkpoint(self.folder.checkpoint, about, state_of(engine))

@@ -77,14 +77,14 @@ class Misses:
         """Report a push with unknown keys to its worker, which resends it."""
         worker, device = cycle.worker, self.engine.devices[cycle.worker]
         self.engine.recorder.event(KeysMissed(f"w{worker}", "up", cycle.payload_bytes))
-        again = self.engine.faults.awake(worker, partial(self._push_again, cycle))
+        again = self.engine.faults.unless_frozen(worker, partial(self._push_again, cycle))
         transfer = device.down.send(0, device.rng)
         device.down.bucket.carry(*transfer, link=self.engine.downlink, done=again)
 
     def reply(self, worker: int) -> None:
         """Resend a worker's push, to get a reply that includes the unknown keys."""
         device, size = self.engine.devices[worker], self._keys(worker).push()
-        asked = self.engine.faults.living(worker, partial(self._asked_again, worker))
+        asked = self.engine.faults.if_alive(worker, partial(self._asked_again, worker))
         transfer = device.up.send(size, device.rng)
         device.up.bucket.carry(*transfer, link=self.engine.uplink, done=asked)
 
@@ -94,8 +94,8 @@ class Misses:
         self.engine.push(cycle, now)
 
     def _asked_again(self, worker: int, now: float) -> None:
-        answer = self.engine.faults.living(worker, partial(self._answer_again, worker))
-        self.engine.queue_up(answer, now)
+        answer = self.engine.faults.if_alive(worker, partial(self._answer_again, worker))
+        self.engine.enqueue(answer, now)
 
     def _answer_again(self, worker: int, now: float) -> None:
         keys = self._keys(worker)

@@ -93,12 +93,12 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         classes=tuple(
             ClassOutline(
                 *(name, counts[name], steps[name], _think(thinks[name])),
-                *(_words(one.link.up), _words(one.link.down)),
+                *(_describe(one.link.up), _describe(one.link.down)),
             )
             for name, one in workers.classes.items()
         ),
-        ps_up=_words(scenario.ps.link.up),
-        ps_down=_words(scenario.ps.link.down),
+        ps_up=_describe(scenario.ps.link.up),
+        ps_down=_describe(scenario.ps.link.down),
         ps_service=f"{service} per request, one at a time" if service else "no time",
         updates_per_second=min(cycles, 1 / service if service else inf),
         memory_bytes=memory,
@@ -142,7 +142,7 @@ def require_memory(workers: int, parameters: int, *, processes: int, available: 
     )
 
 
-def _words(direction: Direction) -> str:
+def _describe(direction: Direction) -> str:
     """Describe a direction of a link, such as ``10mbit, 20ms ± 2ms normal, 1 % lost``."""
     parts = [] if direction.rate is None else [str(direction.rate)]
     if direction.delay:

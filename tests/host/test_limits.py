@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import HostError
-from testbed.host.limits import Limits, Setting, most_processes, nice_of, settings
+from testbed.host.limits import Limits, Setting, max_processes, nice_of, settings
 from testbed.host.users import Users
 from testbed.topology import NodeSpec
 from testbed.values.cpu_sets import CpuSet
@@ -75,7 +75,7 @@ def test_a_node_without_a_limit_of_memory_has_half_of_the_hosts() -> None:
 
 
 def test_processes_of_a_uid() -> None:
-    assert most_processes(Users("root"), nodes=12) == 2048
-    assert most_processes(Users("range"), nodes=12) == 512
+    assert max_processes(Users("root"), nodes=12) == 2048
+    assert max_processes(Users("range"), nodes=12) == 512
     # All nodes together: 2 x 512 + 12 x 64.
-    assert most_processes(Users("one"), nodes=12) == 1792
+    assert max_processes(Users("one"), nodes=12) == 1792

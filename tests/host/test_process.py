@@ -67,7 +67,7 @@ def test_killing_waits_for_nobody_and_can_be_repeated(child: subprocess.Popen[by
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[tuple[ReportPipe, int]]:
     reader, writer = os.pipe()
-    yield ReportPipe(reader, whose="w3", log=tmp_path / "w3.log"), writer
+    yield ReportPipe(reader, writer="w3", log=tmp_path / "w3.log"), writer
     os.close(reader)
 
 

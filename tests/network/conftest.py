@@ -14,7 +14,7 @@ import pytest
 
 from testbed.host.namespaces import inside, scratch
 from testbed.host.syscalls import bring_loopback_up
-from testbed.network.ends import End, Neighbour
+from testbed.network.interfaces import Interface, Neighbour
 from testbed.network.switch import AttachedLink, Switch
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Part, Shape
 
@@ -117,7 +117,7 @@ class Lab:
         return server, client
 
     @staticmethod
-    def counted(end: End) -> QdiscCounters:
+    def counted(end: Interface) -> QdiscCounters:
         """What the kernel has counted at the root qdisc of an interface."""
         from pyroute2.netlink.rtnl import TC_H_ROOT
 

@@ -49,7 +49,7 @@ def test_warn_says_what_is_left_out_and_leaves_the_rate(spec: Callable[..., Node
 def test_the_trial_answers_and_leaves_nothing_behind() -> None:
     from testbed.host.namespaces import LOOPBACK_INDEX
     from testbed.network import tc
-    from testbed.network.ends import sockets
+    from testbed.network.interfaces import sockets
 
     assert kernel_has_netem() in (True, False)
     with sockets() as here:

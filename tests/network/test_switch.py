@@ -13,7 +13,7 @@ import pytest
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import inside, scratch
 from testbed.network.counters import InterfaceCounters, read_interface
-from testbed.network.ends import Neighbour, bring_up, give_address, sockets
+from testbed.network.interfaces import Neighbour, bring_up, give_address, sockets
 from testbed.network.qdiscs import TokenBucket
 from testbed.network.sock_diag import SocketDiagnosis
 from testbed.network.switch import Switch
@@ -79,7 +79,7 @@ def test_inspecting_reads_the_kernel_and_not_what_was_asked_for(
 
     node = lab.node(spec("w0", 2, up=SLOW, down=FAST))
     with sockets() as here:
-        tc.apply(here.ip, here.end("w0").index, None)
+        tc.apply(here.ip, here.interface("w0").index, None)
     link = lab.switch.inspect(node.spec, pid=node.peer.pid, network=lab.network)
     assert link.down == TokenBucket(FAST.rate, 5000, 125_000)
     assert link.down_found is None
@@ -239,8 +239,8 @@ def test_a_neighbour_that_was_answered_already_is_entered_for_good() -> None:
     neighbour = Neighbour("10.77.0.1", "02:00:0a:4d:00:01")
     with scratch(), sockets() as here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
         here.ip.link("add", ifname="eth0", kind="veth", peer={"ifname": "port"})
-        bring_up(here.end("port"))
-        eth0 = here.end("eth0")
+        bring_up(here.interface("port"))
+        eth0 = here.interface("eth0")
         here.ip.addr("add", index=eth0.index, address="10.77.0.9", prefixlen=16)
         bring_up(eth0)
         caller.sendto(b"", (neighbour.address, 9))

@@ -11,7 +11,7 @@ import pytest
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import scratch
 from testbed.network import tc
-from testbed.network.ends import sockets
+from testbed.network.interfaces import sockets
 from testbed.network.qdiscs import Netem, Qdisc, TokenBucket, differences
 from testbed.values.units import Duration, Rate
 

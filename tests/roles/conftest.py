@@ -30,7 +30,7 @@ from testbed.payloads.layout import Layout
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.keys import ServerKeys
 from testbed.roles.process import TerminatedError
-from testbed.roles.ps import MOST_EVENTS, ParameterServer
+from testbed.roles.ps import MAX_EVENTS, ParameterServer
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Snapshots
 from testbed.roles.training import Training
@@ -204,7 +204,7 @@ class Stage:
             workers=2,
             fingerprint=layout.fingerprint,
             clock=clock,
-            log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
+            log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MAX_EVENTS),
             record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),
         )
         if config.SENDS_KEYS:

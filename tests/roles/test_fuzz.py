@@ -23,7 +23,7 @@ from testbed.events.kinds import Incomplete, Rejected
 from testbed.payloads import Sparse
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.layout import Layout
-from testbed.roles.ps import MOST_EVENTS
+from testbed.roles.ps import MAX_EVENTS
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import decode_delivery, encode_push
@@ -173,7 +173,7 @@ def test_damaged_messages_change_nothing_and_are_counted(
     entries = read_events(tmp_path / "events.jsonl")
     rejected = Counter(event.node for event in only(entries, Rejected))
     assert rejected.keys() == {"w0", "w1", "evaluator", "controller", None}
-    assert rejected["w0"] == rejected[None] == MOST_EVENTS  # then only counted
+    assert rejected["w0"] == rejected[None] == MAX_EVENTS  # then only counted
     assert not only(entries, Incomplete)
     assert stage.half.parameters.tobytes() != before
     assert stage.half.version == 1

@@ -16,7 +16,7 @@ from testbed.events.entry import only
 from testbed.events.kinds import Joined, Left, Omitted, Rejected
 from testbed.payloads.layout import Layout
 from testbed.reports.measures import rejected_pushes
-from testbed.roles.ps import MOST_EVENTS
+from testbed.roles.ps import MAX_EVENTS
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.limits import MessageLimits
@@ -96,11 +96,11 @@ def test_joining_and_leaving_without_end_is_counted(stage: Any, tmp_path: Path) 
     stage.stop()
     events = read_events(tmp_path / "events.jsonl")
     written = Counter(type(one.event) for one in events if getattr(one.event, "node", "") == "w0")
-    assert written[Joined] == written[Left] == written[Rejected] == MOST_EVENTS
+    assert written[Joined] == written[Left] == written[Rejected] == MAX_EVENTS
     assert set(only(events, Omitted)) == {
-        Omitted("w0", "joined", LOOPS + 1 - MOST_EVENTS),
-        Omitted("w0", "left", LOOPS - MOST_EVENTS),
-        Omitted("w0", "rejected", LOOPS - MOST_EVENTS),
+        Omitted("w0", "joined", LOOPS + 1 - MAX_EVENTS),
+        Omitted("w0", "left", LOOPS - MAX_EVENTS),
+        Omitted("w0", "rejected", LOOPS - MAX_EVENTS),
     }
     # One reason of the verdict's, with all that were refused: 1 and 299 more.
     assert rejected_pushes(events) == [

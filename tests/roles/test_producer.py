@@ -127,7 +127,7 @@ def test_it_says_how_far_it_is() -> None:
     production.begin(0.0)
     time = 2.0
     production.feeds[0].send_due(production.sender, clock.now)
-    told = production.told()
+    told = production.progress()
     assert (told.due, told.sent, told.worst_lag_ratio) == (20, 15, 0.25)
 
 
@@ -140,7 +140,7 @@ def test_what_a_broker_has_not_written_is_not_sent() -> None:
     production.begin(0.0)
     time, sender.unwritten = 2.0, 8
     production.feeds[0].send_due(sender, clock.now)
-    told = production.told()
+    told = production.progress()
     assert (told.due, told.sent, told.worst_lag_ratio) == (20, 12, 0.4)
 
 

@@ -43,7 +43,7 @@ def test_a_worker_that_stands_still_for_long_stalls_those_that_wait(
         bench.seconds = SILENT_SECONDS
         bench.training.tick()
         assert (await held).reply is None
-        assert bench.training.untold == []
+        assert bench.training.unnotified == []
         assert bench.training.drained.is_set()
 
     finished = [one for one in run(play, half=barrier).events() if one["event"] == "finished"]

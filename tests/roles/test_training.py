@@ -224,7 +224,7 @@ def test_training_ends_after_exactly_so_many_updates(run: Run) -> None:
         assert not bench.training.ended.is_set()
         assert (await bench.push(0, 3, 2)).reply is None
         assert bench.training.ended.is_set()
-        assert bench.training.untold == [1]
+        assert bench.training.unnotified == [1]
         assert not bench.training.drained.is_set()
         assert (await bench.push(1, 1, 0)).reply is None  # was on its way
         assert bench.training.drained.is_set()
@@ -273,9 +273,9 @@ def test_a_worker_that_is_removed_cannot_be_told(run: Run) -> None:
         bench.join(0, 1)
         await bench.pull(0)
         await bench.push(0, 1, 0)
-        assert (bench.training.untold, bench.training.drained.is_set()) == ([1], False)
+        assert (bench.training.unnotified, bench.training.drained.is_set()) == ([1], False)
         bench.training.remove(1, "killed")
-        assert (bench.training.untold, bench.training.drained.is_set()) == ([], True)
+        assert (bench.training.unnotified, bench.training.drained.is_set()) == ([], True)
 
     run(play, stop=StopRule(updates=1))
 

@@ -20,10 +20,10 @@ from testbed.errors import RejectedError
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
+from testbed.rpc.incoming import IncomingMessages
 from testbed.rpc.limits import LARGEST_WHOLE, MessageLimits
 from testbed.rpc.methods import TOKEN_KEY
 from testbed.rpc.pieces import PIECE_BYTES, Assembly, pieces
-from testbed.rpc.room import Room
 from testbed.rpc.service import Call
 from testbed.rpc.tokens import token_of
 from testbed.rpc.wire import MalformedError, OversizedError
@@ -186,20 +186,20 @@ def test_a_message_that_is_given_up_is_sent_again(start: Callable[..., Any]) -> 
 
 def open_messages(host: Any) -> list[Any]:
     """Those that are being read."""
-    return list(host.gate._room._intakes.values())
+    return list(host.gate._incoming._messages.values())
 
 
 def test_stalled_messages_are_given_up_where_all_hold_too_much() -> None:
     """Ten bytes may be held. Of a (6) and b (3), a has stalled; when c's 4 make it 13, a goes."""
 
     async def play() -> list[bool]:
-        room = Room(stalled_seconds=10.0, most_stalled_bytes=10)
-        with room.intake("a") as a, room.intake("b") as b, room.intake("c") as c:
-            room.arrived(a, 6)
+        incoming = IncomingMessages(stalled_seconds=10.0, max_stalled_bytes=10)
+        with incoming.receive("a") as a, incoming.receive("b") as b, incoming.receive("c") as c:
+            incoming.arrived(a, 6)
             a.last -= 11
-            room.arrived(b, 3)
+            incoming.arrived(b, 3)
             assert not a.given_up.done()  # 9 bytes
-            room.arrived(c, 4)
+            incoming.arrived(c, 4)
             return [one.given_up.done() for one in (a, b, c)]
 
     assert asyncio.run(play()) == [True, False, False]
@@ -207,10 +207,10 @@ def test_stalled_messages_are_given_up_where_all_hold_too_much() -> None:
 
 def test_messages_that_arrive_are_never_given_up() -> None:
     async def play() -> list[bool]:
-        room = Room(stalled_seconds=10.0, most_stalled_bytes=10)
-        with room.intake("a") as a, room.intake("b") as b:
-            room.arrived(a, 100)
-            room.arrived(b, 100)
+        incoming = IncomingMessages(stalled_seconds=10.0, max_stalled_bytes=10)
+        with incoming.receive("a") as a, incoming.receive("b") as b:
+            incoming.arrived(a, 100)
+            incoming.arrived(b, 100)
             return [one.given_up.done() for one in (a, b)]
 
     assert asyncio.run(play()) == [False, False]

@@ -83,7 +83,7 @@ def test_it_goes_on_with_the_recordings_from_a_checkpoint(world: World) -> None:
     whole, book = play(world, 12, *there, save=save, **options)
     for version, state in saved[1::3]:
         engine, rest = play(world, 12, *there, state=state, **options)
-        assert engine.agenda.now == whole.agenda.now
+        assert engine.events.now == whole.events.now
         assert [row.tobytes() for row in rest.rows] == [
             row.tobytes() for row in book.rows[version:]
         ]
@@ -103,8 +103,8 @@ def lines_per_change(world: World, devices: int, **options: Any) -> float:
         return count
 
     def planned(engine: Engine) -> None:
-        engine.agenda.at(0.5, lambda now: sys.settrace(count))
-        engine.agenda.at(2.5, lambda now: sys.settrace(None))
+        engine.events.at(0.5, lambda now: sys.settrace(count))
+        engine.events.at(2.5, lambda now: sys.settrace(None))
 
     before = sys.gettrace()
     try:

@@ -76,7 +76,7 @@ def test_a_run_repeats_bit_by_bit(world: World, config: AlgorithmConfig) -> None
 
 def silencing(worker: int, at: float) -> Callable[[Engine], None]:
     def plan(engine: Engine) -> None:
-        engine.agenda.at(at, lambda now: engine.silence(worker))
+        engine.events.at(at, lambda now: engine.silence(worker))
 
     return plan
 
@@ -124,7 +124,7 @@ def test_a_barrier_stalls_when_one_falls_silent(world: World) -> None:
     )
     assert engine.server.finished == "stalled: 2 workers wait for w1"
     assert engine.server.stalled
-    assert engine.agenda.now == pytest.approx(4.04)
+    assert engine.events.now == pytest.approx(4.04)
     assert book.column("sequence") == [1, 1, 1]
 
 

@@ -69,7 +69,7 @@ def test_a_worker_that_is_killed_and_joins_again_begins_from_the_beginning(world
 
 
 def test_a_push_on_its_way_is_lost_with_its_worker(world: World) -> None:
-    """Pushed at 1.51, killed at 1.515: the first to arrive is that of the second life."""
+    """Pushed at 1.51, killed at 1.515: the first to arrive is that of the second generation."""
     book = alone(
         *(world, 1, {"kill": {"at": {"time": "1515ms"}}}, {"join": {"at": {"time": "2s"}}}),
     )

@@ -90,7 +90,7 @@ def test_a_cache_that_is_dropped_costs_one_miss(world: World, direction: str) ->
             receiver = keys.server.up if direction == "up" else keys.worker.down
             receiver.drop()
 
-        engine.agenda.at(5.0, drop)
+        engine.events.at(5.0, drop)
 
     engine, book = world(config, stop, planned=forget)
     assert [(one.node, one.direction) for one in book.missed] == [("w0", direction)]

@@ -6,26 +6,26 @@ from math import inf
 
 import pytest
 
-from testbed.simulation.agenda import Agenda
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.links import Bucket, FairLink
 
 
 def ends_of(capacity: float, transfers: list[tuple[str, float, float, float]]) -> dict[str, float]:
     """When each transfer (name, start, size, cap) ends."""
-    agenda = Agenda()
-    link, ended = FairLink(agenda, capacity), dict[str, float]()
+    events = EventQueue()
+    link, ended = FairLink(events, capacity), dict[str, float]()
 
     def end(name: str, now: float) -> None:
         ended[name] = now
 
     for name, start, size, cap in transfers:
-        agenda.at(
+        events.at(
             start,
             lambda _, name=name, size=size, cap=cap: link.start(  # type: ignore[misc]
                 size, cap=cap, done=lambda now: end(name, now)
             ),
         )
-    while agenda.advance():
+    while events.advance():
         continue
     return ended
 
@@ -77,11 +77,11 @@ def ends_through(
     bucket: Bucket, capacity: float, messages: list[tuple[float, float]]
 ) -> list[float]:
     """When each message (start, size) is through a bucket and a PS's link of this capacity."""
-    agenda, ended = Agenda(), list[float]()
-    link = FairLink(agenda, capacity)
+    events, ended = EventQueue(), list[float]()
+    link = FairLink(events, capacity)
     for start, size in messages:
-        agenda.at(start, lambda _, size=size: bucket.send(size, link=link, done=ended.append))  # type: ignore[misc]
-    while agenda.advance():
+        events.at(start, lambda _, size=size: bucket.send(size, link=link, done=ended.append))  # type: ignore[misc]
+    while events.advance():
         continue
     return ended
 

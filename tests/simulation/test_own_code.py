@@ -11,7 +11,7 @@ from testbed import Run
 from testbed.errors import AlgorithmError, ScenarioError, UserCodeError
 from testbed.experiment import Experiment
 from testbed.scenario import Override, dump, load
-from testbed.simulation.agenda import Agenda
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.gradients import Reuse
 from testbed.simulation.run import record_simulation
 from testbed.telemetry.folder import RunFolder
@@ -42,7 +42,7 @@ def simulated(
     )
     shutil.copytree(folder / "custom", run.path / "custom")
     experiment = Experiment.open(run.path, data=data)
-    record_simulation(experiment, run, agenda=Agenda(), reuse=reuse)
+    record_simulation(experiment, run, events=EventQueue(), reuse=reuse)
     return Run(run.path)
 
 

@@ -18,10 +18,10 @@ from testbed.datasets import Prepared
 from testbed.frame.worker import Shard, Worker
 from testbed.models import Bound, Mlp, Network
 from testbed.payloads import Dense, Sparse, Vector
-from testbed.simulation.pool import AHEAD_BYTES, BATCH, MESSAGE_BYTES, Pool
+from testbed.simulation.pool import BATCH, MAX_AHEAD_BYTES, MESSAGE_BYTES, Pool
 from testbed.simulation.worker import Cycle, Learner, SimulatedWorker
 
-WORKERS = BATCH * AHEAD_BYTES // MESSAGE_BYTES
+WORKERS = BATCH * MAX_AHEAD_BYTES // MESSAGE_BYTES
 """More than one process is sent ahead."""
 
 NO_NOTE: Mapping[str, float] = {}
@@ -177,8 +177,8 @@ def test_a_model_is_evaluated_while_orders_are_under_way(
     images = np.array([1, 4, 5])
     ones = np.ones(size, np.float32)
     some = bound.evaluate(DATA.test_images[images], DATA.test_labels[images])
-    assert pool.examine(ones, images=images) == some
-    assert pool.examine(ones, images=None) == bound.evaluate(DATA.test_images, DATA.test_labels)
+    assert pool.evaluate(ones, images=images) == some
+    assert pool.evaluate(ones, images=None) == bound.evaluate(DATA.test_images, DATA.test_labels)
 
 
 class LongNoted(Asgd):

@@ -71,7 +71,7 @@ def test_it_goes_on_to_the_same_bits(
     for version, state in saved[:: len(saved) // 3]:
         engine, rest = world(config, stop, processes=after, state=state)
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
-        assert engine.agenda.now == whole.agenda.now
+        assert engine.events.now == whole.events.now
         there = [row.tobytes() for row in book.rows[version:]]
         assert [row.tobytes() for row in rest.rows] == there
 
@@ -135,7 +135,7 @@ def test_it_goes_on_with_the_faults_that_are_to_come(world: World) -> None:
     assert [fault.kind for fault in book.faults].count("join") == 1
     for version, state in saved[2::4]:
         engine, rest = world(config, stop, state=state, faults=FAULTS)
-        assert engine.agenda.now == whole.agenda.now
+        assert engine.events.now == whole.events.now
         there = [row.tobytes() for row in book.rows[version:]]
         assert [row.tobytes() for row in rest.rows] == there
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()

@@ -280,7 +280,7 @@ def test_at_its_timeouts_a_worker_commits_as_often_as_it_is_ordered(
     commit: str, commits: list[tuple[int, int]], run_simulation: Simulate
 ) -> None:
     """Two check periods of 60 s with steps of 3 s. At rates of 6, 8 and 9 timeouts are 10, 7.5 and
-    6.7 s apart. After a batch, commits are 12, 9 and 9 s apart: 10, 13 and 13 of them."""
+    6.7 s apart. After a batch, commits are 12, 9 and 9 s separate: 10, 13 and 13 of them."""
     for rate, expected in commits:
         run = run_simulation(
             f"{commit}-{rate}",

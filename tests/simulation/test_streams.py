@@ -107,7 +107,7 @@ def test_a_step_waits_for_the_lot_that_its_last_sample_is_in() -> None:
     stream = SimulatedStream(Arrivals(10, STEADY, lot=8), buffer, source, 20)
     assert step(stream, 20, 0.0) == (pytest.approx(2.4), 20)
     assert (buffer.produced, buffer.used, buffer.waiting) == (24, 20, 4)
-    assert stream.told().stream_lag_seconds == pytest.approx(2.3)
+    assert stream.take_intake().stream_lag_seconds == pytest.approx(2.3)
 
 
 def test_a_silent_stream_gives_nothing_and_keeps_what_came() -> None:
@@ -220,9 +220,9 @@ def test_two_runs_are_compared_round_by_round(run_simulation: Simulate) -> None:
     alike = {what: found for what, *found in rows(one, one)}
     assert alike["batches that differ"][0] == "0 of 30"
     assert alike["queues after a round, largest difference, s of arrivals"][0] == "0.00"
-    apart = {what: found for what, *found in rows(one, other)}
-    assert apart["batches that differ"][0] == "30 of 30"
-    assert apart["median of a round, s"] == ["2.909", "1.455  (+100.0%)"]
+    other_run = {what: found for what, *found in rows(one, other)}
+    assert other_run["batches that differ"][0] == "30 of 30"
+    assert other_run["median of a round, s"] == ["2.909", "1.455  (+100.0%)"]
 
 
 def test_a_silent_device_is_skipped_until_its_stream_flows_again(run_simulation: Simulate) -> None:

@@ -61,7 +61,7 @@ def test_a_rate_is_another_from_its_very_moment_on(world: World) -> None:
             seen.append((now, device.up.bucket.rate, device.down.bucket.rate))
 
         for at in (1.9999, 2.0001, 2.9999, 3.0001, 4.9999, 5.0001, 7.0001):
-            engine.agenda.at(at, look)
+            engine.events.at(at, look)
 
     follows = (
         Following(0, "up", "rate", RATES, 0.0),
@@ -90,6 +90,6 @@ def test_it_goes_on_with_its_recordings_from_a_checkpoint(world: World) -> None:
     whole, book = play(world, *follows, save=save, **options)
     for version, state in saved[1::3]:
         engine, rest = play(world, *follows, state=state, **options)
-        assert engine.agenda.now == whole.agenda.now
+        assert engine.events.now == whole.events.now
         there = [row.tobytes() for row in book.rows[version:]]
         assert [row.tobytes() for row in rest.rows] == there

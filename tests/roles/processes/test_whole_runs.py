@@ -14,7 +14,7 @@ import pytest
 
 from testbed.experiment import Experiment, load_model
 from testbed.scenario.load import load
-from testbed.simulation.agenda import Agenda
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.record import Recorder
 
@@ -153,10 +153,10 @@ def play_both(cast: Any, virtual: Any) -> None:
     cast.start_all(3)
     cast.wait_for("done")
     assert cast.terminate() == {0}
-    agenda = Agenda()
-    recorder = Recorder([], time_scale=1.0, clock=virtual_clock(agenda))
+    events = EventQueue()
+    recorder = Recorder([], time_scale=1.0, clock=virtual_clock(events))
     experiment = Experiment.open(virtual.folder)
-    simulate(experiment, recorder, agenda=agenda, folder=virtual.folder, processes=2)
+    simulate(experiment, recorder, events=events, folder=virtual.folder, processes=2)
     finals = [load_model(one.folder, "final") for one in (cast, virtual)]
     np.testing.assert_array_equal(finals[0].parameters, finals[1].parameters)
     assert finals[0].taken.evaluation == finals[1].taken.evaluation

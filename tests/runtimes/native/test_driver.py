@@ -21,7 +21,7 @@ from testbed.errors import HostError, NodeError
 from testbed.host.environment import agent_environment
 from testbed.host.hierarchies import usable
 from testbed.host.users import find_ranges
-from testbed.network.ends import Neighbour
+from testbed.network.interfaces import Neighbour
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.runtimes.native.lifeline import read_record
 from testbed.telemetry.registry import Registry
