@@ -133,7 +133,7 @@ def test_freezing_waits_for_the_kernel(tmp_path: Path) -> None:
         groups.freeze("w1")
 
 
-def test_removal_says_what_is_in_the_way(tmp_path: Path) -> None:
+def test_removal_names_the_remaining_processes(tmp_path: Path) -> None:
     groups = version_2(tmp_path)
     groups.create()
     folder = tmp_path / "testbed/run/w0"
@@ -182,7 +182,7 @@ def test_what_is_not_the_users_is_not_delegated(tmp_path: Path) -> None:
     assert find_delegated(mounts(tmp_path, "/proc rw - proc proc rw"), own) == ()
 
 
-def test_limits_that_nothing_enforces_are_refused_with_the_cure() -> None:
+def test_limits_that_cannot_be_enforced_are_refused_with_a_hint() -> None:
     def node(**limits: Any) -> NodeSpec:
         wanted = {"cpu": None, "memory": None, **limits}
         return NodeSpec("w3", "worker", 3, "slow", None, cpu_weight=1, uid=0, **wanted)
@@ -244,7 +244,7 @@ def test_a_cpuset_of_version_2_is_written_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_a_real_time_scheduler_is_told_as_the_reason(tmp_path: Path) -> None:
+def test_a_real_time_scheduler_is_reported_as_the_reason(tmp_path: Path) -> None:
     (tree,) = (one for one in find_hierarchies() if "cpu" in one.controllers)
     if not (tree.root / "cpu.rt_runtime_us").exists():
         pytest.skip("groups of this kernel have no budgets for real time")

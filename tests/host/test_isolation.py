@@ -1,4 +1,4 @@
-"""Work in a process apart: what comes of it, and how its early ends are told."""
+"""Work in an isolated process: its result, and how early exits are reported."""
 
 from __future__ import annotations
 
@@ -77,12 +77,14 @@ def test_errors_travel_with_what_they_hold() -> None:
     ],
 )
 @pytest.mark.parametrize("how", [run_isolated, in_child_unprinted])
-def test_an_early_end_is_told(how: Callable[..., Any], end: Callable[[], None], told: str) -> None:
+def test_an_early_exit_is_reported(
+    how: Callable[..., Any], end: Callable[[], None], told: str
+) -> None:
     with pytest.raises(UserCodeError, match=told):
         how(lambda _: end(), label="net.py")
 
 
-def test_what_hangs_is_named_by_its_line(tmp_path: Path) -> None:
+def test_code_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("import time\n\ntime.sleep(1000)\n")
     code = UserCode(tmp_path / "net.py", "Net", "model")
     with pytest.raises(UserCodeError, match=r"^net.py:3: this code still runs after 0.2 s"):
@@ -99,7 +101,7 @@ def test_once_the_files_are_read_it_may_take_its_time() -> None:
 
 
 @pytest.mark.slow
-def test_what_hears_no_alarm_is_killed() -> None:
+def test_a_child_that_ignores_signals_is_killed() -> None:
     def work(_: Opened) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         time.sleep(1000)

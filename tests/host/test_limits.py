@@ -60,7 +60,7 @@ def test_a_limit_below_the_kernels_is_an_error() -> None:
         settings(Limits(cpu=0.009), "cpu", 2)
 
 
-def test_a_weight_can_be_had_by_being_nice() -> None:
+def test_a_weight_can_be_set_by_the_nice_value() -> None:
     # 1.25 ** 10 is 9.3, 1.25 ** 7 is 4.8: a tenth and a fifth of the CPU, as near as steps allow.
     assert [nice_of(weight) for weight in (10, 2, 1)] == [0, 7, 10]
 

@@ -48,7 +48,7 @@ def test_another_process_with_the_pid_is_left_alone(child: subprocess.Popen[byte
     assert child.poll() is None
 
 
-def test_killing_waits_for_nobody_and_can_be_repeated(child: subprocess.Popen[bytes]) -> None:
+def test_killing_does_not_wait_and_is_idempotent(child: subprocess.Popen[bytes]) -> None:
     process = Process.of(child.pid)
     descriptor = process.open()
     assert descriptor is not None
@@ -56,7 +56,7 @@ def test_killing_waits_for_nobody_and_can_be_repeated(child: subprocess.Popen[by
     process.kill()
     assert has_ended(descriptor, 10)
     os.close(descriptor)
-    assert not process.alive()  # though nobody has waited for it yet
+    assert not process.alive()  # though it has not been waited for yet
     process.kill()
     child.wait()
     process.kill()
@@ -93,7 +93,7 @@ def test_a_reported_error_is_raised(pipe: tuple[ReportPipe, int]) -> None:
         reports.expect("prepared", deadline=soon())
 
 
-def test_what_the_system_refuses_is_a_nodes_error(pipe: tuple[ReportPipe, int]) -> None:
+def test_an_os_error_becomes_a_node_error(pipe: tuple[ReportPipe, int]) -> None:
     reports, writer = pipe
     report(writer, error=encode_error(PermissionError(1, "mount proc: Operation not permitted")))
     os.close(writer)

@@ -53,7 +53,9 @@ def test_the_setting_is_named(
         raise refusal
 
 
-def test_what_no_setting_explains_is_told_from_the_error(sysctls: Callable[..., Path]) -> None:
+def test_without_a_matching_setting_the_error_explains_the_refusal(
+    sysctls: Callable[..., Path],
+) -> None:
     usual = sysctls()
     assert (
         "a seccomp filter or security profile" in explain(EPERM, root=False, sysctls=usual).message

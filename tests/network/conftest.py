@@ -100,7 +100,7 @@ class Lab:
         self.network = NetworkSpec()
 
     def node(self, spec: NodeSpec, *others: NodeSpec) -> Node:
-        """Start a node and attach it; ``others`` are whom it talks to."""
+        """Start a node and attach it; ``others`` are its neighbours."""
         peer = self._stack.enter_context(Peer())
         links = [other.link for other in others if other.link is not None]
         neighbours = [Neighbour(link.address, link.mac) for link in links]

@@ -18,7 +18,7 @@ def test_with_netem_nothing_is_left_out(spec: Callable[..., NodeSpec]) -> None:
     assert check_netem([spec("w0", 2, up=UP)], missing="fail", present=True) == ()
 
 
-def test_what_needs_no_netem_is_not_left_out(spec: Callable[..., NodeSpec]) -> None:
+def test_settings_without_netem_are_kept(spec: Callable[..., NodeSpec]) -> None:
     nodes = [spec("w0", 2, up=Shape(rate=RATE))]
     assert check_netem(nodes, missing="fail", present=False) == ()
 

@@ -73,7 +73,7 @@ def quartiles(values: list[float]) -> list[float]:
 
 @pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("correlation", [None, 0.25])
-def test_losses_are_as_many_as_asked_for(
+def test_losses_match_the_configured_ratio(
     lab: Any, spec: Callable[..., NodeSpec], direction: str, correlation: float | None
 ) -> None:
     lossy = Shape(loss=0.1, loss_correlation=correlation)
@@ -117,7 +117,7 @@ def test_both_directions_run_at_their_rate_behind_a_delay(
             worker.peer.tell("connect 10.77.0.1 5000")
 
 
-def test_a_queue_of_full_frames_delays_as_long_as_asked_for(
+def test_a_queue_of_full_frames_has_the_configured_delay(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
     up = Shape(rate=Rate.parse("2mbit"), delay=Duration(0.02), queue=Duration(0.2))

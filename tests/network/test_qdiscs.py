@@ -18,7 +18,7 @@ TEN = Rate.parse("10mbit")
 MS = 1e-3
 
 
-def test_nothing_asked_for_is_no_qdisc() -> None:
+def test_an_unshaped_link_has_no_qdisc() -> None:
     assert qdisc_for(Shape(), rtt=0) is None
     assert qdisc_for(Shape(delay=Duration(0), loss=0.0), rtt=0) is None
 

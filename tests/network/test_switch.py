@@ -72,7 +72,7 @@ def test_what_the_agent_reports_is_plain_data(lab: Any, spec: Callable[..., Node
     }
 
 
-def test_inspecting_reads_the_kernel_and_not_what_was_asked_for(
+def test_inspecting_reads_the_kernel_and_not_the_request(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
     from testbed.network import tc
@@ -90,9 +90,7 @@ def test_inspecting_reads_the_kernel_and_not_what_was_asked_for(
     ]
 
 
-def test_nodes_reach_whom_they_know_and_nobody_hears_anything_else(
-    lab: Any, spec: Callable[..., NodeSpec]
-) -> None:
+def test_nodes_reach_exactly_their_neighbours(lab: Any, spec: Callable[..., NodeSpec]) -> None:
     specs = [spec("ps", 1, role="ps"), spec("w0", 2), spec("w1", 3)]
     ps, first, second = (
         lab.node(specs[0], *specs[1:]),
@@ -190,7 +188,7 @@ def test_a_link_that_tc_cannot_shape_is_refused_by_name(
         lab.node(spec("w0", 2, down=Shape(rate=Rate(100))))
 
 
-def test_without_netem_a_delay_is_refused_or_left_out_and_said(
+def test_without_netem_a_delay_is_refused_or_left_out_with_a_warning(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
     node = spec("w0", 2, up=Shape(rate=SLOW.rate, delay=Duration.parse("20ms")))
@@ -211,7 +209,7 @@ def test_without_netem_a_delay_is_refused_or_left_out_and_said(
     assert asked == [True]
 
 
-def test_a_link_is_changed_while_it_is_there(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+def test_an_attached_link_is_changed(lab: Any, spec: Callable[..., NodeSpec]) -> None:
     node = lab.node(spec("w0", 2, up=SLOW, down=SLOW))
     changed = spec("w0", 2, up=FAST, down=SLOW)
     lab.switch.reshape(changed, pid=node.peer.pid, network=lab.network)

@@ -160,7 +160,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def barrier() -> ServerHalf[Any]:
-    """Nobody goes on before both workers have pushed; a round takes their mean off the model."""
+    """No worker continues before both have pushed; a round subtracts their mean from the model."""
     return Bsp(name="bsp").server(
         LAYOUT, 2, parameters=np.zeros(4, np.float32), rng=np.random.default_rng(0)
     )

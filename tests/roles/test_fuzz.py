@@ -210,7 +210,7 @@ def test_each_refusal_names_worker_and_reason(begin: Begin, tmp_path: Path) -> N
             assert reason in str(caught.value)
             event = read_events(tmp_path / "events.jsonl")[-1].event
             assert isinstance(event, Rejected)
-            # The worker is known by its token, whatever the message says.
+            # The worker is known by its token, regardless of the message.
             assert (event.node, event.method) == ("w0", "Exchange")
             assert reason in event.reason
             assert stage.half.parameters.tobytes() == before

@@ -101,7 +101,7 @@ def fail(error: BaseException) -> None:
 
 
 def read(receiver: KafkaReceiver, count: int) -> list[int]:
-    """The numbers in the records, until so many have come, within a minute."""
+    """The numbers in the records, once this many have arrived, within a minute."""
     found: list[int] = []
     deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:

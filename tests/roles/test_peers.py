@@ -57,7 +57,9 @@ def test_a_token_is_made_of_the_secret_and_the_name() -> None:
         (methods.LEAVE, leave(1)),
     ],
 )
-def test_nobody_calls_as_another(stage: Any, tmp_path: Path, method: str, message: bytes) -> None:
+def test_a_call_on_behalf_of_another_worker_is_refused(
+    stage: Any, tmp_path: Path, method: str, message: bytes
+) -> None:
     refused = pytest.raises(RejectedError, match="w0 called as worker 1, expected its own number")
     with stage.connect("w0") as connection, refused:
         connection.call(method, message)
@@ -76,7 +78,9 @@ def test_nobody_calls_as_another(stage: Any, tmp_path: Path, method: str, messag
         ("controller", methods.REPORT),
     ],
 )
-def test_what_manages_a_run_has_its_own_calls(stage: Any, node: str, method: str) -> None:
+def test_management_calls_are_restricted_to_their_caller(
+    stage: Any, node: str, method: str
+) -> None:
     refused = pytest.raises(
         RejectedError, match=f"{node} called .*, which only .* may call .PERMISSION_DENIED"
     )

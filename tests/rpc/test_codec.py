@@ -127,7 +127,7 @@ def test_a_packed_push_comes_back(encoding: Encoding, width: int) -> None:
         decode_push(encoded.data, encoding, size=1)
 
 
-def test_what_the_encoding_saturated_is_told() -> None:
+def test_saturated_values_are_reported() -> None:
     sent = replace(push(sparse({0: 65504.0, 3: 1.0})), saturated=1)
     data = encode_push(sent, "packed16").data
     assert decode_push(data, "packed16", size=4).saturated == 1

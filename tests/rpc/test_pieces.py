@@ -171,7 +171,7 @@ def test_a_newer_message_of_a_caller_ends_the_older_one(start: Callable[..., Any
 
 
 def test_a_message_that_is_given_up_is_sent_again(start: Callable[..., Any]) -> None:
-    """Two clients with one token: whoever was displaced tries again, and both are answered."""
+    """Two clients with one token: the displaced one retries, and both are answered."""
     host, address = start({methods.EXCHANGE: length}, limits=LONG)
     with (
         Connection(address, token=TOKEN, limits=LONG) as connection,

@@ -181,7 +181,7 @@ def test_an_unforeseen_error_is_reported(start: Start, caplog: pytest.LogCapture
     caplog.clear()  # gRPC logs it too
 
 
-def test_a_caller_that_goes_away_is_no_failure(start: Start) -> None:
+def test_a_disconnected_caller_is_no_failure(start: Start) -> None:
     entered = threading.Event()
 
     async def hold(message: bytes, call: Call) -> bytes:
@@ -198,7 +198,7 @@ def test_a_caller_that_goes_away_is_no_failure(start: Start) -> None:
     assert (host.refusals, host.failures) == ([], [])
 
 
-def test_one_caller_has_so_many_calls_open(start: Start) -> None:
+def test_open_calls_per_caller_are_limited(start: Start) -> None:
     """Each of MAX_CALLS is held; the next is refused, and read only when one has ended."""
     entered = threading.Semaphore(0)
 
@@ -226,7 +226,7 @@ def test_one_caller_has_so_many_calls_open(start: Start) -> None:
     assert host.failures == []
 
 
-def test_one_caller_sends_so_many_messages_at_a_time(start: Start) -> None:
+def test_concurrent_messages_per_caller_are_limited(start: Start) -> None:
     """Two begin and do not end; a third waits for one of them, and is answered then."""
     host, address = start({METHOD: echo})
     metadata = ((TOKEN_KEY, TOKEN),)

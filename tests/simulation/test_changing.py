@@ -1,4 +1,4 @@
-"""Links that change under way, each case worked by hand: bytes, and bytes a second."""
+"""Links that change during a run, each case worked by hand: bytes, and bytes a second."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def arrivals(
     return [arrived[number] for number in range(len(sent))]
 
 
-def test_a_change_alters_the_rate_of_what_is_under_way() -> None:
+def test_a_change_affects_active_transfers() -> None:
     # From 1 s on 30 of 130 bytes at once, then 10 a second: 50 are left at 6 s, and take 2 s at 25.
     assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], (6.0, to(25.0))) == [8.0]
     # and 10 s at 5.
@@ -84,13 +84,13 @@ def test_a_change_leaves_the_tokens_that_are_there() -> None:
     assert arrivals(ChangingBucket(10.0, 30.0), messages, (13.0, to(20.0))) == [11.0, 21.0]
 
 
-def test_a_partition_stops_what_is_under_way() -> None:
+def test_a_partition_stops_active_transfers() -> None:
     # 50 left at 6 s, and at 9 s.
     times = (6.0, cut), (9.0, reconnect)
     assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], *times) == [14.0]
 
 
-def test_what_is_sent_during_a_partition_waits_for_its_end() -> None:
+def test_messages_sent_during_a_partition_wait_for_its_end() -> None:
     # From 5 s on: 30 bytes at once, 100 in 10 s.
     times = (0.0, cut), (5.0, reconnect)
     assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], *times) == [15.0]
@@ -101,7 +101,7 @@ def test_a_rate_that_changes_during_a_partition_holds_after_it() -> None:
     assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], *times) == [11.0]
 
 
-def test_the_others_have_the_link_of_the_ps_meanwhile() -> None:
+def test_other_workers_use_the_ps_link_during_a_partition() -> None:
     # 50 each until 1 s; the other's 150 left take 1.5 s alone. From 4 s on 150 alone: 1.5 s.
     found = arrivals(
         ChangingBucket(inf, 0.0),

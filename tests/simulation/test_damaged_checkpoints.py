@@ -164,7 +164,7 @@ def test_an_edited_state_executes_nothing(
 
 
 def test_a_pool_refuses_it_too(world: World) -> None:
-    """A worker's own process reads its state: what it refuses is told, and the process ends."""
+    """A worker's process reads its state: it reports what it refuses, and exits."""
     state = state_in(world, ADACOMP)
     text = json.dumps(state.tree)
     assert text.count('"_obeyed"') == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from testbed.simulation.event_queue import EventQueue
 
 
-def test_events_happen_by_time_and_then_in_the_order_they_were_put_there() -> None:
+def test_events_run_by_time_then_by_order_of_creation() -> None:
     events, seen = EventQueue(), list[tuple[str, float]]()
     for name, time in (("c", 2.0), ("a", 1.0), ("b", 1.0)):
         events.at(time, lambda now, name=name: seen.append((name, now)))  # type: ignore[misc]
@@ -15,7 +15,7 @@ def test_events_happen_by_time_and_then_in_the_order_they_were_put_there() -> No
     assert events.now == 2.0
 
 
-def test_what_happens_can_put_more_there_but_never_in_the_past() -> None:
+def test_callbacks_can_schedule_more_but_never_in_the_past() -> None:
     events, seen = EventQueue(), list[float]()
 
     def put_more(now: float) -> None:
@@ -27,7 +27,7 @@ def test_what_happens_can_put_more_there_but_never_in_the_past() -> None:
     assert seen == [1.0]
 
 
-def test_a_struck_entry_does_not_happen() -> None:
+def test_a_cancelled_event_does_not_run() -> None:
     events, seen = EventQueue(), list[float]()
     events.at(1.0, seen.append).cancel()
     events.at(2.0, seen.append)

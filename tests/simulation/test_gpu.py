@@ -31,7 +31,7 @@ def test_it_is_the_cpu_unless_the_scenario_says_otherwise() -> None:
     assert compute_device(scenario("cpu")) is None
 
 
-def test_a_gpu_is_asked_for_before_a_run_alone() -> None:
+def test_a_gpu_is_required_only_for_runs() -> None:
     assert load_text(TEXT, has_cuda=lambda: True) == load_text(TEXT)
     assert load_text(TEXT.replace("cuda", "cpu"), has_cuda=lambda: False) == scenario("cpu")
     with pytest.raises(ScenarioError) as refused:

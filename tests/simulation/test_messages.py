@@ -108,7 +108,7 @@ def test_a_task_comes_out_of_its_bytes_as_it_went_in(task: Task) -> None:
 
 
 @pytest.mark.parametrize("images", [None, np.array([0, 3, 9])])
-def test_what_is_to_be_evaluated_travels_too(images: NDArray[np.int64] | None) -> None:
+def test_evaluation_requests_are_encoded(images: NDArray[np.int64] | None) -> None:
     out = decode_tasks(encode_tasks(Evaluate(images)))
     assert isinstance(out, Evaluate)
     np.testing.assert_array_equal(out.images, images)
@@ -135,7 +135,7 @@ def test_an_evaluation_comes_out_of_its_bytes_as_it_went_in() -> None:
     assert decode_answers(encode_answers(evaluation)) == evaluation
 
 
-def test_an_update_apart_travels_with_its_result() -> None:
+def test_a_separate_update_is_sent_with_its_result() -> None:
     update = Update(sparse(0, 2, 7), 40, samples=10)
     packed = Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 1, 24, 0, 0.25, Packed(0, 0, 0), update)
     answers = decode_answers(encode_answers([packed]))
@@ -148,7 +148,7 @@ def test_an_update_apart_travels_with_its_result() -> None:
     np.testing.assert_array_equal(out.separate.payload.indices, [0, 2, 7])
 
 
-def test_nothing_ordered_is_the_same_object_on_the_other_side() -> None:
+def test_empty_orders_stay_the_same_object() -> None:
     """What tells plain tasks from others."""
     out = decode_tasks(encode_tasks([Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0)))]))
     assert not isinstance(out, Evaluate)

@@ -1,4 +1,4 @@
-"""What a simulation will model, told before it begins."""
+"""The summary of what a simulation models, available before the run."""
 
 from __future__ import annotations
 

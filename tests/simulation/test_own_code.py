@@ -55,7 +55,7 @@ def test_an_algorithm_and_a_network_of_ones_own(tmp_path: Path, digits: Path) ->
     assert run.evaluations["top1"].iloc[-1] > run.evaluations["top1"].iloc[0]
 
 
-def test_its_gradients_are_handed_to_no_other_run(tmp_path: Path, digits: Path) -> None:
+def test_its_gradients_are_not_reused_by_other_runs(tmp_path: Path, digits: Path) -> None:
     """It may draw at random, or count its calls."""
     reuse = Reuse(tmp_path / "gradients", "run", 10**9)
     simulated(tmp_path, digits, broken=None, reuse=reuse)
@@ -82,7 +82,7 @@ def test_its_gradients_are_handed_to_no_other_run(tmp_path: Path, digits: Path) 
         ),
     ],
 )
-def test_what_it_raises_is_told_by_file_and_line(
+def test_its_exceptions_are_reported_by_file_and_line(
     broken: tuple[str, str, str], node: str, told: str, tmp_path: Path, digits: Path
 ) -> None:
     with pytest.raises(UserCodeError) as caught:

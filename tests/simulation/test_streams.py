@@ -46,7 +46,7 @@ def step(stream: SimulatedStream, count: int, now: float) -> tuple[float, int]:
     return ends, len(stream.take(count, ends, since=now))
 
 
-def test_what_comes_while_a_step_waits_is_used_once() -> None:
+def test_samples_that_arrive_during_a_wait_are_used_once() -> None:
     """22 a second, 64 a step, and 1.2 s between the end of a step's wait and the next step.
 
     The first waits for sample 64, until 64/22 s. By 1.2 s later 90.4 have come, so 26 wait; the
@@ -86,7 +86,7 @@ def test_truncation_keeps_nothing() -> None:
     assert stream.buffer.produced == stream.buffer.used + stream.buffer.truncated
 
 
-def test_it_is_the_kth_of_its_own_samples_that_comes_kth() -> None:
+def test_samples_arrive_in_the_order_of_the_shard() -> None:
     """Also where some before it were discarded."""
     kept = streamed(300, Persistence(name="persistence"))
     cut = streamed(300, Truncation(name="truncation"))
@@ -110,7 +110,7 @@ def test_a_step_waits_for_the_lot_that_its_last_sample_is_in() -> None:
     assert stream.take_intake().stream_lag_seconds == pytest.approx(2.3)
 
 
-def test_a_silent_stream_gives_nothing_and_keeps_what_came() -> None:
+def test_a_silent_stream_gives_nothing_and_keeps_its_samples() -> None:
     """On for 1 s, off for 60: 8 have come by 1 s, and of 64 no more do until 61 s."""
     change = OnOff(name="on-off", on=Duration(1), off=Duration(60))
     source = Shard(np.arange(50), np.random.default_rng(1))
@@ -146,7 +146,7 @@ def test_ddl_waits_for_the_slowest_stream(run_simulation: Simulate) -> None:
     assert (updates[updates["worker"] == 1]["stream_buffered"].diff().dropna() > 0).all()
 
 
-def test_scadles_takes_what_a_second_brings_and_waits_for_nobody(run_simulation: Simulate) -> None:
+def test_scadles_takes_the_samples_of_a_second_without_waiting(run_simulation: Simulate) -> None:
     run = run_simulation("scadles", "algorithm.name=scadles", text=SCENARIO)
     batches = run.updates.groupby("worker")["samples"].unique().tolist()
     assert [batch.tolist() for batch in batches] == [[22], [64], [40]]
@@ -161,7 +161,7 @@ THREE_MESSAGES = (
 )
 
 
-def test_three_messages_a_step_repeat_whatever_the_number_of_processes(
+def test_three_messages_per_step_are_bit_identical_for_any_number_of_processes(
     run_simulation: Simulate,
 ) -> None:
     """2 of 3 devices share half of their batch, then all vote: messages 2, bytes of the samples.

@@ -50,7 +50,7 @@ def test_a_message_has_the_delay_of_the_moment_at_which_it_leaves(world: World) 
     assert book.column("time_seconds") == pytest.approx([1.51, 3.02])
 
 
-def test_a_rate_is_another_from_its_very_moment_on(world: World) -> None:
+def test_a_rate_changes_exactly_on_time(world: World) -> None:
     """Changes at 2, 3 and 5 s, and again from 5 s on; bytes a second are an eighth."""
     seen: list[tuple[float, float, float]] = []
 
@@ -74,7 +74,7 @@ def test_a_rate_is_another_from_its_very_moment_on(world: World) -> None:
     ]
 
 
-def test_it_goes_on_with_its_recordings_from_a_checkpoint(world: World) -> None:
+def test_traces_are_resumed_from_a_checkpoint(world: World) -> None:
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:
