@@ -121,9 +121,9 @@ class Switch:
         from pyroute2.netlink.exceptions import NetlinkError
 
         try:
-            with sockets() as here:
-                here.ip.link("set", index=LOOPBACK_INDEX, state="up")
-                here.ip.link(
+            with sockets() as switch:
+                switch.ip.link("set", index=LOOPBACK_INDEX, state="up")
+                switch.ip.link(
                     "add",
                     ifname=BRIDGE,
                     kind="bridge",
@@ -131,7 +131,7 @@ class Switch:
                     br_forward_delay=0,
                     br_mcast_snooping=0,
                 )
-                bridge = here.interface(BRIDGE)
+                bridge = switch.interface(BRIDGE)
                 bring_up(bridge)
         except NetlinkError as error:
             raise HostError(f"cannot create the switch: {error}.", hint=NEEDS) from error
@@ -158,10 +158,10 @@ class Switch:
             NodeError: the link could not be created, or differs from the request; names the node.
         """
         link, _ = self._fit(node, network)
-        with _describing_errors(node.name, "created"), sockets() as here:
-            port = self._add_port(here, node.name, link.mac, pid=pid)
-            with sockets(pid) as there:
-                eth0 = there.interface(INTERFACE)
+        with _describing_errors(node.name, "created"), sockets() as switch:
+            port = self._add_port(switch, node.name, link.mac, pid=pid)
+            with sockets(pid) as inside:
+                eth0 = inside.interface(INTERFACE)
                 give_address(eth0, link.address, prefix=network.prefix, neighbours=neighbours)
                 self._congestion_control = fix_congestion_control(
                     eth0, link.address, prefix=network.prefix
@@ -183,8 +183,8 @@ class Switch:
                 f"{node.name}: this change requires segmentation offloads off, but they are on.",
                 hint="Start the run with `--set network.offload=off`.",
             )
-        with _describing_errors(node.name, "changed"), sockets() as here, sockets(pid) as there:
-            port, eth0 = here.interface(node.name), there.interface(INTERFACE)
+        with _describing_errors(node.name, "changed"), sockets() as switch, sockets(pid) as inside:
+            port, eth0 = switch.interface(node.name), inside.interface(INTERFACE)
             _shape(node.name, link, network.offload, eth0=eth0, port=port)
 
     def set_forwarding(self, name: str, *, forwarding: bool) -> None:
@@ -195,8 +195,8 @@ class Switch:
         Raises:
             NodeError: there is no such port, or the kernel refused.
         """
-        with _describing_errors(name, "reconnected" if forwarding else "cut"), sockets() as here:
-            set_port_forwarding(here.interface(name), forwarding=forwarding)
+        with _describing_errors(name, "reconnected" if forwarding else "cut"), sockets() as switch:
+            set_port_forwarding(switch.interface(name), forwarding=forwarding)
 
     def inspect(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> AttachedLink:
         """Return the kernel's current state of an attached link; change and compare nothing.
@@ -205,8 +205,8 @@ class Switch:
             NodeError: the link does not exist any more; names the node.
         """
         link, left_out = self._fit(node, network)
-        with _describing_errors(node.name, "read"), sockets() as here, sockets(pid) as there:
-            port, eth0 = here.interface(node.name), there.interface(INTERFACE)
+        with _describing_errors(node.name, "read"), sockets() as switch, sockets(pid) as inside:
+            port, eth0 = switch.interface(node.name), inside.interface(INTERFACE)
             return self._read(node.name, link, left_out, eth0=eth0, port=port)
 
     def _fit(self, node: NodeSpec, network: NetworkSpec) -> tuple[LinkSpec, tuple[str, ...]]:
@@ -218,25 +218,27 @@ class Switch:
         left_out = check_netem([node], missing=network.missing, present=self._has_netem())
         return (without_netem(node.link) if left_out else node.link), left_out
 
-    def _add_port(self, here: Sockets, name: str, mac: str, *, pid: int) -> Interface:
+    def _add_port(self, switch: Sockets, name: str, mac: str, *, pid: int) -> Interface:
         """Create a veth with one end in the node's namespace; return its port of the bridge."""
         from pyroute2.netlink.exceptions import NetlinkError
 
         peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": mac}
-        add = partial(here.ip.link, "add", ifname=name, kind="veth", peer=peer, master=self._bridge)
+        add = partial(
+            switch.ip.link, "add", ifname=name, kind="veth", peer=peer, master=self._bridge
+        )
         try:
             add()
         except NetlinkError as error:
             if error.code != errno.EEXIST:
                 raise
             # A node of that name has ended, and the kernel is still sending its queued packets.
-            here.ip.link("del", index=here.interface(name).index)
+            switch.ip.link("del", index=switch.interface(name).index)
             add()
-        port = here.interface(name)
-        here.ip.brport(
+        port = switch.interface(name)
+        switch.ip.brport(
             "set", index=port.index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0
         )
-        here.ip.fdb("add", ifindex=port.index, lladdr=mac, state=FORWARD_STATIC)
+        switch.ip.fdb("add", ifindex=port.index, lladdr=mac, state=FORWARD_STATIC)
         bring_up(port)
         return port
 

@@ -88,7 +88,7 @@ def require_memory(
         f"not enough memory for {workers:,} workers: about "
         f"{needs.total_bytes / 1e6:,.0f} MB needed ({worker / 1e6:,.0f} MB per worker), "
         f"{available / 1e6:,.0f} MB available.",
-        hint=f"{hint}; `testbed plan` shows what needs it.",
+        hint=f"{hint}; `testbed plan` shows the estimate.",
     )
 
 

@@ -207,10 +207,10 @@ class Device:
         Returns:
             The remaining emulated seconds.
         """
-        woken = self.wakes(ends)
-        self._let_pass((ends if woken is None else woken) - self.clock.now)
+        wakes_at = self.wakes(ends)
+        self._let_pass((ends if wakes_at is None else wakes_at) - self.clock.now)
         self._compute += self._lap()
-        return 0.0 if woken is None else max(0.0, ends - self.clock.now)
+        return 0.0 if wakes_at is None else max(0.0, ends - self.clock.now)
 
     def _finish_step(self) -> None:
         """Wait until the current step has taken as long as the device class takes."""

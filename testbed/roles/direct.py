@@ -52,11 +52,11 @@ class _Log:
 
     def commit(self, sequence: int) -> int:
         """Drop all records up to ``sequence``; return their bytes."""
-        let_go = 0
+        freed_bytes = 0
         while self.committed < sequence and self.records:
-            let_go += len(self.records.popleft())
+            freed_bytes += len(self.records.popleft())
             self.committed += 1
-        return let_go
+        return freed_bytes
 
     def begin(self, sequence: int) -> int:
         """Handle the device's first request, which has committed ``sequence``; see ``commit``.
@@ -64,9 +64,9 @@ class _Log:
         A previous producer may have sent it more records than this one has so far.
         """
         self.asked = True
-        let_go = self.commit(sequence)
+        freed_bytes = self.commit(sequence)
         self.committed = max(self.committed, sequence)
-        return let_go
+        return freed_bytes
 
     def after(self, sequence: int) -> Sequence[bytes]:
         """Return the records after ``sequence`` that fit into a reply."""

@@ -195,9 +195,9 @@ def make_topics(address: str, topics: str, devices: Iterable[int]) -> dict[int, 
     with kafka_errors(f"creating topics at the broker at {address}"):
         with closing(KafkaConsumer(**_client_options(address))) as consumer:
             check_release(consumer, address)
-            there = consumer.topics()
-        _check_topics(there, topics, address)
-        new = {name: ONE_OF_EACH for name in names.values() if name not in there}
+            existing = consumer.topics()
+        _check_topics(existing, topics, address)
+        new = {name: ONE_OF_EACH for name in names.values() if name not in existing}
         if new:
             with closing(KafkaAdminClient(**_client_options(address))) as admin:
                 admin.create_topics(new, wait_for_metadata=True)

@@ -111,11 +111,11 @@ class Feed:
 
     def send_due(self, sender: Sender, now: float) -> None:
         """Send the outstanding records up to ``now``, as far as there is room."""
-        due, there = self.due(now), sender.acknowledged(self.device)
-        if there > due:
+        due, available = self.due(now), sender.acknowledged(self.device)
+        if available > due:
             return  # the clock of the previous producer was ahead of this one
-        if there > self.sent:
-            self._skip(after=there)
+        if available > self.sent:
+            self._skip(after=available)
         while self.sent < due:
             record = self._refused or self._make(self.sent + 1)
             if not sender.send(self.device, record):

@@ -83,7 +83,7 @@ class Snapshots:
     def ask(self, least_version: int, least_time: float) -> asyncio.Future[bytes]:
         """Return a future SnapshotReply: once both are reached or the training has ended.
 
-        The caller must call ``look`` immediately, after every change of the training, and at
+        The caller must call ``answer_due`` immediately, after every change of the training, and at
         ``next_time``; and ``withdraw`` when the answer is no longer needed.
         """
         poll = _Poll(least_version, least_time, asyncio.get_running_loop().create_future())
@@ -108,7 +108,7 @@ class Snapshots:
         now = final or bool(self._wanted)
         return any(now or poll.due(version, time) for poll in self._polls)
 
-    def look(self, state: TrainingState) -> None:
+    def answer_due(self, state: TrainingState) -> None:
         """Answer the polls that are due, with copies of the model."""
         for poll in list(self._polls):
             if self._wanted:

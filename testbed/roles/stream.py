@@ -77,9 +77,9 @@ class DeviceStream:
         """
         begun = self.clock.now
         with self._came:
-            there = self._await(count, begun)
+            arrived = self._await(count, begun)
             self._waited += self.clock.now - begun
-            if not there:
+            if not arrived:
                 self.reception.give_up()
                 self._intake = self._look()
                 return np.empty(0, np.int64)

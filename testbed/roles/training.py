@@ -256,7 +256,7 @@ class Training:
         """Return a SnapshotReply, once both are reached or the training has ended."""
         answer = self.snapshots.ask(least_version, least_time)
         try:
-            self.look()
+            self.check_progress()
             self._plan_tick()
             return await answer
         finally:
@@ -306,7 +306,7 @@ class Training:
             self._orders.notify(worker)
         if effects.measure:
             self.snapshots.want(self._training_state())
-        self.look()
+        self.check_progress()
         self._plan_tick()
 
     def _plan_tick(self) -> None:
@@ -318,7 +318,7 @@ class Training:
             self._tick_at = tick_at
             self._rescheduled.set()
 
-    def look(self) -> None:
+    def check_progress(self) -> None:
         """Check whether the training has ended, and whether a snapshot is due."""
         final = bool(self.server.finished)
         if final and not self.ended.is_set():
@@ -335,7 +335,7 @@ class Training:
         if not self.snapshots.waiting or not self.started.is_set():
             return
         if self.snapshots.due(self.server.version, self.clock.now, final=final):
-            self.snapshots.look(self._training_state())
+            self.snapshots.answer_due(self._training_state())
 
     def _training_state(self) -> TrainingState:
         return TrainingState(

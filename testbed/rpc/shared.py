@@ -95,11 +95,11 @@ class Exchanged:
         """Return the shared samples to send with a reply; None if there are none."""
         if reply is None or reply.shared is None or not len(reply.shared):
             return None
-        there: dict[int, tuple[Any, Any]] = {}
+        known: dict[int, tuple[Any, Any]] = {}
         for one in self._latest.values():
             parts = zip(one.labels, one.pixels, strict=True)
-            there |= zip(one.samples.tolist(), parts, strict=True)
-        return assembled(reply.shared, (there[sample] for sample in reply.shared.tolist()))
+            known |= zip(one.samples.tolist(), parts, strict=True)
+        return assembled(reply.shared, (known[sample] for sample in reply.shared.tolist()))
 
 
 def assembled(samples: Samples, parts: Iterable[tuple[Any, Any]]) -> SharedSamples:

@@ -60,7 +60,7 @@ class Checkpoint:
             raise damaged(path, f"{error.filename} is missing") from None
         return checkpoint
 
-    def cut(self, folder: RunFolder) -> None:
+    def truncate_records(self, folder: RunFolder) -> None:
         """Truncate the records to the checkpoint: the rest will be recorded again."""
         note = self.about.note
         for file in (folder.events, folder.evaluations):

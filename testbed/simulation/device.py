@@ -25,8 +25,8 @@ class DeviceModel:
         step_seconds: minimum duration of its next training step.
         draw_think: draws the time between computing and pushing.
         rng: generator for random events on its links.
-        began: when it called the PS.
-        asked: when the call arrived at the PS.
+        called_at: when it called the PS.
+        arrived_at: when the call arrived at the PS.
         blocked: how long the PS held back the reply.
         decoding: how long it takes to decode its reply.
         transfers: duration of its calls since its last update, without ``blocks``.
@@ -41,7 +41,7 @@ class DeviceModel:
         frozen_seconds: how long it was frozen since its last reply arrived.
         deferred: callbacks to run once it is unfrozen.
         keys: known core keys at both ends of its links; None if no keys are sent.
-        generation: number of times its process has ended; callbacks of earlier lives are discarded.
+        generation: number of times its process has ended; callbacks of earlier ones are discarded.
         slow: factor that multiplies its step times, from its next step on.
         configured: its paths up and down from the scenario.
     """
@@ -51,8 +51,8 @@ class DeviceModel:
     down: Path
     draw_think: Callable[[], float]
     rng: np.random.Generator
-    began: float = 0.0
-    asked: float = 0.0
+    called_at: float = 0.0
+    arrived_at: float = 0.0
     blocked: float = 0.0
     decoding: float = 0.0
     transfers: float = 0.0
@@ -98,12 +98,12 @@ class DeviceModel:
 
     def begin(self, now: float) -> None:
         """Start its process, which calls the PS."""
-        self.began = self.asked = now
+        self.called_at = self.arrived_at = now
         self.transfers = self.blocks = 0.0
 
     def called(self, now: float) -> None:
         """End its call to the PS."""
-        self.transfers += now - self.began - self.blocked
+        self.transfers += now - self.called_at - self.blocked
         self.blocks += self.blocked
 
     def timing(self, cycle: Cycle) -> Timing:

@@ -100,13 +100,13 @@ class Engine:
 
     def begin(self) -> None:
         """Let all workers that are present at the start join and pull."""
-        there = self.timeline.population.present(len(self.devices))
-        for worker in there:
+        present = self.timeline.population.present(len(self.devices))
+        for worker in present:
             self.server.join(worker)
         self.server.begin(0.0)
         self._traces.begin()
         self._plan_tick(0.0)  # a reply may arrive instantly, and start a worker's computation
-        for worker in there:
+        for worker in present:
             self.call(worker)
         self.faults.plan()
         self._carry_out(Effects())
@@ -204,7 +204,7 @@ class Engine:
         worker, reply, now = release.worker, release.reply, self.events.now
         assert reply is not None
         device, made_at = self.devices[worker], self._coding.reply_at(reply, now)
-        device.blocked = made_at - device.asked
+        device.blocked = made_at - device.arrived_at
         device.decoding = self._coding.received_seconds(reply)
         self.workers.lend(worker, reply, release.standing)
         size = reply.model.size if device.keys is None else device.keys.reply(reply.model)
@@ -222,7 +222,7 @@ class Engine:
     def _receive(self, worker: int, now: float) -> None:
         """Handle the arrival of a reply at its worker."""
         device = self.devices[worker]
-        if device.keys is not None and not device.keys.takes_reply():
+        if device.keys is not None and not device.keys.receive_reply():
             Misses(self).reply(worker)
             return
         device.frozen_seconds, time = 0.0, now + device.decoding
@@ -271,7 +271,7 @@ class Engine:
         device = self.devices[cycle.worker]
         if device.silent:
             return
-        device.began, seconds = now, self._coding.push_seconds(cycle)
+        device.called_at, seconds = now, self._coding.push_seconds(cycle)
         if not seconds:
             self.push(cycle, now)
             return
@@ -290,14 +290,14 @@ class Engine:
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """Handle the arrival of an update at the PS."""
-        self.devices[cycle.worker].asked = now
+        self.devices[cycle.worker].arrived_at = now
         serve = self.faults.if_alive(cycle.worker, partial(self._serve, cycle))
         self.enqueue(serve, now, coding_seconds=self._coding.served_seconds(cycle))
 
     def _serve(self, cycle: Cycle, now: float) -> None:
         """Serve a push. A refused push ends its worker, as in a live run."""
         worker, device = cycle.worker, self.devices[cycle.worker]
-        if device.keys is not None and not device.keys.takes_push():
+        if device.keys is not None and not device.keys.receive_push():
             Misses(self).push(cycle)
             return
         try:

@@ -47,10 +47,10 @@ class KeyedLinks:
         self._sent_up = self.worker.up.outgoing(self._up)
         return self._sent_up.size
 
-    def takes_push(self) -> bool:
+    def receive_push(self) -> bool:
         """Receive the push at the server; return whether it knows all keys of the push."""
         assert self._sent_up is not None, "a push must have been sent"
-        return _takes(self.server.up, self._sent_up)
+        return _receive(self.server.up, self._sent_up)
 
     def reply(self, payload: Payload | None = None) -> int:
         """Send a reply, or resend the last one with its keys; return the bytes of its payload."""
@@ -61,10 +61,10 @@ class KeyedLinks:
         self._sent_down = self.server.down.outgoing(self._down)
         return self._sent_down.size
 
-    def takes_reply(self) -> bool:
+    def receive_reply(self) -> bool:
         """Receive the reply at the worker; return whether it knows all keys of the reply."""
         assert self._sent_down is not None, "a reply must have been sent"
-        return _takes(self.worker.down, self._sent_down)
+        return _receive(self.worker.down, self._sent_down)
 
 
 @dataclass
@@ -108,7 +108,7 @@ class Misses:
         return keys
 
 
-def _takes(cache: KeyCache, payload: Payload) -> bool:
+def _receive(cache: KeyCache, payload: Payload) -> bool:
     try:
         cache.remember(cache.incoming(payload))
     except UnknownKeysError:

@@ -138,7 +138,7 @@ def require_memory(workers: int, parameters: int, *, processes: int, available: 
         f"not enough memory to simulate {workers:,} workers with models of {parameters:,} "
         f"parameters: about {needed / 1e6:,.0f} MB needed, "
         f"{available / 1e6:,.0f} MB available.",
-        hint=f"{hint}; `testbed plan` shows what needs it.",
+        hint=f"{hint}; `testbed plan` shows the estimate.",
     )
 
 

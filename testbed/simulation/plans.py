@@ -22,7 +22,7 @@ from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle
 
 Call = MethodType | partial[None]
-"""A planned call in an events."""
+"""A planned call in the event queue."""
 
 Method = Callable[..., None]
 
@@ -93,8 +93,8 @@ class EnginePlans:
 
     def make(self, kind: str, arguments: Sequence[object]) -> Callback:
         """Create the planned call of this kind with these arguments."""
-        function, takes = KINDS[kind]
-        for name, value in zip(takes, arguments, strict=True):
+        function, names = KINDS[kind]
+        for name, value in zip(names, arguments, strict=True):
             self._require(kind, name, value)
         owner, rest = self._owner(function, arguments)
         method: Method = getattr(owner, function.__name__)

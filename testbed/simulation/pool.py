@@ -99,7 +99,7 @@ class PoolProcess:
             self.send()
 
     def ask(self, request: ControlRequest) -> None:
-        """Send a request request, such as an evaluation, to run after the tasks already sent."""
+        """Send a control request, such as an evaluation, to run after the tasks already sent."""
         self._made.append(messages.encode_tasks(request))
         self.send()
 
@@ -288,7 +288,7 @@ class Pool:
             put_back(self, {"_latest": whole["latest"]}, ["_latest"])
 
     def _ask_all(self, requests: Sequence[ControlRequest]) -> list[Saved]:
-        """Send one request request to every process, and wait until everything is answered."""
+        """Send one control request to every process, and wait until everything is answered."""
         for member, request in zip(self._members, requests, strict=True):
             while member.load:
                 self._receive(member)

@@ -48,8 +48,8 @@ def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int)
     """
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     keep_freed_memory()
-    for asked in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(asked, signal.SIG_IGN)
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         try:

@@ -96,7 +96,7 @@ def record_simulation(
         def record() -> None:
             """Start recording; the folder is untouched until the whole checkpoint has been read."""
             if checkpoint is not None:
-                checkpoint.cut(folder)
+                checkpoint.truncate_records(folder)
                 folder.reopen()
             first = FolderSink(folder, time_scale=time_scale, wall=WALL)  # run.json has real time
             for sink in (first, *sinks):

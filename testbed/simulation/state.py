@@ -1,4 +1,4 @@
-"""The state of a simulation between two events: the events and the states of its parts."""
+"""The state of a simulation between two events: the event queue and the states of its parts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _saved_names(part: object) -> Iterable[str]:
 
 
 def _check_plans(engine: Engine) -> None:
-    """Check that the events and the links hold only valid entries."""
+    """Check that the event queue and the links hold only valid entries."""
     for time, order, planned in engine.events._heap:
         happens = isinstance(planned, ScheduledEvent) and (
             planned.callback is None or isinstance(planned.callback, partial | MethodType)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Traces:
-    """The links that follow traces; their positions are only in the events."""
+    """The links that follow traces; their positions are only in the event queue."""
 
     STATE: ClassVar = ()
     engine: Engine

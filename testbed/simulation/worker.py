@@ -300,7 +300,7 @@ class SimulatedWorker:
     def _worked(
         self, action: Step | Work, learner: Learner, until: float, ends: float
     ) -> Computed | Passed:
-        """Run a step, or the rest of one, until its end or until the half is wakes_at."""
+        """Run a step, or the rest of one, until its end or until the half is woken."""
         self._compute += until - self._now
         self._now = until
         if isinstance(action, Work):

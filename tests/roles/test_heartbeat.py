@@ -87,7 +87,7 @@ def test_who_stands_still_at_the_end_is_told_by_the_server(run: Run) -> None:
         bench.seconds = 12.0
         bench.training.tick()  # both count as silent now: no worker is left that could push
         bench.seconds = 15.0
-        bench.training.look()
+        bench.training.check_progress()
 
     assert gaps(run(play)) == [("w0", 12.0), ("w1", 12.0)]
 

@@ -18,7 +18,7 @@ Run = Callable[..., Bench]
 
 def test_snapshots_are_taken_when_they_are_due(run: Run) -> None:
     async def play(bench: Bench) -> None:
-        ask, look = bench.snapshots.ask, bench.training.look
+        ask, look = bench.snapshots.ask, bench.training.check_progress
         first = ask(0, 0.0)
         look()
         assert not first.done()  # nothing has started

@@ -124,7 +124,7 @@ def test_a_barrier_is_held_until_the_evaluator_has_measured_its_model(run: Run) 
         await bench.settle()
         assert not any(one.done() for one in held)
         asked = bench.snapshots.ask(1000, 1e9)
-        bench.training.look()
+        bench.training.check_progress()
         snapshot = decode_snapshot(await asked)
         assert (snapshot.version, snapshot.final) == (2, False)
         bench.seconds = 1.0
