@@ -26,7 +26,7 @@ from testbed.errors import NodeError
 from testbed.host import syscalls
 from testbed.host.confine import confine, keep_only
 from testbed.host.group import enter
-from testbed.host.process import Process, end_with, environment_of, most_processes_of
+from testbed.host.process import Process, end_with, environment_of, max_processes_of
 from testbed.host.terminal import open_terminal
 
 NOT_FOUND = 127
@@ -67,7 +67,7 @@ class Place:
         # sees the uid by the number that it has for the role itself.
         status = Path(f"/proc/{role.pid}/status").read_text().splitlines()
         uid = next(int(line.split()[1]) for line in status if line.startswith("Uid:"))
-        most = most_processes_of(role.pid)
+        most = max_processes_of(role.pid)
         return cls(pidfd, where["entrances"], uid, most, environment_of(role.pid))
 
 

@@ -22,7 +22,7 @@ from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.group import enter
 from testbed.host.limits import PIDS_LIMIT, Limits
 from testbed.host.reports import encode_error, report
-from testbed.host.user_namespace import forbid_more
+from testbed.host.user_namespace import forbid_user_namespaces
 from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
 from testbed.telemetry.folder import RunFolder
@@ -88,7 +88,7 @@ def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("proc", "/proc", "proc", flags=syscalls.PROC_FLAGS)
     if settings.users.namespace:
-        forbid_more()
+        forbid_user_namespaces()
     log = RunFolder(settings.folder).log(AGENT_LOG)
     spawner = Spawner.start(settings, agent_log=log)
     records = NodeRecords(RunFolder(settings.folder))

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from testbed.errors import NodeError
 from testbed.events.usage import Usage
 from testbed.network.counters import Carried, Traffic
-from testbed.network.ends import Neighbour
+from testbed.network.interfaces import Neighbour
 from testbed.topology import LaunchMode, NetworkSpec, NodeSpec
 
 MOUNT_ROOT = Path("/run/testbed")

@@ -213,13 +213,13 @@ class Nodes:
     def partition(self, node: str) -> None:
         """Block a node's link in both directions, without notifying either side."""
         self.pid(node)
-        self.switch.pass_through(node, passes=False)
+        self.switch.set_forwarding(node, forwarding=False)
         self._partitioned.add(node)
 
     def heal(self, node: str) -> None:
         """Unblock a node's link."""
         self.pid(node)
-        self.switch.pass_through(node, passes=True)
+        self.switch.set_forwarding(node, forwarding=True)
         self._partitioned.discard(node)
 
     def heal_all(self) -> None:

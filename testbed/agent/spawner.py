@@ -145,7 +145,7 @@ class Spawner:
 
     def check_ready(self) -> None:
         """Read the ready pipe; NodeError if the template has ended."""
-        pipe = ReportPipe(self.ready_pipe, whose="the template", log=self.agent_log)
+        pipe = ReportPipe(self.ready_pipe, writer="the template", log=self.agent_log)
         pipe.expect("ready", deadline=time.monotonic())
 
     @contextmanager
@@ -176,7 +176,7 @@ class Spawner:
                 for descriptor in theirs:
                     os.close(descriptor)
             complete = partial(self.logs.catch_up, launch.log)
-            reports = ReportPipe(report_reader, whose=name, log=launch.log, complete=complete)
+            reports = ReportPipe(report_reader, writer=name, log=launch.log, complete=complete)
             yield Spawned(reports, gate_writer, deadline=deadline)
         finally:
             os.close(report_reader)

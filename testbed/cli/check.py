@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from testbed.algorithms.base import AlgorithmConfig
     from testbed.datasets import Prepared
     from testbed.frame.contract import CheckResult
-    from testbed.host.apart import Opened
+    from testbed.host.isolation import Opened
     from testbed.scenario import Scenario
     from testbed.scenario.override import Override
 
@@ -34,11 +34,11 @@ def command(file: Path, settings: tuple[str, ...]) -> int:
     algorithm.learning_rate=0.05). Exits with 10 if a promise is broken.
     """
     from testbed.errors import AlgorithmError
-    from testbed.host.apart import apart
+    from testbed.host.isolation import run_isolated
 
     asked = overrides(settings)
     broken = False
-    for title, findings in apart(lambda opened: _try(file, asked, opened), whose=str(file)):
+    for title, findings in run_isolated(lambda opened: _try(file, asked, opened), label=str(file)):
         click.echo(title)
         for promise, problem, trace in findings:
             click.echo(f"  {'BROKEN' if problem else 'kept  '}  {promise}")

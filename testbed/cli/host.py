@@ -22,11 +22,11 @@ def require_linux(command: str, *, platform: str = sys.platform) -> None:
         )
     import resource
 
-    from testbed.host.limits import LEAST_ADDRESS_BYTES, LEAST_FILES
+    from testbed.host.limits import MIN_ADDRESS_BYTES, MIN_FILES
 
     for name, option, least in (
-        ("RLIMIT_NOFILE", "ulimit -n", LEAST_FILES),
-        ("RLIMIT_AS", "ulimit -v", LEAST_ADDRESS_BYTES),
+        ("RLIMIT_NOFILE", "ulimit -n", MIN_FILES),
+        ("RLIMIT_AS", "ulimit -v", MIN_ADDRESS_BYTES),
     ):
         limit = resource.getrlimit(getattr(resource, name))[0]
         if limit != resource.RLIM_INFINITY and limit < least:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from testbed.errors import NodeError
 from testbed.faults import Freeze, Join, Kill, Leave
@@ -35,6 +36,7 @@ class Population:
         restarted: those that are restarted at once after they were killed.
     """
 
+    STATE: ClassVar = ("absent", "held", "crashed")
     absent: set[int] = field(default_factory=set)
     held: dict[str, dict[int, int]] = field(default_factory=dict)
     crashed: set[int] = field(default_factory=set)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from operator import itemgetter
+from typing import ClassVar
 
 from testbed.errors import NodeError
 from testbed.events.kinds import FaultApplied
@@ -56,6 +57,7 @@ class Timeline:
         availabilities: of the workers that join and leave by a recording.
     """
 
+    STATE: ClassVar = ("_due", "_changes", "_waiting")
     faults: Sequence[Fault] = ()
     targets: Sequence[tuple[int, ...]] = ()
     availabilities: Sequence[Availability] = ()

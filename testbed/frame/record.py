@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from testbed.algorithms.base import Applied, Samples, Update
 from testbed.events.rows import StreamColumns, UpdateRow
@@ -73,6 +73,7 @@ class UpdateRecord:
         applied_bytes: their payload, including the messages that led to them.
     """
 
+    STATE: ClassVar = ("applied", "applied_bytes", "_traffic", "_pending", "_streams")
     append: Callable[[tuple[Any, ...]], None]
     streamed: bool = False
     applied: int = 0

@@ -29,8 +29,8 @@ from testbed.errors import RejectedError
 from testbed.frame.breach import breach
 from testbed.frame.effects import NO_STANDING, Effects, Release, StandingOrders
 from testbed.frame.returned import checked_applied, checked_orders, checked_reply
-from testbed.frame.seat import NoCrashes, NotFiniteError, Seat
 from testbed.frame.stop import DIVERGED, StopRule, stall
+from testbed.frame.worker_session import NoCrashes, NotFiniteError, WorkerSession
 from testbed.values.state import PlainState, pack, put_back, unpack
 
 SUCCESSION = 2**20
@@ -47,7 +47,7 @@ class Server:
     Attributes:
         crashes: decides for every accepted push whether its worker crashes with it: the push
             counts, its reply is never released, and the algorithm is not notified.
-        dead_after: seconds without a message until a worker is removed; see Seat.since.
+        dead_after: seconds without a message until a worker is removed; see WorkerSession.since.
         to_come: workers that planned faults will make join, one entry for each time.
         returning: workers that rejoin whenever they have left, by their recording.
         finished: why training ended; empty while it is running.
@@ -65,7 +65,7 @@ class Server:
     stalled: bool = False
     steps: int = 0
     _begun: bool = field(default=False, init=False)
-    _seats: dict[int, Seat] = field(default_factory=dict, init=False)
+    _sessions: dict[int, WorkerSession] = field(default_factory=dict, init=False)
     _waiting: dict[int, None] = field(default_factory=dict, init=False)  # in order of asking
     _pending: dict[int, list[int]] = field(default_factory=dict, init=False)  # see _account
     _named: float = field(default=inf, init=False)  # the half's last requested tick
@@ -84,7 +84,7 @@ class Server:
         return self.half.version
 
     def state(self) -> PlainState:
-        """Pack the half, the seats and the waiting workers; raises as ``pack_half`` does."""
+        """Pack the half, the sessions and the waiting workers; raises as ``pack_half`` does."""
         own = {name: getattr(self, name) for name in _OWN}  # all that changes
         return pack({"half": pack_half(self.half), "own": own}, _NONE)
 
@@ -98,17 +98,17 @@ class Server:
         restore_half(self.half, whole["half"])
         put_back(self, whole["own"], _OWN)
 
-    def succeed(self) -> None:
+    def take_over(self) -> None:
         """Take over from the server that saved the restored state; its later work is lost.
 
         Workers may have pushed to it, and pulled models that this server never had. Their orders
         are numbered far above all numbers that they may have received.
         """
-        self._unheard = set(self._seats)
+        self._unheard = set(self._sessions)
         self._measuring = None  # a pending measurement answers the old server
-        for seat in self._seats.values():
-            number = seat.standing.number + SUCCESSION
-            seat.standing = StandingOrders(number, seat.standing.orders)
+        for session in self._sessions.values():
+            number = session.standing.number + SUCCESSION
+            session.standing = StandingOrders(number, session.standing.orders)
 
     def begin(self, now: float) -> None:
         """Begin training, once all workers have joined."""
@@ -116,16 +116,16 @@ class Server:
         self._check_tick(now)
 
     def join(self, worker: int) -> None:
-        """Add a worker; one that rejoins keeps its seat."""
-        if self._begun and worker not in self._seats and worker in self.to_come:
+        """Add a worker; one that rejoins keeps its session."""
+        if self._begun and worker not in self._sessions and worker in self.to_come:
             self.to_come.remove(worker)
-        self._seats.setdefault(worker, Seat(worker))
+        self._sessions.setdefault(worker, WorkerSession(worker))
         self.half.join(worker)
 
     def leave(self, worker: int, now: float) -> Effects:
         """Remove a worker. Its pushes are in the model, or will be unless training ends."""
         self._watch_clock(now)
-        there = worker in self._seats
+        there = worker in self._sessions
         return self._effects(now, applied=self._drop(worker, now)) if there else Effects()
 
     def silence(self, worker: int, now: float) -> Effects:
@@ -133,27 +133,27 @@ class Server:
 
         It gets no reply, and the end of training does not wait for it.
         """
-        if worker in self._seats:
-            self._seats[worker].silent = True
+        if worker in self._sessions:
+            self._sessions[worker].silent = True
         return self._effects(now)
 
     def wake(self, worker: int, now: float) -> Effects:
         """Mark a silent worker as active again."""
-        if worker in self._seats:
-            self._seats[worker].heard()
+        if worker in self._sessions:
+            self._sessions[worker].heard()
         return self._effects(now)
 
     def standing(self, worker: int) -> StandingOrders:
         """Return a worker's current orders."""
-        return self._seats[worker].standing if worker in self._seats else NO_STANDING
+        return self._sessions[worker].standing if worker in self._sessions else NO_STANDING
 
     def is_silent(self, worker: int) -> bool:
         """Whether a worker is silent."""
-        return worker in self._seats and self._seats[worker].silent
+        return worker in self._sessions and self._sessions[worker].silent
 
     def pull(self, worker: int, now: float) -> Effects:
         """Handle a worker's request for the model without a push."""
-        self._seat(worker).heard()
+        self._session(worker).heard()
         self._watch_clock(now)
         self._waiting[worker] = None
         return self._effects(now)
@@ -162,13 +162,13 @@ class Server:
         """Refuse an update that must not be applied. Changes nothing.
 
         Raises:
-            RejectedError: the worker is unknown, or see Seat. After training has ended, payloads
-                are not checked, as nothing is applied any more.
+            RejectedError: the worker is unknown, or as in WorkerSession. After training has ended,
+                payloads are not checked, as nothing is applied any more.
         """
-        seat = self._seat(worker)
-        seat.check_order(sequence, update, version=self.version)
-        if sequence != seat.sequence and not self.finished:
-            seat.check_payload(update, size=self.half.parameters.size)
+        session = self._session(worker)
+        session.check_order(sequence, update, version=self.version)
+        if sequence != session.sequence and not self.finished:
+            session.check_payload(update, size=self.half.parameters.size)
 
     def push(self, worker: int, sequence: int, *, update: Update, now: float) -> Effects:
         """Handle an update and return the effects.
@@ -180,7 +180,7 @@ class Server:
             AlgorithmError: the algorithm broke its contract.
         """
         if lost := self._lost(worker, sequence, update):
-            self._seat(worker).lost(sequence)
+            self._session(worker).lost(sequence)
             self.half.join(worker)  # its model is not one that this half sent
             self._watch_clock(now)
             self._waiting[worker] = None
@@ -192,21 +192,21 @@ class Server:
             if not self.finished:
                 raise
         self._watch_clock(now)
-        seat = self._seat(worker)
+        session = self._session(worker)
         applied: Sequence[Applied] = ()
-        accepted = not self.finished and sequence == seat.sequence + 1
+        accepted = not self.finished and sequence == session.sequence + 1
         if accepted:
             applied = checked_applied(self.half, self.half.push(worker, update, now))
-            seat.sequence, seat.pulled = sequence, None
+            session.sequence, session.pulled = sequence, None
             if update.steps:
                 self._pending.setdefault(worker, []).append(update.steps)
             if update.steps and self.crashes(worker):
-                seat.crashed, seat.since = True, now
+                session.crashed, session.since = True, now
                 self.to_come = [one for one in self.to_come if one != worker]
                 self.returning.discard(worker)
-        seat.heard()
+        session.heard()
         self._waiting[worker] = None
-        crashed = accepted and seat.crashed
+        crashed = accepted and session.crashed
         return self._effects(now, applied=applied, accepted=accepted, crashed=crashed)
 
     def _lost(self, worker: int, sequence: int, update: Update) -> int:
@@ -218,16 +218,16 @@ class Server:
         if worker not in self._unheard:
             return 0
         self._unheard.discard(worker)
-        seat = self._seat(worker)
-        goes_on = sequence == seat.sequence + 1 and update.version == seat.pulled
-        return 0 if goes_on else max(0, sequence - seat.sequence)
+        session = self._session(worker)
+        goes_on = sequence == session.sequence + 1 and update.version == session.pulled
+        return 0 if goes_on else max(0, sequence - session.sequence)
 
     def next_tick(self, now: float) -> float:
         """Return when to call ``tick``; infinite for never."""
         if self.finished or not self._begun:
             return inf
         end = inf if self.stop.time is None else self.stop.time
-        heard = [inf] if self.dead_after == inf else [one.since for one in self._seats.values()]
+        heard = [inf] if self.dead_after == inf else [one.since for one in self._sessions.values()]
         return min(self.half.next_tick(now), end, min(heard, default=inf) + self.dead_after)
 
     def tick(self, now: float) -> Effects:
@@ -253,14 +253,16 @@ class Server:
         """Return the workers that sent nothing for too long."""
         if self.finished or self.dead_after == inf:
             return ()
-        return tuple(w for w, seat in self._seats.items() if seat.since + self.dead_after <= now)
+        return tuple(
+            w for w, session in self._sessions.items() if session.since + self.dead_after <= now
+        )
 
     def _drop(self, worker: int, now: float) -> Sequence[Applied]:
         """Remove a worker; return the updates that this applies.
 
         After the end the half is not notified, or it would apply a round that waits for the worker.
         """
-        del self._seats[worker]
+        del self._sessions[worker]
         self._waiting.pop(worker, None)
         return () if self.finished else self.half.leave(worker, now)
 
@@ -293,8 +295,8 @@ class Server:
             self._check_tick(now)
         releases = self._releases(now)
         if not self.finished and self._is_stalled(now):
-            waiting = [worker for worker in self._waiting if not self._seats[worker].silent]
-            silent = sum(seat.silent for seat in self._seats.values())
+            waiting = [worker for worker in self._waiting if not self._sessions[worker].silent]
+            silent = sum(session.silent for session in self._sessions.values())
             self.finished = stall(len(waiting), self.half.awaited(), silent=silent)
             self.stalled = True
             releases += self._releases(now)
@@ -339,22 +341,22 @@ class Server:
 
     def _is_stalled(self, now: float) -> bool:
         """Whether no possible event lets a worker push again."""
-        if not self._begun or self.to_come or not self.returning <= self._seats.keys():
+        if not self._begun or self.to_come or not self.returning <= self._sessions.keys():
             return False
-        seats = self._seats.items()  # usually the first is not waiting
-        if any(not seat.silent and worker not in self._waiting for worker, seat in seats):
+        sessions = self._sessions.items()  # usually the first is not waiting
+        if any(not session.silent and worker not in self._waiting for worker, session in sessions):
             return False
-        removals = self.dead_after < inf and any(one.since < inf for one in self._seats.values())
+        removals = self.dead_after < inf and any(one.since < inf for one in self._sessions.values())
         hopes = removals or self.half.next_tick(now) < inf or self.half.wants_loss()
-        return not (hopes and any(not seat.silent for _, seat in seats))
+        return not (hopes and any(not session.silent for _, session in sessions))
 
     def _order(self, worker: int, new: Orders) -> StandingOrders:
         """Merge new orders for a worker; return its current orders."""
         if new is NO_ORDERS:
-            return self._seats[worker].standing
-        if worker not in self._seats:
+            return self._sessions[worker].standing
+        if worker not in self._sessions:
             raise breach(self.half, "tick", f"it sends orders to w{worker}, which is absent")
-        return self._seats[worker].order(checked_orders(self.half, new))
+        return self._sessions[worker].order(checked_orders(self.half, new))
 
     def _watch_clock(self, now: float) -> None:
         self.finished = self.finished or self.stop.by_time(now)
@@ -362,22 +364,22 @@ class Server:
     def _watch_divergence(self, worker: int) -> None:
         """Count workers with non-finite gradients: one may have bad data, but not the majority."""
         self._diverged.add(worker)
-        refused, workers = len(self._diverged), len(self._diverged | self._seats.keys())
+        refused, workers = len(self._diverged), len(self._diverged | self._sessions.keys())
         if 2 * refused > workers and not self.finished:
             self.finished = (
                 f"{DIVERGED}: pushes of {refused} of {workers} workers are NaN or infinite at "
                 f"version {self.version}"
             )
 
-    def _seat(self, worker: int) -> Seat:
+    def _session(self, worker: int) -> WorkerSession:
         try:
-            return self._seats[worker]
+            return self._sessions[worker]
         except KeyError:
             raise RejectedError(f"worker {worker} is unknown: it has not joined") from None
 
     def _releases(self, now: float) -> list[Release]:
         """Return all replies that may be sent now, built before any further push is handled."""
-        heard = [worker for worker in self._waiting if not self._seats[worker].silent]
+        heard = [worker for worker in self._waiting if not self._sessions[worker].silent]
         if self.finished:
             released = [Release(worker, None) for worker in heard]
         else:
@@ -388,7 +390,7 @@ class Server:
 
     def _reply(self, worker: int, now: float) -> Release:
         reply = checked_reply(self.half, self.half.pull(worker, now))
-        self._seats[worker].pulled, self._seats[worker].since = reply.version, now
+        self._sessions[worker].pulled, self._sessions[worker].since = reply.version, now
         return Release(worker, reply, self._order(worker, reply.orders))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass
 class ServiceQueue:
     """The queue of a server that takes ``service_seconds`` for every request."""
 
+    STATE: ClassVar = ("_free_at",)
     service_seconds: float
     _free_at: float = 0.0
 

@@ -124,7 +124,7 @@ class Trial:
         """
         self.server = Server(server_half(self.config), self.server.stop)
         self.server.restore(as_written(state))
-        self.server.succeed()
+        self.server.take_over()
         self._applied = self.server.version
         for index, worker in enumerate(self.workers):
             worker.order(self.server.standing(index), self.now)

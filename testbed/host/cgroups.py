@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testbed.errors import HostError, NodeError
 from testbed.events.usage import ContainerUse
-from testbed.host.group import POLL_SECONDS, PROCESSES, Group, use_of
+from testbed.host.group import POLL_SECONDS, PROCESSES, Group, usage_of
 from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit
 from testbed.host.limits import Limits
 from testbed.host.process import is_first
@@ -22,12 +22,12 @@ AGENT_GROUP = "agent"
 
 SUBTREE = "cgroup.subtree_control"
 CURE = (
-    "Run it as root; or, where control groups are version 2, under "
+    "Run it as root or, with control groups version 2, under "
     "`systemd-run --user --scope -p Delegate=yes`."
 )
 UNDELEGATED = (
-    "Run it as root on a kernel that has it; a user's groups have it where `systemctl edit "
-    "user@.service` says Delegate=cpu cpuset memory pids."
+    "Run it as root on a kernel that has it. To delegate it to users, set Delegate=cpu cpuset "
+    "memory pids with `systemctl edit user@.service`."
 )
 ATTEMPTS = 10
 FREEZE_SECONDS = 10.0
@@ -67,12 +67,12 @@ class RunGroups:
                     _delegate(level, tree)
         except FileExistsError:
             raise HostError(
-                f"{folder} exists: a run of that name lives, or was left behind.",
+                f"{folder} exists: a run of that name is active, or was not removed.",
                 hint=f"`testbed down {self.run}` removes it.",
             ) from None
         except OSError as error:
             raise HostError(
-                f"{folder} cannot be made: {error.strerror}.",
+                f"{folder} cannot be created: {error.strerror}.",
                 hint="Control groups need root and a writable /sys/fs/cgroup.",
             ) from None
 
@@ -114,22 +114,22 @@ class RunGroups:
             HostError: a node has one of these; names it, and the fix.
         """
         for node in nodes:
-            whose = f"{node.name} (class {node.device_class})" if node.device_class else node.name
+            owner = f"{node.name} (class {node.device_class})" if node.device_class else node.name
             wanted = {"cpu": node.cpu, "memory": node.memory, "cpuset": node.cpuset}
             for controller, limit in wanted.items():
                 if limit is not None and not self.has(controller):
-                    raise self._unenforced(f"{whose}: {controller} {limit} is a limit", controller)
+                    raise self._unenforced(f"{owner}: {controller} {limit}", controller)
             if node.cpuset is not None:
-                check_present(whose, node.cpuset, self.hierarchies)
+                check_present(owner, node.cpuset, self.hierarchies)
 
     def _unenforced(self, limit: str, controller: str) -> HostError:
         if not self.hierarchies:
-            lacking = "this user can make no control group to enforce it with"
-            return HostError(f"{limit}, and {lacking}.", hint=CURE)
-        lacking = f"the control groups here are without the controller {controller}"
-        return HostError(f"{limit}, and {lacking}.", hint=UNDELEGATED)
+            lacking = "this user cannot create control groups"
+            return HostError(f"{limit} cannot be enforced: {lacking}.", hint=CURE)
+        lacking = f"the control groups do not have the controller {controller}"
+        return HostError(f"{limit} cannot be enforced: {lacking}.", hint=UNDELEGATED)
 
-    def make_room(self) -> None:
+    def empty_parent_group(self) -> None:
         """Version 2: empty the parent group of the runs' groups; only an empty one can be divided.
 
         Must be called from the pid namespace of its processes. The root of all groups,
@@ -143,8 +143,8 @@ class RunGroups:
             if tree.version == 2 and below_the_root and not _divided(tree):
                 _move_all(tree.root, tree.root / OUTSIDE)
 
-    def leave_room(self) -> None:
-        """Undo ``make_room``, unless other runs still use the group."""
+    def restore_parent_group(self) -> None:
+        """Undo ``empty_parent_group``, unless other runs still use the group."""
         for tree in self.hierarchies:
             outside = tree.root / OUTSIDE
             if outside.is_dir() and not (tree.root / PARENT).exists():
@@ -169,7 +169,7 @@ class RunGroups:
 
     def use(self, node: str) -> ContainerUse:
         """Return the resources a node has used, as far as its groups count them."""
-        return use_of(self._of(node, "cpu"), self._of(node, "memory"))
+        return usage_of(self._of(node, "cpu"), self._of(node, "memory"))
 
     def processes(self, node: str) -> list[int]:
         """Return the pids of a node, as this pid namespace sees them."""
@@ -241,7 +241,7 @@ class RunGroups:
             group.set_frozen(frozen)
             while not group.has_become(frozen):
                 if time.monotonic() > deadline:
-                    raise NodeError(f"{node}: does not freeze within {FREEZE_SECONDS:g} s.")
+                    raise NodeError(f"{node}: did not freeze within {FREEZE_SECONDS:g} s.")
                 time.sleep(POLL_SECONDS)
 
 
@@ -283,5 +283,5 @@ def _move_all(source: Path, target: Path) -> None:
     except OSError as error:
         raise HostError(
             f"the processes in {source} cannot be moved to {target}: {error.strerror}.",
-            hint="Control groups below it can only be made when it is empty.",
+            hint="It must be empty before control groups can be created below it.",
         ) from None

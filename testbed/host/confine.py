@@ -137,7 +137,7 @@ def filter_calls() -> None:
     numbers = NUMBERS.get(platform.machine())
     if numbers is None:
         known = ", ".join(NUMBERS)
-        raise HostError(f"no seccomp filter for {platform.machine()}; there is one for {known}.")
+        raise HostError(f"no seccomp filter for {platform.machine()}, only for {known}.")
     program = build_filter(numbers)
     instructions = ctypes.create_string_buffer(program, len(program))
     address = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))

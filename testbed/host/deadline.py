@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from testbed.errors import NodeError, UserCodeError
-from testbed.host.apart import Overdue
+from testbed.host.isolation import TimeLimitExceeded
 from testbed.user_code import own_place
 
 AGAIN_SECONDS = 1.0
@@ -32,13 +32,13 @@ def evaluated_within(seconds: float) -> Iterator[None]:
     def ring(number: int, frame: FrameType | None) -> None:
         nonlocal place
         place = own_place(reversed(list(traceback.walk_stack(frame))))
-        raise Overdue
+        raise TimeLimitExceeded
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)
     try:
         yield
-    except Overdue:
+    except TimeLimitExceeded:
         signal.setitimer(signal.ITIMER_REAL, 0)
         kind = UserCodeError if place else NodeError
         raise kind(

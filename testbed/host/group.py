@@ -104,8 +104,8 @@ class Group:
                 ) from None
             if found != setting.value:
                 raise HostError(
-                    f"{self.folder.name}: {path} is {found} after writing {setting.value}.",
-                    hint="The kernel does not enforce this limit; ask for another value.",
+                    f"{self.folder.name}: {path} is {found} after {setting.value} was written.",
+                    hint="The kernel does not enforce this limit; use another value.",
                 )
 
     def remove(self, *, deadline: float) -> None:
@@ -156,13 +156,13 @@ def enter(entrance: Path) -> None:
         if error.errno != errno.EINVAL or scheduler is None:
             raise
         raise HostError(
-            f"{entrance.parent} takes no process of a real-time scheduler, and testbed was started "
-            f"under {scheduler}: new control groups of version 1 have no budget for real time.",
-            hint="Start it without `chrt` (`chrt --other 0 testbed up ...` from where it is set).",
+            f"{entrance.parent} accepts no real-time process, but testbed was started under "
+            f"{scheduler}: new control groups of version 1 have no real-time budget.",
+            hint="Start it without `chrt`, or with `chrt --other 0 testbed up ...`.",
         ) from None
 
 
-def use_of(cpu: Iterable[Group], memory: Iterable[Group]) -> ContainerUse:
+def usage_of(cpu: Iterable[Group], memory: Iterable[Group]) -> ContainerUse:
     """Return the resources used in groups with these controllers."""
     spent = (group.cpu_seconds() for group in cpu)
     held = (group.memory_bytes() for group in memory)
@@ -209,7 +209,7 @@ class ContainerGroups:
 
     def use(self) -> ContainerUse:
         """Return the resources the container has used, as far as its groups count them."""
-        return use_of(self._serving("cpu"), self._serving("memory"))
+        return usage_of(self._serving("cpu"), self._serving("memory"))
 
     def thaw(self) -> None:
         """Thaw it, whatever state the engine assumes: no frozen process can end in version 1."""
@@ -235,6 +235,6 @@ def _find(mounted: list[Mounted], names: str, at: str) -> tuple[Group, frozenset
             if folder is not None:
                 return Group(folder, version), controllers
     raise HostError(
-        f"the control group {at} of {names or 'version 2'} is not mounted here.",
-        hint="The agent has to see the host's control groups: remove its container and start anew.",
+        f"the control group {at} of {names or 'version 2'} is not mounted.",
+        hint="The agent needs the host's control groups: recreate its container.",
     )

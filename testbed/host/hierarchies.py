@@ -135,7 +135,7 @@ def inherit(folder: Path, tree: Hierarchy) -> None:
             (folder / file).write_text((folder.parent / file).read_text())
         except OSError as error:
             raise HostError(
-                f"{folder / file} cannot be set to what {folder.parent} has: {error.strerror}.",
+                f"{folder / file} cannot be set to the value of {folder.parent}: {error.strerror}.",
                 hint="Control groups need root and a writable /sys/fs/cgroup.",
             ) from None
 
@@ -155,7 +155,7 @@ def usable(trees: Sequence[Hierarchy]) -> CpuSet:
     return CpuSet("")
 
 
-def check_present(whose: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> None:
+def check_present(owner: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> None:
     """Reject CPUs that this host does not have, which version 2 would replace by all its CPUs.
 
     Raises:
@@ -164,8 +164,8 @@ def check_present(whose: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> Non
     found = usable(trees)
     if missing := wanted.numbers - found.numbers:
         raise HostError(
-            f"{whose}: cpuset {wanted} has CPUs that this host has not ({CpuSet.of(missing)}); "
-            f"it has {found}.",
+            f"{owner}: cpuset {wanted} contains CPUs that this host does not have "
+            f"({CpuSet.of(missing)}), expected CPUs of {found}.",
             hint=f"Choose from {found} in the scenario.",
         )
 

@@ -15,12 +15,12 @@ SCRIPTS = ("kafka-server-start.sh", "kafka-server-start")
 RELEASE = 4
 """Of Kafka: the first without ZooKeeper, whose broker accepts the properties that we write."""
 
-LEAST_JAVA = 17
+MIN_JAVA = 17
 GET_KAFKA = (
     f"Download Apache Kafka {RELEASE} from https://kafka.apache.org/downloads, unpack it, and "
-    f"type: export {VARIABLE}=FOLDER. Streams with `transport: direct` need none."
+    f"type: export {VARIABLE}=FOLDER. Streams with `transport: direct` do not need Kafka."
 )
-GET_JAVA = "Type: sudo apt install openjdk-17-jre-headless. Or set JAVA_HOME."
+GET_JAVA = "Type: sudo apt install openjdk-17-jre-headless, or set JAVA_HOME."
 
 _BROKER = re.compile(r"kafka_[\d.]+-(\d+)\.([\w.]+)\.jar")
 _JAVA = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)([^"]*)"', re.MULTILINE)
@@ -52,24 +52,24 @@ def find_jars(environment: Mapping[str, str]) -> tuple[Path, str]:
     given = environment.get(VARIABLE, "")
     if given:
         places = [Path(given).absolute() / "libs", Path(given).absolute()]
-        searched = f"{VARIABLE} is {given}, where"
+        searched = f"{VARIABLE} is {given}, which"
     else:
         scripts = (shutil.which(name, path=environment.get("PATH", "")) for name in SCRIPTS)
         places = [Path(one).resolve().parent.parent / "libs" for one in scripts if one]
-        searched = f"{VARIABLE} is not set, and beside the {SCRIPTS[0]} of the path"
+        searched = f"{VARIABLE} is not set, and the {SCRIPTS[0]} on the PATH"
     for place in places:
         for jar in sorted(place.glob("kafka_*.jar")):
             if found := _BROKER.fullmatch(jar.name):
                 release, rest = int(found[1]), found[2]
                 if release != RELEASE:
                     raise HostError(
-                        f"{jar} is a Kafka {release}.{rest}, expected Kafka {RELEASE}.",
+                        f"{jar} is Kafka {release}.{rest}, expected Kafka {RELEASE}.",
                         hint=GET_KAFKA,
                     )
                 return place, f"{release}.{rest}"
     raise HostError(
-        f"There is no Kafka for the broker of the streams: {searched} is no folder `libs` with the "
-        f"jars of Kafka {RELEASE}.",
+        f"Kafka not found for the streams' broker: {searched} has no folder `libs` with the jars "
+        f"of Kafka {RELEASE}.",
         hint=GET_KAFKA,
     )
 
@@ -80,20 +80,20 @@ def find_java(environment: Mapping[str, str]) -> tuple[Path, str]:
     path = f"{home}/bin" if home else environment.get("PATH", "")
     program = shutil.which("java", path=path)
     if program is None:
-        where = f"in JAVA_HOME, {home}" if home else "on the path"
-        raise HostError(f"There is no java {where}, for the broker of the streams.", hint=GET_JAVA)
+        where = f"in JAVA_HOME, {home}" if home else "on the PATH"
+        raise HostError(f"java not found {where}, for the streams' broker.", hint=GET_JAVA)
     folder = Path(program).resolve().parent.parent
     try:
         found = _JAVA.search((folder / "release").read_text(encoding="utf-8"))
     except OSError:
         found = None
     if found is None:
-        text = f"{folder} is no folder of a Java {LEAST_JAVA}: its file `release` names no version."
+        text = f"{folder} is not a Java {MIN_JAVA} folder: its file `release` has no version."
         raise HostError(text, hint=GET_JAVA)
     version = f"{found[1]}{found[2]}"
-    if int(found[1]) < LEAST_JAVA:
+    if int(found[1]) < MIN_JAVA:
         raise HostError(
-            f"{program} is Java {version}, expected {LEAST_JAVA} or newer for the broker.",
+            f"{program} is Java {version}, expected {MIN_JAVA} or newer for the broker.",
             hint=GET_JAVA,
         )
     return folder, version

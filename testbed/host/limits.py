@@ -43,14 +43,14 @@ SHARED_PIDS_LIMIT = 64
 """Per node of a run whose nodes share a uid: they are counted together."""
 
 
-LEAST_FILES = 64
+MIN_FILES = 64
 """Files that every run opens at the same time, including simulated ones."""
 
 FILES_PER_NODE = 3
 """Open files of the agent for a node. Measured: of a larger run 7 nodes start with 64 files, 18
 with 96, 29 with 128 and 53 with 200."""
 
-LEAST_ADDRESS_BYTES = 6 * 2**30
+MIN_ADDRESS_BYTES = 6 * 2**30
 """torch alone maps about four gigabytes that it never touches."""
 
 
@@ -73,7 +73,7 @@ class Limits:
     @classmethod
     def of(cls, node: NodeSpec) -> Limits:
         """Return the limits of a node of the plan; its memory defaults to this host's share."""
-        memory = most_memory() if node.memory is None else node.memory
+        memory = max_memory() if node.memory is None else node.memory
         return cls(cpu_weight=node.cpu_weight, cpu=node.cpu, memory=memory, cpuset=node.cpuset)
 
     @property
@@ -111,7 +111,7 @@ def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting
     return ()
 
 
-def most_memory() -> Size:
+def max_memory() -> Size:
     """Return the memory of a node without a limit: no node alone fills this host."""
     return Size(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MEMORY_SHARE)
 
@@ -128,16 +128,16 @@ def require_files(nodes: int, *, most: int | None = None) -> int:
     """
     if most is None:
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    wanted = LEAST_FILES + FILES_PER_NODE * nodes
+    wanted = MIN_FILES + FILES_PER_NODE * nodes
     if most != resource.RLIM_INFINITY and most < wanted:
         raise HostError(
-            f"`ulimit -Hn` is {most:,}, and a run of {nodes:,} nodes needs {wanted:,} open files.",
+            f"`ulimit -Hn` is {most:,}, but a run of {nodes:,} nodes needs {wanted:,} open files.",
             hint=f"Raise it, as root or in /etc/security/limits.conf: ulimit -n {wanted}",
         )
     return most
 
 
-def most_processes(users: Users, *, nodes: int) -> int:
+def max_processes(users: Users, *, nodes: int) -> int:
     """Return the maximum number of processes and threads of one uid of a run of that many nodes.
 
     This limit also applies without control groups. The kernel counts per user namespace.
@@ -171,7 +171,7 @@ def _quota(cpu: float | None, version: Version) -> tuple[Setting, ...]:
     quota = round(cpu * PERIOD_MICROSECONDS)
     if quota < MIN_QUOTA_MICROSECONDS:
         least = MIN_QUOTA_MICROSECONDS / PERIOD_MICROSECONDS
-        raise HostError(f"a limit of {cpu:g} CPUs is below the {least:g} that the kernel can hold.")
+        raise HostError(f"a limit of {cpu:g} CPUs is too small, expected at least {least:g}.")
     if version == 1:
         return (
             Setting("cpu.cfs_period_us", str(PERIOD_MICROSECONDS)),

@@ -178,7 +178,7 @@ def environment_of(pid: int) -> dict[str, str]:
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 
-def most_processes_of(pid: int) -> int:
+def max_processes_of(pid: int) -> int:
     """Return how many processes the uid of a process may have, by the process's limit."""
     # Unlike prlimit, this needs no capability for a process of another uid.
     for line in _read(pid, "limits").splitlines():
@@ -193,7 +193,7 @@ def describe(pid: int) -> str:
     try:
         return f"{pid} ({name_of(pid)})"
     except ProcessLookupError:
-        return f"{pid} (just ended)"
+        return f"{pid} (ended)"
 
 
 def parent_of(pid: int) -> int:

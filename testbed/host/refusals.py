@@ -20,20 +20,20 @@ def explain(error: OSError | HostError, *, root: bool, sysctls: Path = SYSCTLS) 
     if isinstance(error, HostError):
         return error
     who = "root" if root else "ordinary users"
-    refusal = f"this host lets {who} make no namespaces ({error.strerror})"
+    refusal = f"this host does not let {who} create namespaces ({error.strerror})"
     if root:
-        hint = "Containers need CAP_SYS_ADMIN; inside another container, run that one with it."
+        hint = "In a container, start the container with CAP_SYS_ADMIN."
         return HostError(f"{refusal}.", hint=hint)
     found = next(_settings(sysctls), None)
     if found is not None:
-        name, value, mend = found
-        return HostError(f"{refusal}: {name} is {value}.", hint=f"{mend}, {AS_ROOT}.")
+        name, value, fix = found
+        return HostError(f"{refusal}: {name} is {value}.", hint=f"{fix}, {AS_ROOT}.")
     if error.errno == errno.EINVAL:
         hint = "Run it as root, with sudo."
-        return HostError(f"{refusal}: its kernel has none for users.", hint=hint)
+        return HostError(f"{refusal}: its kernel has no user namespaces.", hint=hint)
     if error.errno == errno.ENOSPC:
-        hint = f"End some of what uses them, raise user.max_user_namespaces, {AS_ROOT}."
-        return HostError(f"{refusal}: all that this user may have are in use.", hint=hint)
+        hint = f"Stop some of their users, raise user.max_user_namespaces, {AS_ROOT}."
+        return HostError(f"{refusal}: this user has reached the limit.", hint=hint)
     return HostError(
         f"{refusal}: a seccomp filter or security profile forbids it, as in most containers.",
         hint=f"Start the container with a profile that allows user namespaces, {AS_ROOT}.",

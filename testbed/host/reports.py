@@ -47,7 +47,7 @@ def decode_error(content: Mapping[str, str]) -> TestbedError:
 class ReportPipe:
     """The reading end of a pipe; the caller owns the descriptor.
 
-    ``whose`` names the writer in error messages, which quote the last lines of its ``log``;
+    ``writer`` names the writer in error messages, which quote the last lines of its ``log``;
     ``complete`` is called before, to make sure that they are there.
     """
 
@@ -55,15 +55,15 @@ class ReportPipe:
         self,
         descriptor: int,
         *,
-        whose: str,
+        writer: str,
         log: Path,
         complete: Callable[[], None] = lambda: None,
     ) -> None:
         self._descriptor = descriptor
-        self._whose = whose
+        self._writer = writer
         self._log = log
         self._complete = complete
-        self._said: dict[str, Any] = {}
+        self._reported: dict[str, Any] = {}
         self._partial = b""
 
     def expect(self, key: str, *, deadline: float) -> Any:
@@ -73,13 +73,13 @@ class ReportPipe:
             NodeError, HostError: the writer reported an error, ended, or was late (``deadline`` is
                 a ``time.monotonic``).
         """
-        while key not in self._said:
-            if "error" in self._said:
-                raise decode_error(self._said["error"])
+        while key not in self._reported:
+            if "error" in self._reported:
+                raise decode_error(self._reported["error"])
             if not self._readable(deadline - time.monotonic()):
-                raise self._failure(f"no {key!r} in time")
+                raise self._failure(f"did not report {key!r} in time")
             self._read(key)
-        return self._said[key]
+        return self._reported[key]
 
     def _readable(self, seconds: float) -> bool:
         poller = select.poll()
@@ -89,14 +89,14 @@ class ReportPipe:
     def _read(self, key: str) -> None:
         data = os.read(self._descriptor, 65536)
         if not data:
-            raise self._failure(f"ended before {key!r}")
+            raise self._failure(f"exited before it reported {key!r}")
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
-            self._said.update(json.loads(line))
+            self._reported.update(json.loads(line))
 
     def _failure(self, what: str) -> NodeError:
         self._complete()
-        return NodeError(f"{self._whose}: {what}.{last_lines(self._log)}")
+        return NodeError(f"{self._writer}: {what}.{last_lines(self._log)}")
 
 
 def last_lines(log: Path) -> str:

@@ -59,9 +59,9 @@ def connect(address: str, port: int, *, patience_seconds: float) -> socket.socke
             refused = isinstance(error, ConnectionRefusedError)
             if not refused or time.monotonic() >= deadline:
                 raise NodeError(
-                    f"{address}:{port}: nobody takes a connection within {patience_seconds:g} s "
+                    f"{address}:{port}: no connection was accepted within {patience_seconds:g} s "
                     f"({'connection refused' if refused else 'no answer'}).",
-                    hint="The log of the node that has this address says why it does not listen.",
+                    hint="The log of the node with this address shows why it does not listen.",
                 ) from None
             time.sleep(RETRY_SECONDS)  # there is no notification of a port that opens
         else:

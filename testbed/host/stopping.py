@@ -31,7 +31,7 @@ def stop_all(first: int) -> None:
             process.send(signal.SIGSTOP)
         if time.monotonic() > deadline:
             continue_all(first)
-            raise NodeError(f"process {first} does not stop within {STOPPED_WITHIN_SECONDS:g} s.")
+            raise NodeError(f"process {first} did not stop within {STOPPED_WITHIN_SECONDS:g} s.")
         time.sleep(POLL_SECONDS)
 
 

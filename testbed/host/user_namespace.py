@@ -43,11 +43,11 @@ def enter_user_namespace(kind: Kind) -> None:
     elif kind == "range":
         ranges = find_ranges()
         if ranges is None:
-            raise HostError("the user's subordinate uids are gone from /etc/subuid or /etc/subgid.")
+            raise HostError("/etc/subuid or /etc/subgid no longer has a range for this user.")
         _enter_with_ranges(*ranges)
 
 
-def forbid_more() -> None:
+def forbid_user_namespaces() -> None:
     """Forbid further user namespaces inside this one, for all processes including the caller."""
     NAMESPACES_SYSCTL.write_text("0")
 
@@ -77,7 +77,7 @@ def _enter_with_ranges(uids: IdRange, gids: IdRange) -> None:
         _, status = os.waitpid(mapper, 0)
     if status:
         raise HostError(
-            f"{' or '.join(TOOLS)} does not give this user the subordinate uids it has.",
+            f"{' or '.join(TOOLS)} cannot map the subordinate uids of this user.",
             hint="They must be setuid root (Debian, Ubuntu: sudo apt install --reinstall uidmap).",
         )
 

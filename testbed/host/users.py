@@ -32,7 +32,7 @@ MODES: Mapping[Kind, str] = {
 TRIAL_SECONDS = 30.0
 TOOLS = ("newuidmap", "newgidmap")
 
-LEAST_IDS = 32768
+MIN_IDS = 32768
 """A range must hold the uids of all nodes; systems give their users twice as many by default."""
 
 
@@ -84,7 +84,7 @@ def find_users() -> Users:
         found = json.loads(trial.stdout)
     except ValueError:
         raise HostError(
-            f"trying out namespaces failed with status {trial.returncode}: {trial.stderr.strip()}"
+            f"creating namespaces failed with status {trial.returncode}: {trial.stderr.strip()}"
         ) from None
     if "error" in found:
         raise decode_error(found["error"])
@@ -116,4 +116,4 @@ def read_range(file: Path, names: set[str]) -> IdRange | None:
         if name in names and start.isdecimal() and count.isdecimal()
     ]
     largest = max(found, key=lambda one: one.count, default=None)
-    return largest if largest is not None and largest.count >= LEAST_IDS else None
+    return largest if largest is not None and largest.count >= MIN_IDS else None

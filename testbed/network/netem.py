@@ -15,7 +15,7 @@ from testbed.values.units import Duration
 
 HINT = (
     "Load it with `modprobe sch_netem`, or use a kernel built with CONFIG_NET_SCH_NETEM; "
-    "`network: {missing: warn}` runs without what needs it and says so in the results."
+    "`network: {missing: warn}` runs without these settings and records that in the results."
 )
 
 
@@ -35,10 +35,10 @@ def kernel_has_netem() -> bool:
     except NetlinkError as error:
         if error.code == ENOENT:
             return False
-        raise HostError(f"cannot try whether the kernel has netem: {error}") from error
+        raise HostError(f"cannot check whether the kernel has netem: {error}") from error
     except OSError as error:
         raise HostError(
-            f"cannot try whether the kernel has netem: {error}", hint="Run as root."
+            f"cannot check whether the kernel has netem: {error}", hint="Run as root."
         ) from error
     return True
 

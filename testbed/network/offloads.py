@@ -78,7 +78,7 @@ def set_offloads(control: socket, interface: str, *, offload: Offload, where: st
     found = asdict(read_offloads(control, interface))
     for name, value in wanted.items():
         if found[name] != value:
-            raise NodeError(f"{where}: {name} was switched {offload}, the kernel has {found[name]}")
+            raise NodeError(f"{where}: {name} was set {offload}, but the kernel has {found[name]}")
 
 
 def read_offloads(control: socket, interface: str) -> Offloads:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from testbed.network.ends import End
+from testbed.network.interfaces import Interface
 
 PROTOCOL_INFORMATION = 12 | 0x8000
 """IFLA_PROTINFO, with NLA_F_NESTED."""
@@ -21,7 +21,7 @@ DISABLED, FORWARDING = 0, 3
 """The kernel keeps a disabled port disabled as long as its carrier is up."""
 
 
-def pass_frames(port: End, *, passes: bool) -> None:
+def set_port_forwarding(port: Interface, *, forwarding: bool) -> None:
     """Make a port forward frames, or drop all of them, in both directions.
 
     Raises:
@@ -40,7 +40,7 @@ def pass_frames(port: End, *, passes: bool) -> None:
     message = State()
     message["family"] = socket.AF_BRIDGE
     message["index"] = port.index
-    state = struct.pack("=HHB3x", 5, PORT_STATE, FORWARDING if passes else DISABLED)
+    state = struct.pack("=HHB3x", 5, PORT_STATE, FORWARDING if forwarding else DISABLED)
     message["attrs"] = [("PROTOCOL_INFORMATION", state)]
     message["header"]["type"] = RTM_SETLINK
     message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK

@@ -198,10 +198,10 @@ def _beyond(*pairs: tuple[str, Any, Any, float]) -> list[str]:
 
 def _check_range(shape: Shape) -> None:
     if shape.rate is not None and not MIN_RATE <= shape.rate <= MAX_RATE:
-        raise ValueError(f"rate {shape.rate} is outside what tc shapes, {MIN_RATE} to {MAX_RATE}")
+        raise ValueError(f"rate {shape.rate} is out of range, expected {MIN_RATE} to {MAX_RATE}")
     for name, value in (("delay", shape.delay), ("jitter", shape.jitter)):
         if value is not None and value > MAX_DELAY:
-            raise ValueError(f"{name} {value} is above the {MAX_DELAY} that tc can hold")
+            raise ValueError(f"{name} {value} is too long, expected at most {MAX_DELAY}")
 
 
 def _token_bucket(shape: Shape, rtt: float) -> TokenBucket | None:
@@ -227,7 +227,7 @@ def _queue_bytes(shape: Shape, rate: Rate, rtt: float) -> int:
     if size < least:
         raise ValueError(
             f"a queue of {queue} at {rate} holds {size} bytes, less than two frames "
-            f"({least} bytes); give it {_milliseconds(least / rate.bytes_per_second)} or more"
+            f"({least} bytes); use {_milliseconds(least / rate.bytes_per_second)} or more"
         )
     return size
 

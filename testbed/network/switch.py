@@ -19,8 +19,8 @@ from functools import cache, partial
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import LOOPBACK_INDEX
 from testbed.network import tc
-from testbed.network.ends import (
-    End,
+from testbed.network.interfaces import (
+    Interface,
     Neighbour,
     Sockets,
     bring_up,
@@ -30,7 +30,7 @@ from testbed.network.ends import (
 )
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
 from testbed.network.offloads import Offloads, needs_packets, read_offloads, set_offloads
-from testbed.network.ports import pass_frames
+from testbed.network.ports import set_port_forwarding
 from testbed.network.qdiscs import Netem, Qdisc, describe, differences, qdiscs_of
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Offload
 
@@ -121,9 +121,9 @@ class Switch:
         from pyroute2.netlink.exceptions import NetlinkError
 
         try:
-            with sockets() as here:
-                here.ip.link("set", index=LOOPBACK_INDEX, state="up")
-                here.ip.link(
+            with sockets() as switch:
+                switch.ip.link("set", index=LOOPBACK_INDEX, state="up")
+                switch.ip.link(
                     "add",
                     ifname=BRIDGE,
                     kind="bridge",
@@ -131,10 +131,10 @@ class Switch:
                     br_forward_delay=0,
                     br_mcast_snooping=0,
                 )
-                bridge = here.end(BRIDGE)
+                bridge = switch.interface(BRIDGE)
                 bring_up(bridge)
         except NetlinkError as error:
-            raise HostError(f"cannot make the switch: {error}.", hint=NEEDS) from error
+            raise HostError(f"cannot create the switch: {error}.", hint=NEEDS) from error
         return cls(bridge.index, has_netem=has_netem)
 
     def attach(
@@ -158,10 +158,10 @@ class Switch:
             NodeError: the link could not be created, or differs from the request; names the node.
         """
         link, _ = self._fit(node, network)
-        with _explaining(node.name, "made"), sockets() as here:
-            port = self._add_port(here, node.name, link.mac, pid=pid)
-            with sockets(pid) as there:
-                eth0 = there.end(INTERFACE)
+        with _describing_errors(node.name, "created"), sockets() as switch:
+            port = self._add_port(switch, node.name, link.mac, pid=pid)
+            with sockets(pid) as inside:
+                eth0 = inside.interface(INTERFACE)
                 give_address(eth0, link.address, prefix=network.prefix, neighbours=neighbours)
                 self._congestion_control = fix_congestion_control(
                     eth0, link.address, prefix=network.prefix
@@ -180,14 +180,14 @@ class Switch:
         link, _ = self._fit(node, network)
         if needs_packets(link) and network.offload == "on":
             raise NodeError(
-                f"{node.name}: this needs segmentation offloads off, and the link has them on.",
+                f"{node.name}: this change requires segmentation offloads off, but they are on.",
                 hint="Start the run with `--set network.offload=off`.",
             )
-        with _explaining(node.name, "changed"), sockets() as here, sockets(pid) as there:
-            port, eth0 = here.end(node.name), there.end(INTERFACE)
+        with _describing_errors(node.name, "changed"), sockets() as switch, sockets(pid) as inside:
+            port, eth0 = switch.interface(node.name), inside.interface(INTERFACE)
             _shape(node.name, link, network.offload, eth0=eth0, port=port)
 
-    def pass_through(self, name: str, *, passes: bool) -> None:
+    def set_forwarding(self, name: str, *, forwarding: bool) -> None:
         """Make a node's port forward frames, or drop all in both directions, like a cut cable.
 
         Neither end loses its carrier, so connections survive and retransmit what was lost.
@@ -195,8 +195,8 @@ class Switch:
         Raises:
             NodeError: there is no such port, or the kernel refused.
         """
-        with _explaining(name, "joined again" if passes else "cut"), sockets() as here:
-            pass_frames(here.end(name), passes=passes)
+        with _describing_errors(name, "reconnected" if forwarding else "cut"), sockets() as switch:
+            set_port_forwarding(switch.interface(name), forwarding=forwarding)
 
     def inspect(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> AttachedLink:
         """Return the kernel's current state of an attached link; change and compare nothing.
@@ -205,43 +205,51 @@ class Switch:
             NodeError: the link does not exist any more; names the node.
         """
         link, left_out = self._fit(node, network)
-        with _explaining(node.name, "read"), sockets() as here, sockets(pid) as there:
-            port, eth0 = here.end(node.name), there.end(INTERFACE)
+        with _describing_errors(node.name, "read"), sockets() as switch, sockets(pid) as inside:
+            port, eth0 = switch.interface(node.name), inside.interface(INTERFACE)
             return self._read(node.name, link, left_out, eth0=eth0, port=port)
 
     def _fit(self, node: NodeSpec, network: NetworkSpec) -> tuple[LinkSpec, tuple[str, ...]]:
         """Return the link that this kernel can provide, and what had to be left out."""
         if node.link is None:
-            raise NodeError(f"{node.name}: it has no link in the plan, so there is none to attach")
+            raise NodeError(f"{node.name}: cannot attach a link: the plan has none for this node")
         if not (node.link.up.needs_netem or node.link.down.needs_netem):
             return node.link, ()
         left_out = check_netem([node], missing=network.missing, present=self._has_netem())
         return (without_netem(node.link) if left_out else node.link), left_out
 
-    def _add_port(self, here: Sockets, name: str, mac: str, *, pid: int) -> End:
+    def _add_port(self, switch: Sockets, name: str, mac: str, *, pid: int) -> Interface:
         """Create a veth with one end in the node's namespace; return its port of the bridge."""
         from pyroute2.netlink.exceptions import NetlinkError
 
         peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": mac}
-        add = partial(here.ip.link, "add", ifname=name, kind="veth", peer=peer, master=self._bridge)
+        add = partial(
+            switch.ip.link, "add", ifname=name, kind="veth", peer=peer, master=self._bridge
+        )
         try:
             add()
         except NetlinkError as error:
             if error.code != errno.EEXIST:
                 raise
             # A node of that name has ended, and the kernel is still sending its queued packets.
-            here.ip.link("del", index=here.end(name).index)
+            switch.ip.link("del", index=switch.interface(name).index)
             add()
-        port = here.end(name)
-        here.ip.brport(
+        port = switch.interface(name)
+        switch.ip.brport(
             "set", index=port.index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0
         )
-        here.ip.fdb("add", ifindex=port.index, lladdr=mac, state=FORWARD_STATIC)
+        switch.ip.fdb("add", ifindex=port.index, lladdr=mac, state=FORWARD_STATIC)
         bring_up(port)
         return port
 
     def _read(
-        self, name: str, link: LinkSpec, left_out: tuple[str, ...], *, eth0: End, port: End
+        self,
+        name: str,
+        link: LinkSpec,
+        left_out: tuple[str, ...],
+        *,
+        eth0: Interface,
+        port: Interface,
     ) -> AttachedLink:
         up, down = qdiscs_of(link)
         return AttachedLink(
@@ -257,7 +265,9 @@ class Switch:
         )
 
 
-def _shape(name: str, link: LinkSpec, offload: Offload, *, eth0: End, port: End) -> None:
+def _shape(
+    name: str, link: LinkSpec, offload: Offload, *, eth0: Interface, port: Interface
+) -> None:
     """Shape both directions at their ends, each read back and compared."""
     up, down = qdiscs_of(link)
     if offload == "auto" and needs_packets(link):
@@ -268,7 +278,7 @@ def _shape(name: str, link: LinkSpec, offload: Offload, *, eth0: End, port: End)
 
 
 @contextmanager
-def _explaining(name: str, done: str) -> Iterator[None]:
+def _describing_errors(name: str, done: str) -> Iterator[None]:
     """Inside, kernel errors become errors that name the operation and the node."""
     from pyroute2.netlink.exceptions import NetlinkError
 

@@ -72,7 +72,7 @@ def read_back(ip: Any, index: int) -> Qdisc | None:
         case "netem":
             return replace(_netem(options), bucket=_bucket_below(ip, index, message))
         case kind:
-            raise NodeError(f"interface {index} has a root qdisc of kind {kind}: found {options}")
+            raise NodeError(f"interface {index} has an unexpected root qdisc {kind}: {options}")
 
 
 def shape(ip: Any, index: int, qdisc: Qdisc | None, *, where: str) -> Qdisc | None:

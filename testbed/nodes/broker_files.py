@@ -112,7 +112,7 @@ jars={JARS}
 [ -d "$jars" ] || jars={IMAGE_JARS}
 java={JAVA}/bin/java
 [ -x "$java" ] || java=$(PATH="$PATH:{IMAGE_JAVA}/bin" command -v java) || {{
-    echo "there is no java in this image" >&2
+    echo "no java found in this image" >&2
     exit 3
 }}
 if [ ! -e {FOLDER}/{RECORDS}/meta.properties ]; then

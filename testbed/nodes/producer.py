@@ -39,7 +39,7 @@ class ProducerRole(Role):
         before = FIRST_WORKER_UID + scenario.workers.count + len(scenario.programs)
         for index, name in enumerate(producers(scenario)):
             streams = scenario.streams
-            assert streams is not None, "they produce streams"
+            assert streams is not None, "only scenarios with streams have producers"
             yield NodeSpec(
                 name=name,
                 role=self.name,

@@ -83,12 +83,12 @@ def require_memory(
     one_more = worker + BYTES_PER_PARAMETER * (needs.parameters or 0)
     fixed = needs.total_bytes - workers * one_more
     most = max(0, (available - fixed) // one_more)
-    hint = f"Take fewer workers: --workers {most}" if most else "Use a host with more memory"
+    hint = f"Use fewer workers: --workers {most}" if most else "Use a host with more memory"
     raise HostError(
-        f"this host has not the memory for {workers:,} workers: about "
-        f"{needs.total_bytes / 1e6:,.0f} MB needed ({worker / 1e6:,.0f} MB a worker), "
+        f"not enough memory for {workers:,} workers: about "
+        f"{needs.total_bytes / 1e6:,.0f} MB needed ({worker / 1e6:,.0f} MB per worker), "
         f"{available / 1e6:,.0f} MB available.",
-        hint=f"{hint}; `testbed plan` shows what takes it.",
+        hint=f"{hint}; `testbed plan` shows the estimate.",
     )
 
 

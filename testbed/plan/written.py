@@ -18,7 +18,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.topology import Plan
 
 VERSION = 1
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 """A node takes less than a kilobyte, and a simulation may have 100,000 of them."""
 
 _PLAN = TypeAdapter(Plan)
@@ -50,8 +50,8 @@ def read_plan(folder: RunFolder) -> Plan:
     version = content.pop("plan", None)
     if isinstance(version, int) and version > VERSION:
         raise TestbedError(
-            f"{folder.plan}: version {version}, this testbed reads up to {VERSION}.",
-            hint="Use the testbed that started the run, or a newer one.",
+            f"{folder.plan}: found version {version}, expected {VERSION} or older.",
+            hint="Use the version of testbed that started the run, or a newer one.",
         )
     try:
         if version != VERSION:
@@ -63,7 +63,7 @@ def read_plan(folder: RunFolder) -> Plan:
         where = ".".join(map(str, first["loc"]))
         raise _damaged(folder.plan, f"{where}: {first['msg']}") from None
     if not any(node.part == "server" for node in made.nodes):
-        raise _damaged(folder.plan, "it has no parameter server")
+        raise _damaged(folder.plan, "it contains no parameter server")
     return made
 
 
@@ -74,28 +74,28 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        reason = "it is a link" if path.is_symlink() else error.strerror
-        raise _damaged(path, f"{reason}, expected a file") from None
+        reason = "it is a symbolic link" if path.is_symlink() else error.strerror
+        raise _damaged(path, f"{reason}, expected a regular file") from None
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            kind = "a folder" if stat.S_ISDIR(found.st_mode) else "no file"
-            raise _damaged(path, f"it is {kind}, expected a file")
-        if found.st_size > MOST_BYTES:
-            raise _damaged(path, f"{found.st_size:,} bytes, expected at most {MOST_BYTES:,}")
+            kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+            raise _damaged(path, f"it is {kind}, expected a regular file")
+        if found.st_size > MAX_BYTES:
+            raise _damaged(path, f"{found.st_size:,} bytes, expected at most {MAX_BYTES:,}")
         with open(descriptor, "rb", closefd=False) as file:
-            content = json.loads(file.read(MOST_BYTES))
+            content = json.loads(file.read(MAX_BYTES))
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"no JSON, or cut short ({error})") from None
+        raise _damaged(path, f"not valid JSON, or truncated ({error})") from None
     finally:
         os.close(descriptor)
     if not isinstance(content, dict):
-        raise _damaged(path, "no JSON object")
+        raise _damaged(path, "it is not a JSON object")
     return content
 
 
 def _damaged(path: Path, what: str) -> TestbedError:
     return TestbedError(
-        f"{path}: not the plan of a run: {what}.",
-        hint="Remove it, and the plan is worked out from scenario.yaml beside it.",
+        f"{path}: not a valid plan: {what}.",
+        hint="Delete it: the plan is then computed from scenario.yaml in the same folder.",
     )

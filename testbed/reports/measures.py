@@ -20,8 +20,8 @@ from testbed.events.kinds import (
     Omitted,
     Rejected,
 )
-from testbed.frame.seat import NOT_FINITE
 from testbed.frame.stop import DIVERGED
+from testbed.frame.worker_session import NOT_FINITE
 from testbed.reports.measurements import Flow, Pace
 from testbed.reports.verdict import BUSY_LIMIT_RATIO
 from testbed.scenario.durations import RandomDuration, StepTime

@@ -51,8 +51,8 @@ class WaitingCalls:
         return None if call is None or call.answer.done() else call
 
     def supersede(self, worker: int) -> None:
-        """Cancel a worker's waiting call, because the worker has called again or left."""
+        """Cancel a worker's waiting call, because the worker has made a newer call or left."""
         older = self._calls.pop(worker, None)
         if older is not None and not older.answer.done():
-            older.answer.set_exception(SupersededError(f"worker {worker} has called again or left"))
+            older.answer.set_exception(SupersededError(f"worker {worker} called again or left"))
             older.answer.exception()  # mark as retrieved, even if no caller waits for it any more

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass
@@ -18,6 +19,7 @@ class EmulatedClock:
         steady: monotonic real seconds from any origin.
     """
 
+    STATE: ClassVar = ("_start",)
     time_scale: float
     steady: Callable[[], float] = time.monotonic
     _start: float | None = None

@@ -129,7 +129,7 @@ class Device:
                 message = ps_pb2.PullRequest(worker=self.index).SerializeToString()
                 return self._fetch(methods.PULL, message)
             case Take(count):
-                assert self.stream is not None, "it has a shard, or a stream"
+                assert self.stream is not None, "a worker without a shard has a stream"
                 samples = self.stream.take(count)
                 self._lap()  # the stream accounts for the wait
                 return Taken(self.clock.now, samples)
@@ -161,7 +161,7 @@ class Device:
             *(self.index, action.sequence, self.fingerprint, update, timing),
             gap_seconds=self.gap(),
             saturated=action.saturated,
-            intake=stream.told() if stream is not None and update.steps else None,
+            intake=stream.take_intake() if stream is not None and update.steps else None,
             shared=None if update.shared is None else self._with_pixels(update.shared),
         )
 
@@ -207,10 +207,10 @@ class Device:
         Returns:
             The remaining emulated seconds.
         """
-        woken = self.wakes(ends)
-        self._let_pass((ends if woken is None else woken) - self.clock.now)
+        wakes_at = self.wakes(ends)
+        self._let_pass((ends if wakes_at is None else wakes_at) - self.clock.now)
         self._compute += self._lap()
-        return 0.0 if woken is None else max(0.0, ends - self.clock.now)
+        return 0.0 if wakes_at is None else max(0.0, ends - self.clock.now)
 
     def _finish_step(self) -> None:
         """Wait until the current step has taken as long as the device class takes."""
@@ -266,7 +266,7 @@ class Device:
             self.clock.start(delivery.time)
             self.gap()  # discard pauses before the training
         if delivery.reply is not None and (flaw := delivery.reply.model.flaw(self.size)):
-            raise NodeError(f"the parameter server sent a model that does not fit: {flaw}")
+            raise NodeError(f"the parameter server sent an invalid model: {flaw}")
         if delivery.shared is not None and self.stream is not None:
             self.stream.append(delivery.shared)
         return Arrived(self.clock.now, delivery.reply, delivery.standing)

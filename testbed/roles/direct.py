@@ -52,11 +52,11 @@ class _Log:
 
     def commit(self, sequence: int) -> int:
         """Drop all records up to ``sequence``; return their bytes."""
-        let_go = 0
+        freed_bytes = 0
         while self.committed < sequence and self.records:
-            let_go += len(self.records.popleft())
+            freed_bytes += len(self.records.popleft())
             self.committed += 1
-        return let_go
+        return freed_bytes
 
     def begin(self, sequence: int) -> int:
         """Handle the device's first request, which has committed ``sequence``; see ``commit``.
@@ -64,9 +64,9 @@ class _Log:
         A previous producer may have sent it more records than this one has so far.
         """
         self.asked = True
-        let_go = self.commit(sequence)
+        freed_bytes = self.commit(sequence)
         self.committed = max(self.committed, sequence)
-        return let_go
+        return freed_bytes
 
     def after(self, sequence: int) -> Sequence[bytes]:
         """Return the records after ``sequence`` that fit into a reply."""
@@ -127,17 +127,17 @@ class DirectSender(Sender):
         request = parse(ps_pb2.FetchRequest, message)
         log = self._logs.get(request.worker)
         if log is None or call.node != f"w{request.worker}":
-            raise ImpersonationError(f"{call.node} fetches the stream of worker {request.worker}")
+            raise ImpersonationError(f"{call.node} requested the stream of worker {request.worker}")
         if not log.asked:
             self._room += log.begin(request.committed)
         if not 0 <= request.seconds <= LONGEST_SECONDS:
-            found = f"{request.seconds} s to wait"
+            found = f"a wait of {request.seconds} s"
             raise MalformedError(f"{found}, expected 0 to {LONGEST_SECONDS:g}")
         after = request.after if request.HasField("after") else log.committed
         if not (request.committed <= after and log.committed <= after <= log.last):
             raise RejectedError(
-                f"{call.node} has committed {request.committed} and wants what comes after {after}:"
-                f" there are {log.committed + 1} to {log.last}"
+                f"{call.node} has committed {request.committed} and requested the records after "
+                f"{after}; available are {log.committed + 1} to {log.last}"
             )
         self._room += log.commit(request.committed)
         await _grown(log, after + max(1, request.least), request.seconds)
@@ -177,14 +177,14 @@ async def answering(
         tokens_of(token, (f"w{device}" for device in sender.devices)),
         {methods.FETCH: sender.fetch},
         limits=MessageLimits(ENVELOPE_BYTES),
-        refused=_tell,
+        refused=_log_refusal,
         failed=failed,
     )
     async with serving(address, gate) as port:
         yield port
 
 
-def _tell(refusal: Refusal) -> None:
+def _log_refusal(refusal: Refusal) -> None:
     """Write a refusal to the producer's log."""
     sys.stderr.write(f"{refusal.call.node} ({refusal.call.peer}): {refusal.reason}\n")
 

@@ -36,7 +36,7 @@ FRAME_BITS = 8 * (LARGEST_PAYLOAD + HEADER_BYTES)
 LARGEST_BYTES = 1 << 16
 
 SLICE_SECONDS = 0.05
-FEWEST_SLICES = 8
+MIN_SLICES = 8
 ALIKE_RATIO = 0.01
 """At least half of the slices must agree this well, or the stream had gaps."""
 
@@ -129,7 +129,7 @@ def rate_of_slices(arrivals: Sequence[Arrival]) -> float | None:
         if rest and rest[-1].dropped == first.dropped and rest[-1].moment > first.moment:
             bits = FRAME_BITS * sum(one.frames for one in rest)
             rates.append(bits / (rest[-1].moment - first.moment))
-    if len(rates) < FEWEST_SLICES:
+    if len(rates) < MIN_SLICES:
         return None
     middle = median(rates)
     alike = sum(abs(rate - middle) <= ALIKE_RATIO * middle for rate in rates)

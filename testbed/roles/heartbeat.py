@@ -14,16 +14,16 @@ from contextlib import contextmanager
 BEAT_SECONDS = 1.0
 """Real seconds between two beats; shorter pauses are not detected."""
 
-MOST_BEATS = 50.0
+MAX_BEATS = 50.0
 """Per second, of all workers together: every beat takes CPU from computing workers."""
 
-TOLD_SECONDS = 1.0
+LOGGED_GAP_SECONDS = 1.0
 """Shorter gaps are not logged: a busy host has many of them."""
 
 
 def interval(workers: int) -> float:
     """Return the real seconds between two beats, given the number of workers."""
-    return max(BEAT_SECONDS, workers / MOST_BEATS)
+    return max(BEAT_SECONDS, workers / MAX_BEATS)
 
 
 class Heartbeat:
@@ -60,11 +60,11 @@ class Heartbeat:
         """Beat in a background thread inside the context."""
         over = threading.Event()
 
-        def go_on() -> None:
+        def beat_until_over() -> None:
             while not over.wait(self._every):
                 self.beat()
 
-        thread = threading.Thread(target=go_on, name="heartbeat", daemon=True)
+        thread = threading.Thread(target=beat_until_over, name="heartbeat", daemon=True)
         thread.start()
         try:
             yield

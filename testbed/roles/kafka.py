@@ -30,7 +30,7 @@ READY_SECONDS = 60.0
 """Time for a broker to answer and to have a device's topic; then connecting fails."""
 
 BATCH_BYTES = 2**16
-MOST_RECORDS = 2000
+MAX_RECORDS = 2000
 RETRY_SECONDS = 0.1
 """Between two attempts to read from an unreachable broker, which fail at once."""
 
@@ -82,7 +82,7 @@ class KafkaSender(Sender):
                 return False
             self._room -= len(record)
         sent = self._producer.send(topic_of(self._topics, device), record, partition=0)
-        sent.add_callback(lambda _: self._take_note(device, len(record)))
+        sent.add_callback(lambda _: self._record_written(device, len(record)))
         sent.add_errback(self._fail, device)
         return True
 
@@ -101,14 +101,14 @@ class KafkaSender(Sender):
         with suppress(KafkaError):  # an unreachable broker: the missing records are not counted
             await loop.run_in_executor(None, lambda: self._producer.flush(timeout=FLUSH_SECONDS))
 
-    def _take_note(self, device: int, size: int) -> None:
+    def _record_written(self, device: int, size: int) -> None:
         with self._lock:
             self._written[device] += 1
             self._room += size
 
     def _fail(self, device: int, error: BaseException) -> None:
         where = topic_of(self._topics, device)
-        self._failed(NodeError(f"the broker does not take a record of {where}: {error}"))
+        self._failed(NodeError(f"the broker refused a record of {where}: {error}"))
 
 
 class KafkaReceiver(Receiver):
@@ -125,7 +125,7 @@ class KafkaReceiver(Receiver):
         while True:
             left = max(0.0, until - time.monotonic())
             try:
-                found = self._consumer.poll(timeout_ms=int(left * 1000), max_records=MOST_RECORDS)
+                found = self._consumer.poll(timeout_ms=int(left * 1000), max_records=MAX_RECORDS)
                 records += [one.value for batch in found.values() for one in batch]
             except KafkaError as error:
                 if not error.retriable:
@@ -138,13 +138,13 @@ class KafkaReceiver(Receiver):
     def commit(self) -> None:
         """Commit the offset; the next poll sends it."""
         if self._uncommitted:
-            with telling("committing an offset"):
+            with kafka_errors("committing an offset"):
                 self._consumer.commit_async()
             self._uncommitted = False
 
     def close(self) -> None:
         """Close the consumer."""
-        with telling("closing"):
+        with kafka_errors("closing"):
             self._consumer.close(autocommit=False)
 
 
@@ -170,9 +170,9 @@ def connect_sender(
             another run.
     """
     written = make_topics(address, topics, devices)
-    with telling(f"connecting to the broker at {address}"):
+    with kafka_errors(f"connecting to the broker at {address}"):
         producer = KafkaProducer(
-            **_everywhere(address),
+            **_client_options(address),
             enable_idempotence=True,
             acks="all",
             delivery_timeout_ms=FOR_EVER_MILLISECONDS,
@@ -192,16 +192,16 @@ def make_topics(address: str, topics: str, devices: Iterable[int]) -> dict[int, 
         NodeError: see ``connect_sender``.
     """
     names = {device: topic_of(topics, device) for device in devices}
-    with telling(f"making topics at the broker at {address}"):
-        with closing(KafkaConsumer(**_everywhere(address))) as consumer:
+    with kafka_errors(f"creating topics at the broker at {address}"):
+        with closing(KafkaConsumer(**_client_options(address))) as consumer:
             check_release(consumer, address)
-            there = consumer.topics()
-        _check_topics(there, topics, address)
-        new = {name: ONE_OF_EACH for name in names.values() if name not in there}
+            existing = consumer.topics()
+        _check_topics(existing, topics, address)
+        new = {name: ONE_OF_EACH for name in names.values() if name not in existing}
         if new:
-            with closing(KafkaAdminClient(**_everywhere(address))) as admin:
+            with closing(KafkaAdminClient(**_client_options(address))) as admin:
                 admin.create_topics(new, wait_for_metadata=True)
-        with closing(KafkaConsumer(**_everywhere(address))) as consumer:
+        with closing(KafkaConsumer(**_client_options(address))) as consumer:
             ends = consumer.end_offsets([TopicPartition(name, 0) for name in names.values()])
     return {device: ends[TopicPartition(name, 0)] for device, name in names.items()}
 
@@ -213,13 +213,13 @@ def connect_receiver(address: str, topics: str, device: int) -> KafkaReceiver:
         NodeError: the broker does not answer in time, is of another release, or lacks the topic.
     """
     topic = topic_of(topics, device)
-    with ExitStack() as made, telling(f"connecting to the broker at {address}"):
+    with ExitStack() as made, kafka_errors(f"connecting to the broker at {address}"):
         consumer = KafkaConsumer(
-            **_everywhere(address),
+            **_client_options(address),
             group_id=topic,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            max_poll_records=MOST_RECORDS,
+            max_poll_records=MAX_RECORDS,
             allow_auto_create_topics=False,
             metrics_enabled=False,
         )
@@ -241,13 +241,13 @@ def check_release(client: KafkaConsumer, address: str) -> None:
     if version[0] != RELEASE:
         found = ".".join(map(str, version))
         raise NodeError(
-            f"the broker at {address} speaks as Kafka {found}, expected Kafka {RELEASE}",
-            hint=f"Take an image, or jars, of Kafka {RELEASE}.",
+            f"the broker at {address} is Kafka {found}, expected Kafka {RELEASE}",
+            hint=f"Use an image or jars of Kafka {RELEASE}.",
         )
 
 
 @contextmanager
-def telling(what: str) -> Iterator[None]:
+def kafka_errors(what: str) -> Iterator[None]:
     """Convert errors of the Kafka client to NodeError."""
     try:
         yield
@@ -255,7 +255,7 @@ def telling(what: str) -> Iterator[None]:
         raise NodeError(f"{what} failed: {error}") from None
 
 
-def _everywhere(address: str) -> dict[str, Any]:
+def _client_options(address: str) -> dict[str, Any]:
     """Return the options of all clients."""
     return {
         "bootstrap_servers": address,
@@ -269,9 +269,9 @@ def _check_topics(found: Iterable[str], topics: str, address: str) -> None:
     others = [one for one in found if not one.startswith(("__", f"{topics}-w"))]
     if others:
         raise NodeError(
-            f"the broker at {address} has a topic of another run, {others[0]}: expected none but "
+            f"the broker at {address} has a topic of another run, {others[0]}: expected only "
             f"{topics}-w0, {topics}-w1, ...",
-            hint="Every run has a broker of its own: end the other run with `testbed down`.",
+            hint="Each run needs its own broker: end the other run with `testbed down`.",
         )
 
 
@@ -281,6 +281,6 @@ def _await_topic(consumer: KafkaConsumer, topic: str, address: str) -> None:
     while not consumer.partitions_for_topic(topic):
         if time.monotonic() > deadline:
             raise NodeError(
-                f"the broker at {address} has no topic {topic} after {READY_SECONDS:g} s"
+                f"the broker at {address} still has no topic {topic} after {READY_SECONDS:g} s"
             )
         time.sleep(RECONNECT_MILLISECONDS / 1000)  # between two requests

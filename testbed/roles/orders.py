@@ -15,29 +15,29 @@ class OrderStreams:
     """The order streams, at most one per worker; the server knows the current orders."""
 
     server: Server
-    _news: dict[int, asyncio.Event] = field(default_factory=dict)  # one per open stream
+    _changed: dict[int, asyncio.Event] = field(default_factory=dict)  # one per open stream
 
     async def follow(self, worker: int, after: int) -> AsyncIterator[bytes]:
         """Yield a worker's orders whenever they are newer than number ``after``."""
         self.end(worker)
-        news = self._news[worker] = asyncio.Event()
-        while self._news.get(worker) is news:
+        changed = self._changed[worker] = asyncio.Event()
+        while self._changed.get(worker) is changed:
             standing = self.server.standing(worker)
             if standing.number > after:
                 after = standing.number
                 yield encode_orders(standing)
                 continue
-            await news.wait()
-            news.clear()
+            await changed.wait()
+            changed.clear()
 
-    def tell(self, worker: int) -> None:
+    def notify(self, worker: int) -> None:
         """Notify the stream of a worker that its orders have changed."""
-        if worker in self._news:
-            self._news[worker].set()
+        if worker in self._changed:
+            self._changed[worker].set()
 
     def end(self, *workers: int) -> None:
         """End the streams of these workers, or all streams if none is given."""
-        for worker in workers or tuple(self._news):
-            news = self._news.pop(worker, None)
-            if news is not None:
-                news.set()
+        for worker in workers or tuple(self._changed):
+            changed = self._changed.pop(worker, None)
+            if changed is not None:
+                changed.set()

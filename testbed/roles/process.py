@@ -81,5 +81,5 @@ def _of_scratch(cause: BaseException | None) -> str:
     """Return a hint for user code that did not find a file which the host may have."""
     name = cause.filename if isinstance(cause, FileNotFoundError) else None
     if isinstance(name, str) and name.startswith(SCRATCH):
-        return " A node has a /tmp and a /dev/shm of its own: keep the file in another folder."
+        return " A node has its own /tmp and /dev/shm: keep the file in another folder."
     return ""

@@ -32,7 +32,7 @@ from testbed.streams import Arrivals, RecordFormat, Sample, Sender
 TICK_SECONDS = 0.01
 """Polling interval, and thus the maximum delay of a record, real seconds."""
 
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 DEADLINE_SECONDS = 10.0
 
 
@@ -65,8 +65,8 @@ async def _produce(experiment: Experiment, arguments: Arguments) -> None:
             unix_address(arguments.socket) as address,
             connect(address, arguments, experiment=experiment) as connection,
         ):
-            attendant = Attendant(production, connection, loop, failed=end)
-            threading.Thread(target=attendant.attend, name="attendant", daemon=True).start()
+            reporter = ProgressReporter(production, connection, loop, failed=end)
+            threading.Thread(target=reporter.run, name="reporter", daemon=True).start()
             producing = asyncio.create_task(production.carry_out())
             await asyncio.gather(producing, over)
 
@@ -74,7 +74,7 @@ async def _produce(experiment: Experiment, arguments: Arguments) -> None:
 def feeds_of(experiment: Experiment, index: int) -> Sequence[Feed]:
     """Return the streams of the devices that producer ``index`` feeds."""
     count, arrivals = len(producers(experiment.scenario)), experiment.arrivals()
-    assert arrivals is not None, "a run without streams has no producer"
+    assert arrivals is not None, "only scenarios with streams have producers"
     shards = experiment.shards
     return [
         Feed(
@@ -111,11 +111,11 @@ class Feed:
 
     def send_due(self, sender: Sender, now: float) -> None:
         """Send the outstanding records up to ``now``, as far as there is room."""
-        due, there = self.due(now), sender.acknowledged(self.device)
-        if there > due:
+        due, available = self.due(now), sender.acknowledged(self.device)
+        if available > due:
             return  # the clock of the previous producer was ahead of this one
-        if there > self.sent:
-            self._go_on(after=there)
+        if available > self.sent:
+            self._skip(after=available)
         while self.sent < due:
             record = self._refused or self._make(self.sent + 1)
             if not sender.send(self.device, record):
@@ -124,7 +124,7 @@ class Feed:
             self._refused = None
             self.sent += 1
 
-    def _go_on(self, *, after: int) -> None:
+    def _skip(self, *, after: int) -> None:
         """Continue after this many records, which a previous producer has sent."""
         self.source.take((after - self._made) * self.format.samples)
         self.sent = self._made = after
@@ -172,7 +172,7 @@ class Production:
         self.clock.start(now)
         self.begun.set()
 
-    def told(self) -> ps_pb2.ProducedRequest:
+    def progress(self) -> ps_pb2.ProducedRequest:
         """Report the progress, in records available to the devices."""
         now, available = self.clock.now, self.sender.available
         counts = [(one.due(now), available(one.device)) for one in self.feeds]
@@ -185,7 +185,7 @@ class Production:
 
 
 @dataclass
-class Attendant:
+class ProgressReporter:
     """Talks to the parameter server, in a separate thread from the records."""
 
     production: Production
@@ -193,20 +193,20 @@ class Attendant:
     loop: asyncio.AbstractEventLoop
     failed: Callable[[BaseException], None]
 
-    def attend(self) -> None:
+    def run(self) -> None:
         """Signal the start and end of the training, and report the producer's progress."""
         try:
             reply = parse(ps_pb2.ClockReply, self.connection.call(methods.CLOCK, b""))
             self.loop.call_soon_threadsafe(self.production.begin, reply.time_seconds)
             ended = False
             while not ended:
-                time.sleep(TELL_SECONDS)  # the interval of the record, not a wait for a peer
-                ended = self._tell()
+                time.sleep(REPORT_SECONDS)  # the interval of the record, not a wait for a peer
+                ended = self._report()
             self.loop.call_soon_threadsafe(self.production.ended.set)
         except TestbedError as error:
             self.loop.call_soon_threadsafe(self.failed, error)
 
-    def _tell(self) -> bool:
-        message = self.production.told().SerializeToString()
+    def _report(self) -> bool:
+        message = self.production.progress().SerializeToString()
         data = self.connection.call(methods.PRODUCED, message, deadline_seconds=DEADLINE_SECONDS)
         return bool(parse(ps_pb2.ProducedReply, data).ended)

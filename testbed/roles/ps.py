@@ -41,7 +41,7 @@ REFUSED_SECONDS = 5.0
 LOAD_SECONDS = 1.0
 """Interval of events that record the server's load."""
 
-MOST_EVENTS = 200
+MAX_EVENTS = 200
 """Limit of individually logged events per kind and node, so no node can fill the disk."""
 
 DRAIN_SECONDS = 5.0
@@ -75,7 +75,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
         fingerprint=experiment.network.layout.fingerprint,
         clock=clock,
         exchanged=Exchanged(experiment.sample_bytes),
-        log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
+        log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MAX_EVENTS),
         record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),
     )
     if experiment.algorithm.SENDS_KEYS:
@@ -98,7 +98,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
 async def _serve_until_sigterm(server: ParameterServer, arguments: Arguments) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, server.end, TerminatedError())
-    loop.add_signal_handler(signal.SIGHUP, server.leave_alone)
+    loop.add_signal_handler(signal.SIGHUP, server.finish_unattended)
     await server.serve(arguments.server, arguments.socket)
 
 
@@ -160,7 +160,7 @@ class ParameterServer:
             self.training.log.write(Listening(port))
             stack.enter_context(self.heartbeat.beating())
             duties = [self.training.keep_time(), self._watch_own_time(), self._flush()]
-            duties += [self._tell_load(), self._shrink(), self._shrink_after_refusals()]
+            duties += [self._log_load(), self._shrink(), self._shrink_after_refusals()]
             duties.append(self._conclude())
             if self.checkpoints is not None:
                 duties.append(self.checkpoints.keep(self.training))
@@ -176,7 +176,7 @@ class ParameterServer:
         if self._over is not None and not self._over.done():
             self._over.set_exception(error)
 
-    def leave_alone(self) -> None:
+    def finish_unattended(self) -> None:
         """Continue without a controller: end when all is done.
 
         A training that has not started ends now: no controller can launch the missing nodes.
@@ -212,10 +212,10 @@ class ParameterServer:
         await training.started.wait()
         self.heartbeat.take()  # discard pauses before the training
         while not await wait(training.ended, BEAT_SECONDS):
-            training.stood_still("ps", self.heartbeat.take())
-        training.stood_still("ps", self.heartbeat.take())
+            training.record_pause("ps", self.heartbeat.take())
+        training.record_pause("ps", self.heartbeat.take())
 
-    async def _tell_load(self) -> None:
+    async def _log_load(self) -> None:
         """Log the load of this process during the training."""
         training = self.training
         await training.started.wait()
@@ -227,7 +227,7 @@ class ParameterServer:
         training, snapshots = self.training, self.training.snapshots
         await training.ended.wait()
         await wait(training.drained, self.drain_seconds)
-        training.log.write(Drained(tuple(f"w{worker}" for worker in training.untold)))
+        training.log.write(Drained(tuple(f"w{worker}" for worker in training.unnotified)))
         if await wait(snapshots.final_taken, EVALUATOR_SECONDS):
             await wait(snapshots.concluded, self.final_seconds)
         training.log.summarise()

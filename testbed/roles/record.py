@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from testbed.algorithms.base import Applied
 from testbed.events.kinds import Done
@@ -24,6 +25,7 @@ class Record:
         largest_gap_seconds: the longest pause of any node, real.
     """
 
+    STATE: ClassVar = ("tally",)
     spool: SpoolWriter
     clock: EmulatedClock
     tally: Counter[str] = field(default_factory=Counter)

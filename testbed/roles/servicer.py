@@ -41,7 +41,9 @@ class Servicer:
 
     training: Training
     encoding: Encoding = "raw"
-    _told: dict[str, float] = field(default_factory=dict)  # last report of each producer, steady
+    _last_report: dict[str, float] = field(
+        default_factory=dict
+    )  # last report of each producer, steady
 
     @property
     def for_workers(self) -> Mapping[str, Behaviour]:
@@ -73,42 +75,42 @@ class Servicer:
 
     async def _join(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.JoinRequest, message)
-        _speaks_for(call, request.worker)
+        _require_own_worker(call, request.worker)
         version = self.training.join(request.worker, request.fingerprint)
         return ps_pb2.JoinReply(version=version).SerializeToString()
 
     async def _pull(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.PullRequest, message)
-        _speaks_for(call, request.worker)
+        _require_own_worker(call, request.worker)
         return await self.training.pull(request.worker, request.attempt)
 
     async def _exchange(self, message: bytes, call: Call) -> bytes:
         size = self.training.server.half.parameters.size
         push = decode_push(message, self.encoding, size=size)
-        _speaks_for(call, push.worker)
+        _require_own_worker(call, push.worker)
         return await self.training.exchange(push)
 
     async def _follow_orders(self, message: bytes, call: Call) -> AsyncIterator[bytes]:
         request = parse(ps_pb2.FollowOrdersRequest, message)
-        _speaks_for(call, request.worker)
+        _require_own_worker(call, request.worker)
         async for orders in self.training.follow_orders(request.worker, request.after):
             yield orders
 
     async def _leave(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.LeaveRequest, message)
-        _speaks_for(call, request.worker)
+        _require_own_worker(call, request.worker)
         self.training.leave(request.worker)
         return ps_pb2.LeaveReply().SerializeToString()
 
     async def _snapshot(self, message: bytes, call: Call) -> bytes:
-        _is(call, EVALUATOR)
+        _require_caller(call, EVALUATOR)
         request = parse(ps_pb2.SnapshotRequest, message)
         if math.isnan(request.least_seconds):
             raise MalformedError("least_seconds is not a number")
         return await self.training.snapshot(request.least_version, request.least_seconds)
 
     async def _report(self, message: bytes, call: Call) -> bytes:
-        _is(call, EVALUATOR)
+        _require_caller(call, EVALUATOR)
         report = parse(ps_pb2.ReportRequest, message)
         top1, top5 = _shares(report)
         if report.version > LARGEST_NUMBER or not 1 <= report.images <= LARGEST_COUNT:
@@ -135,15 +137,17 @@ class Servicer:
         return ps_pb2.ReportReply().SerializeToString()
 
     async def _remove(self, message: bytes, call: Call) -> bytes:
-        _is(call, CONTROLLER)
+        _require_caller(call, CONTROLLER)
         request = parse(ps_pb2.RemoveRequest, message)
         if (length := len(request.reason)) > LONGEST_REASON:
-            raise MalformedError(f"a reason of {length} characters, above {LONGEST_REASON}")
+            raise MalformedError(
+                f"{length} characters of reason, expected at most {LONGEST_REASON}"
+            )
         self.training.remove(request.worker, request.reason)
         return ps_pb2.RemoveReply().SerializeToString()
 
     async def _silence(self, message: bytes, call: Call) -> bytes:
-        _is(call, CONTROLLER)
+        _require_caller(call, CONTROLLER)
         request = parse(ps_pb2.SilenceRequest, message)
         self.training.silence(request.worker, silent=request.silent)
         return ps_pb2.SilenceReply().SerializeToString()
@@ -157,21 +161,21 @@ class Servicer:
         request = parse(ps_pb2.ProducedRequest, message)
         worst = request.worst_lag_ratio
         if not (request.sent <= request.due <= LARGEST_NUMBER and 0 <= worst <= 1):
-            found = f"{request.sent} of {request.due} records sent, {worst} of the worst not"
+            found = f"{request.sent} of {request.due} records sent, worst lag ratio {worst}"
             raise MalformedError(f"{found}: out of range")
-        _is_producer(call)
+        _require_producer(call)
         self._record_produced(Produced(str(call.node), request.due, request.sent, worst))
         return ps_pb2.ProducedReply(ended=self.training.ended.is_set()).SerializeToString()
 
-    def _record_produced(self, told: Produced) -> None:
+    def _record_produced(self, progress: Produced) -> None:
         """Log a producer's progress, at a limited rate so that none can fill the disk."""
         now = self.training.clock.steady()
-        if now - self._told.get(told.producer, -math.inf) < PRODUCED_SECONDS:
-            often = f"more often than every {PRODUCED_SECONDS:g} s"
-            raise RejectedError(f"{told.producer} tells how far it has come {often}")
-        self._told[told.producer] = now
+        if now - self._last_report.get(progress.producer, -math.inf) < PRODUCED_SECONDS:
+            often = f"more often than once per {PRODUCED_SECONDS:g} s"
+            raise RejectedError(f"{progress.producer} reports its progress {often}")
+        self._last_report[progress.producer] = now
         if not self.training.ended.is_set():
-            self.training.log.write(told)
+            self.training.log.write(progress)
 
     def refused(self, refusal: Refusal) -> None:
         """Log a refusal, with the node's name if it is known."""
@@ -187,28 +191,28 @@ def _shares(report: ps_pb2.ReportRequest) -> tuple[float, float] | tuple[None, N
     if not report.HasField("top1") and not report.HasField("top5"):
         return None, None
     if not (report.HasField("top1") and 0 <= report.top1 <= report.top5 <= 1):
-        raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected shares, or neither")
+        raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected ratios, or neither")
     return report.top1, report.top5
 
 
-def _speaks_for(call: Call, worker: int) -> None:
+def _require_own_worker(call: Call, worker: int) -> None:
     """Refuse a call on behalf of another worker."""
     if call.node != f"w{worker}":
-        raise ImpersonationError(f"{call.node} calls as worker {worker}, expected its own number")
+        raise ImpersonationError(f"{call.node} called as worker {worker}, expected its own number")
 
 
-def _is(call: Call, node: str) -> None:
+def _require_caller(call: Call, node: str) -> None:
     """Refuse a call that only ``node`` may make."""
     if call.node != node:
         method = call.method.rpartition("/")[2]
-        raise ImpersonationError(f"{call.node} calls {method}, which is for the {node} alone")
+        raise ImpersonationError(f"{call.node} called {method}, which only the {node} may call")
 
 
-def _is_producer(call: Call) -> None:
+def _require_producer(call: Call) -> None:
     """Refuse a call that only a producer may make."""
     if call.node in (EVALUATOR, CONTROLLER):
         method = call.method.rpartition("/")[2]
-        raise ImpersonationError(f"{call.node} calls {method}, which is for producers alone")
+        raise ImpersonationError(f"{call.node} called {method}, which only producers may call")
 
 
 def _printable(text: str) -> str:

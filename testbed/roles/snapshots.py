@@ -12,11 +12,11 @@ from testbed.payloads import Dense, Vector
 from testbed.rpc.codec import encode_snapshot
 from testbed.rpc.messages import Snapshot
 
-REMEMBERED = 16  # snapshots on which a report may still arrive
+MAX_TAKEN = 16  # snapshots on which a report may still arrive
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class TrainingState:
     """The current state of the training.
 
     Attributes:
@@ -36,7 +36,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class TakenSnapshot:
-    """The fields of a snapshot that are kept until its report; see Moment."""
+    """The fields of a snapshot that are kept until its report; see TrainingState."""
 
     version: int
     time: float
@@ -69,11 +69,11 @@ class Snapshots:
         self._taken: OrderedDict[tuple[int, float, bool], TakenSnapshot] = OrderedDict()
         self._reported: set[tuple[int, float, bool]] = set()
         self._wanted: deque[bytes] = deque()
-        self._succeeds = False
+        self._takes_over = False
 
-    def succeed(self) -> None:
+    def take_over(self) -> None:
         """Expect reports on snapshots of the previous server, which has died."""
-        self._succeeds = True
+        self._takes_over = True
 
     @property
     def waiting(self) -> bool:
@@ -83,7 +83,7 @@ class Snapshots:
     def ask(self, least_version: int, least_time: float) -> asyncio.Future[bytes]:
         """Return a future SnapshotReply: once both are reached or the training has ended.
 
-        The caller must call ``look`` immediately, after every change of the training, and at
+        The caller must call ``answer_due`` immediately, after every change of the training, and at
         ``next_time``; and ``withdraw`` when the answer is no longer needed.
         """
         poll = _Poll(least_version, least_time, asyncio.get_running_loop().create_future())
@@ -94,9 +94,9 @@ class Snapshots:
         """Remove a poll; does nothing if it was answered."""
         self._polls = [poll for poll in self._polls if poll.answer is not answer]
 
-    def want(self, moment: Moment) -> None:
+    def want(self, state: TrainingState) -> None:
         """Queue this model for evaluation, before any other."""
-        self._wanted.append(self._copy(moment))
+        self._wanted.append(self._copy(state))
 
     def next_time(self, version: int) -> float:
         """Return when a poll is due even if the model does not change; infinity for never."""
@@ -108,13 +108,13 @@ class Snapshots:
         now = final or bool(self._wanted)
         return any(now or poll.due(version, time) for poll in self._polls)
 
-    def look(self, moment: Moment) -> None:
+    def answer_due(self, state: TrainingState) -> None:
         """Answer the polls that are due, with copies of the model."""
         for poll in list(self._polls):
             if self._wanted:
                 answer = self._wanted.popleft()
-            elif moment.final or poll.due(moment.version, moment.time):
-                answer = self._copy(moment)
+            elif state.final or poll.due(state.version, state.time):
+                answer = self._copy(state)
             else:
                 continue
             self._polls.remove(poll)
@@ -132,7 +132,7 @@ class Snapshots:
         """
         key = (version, time, final)
         taken = self._taken.get(key)
-        if taken is None and self._succeeds and not final:
+        if taken is None and self._takes_over and not final:
             return None, False
         if taken is None:
             kind = "final snapshot" if final else "snapshot"
@@ -142,14 +142,14 @@ class Snapshots:
         self._reported.add(key)
         return taken, first
 
-    def _copy(self, moment: Moment) -> bytes:
-        taken = TakenSnapshot(moment.version, moment.time, moment.final, moment.payload_up_bytes)
-        key = (moment.version, moment.time, moment.final)
+    def _copy(self, state: TrainingState) -> bytes:
+        taken = TakenSnapshot(state.version, state.time, state.final, state.payload_up_bytes)
+        key = (state.version, state.time, state.final)
         self._taken.setdefault(key, taken)
-        if moment.final:
+        if state.final:
             self.final_taken.set()
-        if len(self._taken) > REMEMBERED:
+        if len(self._taken) > MAX_TAKEN:
             self._reported.discard(self._taken.popitem(last=False)[0])
         return encode_snapshot(
-            Snapshot(moment.version, moment.time, moment.final, Dense(moment.parameters))
+            Snapshot(state.version, state.time, state.final, Dense(state.parameters))
         )

@@ -77,9 +77,9 @@ class DeviceStream:
         """
         begun = self.clock.now
         with self._came:
-            there = self._await(count, begun)
+            arrived = self._await(count, begun)
             self._waited += self.clock.now - begun
-            if not there:
+            if not arrived:
                 self.reception.give_up()
                 self._intake = self._look()
                 return np.empty(0, np.int64)
@@ -108,7 +108,7 @@ class DeviceStream:
             images = self.data.transform(images, np.random.default_rng(draw))
         return images, np.array(labels, self.data.train_labels.dtype)
 
-    def told(self) -> Intake:
+    def take_intake(self) -> Intake:
         """Return the report for an update: the stream's state when its step had its samples."""
         waited, self._waited = self._waited, 0.0
         return self._intake._replace(stream_wait_seconds=waited, stream_lag_seconds=self._lag)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Never
+from typing import Any, ClassVar, Never
 
 from testbed.algorithms.base import Measured
 from testbed.errors import RejectedError
@@ -21,12 +21,11 @@ from testbed.frame.service_queue import ServiceQueue
 from testbed.frame.stop import unheard
 from testbed.roles.calls import WaitingCalls
 from testbed.roles.clock import EmulatedClock, wait
-from testbed.roles.heartbeat import TOLD_SECONDS
+from testbed.roles.heartbeat import LOGGED_GAP_SECONDS
 from testbed.roles.keys import ServerKeys
 from testbed.roles.orders import OrderStreams
-from testbed.roles.parts import parts_of
 from testbed.roles.record import Record
-from testbed.roles.snapshots import Moment, Snapshots
+from testbed.roles.snapshots import Snapshots, TrainingState
 from testbed.rpc.codec import encode_delivery
 from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.service import SupersededError
@@ -55,6 +54,7 @@ class Training:
         drained: set when every worker that has not left was then notified of the end.
     """
 
+    STATE: ClassVar = ("_present", "_removed")
     server: Server
     queue: ServiceQueue
     workers: int
@@ -73,7 +73,7 @@ class Training:
         self._end: float | None = None  # when the training ended, emulated
         self._present: set[int] = set()  # joined and not left
         self._removed: set[int] = set()  # and not joined again
-        self._told: set[int] = set()  # workers notified of the end
+        self._notified: set[int] = set()  # workers notified of the end
         self._calls = WaitingCalls()
         self._latest: dict[int, tuple[int, int]] = {}  # sequence and attempt of the newest call
         self._orders = OrderStreams(self.server)
@@ -84,9 +84,8 @@ class Training:
 
     def state(self) -> PlainState:
         """Pack everything that the next training needs to continue, except open calls."""
-        parts = parts_of(self).items()
-        kept = {name: {one: vars(part)[one] for one in names} for name, (part, names) in parts}
-        return pack({"server": self.server.state(), **kept})
+        parts = [{name: vars(part)[name] for name in part.STATE} for part in self._parts]
+        return pack({"server": self.server.state(), "parts": parts})
 
     def restore(self, packed: PlainState) -> None:
         """Continue from the state of a training whose process has died.
@@ -97,11 +96,17 @@ class Training:
         whole = unpack(packed)
         with fitting():
             self.server.restore(whole["server"])
-            for name, (part, names) in parts_of(self).items():
-                put_back(part, whole[name], names)
-        self.server.succeed()
-        self.snapshots.succeed()
+            for part, values in zip(self._parts, whole["parts"], strict=True):
+                put_back(part, values, part.STATE)
+        self.server.take_over()
+        self.snapshots.take_over()
         self.started.set()
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        """The parts that a checkpoint holds in addition to the server."""
+        record = self.record
+        return self, self.clock, self.exchanged, self.queue, record, record.updates
 
     @property
     def waiting(self) -> int:
@@ -109,9 +114,9 @@ class Training:
         return len(self._calls)
 
     @property
-    def untold(self) -> list[int]:
+    def unnotified(self) -> list[int]:
         """Workers that could be notified of the end of training, and were not."""
-        left = self._present - self._told
+        left = self._present - self._notified
         return sorted(worker for worker in left if not self.server.is_silent(worker))
 
     def join(self, worker: int, fingerprint: int) -> int:
@@ -127,14 +132,14 @@ class Training:
         self._removed.discard(worker)
         if worker not in self._present:
             self._present.add(worker)
-            self._told.discard(worker)
+            self._notified.discard(worker)
             self.log.write(Joined(f"w{worker}"))
         if len(self._present) == (self.first or self.workers) and not self.started.is_set():
             self.clock.start()
             self.log.write(Started())
             self.started.set()
             self.server.begin(self.clock.now)
-            self.snapshots.want(self._moment())
+            self.snapshots.want(self._training_state())
             self._carry_out(Effects())
         return self.server.version
 
@@ -166,7 +171,7 @@ class Training:
         came, call = self.clock.steady(), (push.sequence, push.attempt)
         self._check_fingerprint(push.worker, push.fingerprint)
         self._check_order(push.worker, call)
-        self.stood_still(f"w{push.worker}", push.gap_seconds)
+        self.record_pause(f"w{push.worker}", push.gap_seconds)
         await self._take_turn()
         self._check_order(push.worker, call)
         self._catch_up()
@@ -241,17 +246,17 @@ class Training:
             self._carry_out(self.server.wake(worker, self.clock.now))
         self._rescheduled.set()
 
-    def stood_still(self, node: str, seconds: float) -> None:
+    def record_pause(self, node: str, seconds: float) -> None:
         """Record a node's longest pause (real seconds) since the last report."""
         self.record.largest_gap_seconds = max(self.record.largest_gap_seconds, seconds)
-        if seconds >= TOLD_SECONDS:
+        if seconds >= LOGGED_GAP_SECONDS:
             self.log.write(Gap(node, seconds))
 
     async def snapshot(self, least_version: int, least_time: float) -> bytes:
         """Return a SnapshotReply, once both are reached or the training has ended."""
         answer = self.snapshots.ask(least_version, least_time)
         try:
-            self.look()
+            self.check_progress()
             self._plan_tick()
             return await answer
         finally:
@@ -298,10 +303,10 @@ class Training:
             self.remove(worker, unheard(self.server.dead_after))
         self._deliver(effects.releases)
         for worker in effects.orders:
-            self._orders.tell(worker)
+            self._orders.notify(worker)
         if effects.measure:
-            self.snapshots.want(self._moment())
-        self.look()
+            self.snapshots.want(self._training_state())
+        self.check_progress()
         self._plan_tick()
 
     def _plan_tick(self) -> None:
@@ -313,27 +318,27 @@ class Training:
             self._tick_at = tick_at
             self._rescheduled.set()
 
-    def look(self) -> None:
+    def check_progress(self) -> None:
         """Check whether the training has ended, and whether a snapshot is due."""
         final = bool(self.server.finished)
         if final and not self.ended.is_set():
             self.record.spool.flush()
             self._end = self.clock.now
             for worker, since in self._standing.items():  # they cannot report it themselves
-                self.stood_still(f"w{worker}", self.clock.steady() - since)
+                self.record_pause(f"w{worker}", self.clock.steady() - since)
             server = self.server
             self.log.write(Finished(server.finished, server.version, stalled=server.stalled))
             self._orders.end()
             self.ended.set()
-        if final and not self.untold:
+        if final and not self.unnotified:
             self.drained.set()
         if not self.snapshots.waiting or not self.started.is_set():
             return
         if self.snapshots.due(self.server.version, self.clock.now, final=final):
-            self.snapshots.look(self._moment())
+            self.snapshots.answer_due(self._training_state())
 
-    def _moment(self) -> Moment:
-        return Moment(
+    def _training_state(self) -> TrainingState:
+        return TrainingState(
             self.server.version,
             time=self.clock.now if self._end is None else self._end,
             final=self._end is not None,
@@ -343,7 +348,7 @@ class Training:
 
     def _check_number(self, worker: int) -> None:
         if worker >= self.workers:
-            raise RejectedError(f"worker {worker}: the scenario has {self.workers}, from 0 on")
+            raise RejectedError(f"worker {worker}: expected a number from 0 to {self.workers - 1}")
 
     def _check_joined(self, worker: int) -> None:
         if worker not in self._present:
@@ -385,6 +390,6 @@ class Training:
             reply = encode_delivery(Delivery(sent, self.clock.now, held, release.standing, shared))
             call.answer.set_result(reply.data)
             if release.reply is None:
-                self._told.add(release.worker)
+                self._notified.add(release.worker)
             else:
                 self.record.updates.replied(release.worker, reply.payload_bytes)

@@ -86,7 +86,7 @@ def device_stream(
     scenario, index = experiment.scenario, arguments.index
     if scenario.streams is None:
         return None
-    assert worker.source is not None, "it is new"
+    assert worker.source is not None, "a new worker has a source of samples"
     announced = scenario.streams.per_second(scenario.workers.count, seed=scenario.seed)[index]
     stream = DeviceStream(
         receiver(experiment, arguments),
@@ -118,8 +118,8 @@ def _join(device: Device, experiment: Experiment) -> None:
     except RejectedError as error:
         model, found = experiment.scenario.model, f"{device.fingerprint:016x}"
         if isinstance(model, OwnCode) and found in error.message:
-            told = f"{model.file}: {model.class_name} is not the same on every node"
-            raise UserCodeError(f"{told}: {error.message}") from None
+            found_at = f"{model.file}: {model.class_name} differs between nodes"
+            raise UserCodeError(f"{found_at}: {error.message}") from None
         raise
 
 

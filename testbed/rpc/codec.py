@@ -28,7 +28,7 @@ ATTEMPT, PAYLOAD = 14, 15
 PACKED = 15  # of a Payload
 LARGEST_COUNT = 2**31 - 1  # the largest value in the record of updates
 LARGEST_NUMBER = 2**63 - 1
-MOST_NOTES = 64
+MAX_NOTES = 64
 
 _NOTHING = memoryview(b"")
 _KINDS = {kind.NUMBER: kind for kind in KINDS}
@@ -142,7 +142,7 @@ def _intake(message: ps_pb2.Intake) -> Intake:
     """
     intake = Intake(*(getattr(message, name) for name in Intake._fields))
     if not all(0 <= number <= LARGEST_NUMBER for number in intake):
-        raise MalformedError(f"{intake}: expected numbers that are finite and not negative")
+        raise MalformedError(f"{intake}: expected finite numbers >= 0")
     return intake
 
 
@@ -155,15 +155,15 @@ def _check_numbers(head: ps_pb2.ExchangeRequest, timing: Timing, *, rounded: int
     seconds = (*timing, head.gap_seconds)
     if not (min(seconds) >= 0 and sum(seconds) < math.inf):  # a NaN makes the sum NaN
         found = f"{timing}, a gap of {head.gap_seconds} s"
-        raise MalformedError(f"{found}: expected seconds that are finite and not negative")
+        raise MalformedError(f"{found}: expected finite seconds >= 0")
     if max(head.worker, head.samples, head.steps) > LARGEST_COUNT:
         found = f"worker {head.worker}, {head.samples} samples, {head.steps} steps"
-        raise MalformedError(f"{found}: above {LARGEST_COUNT}")
+        raise MalformedError(f"{found}: expected at most {LARGEST_COUNT}")
     if max(head.sequence, head.version) > LARGEST_NUMBER:
         found = f"push {head.sequence}, version {head.version}"
-        raise MalformedError(f"{found}: above {LARGEST_NUMBER}")
+        raise MalformedError(f"{found}: expected at most {LARGEST_NUMBER}")
     if head.saturated > rounded:
-        raise MalformedError(f"{head.saturated} values saturated of {rounded} that were rounded")
+        raise MalformedError(f"{head.saturated} saturated values of {rounded} rounded values")
 
 
 def encode_delivery(delivery: Delivery) -> Encoded:
@@ -244,8 +244,8 @@ def _standing(message: ps_pb2.Orders) -> StandingOrders:
 
 
 def _note(field: Mapping[str, float]) -> dict[str, float]:
-    if len(field) > MOST_NOTES:
-        raise MalformedError(f"{len(field)} notes, expected at most {MOST_NOTES}")
+    if len(field) > MAX_NOTES:
+        raise MalformedError(f"{len(field)} notes, expected at most {MAX_NOTES}")
     return dict(field) if len(field) else {}
 
 
@@ -307,10 +307,10 @@ def _decode_packed(bulk: memoryview | None, encoding: Encoding, size: int) -> tu
     if kind is None or not issubclass(kind, Packable) or packed.value_bytes != width:
         raise MalformedError(
             f"kind {packed.kind} with values of {packed.value_bytes} bytes is packed, expected a "
-            f"known kind with values of {width}: this scenario's encoding is {encoding}"
+            f"known kind with values of {width} bytes: this scenario's encoding is {encoding}"
         )
     if packed.entries > size:
-        raise MalformedError(f"{packed.entries} entries are packed, for a model of {size}")
+        raise MalformedError(f"{packed.entries} packed entries, for a model of {size}")
     try:
         data = memoryview(packed.data)
         payload = unpack(kind, data, entries=packed.entries, value_bytes=width)
@@ -335,5 +335,5 @@ def _decode_payload(bulk: memoryview | None) -> Payload:
 def _array(data: memoryview, kind: str) -> Array:
     width = np.dtype(kind).itemsize
     if len(data) % width:
-        raise MalformedError(f"{len(data)} bytes of {width}-byte numbers: one is not complete")
+        raise MalformedError(f"{len(data)} bytes of {width}-byte numbers: the last is incomplete")
     return np.frombuffer(data, kind)

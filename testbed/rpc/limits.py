@@ -34,7 +34,7 @@ memory. A message in between is refused by the gate, which can name the sender."
 WINDOW_BYTES = 8 * 2**20
 """What a peer may send before it is read: transfers should depend on TCP's own windows. A server
 allows each call at most a whole message of its model, and at least this:"""
-LEAST_WINDOW = 2**16
+MIN_WINDOW = 2**16
 
 PING_EVERY_SECONDS = 20.0
 PING_PATIENCE_SECONDS = 20.0
@@ -57,8 +57,8 @@ class MessageLimits:
     in_pieces: bool = False
 
     @classmethod
-    def of(cls, size: int, *, transfer_seconds: float = 0.0, beside: int = 0) -> MessageLimits:
-        """Return the limits for a model of ``size`` parameters and ``beside`` additional bytes.
+    def of(cls, size: int, *, transfer_seconds: float = 0.0, extra_bytes: int = 0) -> MessageLimits:
+        """Return the limits for a model of ``size`` parameters plus ``extra_bytes``.
 
         Data queued in front of a ping may take ``transfer_seconds`` of real time.
 
@@ -72,7 +72,7 @@ class MessageLimits:
                 hint="Choose a smaller model.",
             )
         return cls(
-            ENTRY_BYTES * size + ENVELOPE_BYTES + beside,
+            ENTRY_BYTES * size + ENVELOPE_BYTES + extra_bytes,
             PING_PATIENCE_SECONDS + 2 * transfer_seconds,
             in_pieces=4 * size > LARGEST_WHOLE,
         )
@@ -100,7 +100,7 @@ class MessageLimits:
             ("grpc.max_receive_message_length", UNSEEN_ABOVE * self.single_bytes),
             (
                 "grpc.http2.lookahead_bytes",
-                min(WINDOW_BYTES, max(LEAST_WINDOW, self.message_bytes)),
+                min(WINDOW_BYTES, max(MIN_WINDOW, self.message_bytes)),
             ),
             ("grpc.so_reuseport", 0),  # a second server on the port must fail, not share it
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),

@@ -63,7 +63,7 @@ class Assembly:
             self._message = self._begin(view)
         end = self._filled + len(part)
         if end > len(self._message) or (not part and self._message):
-            found = f"a piece of {len(part)} bytes behind {self._filled}"
+            found = f"a piece of {len(part)} bytes after {self._filled}"
             raise MalformedError(f"{found} of a message of {len(self._message)}")
         self._message[self._filled : end] = part
         self._filled = end
@@ -76,7 +76,7 @@ class Assembly:
             MalformedError: it is incomplete.
         """
         if self._message is None or self._filled < len(self._message):
-            raise MalformedError(f"the pieces end after {self._filled} bytes")
+            raise MalformedError(f"the pieces end after {self._filled} bytes, too early")
         return cast(bytes, self._message)  # no longer modified: a copy would double the memory
 
     def _begin(self, first: memoryview) -> bytearray | mmap.mmap:

@@ -18,21 +18,21 @@ import grpc
 
 from testbed.errors import HostError, RejectedError
 from testbed.payloads.key_cache import UnknownKeysError
+from testbed.rpc.incoming import GivenUpError, IncomingMessages
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.methods import IN_PIECES, TOKEN_KEY
 from testbed.rpc.pieces import Assembly, pieces
-from testbed.rpc.room import GivenUpError, Room
 from testbed.rpc.wire import MalformedError, OversizedError
 
 GRACE_SECONDS = 0.2
 
-MOST_CALLS = 16
+MAX_CALLS = 16
 """Open calls per caller. A worker makes two: its exchange, and that for its orders. Others may
 remain from lost connections."""
 
-MOST_READ = 2
+MAX_READ = 2
 """Whole messages per caller that are read at a time; further ones wait. For messages in pieces see
-``Room``."""
+``IncomingMessages``."""
 
 INCOMPLETE = "INCOMPLETE"
 
@@ -102,7 +102,7 @@ class _Caller:
     name: str
     token: bytes
     handlers: dict[str, Handler] = field(default_factory=dict)  # by method
-    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_READ))
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_READ))
     calls: int = 0
 
     def __enter__(self) -> None:
@@ -111,8 +111,8 @@ class _Caller:
         Raises:
             BusyError: too many calls are open.
         """
-        if self.calls >= MOST_CALLS:
-            raise BusyError(f"{self.name} has {self.calls} calls open already")
+        if self.calls >= MAX_CALLS:
+            raise BusyError(f"{self.name} already has {self.calls} open calls")
         self.calls += 1
 
     def __exit__(self, *_: object) -> None:
@@ -142,7 +142,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._room = Room(self.limits.ping_patience_seconds)
+        self._incoming = IncomingMessages(self.limits.ping_patience_seconds)
         long = IN_PIECES if self.limits.in_pieces else {}
         self._long = {long[method]: method for method in self.behaviours if method in long}
         self._callers = {name: _Caller(name, token.encode()) for name, token in self.tokens.items()}
@@ -165,7 +165,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         elif method in self.streams:
             handler = self._streaming(method, caller, self.streams[method])
         else:
-            code, reason = grpc.StatusCode.UNIMPLEMENTED, f"there is no method {method}"
+            code, reason = grpc.StatusCode.UNIMPLEMENTED, f"unknown method {method}"
             return self._refusing(method, caller.name, code, reason)
         caller.handlers[method] = handler
         return handler
@@ -258,9 +258,9 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 message = await context.read()
         finally:
             if message is _END:
-                self._note(call, INCOMPLETE, "the message did not come whole")
+                self._note(call, INCOMPLETE, "the message did not arrive completely")
         if message is _END:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there was no message")
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call contained no message")
         self.limits.check(cast(bytes, message))
         return cast(bytes, message)
 
@@ -268,18 +268,18 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Read a message in pieces."""
         assembly, complete = Assembly(self.limits.message_bytes), False
         try:
-            with self._room.intake(caller.name) as intake:
-                while not complete and (piece := await intake.next(context.read())) is not _END:
+            with self._incoming.receive(caller.name) as incoming:
+                while not complete and (piece := await incoming.next(context.read())) is not _END:
                     self.limits.check(cast(bytes, piece))
                     complete = assembly.add(cast(bytes, piece))
-                    self._room.arrived(intake, len(piece))
+                    self._incoming.arrived(incoming, len(piece))
         except RejectedError:
             raise
         except GivenUpError as error:
             self._note(call, INCOMPLETE, str(error))
             raise
         except BaseException:
-            self._note(call, INCOMPLETE, "the message did not come whole")
+            self._note(call, INCOMPLETE, "the message did not arrive completely")
             raise
         return assembly.whole()
 
@@ -323,7 +323,7 @@ async def serving(address: str, gate: Gate) -> AsyncIterator[int]:
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise HostError(f"{address}: cannot listen there: {error}") from None
+        raise HostError(f"{address}: cannot listen on this address: {error}") from None
     await server.start()
     try:
         yield port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,12 +54,12 @@ class SharedSamples:
         if rest or len(message.labels) != 8 * count or not count or len(message.pixels) % count:
             sizes = [len(part) for part in (message.samples, message.labels, message.pixels)]
             raise MalformedError(
-                f"{sizes} bytes of numbers, labels and pixels: not as many samples"
+                f"{sizes} bytes of numbers, labels and pixels: their sample counts differ"
             )
         samples = np.frombuffer(message.samples, "<i8")
         labels = np.frombuffer(message.labels, "<f8")
         if samples.min() < 0 or not np.isfinite(labels).all():
-            raise MalformedError("a shared sample has a negative number, or a label that is none")
+            raise MalformedError("a shared sample has a negative number or a non-finite label")
         pixels = np.frombuffer(message.pixels, np.uint8).reshape(count, -1)
         return cls(samples, labels, pixels)
 
@@ -72,6 +72,7 @@ class Exchanged:
         sample_bytes: size of a sample's pixels.
     """
 
+    STATE: ClassVar = ("_latest",)
     sample_bytes: int
     _latest: dict[int, SharedSamples] = field(default_factory=dict)
 
@@ -94,11 +95,11 @@ class Exchanged:
         """Return the shared samples to send with a reply; None if there are none."""
         if reply is None or reply.shared is None or not len(reply.shared):
             return None
-        there: dict[int, tuple[Any, Any]] = {}
+        known: dict[int, tuple[Any, Any]] = {}
         for one in self._latest.values():
             parts = zip(one.labels, one.pixels, strict=True)
-            there |= zip(one.samples.tolist(), parts, strict=True)
-        return assembled(reply.shared, (there[sample] for sample in reply.shared.tolist()))
+            known |= zip(one.samples.tolist(), parts, strict=True)
+        return assembled(reply.shared, (known[sample] for sample in reply.shared.tolist()))
 
 
 def assembled(samples: Samples, parts: Iterable[tuple[Any, Any]]) -> SharedSamples:

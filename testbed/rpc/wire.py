@@ -55,7 +55,7 @@ def fields(message: memoryview) -> Iterator[Field]:
     while position < len(message):
         field = _field(message, position)
         if field.kind == GROUP_END:
-            raise MalformedError(f"byte {field.start} ends a group that no byte began")
+            raise MalformedError(f"byte {field.start} ends a group that was not started")
         yield field
         position = field.end
 
@@ -141,7 +141,7 @@ def _find(message: memoryview, numbers: Collection[int]) -> dict[int, Field]:
                 continue
         field = _field(message, position)
         if field.kind == GROUP_END:
-            raise MalformedError(f"byte {field.start} ends a group that no byte began")
+            raise MalformedError(f"byte {field.start} ends a group that was not started")
         position = field.end
         if field.kind == BYTES and field.number in numbers:
             if field.number in found:
@@ -154,7 +154,7 @@ def _field(message: memoryview, start: int) -> Field:
     tag, value = _read_varint(message, start)
     number, kind = tag >> 3, tag & 7
     if number == 0 or tag > _LARGEST_TAG or kind > FIXED32:
-        raise MalformedError(f"byte {start} is not the beginning of a field")
+        raise MalformedError(f"byte {start} does not start a field")
     if kind == VARINT:
         end = _read_varint(message, value)[1]
     elif kind == BYTES:
@@ -165,7 +165,7 @@ def _field(message: memoryview, start: int) -> Field:
     else:
         end = value + _FIXED_BYTES.get(kind, 0)
     if end > len(message):
-        raise MalformedError(f"field {number} ends {end - len(message)} bytes behind the message")
+        raise MalformedError(f"field {number} ends {end - len(message)} bytes after the message")
     return Field(number, kind, start, value, end)
 
 

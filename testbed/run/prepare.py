@@ -16,7 +16,7 @@ from testbed import datasets
 from testbed.datasets import CustomDataset, DatasetConfig, user_cache
 from testbed.errors import UNKNOWN_FILE, HostError, Problem, ScenarioError
 from testbed.experiment import deal, record_format, require_batch
-from testbed.host.apart import Opened, apart
+from testbed.host.isolation import Opened, run_isolated
 from testbed.host.kafka import KafkaFiles, find_kafka
 from testbed.host.users import Users
 from testbed.models import CustomModel, ImageShape
@@ -126,7 +126,7 @@ def try_model(
         network = model.build_of(code, *shape)
         return network.layout.size, network.least_samples
 
-    size, least_samples = apart(build, whose=model.file)
+    size, least_samples = run_isolated(build, label=model.file)
     require_batch(scenario, int(least_samples))
     return int(size)
 
@@ -154,7 +154,7 @@ def _prepared(dataset: DatasetConfig, environment: Mapping[str, str], folder: Pa
     def make(opened: Opened) -> str:
         return str(own.prepare_own(cache, folder=folder, opened=opened))
 
-    return Path(apart(make, whose=own.file))
+    return Path(run_isolated(make, label=own.file))
 
 
 def prepare(

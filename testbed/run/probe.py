@@ -17,7 +17,7 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import LaunchSpec
 from testbed.errors import NodeError
 from testbed.events.kinds import MessagesTimed, RateMeasured, RoundTripMeasured
-from testbed.network.ends import Neighbour
+from testbed.network.interfaces import Neighbour
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import needs_packets
 from testbed.nodes.base import address_of

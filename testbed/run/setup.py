@@ -9,7 +9,7 @@ from testbed.agent.launch import HOSTS, LAUNCH, LaunchSpec, Mount
 from testbed.agent.settings import Template
 from testbed.host.kafka import KafkaFiles
 from testbed.host.users import Users
-from testbed.network.ends import Neighbour
+from testbed.network.interfaces import Neighbour
 from testbed.network.offloads import network_for
 from testbed.nodes import role_of
 from testbed.nodes.base import INSIDE, Inputs

@@ -16,7 +16,7 @@ from pathlib import Path
 from testbed.agent.logs import Log
 from testbed.errors import NodeError, TestbedError, UserCodeError
 from testbed.experiment import Experiment
-from testbed.host.apart import LOADING_SECONDS, Opened, beside
+from testbed.host.isolation import LOADING_SECONDS, Opened, run_in_child
 from testbed.host.terminal import diverted
 from testbed.plan.selection import SIMULATION
 from testbed.run.audience import Audience, concluded
@@ -31,8 +31,8 @@ from testbed.run.prepare import (
 )
 from testbed.scenario import Scenario, load
 from testbed.scenario.own_code import own_files
-from testbed.simulation.agenda import Agenda
 from testbed.simulation.checkpoint import Checkpoint
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.gradients import Reuse
 from testbed.simulation.outline import require_memory
 from testbed.simulation.run import cpus, log_trace, record_simulation
@@ -145,9 +145,9 @@ class _Simulation:
         self.folder.logs.mkdir(exist_ok=True)
         log, writer = Log.open(self.folder.log(SIMULATION))
         with closing(log), os.fdopen(writer, "wb"), self._end_told():
-            beside(
+            run_in_child(
                 lambda opened: self._simulate_own(files, opened, writer),
-                whose=files,
+                label=files,
                 printed=log,
                 within_seconds=within_seconds,
             )
@@ -175,7 +175,7 @@ class _Simulation:
             record_simulation(
                 experiment,
                 folder,
-                agenda=Agenda(),
+                events=EventQueue(),
                 sinks=[audience.sink],
                 interrupted=lambda: BY_DOWN if asked_to_end(folder) else "interrupted",
                 resumes=self.resumes,

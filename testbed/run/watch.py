@@ -26,7 +26,7 @@ from testbed.events.kinds import (
     Saved,
     Started,
 )
-from testbed.host.apart import early_end
+from testbed.host.isolation import early_exit
 from testbed.nodes import role_of
 from testbed.nodes.base import FIRST_OF_SIGNALS, meaning, was_ended
 from testbed.run.removals import Removals
@@ -272,7 +272,7 @@ class Watch:
             kind = FAILURES.get(ended.status, NodeError)
             if self.own_files and _untold(ended):
                 kind = UserCodeError
-                end = early_end(self.own_files, ended.status).message.rstrip(".")
+                end = early_exit(self.own_files, ended.status).message.rstrip(".")
                 what = f"{node.name}: {end}{'' if ended.status else ' (or SIGTERM has ended it)'}"
         return kind(
             f"{what}{quote_log(self.folder.log(node.name))}",

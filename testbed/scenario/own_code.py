@@ -22,7 +22,7 @@ from testbed.algorithms.custom import (
     configured,
 )
 from testbed.errors import Problem, ScenarioError, UserFileError
-from testbed.host.apart import apart
+from testbed.host.isolation import run_isolated
 from testbed.scenario.direction import TRACED
 from testbed.scenario.document import Document, Keys, Node, problem_at
 from testbed.scenario.parse import parse_value
@@ -174,7 +174,7 @@ def apply_own_code(
         member = scenario.algorithm
         code = UserCode(locate(member.file), member.class_name, "algorithm")
         try:
-            written = apart(lambda _: _configured(member, code, document), whose=member.file)
+            written = run_isolated(lambda _: _configured(member, code, document), label=member.file)
         except UserFileError:
             raise
         except ScenarioError as error:

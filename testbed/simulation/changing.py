@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
-from testbed.simulation.links import Bucket, Done, FairLink, Underway
+from testbed.simulation.links import Bucket, Done, FairLink, PendingTransfer
 
 Waiting = tuple[FairLink, float, Done]
 """A message: the PS's link, its bytes or its latency, and its callback."""
@@ -22,18 +22,18 @@ class ChangingBucket(Bucket):
 
     Attributes:
         connected: whether data passes; False during a partition.
-        planned: rate and depth from the scenario.
+        configured: rate and depth from the scenario.
     """
 
     connected: bool = True
-    planned: tuple[float, float] = field(init=False)
-    _stopped: list[Underway] = field(default_factory=list)
+    configured: tuple[float, float] = field(init=False)
+    _stopped: list[PendingTransfer] = field(default_factory=list)
     _unsent: list[Waiting] = field(default_factory=list)
-    _unheard: list[Waiting] = field(default_factory=list)
+    _undelivered: list[Waiting] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.planned = self.rate, self.burst
+        self.configured = self.rate, self.burst
 
     def send(self, size: float, *, link: FairLink, done: Done) -> None:
         """Send ``size`` bytes; during a partition, queue them until it ends."""
@@ -43,7 +43,7 @@ class ChangingBucket(Bucket):
         if self.rate == inf:
             link.start(size, cap=inf, done=partial(self._all_sent, done))
             return
-        at_once = self._take(size, link.agenda.now)
+        at_once = self._take(size, link.events.now)
         sent = partial(self._burst_sent, size - at_once, link, done)
         if at_once == size:
             sent = partial(self._all_at_once, done)
@@ -55,32 +55,32 @@ class ChangingBucket(Bucket):
 
     def change(self, rate: float, burst: float, *, link: FairLink) -> None:
         """Change rate and depth from now on, for the rest of active transfers too."""
-        under_way = link.withdraw(self)
+        transfers = link.withdraw(self)
         if self.rate == inf:
             self._tokens = burst
         else:
-            self._take(0.0, link.agenda.now)  # tokens so far came at the old rate
-        self.rate, self.burst, self._settled = rate, burst, link.agenda.now
-        self._tokens = 0.0 if under_way else min(self._tokens, burst)
-        self._go_on(under_way, link)
+            self._take(0.0, link.events.now)  # tokens so far came at the old rate
+        self.rate, self.burst, self._settled = rate, burst, link.events.now
+        self._tokens = 0.0 if transfers else min(self._tokens, burst)
+        self._restart(transfers, link)
 
-    def cut(self, *, link: FairLink) -> None:
+    def disconnect(self, *, link: FairLink) -> None:
         """Start a partition: stop all data."""
         self.connected = False
         self._stopped = link.withdraw(self)
 
-    def mend(self, *, link: FairLink) -> None:
+    def reconnect(self, *, link: FairLink) -> None:
         """End the partition: resume all data, waiting messages first."""
-        stopped, unheard, unsent = self._stopped, self._unheard, self._unsent
-        self.connected, self._stopped, self._unheard, self._unsent = True, [], [], []
-        self._go_on(stopped, link)
-        for at, delay, done in unheard:
-            at.wait(delay, partial(self._arrive, at, delay, done), link.agenda.now)
+        stopped, undelivered, unsent = self._stopped, self._undelivered, self._unsent
+        self.connected, self._stopped, self._undelivered, self._unsent = True, [], [], []
+        self._restart(stopped, link)
+        for at, delay, done in undelivered:
+            at.wait(delay, partial(self._arrive, at, delay, done), link.events.now)
         for at, size, done in unsent:
             self.send(size, link=at, done=done)
 
-    def _go_on(self, under_way: list[Underway], link: FairLink) -> None:
-        for left in under_way:
+    def _restart(self, transfers: list[PendingTransfer], link: FairLink) -> None:
+        for left in transfers:
             beyond_burst = left.done.func == self._all_sent
             link.start(left.size, cap=self.rate if beyond_burst else inf, done=left.done)
 
@@ -88,7 +88,7 @@ class ChangingBucket(Bucket):
         if self.connected:
             done(now)
         else:
-            self._unheard.append((link, delay, done))
+            self._undelivered.append((link, delay, done))
 
     def _all_at_once(self, done: Done, now: float) -> None:
         done(now)

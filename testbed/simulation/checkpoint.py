@@ -51,16 +51,16 @@ class Checkpoint:
         try:
             for file in (folder.events, folder.evaluations):
                 if file.stat().st_size < int(note[file.name]):
-                    raise damaged(path, f"{file.name} is shorter than it was then")
+                    raise damaged(path, f"{file.name} is shorter than the checkpoint records")
             if len(part_paths(folder.updates)) < int(note["parts"]):
-                raise damaged(path, "parts of updates/ are missing that were there then")
+                raise damaged(path, "parts of updates/ that the checkpoint records are missing")
         except (KeyError, TypeError, ValueError) as error:
             raise damaged(path, f"{type(error).__name__}: {error}") from None
         except FileNotFoundError as error:
             raise damaged(path, f"{error.filename} is missing") from None
         return checkpoint
 
-    def cut(self, folder: RunFolder) -> None:
+    def truncate_records(self, folder: RunFolder) -> None:
         """Truncate the records to the checkpoint: the rest will be recorded again."""
         note = self.about.note
         for file in (folder.events, folder.evaluations):
@@ -84,9 +84,9 @@ class Checkpoint:
                 writer.best = (float(accuracy), float(negative_loss))
         except DataError as error:
             raise DataError(
-                f"{folder.checkpoint}: the checkpoint at update {self.about.version} is another "
-                f"testbed's, or damaged: {error.message}",
-                hint="Resume with the testbed that made it; nothing was changed.",
+                f"{folder.checkpoint}: the checkpoint at update {self.about.version} is damaged or "
+                f"from another version of testbed: {error.message}",
+                hint="Resume with the version that wrote it; nothing was changed.",
             ) from None
 
 
@@ -110,7 +110,7 @@ class Saver:
             KIND,
             self.scenario,
             version=engine.server.version,
-            time_seconds=engine.agenda.now,
+            time_seconds=engine.events.now,
             note=self._note(),
         )
         write_checkpoint(self.folder.checkpoint, about, state_of(engine))

@@ -7,7 +7,7 @@ is resent because its keys were unknown is not coded again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from testbed.algorithms.base import Reply
 from testbed.payloads import Keyed, Payload
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 class Coding:
     """Emulated seconds of coding; with an empty ``codec``, none."""
 
+    STATE: ClassVar = ("_version", "_ready_at", "_signature")
     engine: Engine
     codec: Codec
     _version: int = -1  # of the reply that the server coded last

@@ -11,10 +11,10 @@ import numpy as np
 from testbed.errors import AlgorithmError
 from testbed.frame.effects import StandingOrders
 from testbed.frame.record import Timing
-from testbed.simulation.agenda import Happening
+from testbed.simulation.event_queue import Callback
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.model import Path
-from testbed.simulation.worker import Coming, Cycle, Paused
+from testbed.simulation.worker import Cycle, Paused, TimedOrders
 
 
 @dataclass
@@ -25,8 +25,8 @@ class DeviceModel:
         step_seconds: minimum duration of its next training step.
         draw_think: draws the time between computing and pushing.
         rng: generator for random events on its links.
-        began: when it called the PS.
-        asked: when the call arrived at the PS.
+        called_at: when it called the PS.
+        arrived_at: when the call arrived at the PS.
         blocked: how long the PS held back the reply.
         decoding: how long it takes to decode its reply.
         transfers: duration of its calls since its last update, without ``blocks``.
@@ -35,15 +35,15 @@ class DeviceModel:
         computing: whether it has a reply and has not pushed.
         horizon: how far it may be computed.
         paused: where it waits at its horizon; None if it does not.
-        coming: orders not yet delivered to it.
+        pending_orders: orders not yet delivered to it.
         silent: whether it is frozen for good.
         frozen_at: since when it is frozen; None while it runs.
-        stood: how long it was frozen since its last reply arrived.
-        held: callbacks to run once it is unfrozen.
+        frozen_seconds: how long it was frozen since its last reply arrived.
+        deferred: callbacks to run once it is unfrozen.
         keys: known core keys at both ends of its links; None if no keys are sent.
-        life: number of times its process has ended; callbacks of earlier lives are discarded.
+        generation: number of times its process has ended; callbacks of earlier ones are discarded.
         slow: factor that multiplies its step times, from its next step on.
-        planned: its paths up and down from the scenario.
+        configured: its paths up and down from the scenario.
     """
 
     step_seconds: float
@@ -51,8 +51,8 @@ class DeviceModel:
     down: Path
     draw_think: Callable[[], float]
     rng: np.random.Generator
-    began: float = 0.0
-    asked: float = 0.0
+    called_at: float = 0.0
+    arrived_at: float = 0.0
     blocked: float = 0.0
     decoding: float = 0.0
     transfers: float = 0.0
@@ -61,36 +61,36 @@ class DeviceModel:
     computing: bool = False
     horizon: float = inf
     paused: Paused | None = None
-    coming: list[Coming] = field(default_factory=list)
+    pending_orders: list[TimedOrders] = field(default_factory=list)
     silent: bool = False
     frozen_at: float | None = None
-    stood: float = 0.0
-    held: list[Happening] = field(default_factory=list)
+    frozen_seconds: float = 0.0
+    deferred: list[Callback] = field(default_factory=list)
     keys: KeyedLinks | None = None
-    life: int = 0
+    generation: int = 0
     slow: float = 1.0
-    planned: tuple[Path, Path] = field(init=False)
+    configured: tuple[Path, Path] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.planned = self.up, self.down
+        self.configured = self.up, self.down
 
     def freeze(self, now: float) -> None:
         """Freeze the device and all its activity."""
         self.frozen_at = now
 
-    def thaw(self, now: float) -> list[Happening]:
+    def thaw(self, now: float) -> list[Callback]:
         """Unfreeze the device; return the callbacks to run at once."""
-        assert self.frozen_at is not None, "it stands still"
-        self.stood += now - self.frozen_at
+        assert self.frozen_at is not None, "only a frozen device can be unfrozen"
+        self.frozen_seconds += now - self.frozen_at
         self.frozen_at = None
-        held, self.held = self.held, []
+        held, self.deferred = self.deferred, []
         return held
 
     def end(self) -> None:
         """End its process; the next process starts from scratch."""
-        self.life += 1
-        self.frozen_at, self.stood, self.held = None, 0.0, []
-        self.think, self.computing, self.paused, self.coming = None, False, None, []
+        self.generation += 1
+        self.frozen_at, self.frozen_seconds, self.deferred = None, 0.0, []
+        self.think, self.computing, self.paused, self.pending_orders = None, False, None, []
         if self.keys is not None:
             self.keys.worker.drop()
         self.slow = 1.0
@@ -98,12 +98,12 @@ class DeviceModel:
 
     def begin(self, now: float) -> None:
         """Start its process, which calls the PS."""
-        self.began = self.asked = now
+        self.called_at = self.arrived_at = now
         self.transfers = self.blocks = 0.0
 
     def called(self, now: float) -> None:
         """End its call to the PS."""
-        self.transfers += now - self.began - self.blocked
+        self.transfers += now - self.called_at - self.blocked
         self.blocks += self.blocked
 
     def timing(self, cycle: Cycle) -> Timing:
@@ -127,14 +127,14 @@ class DeviceModel:
         if self.computing and arrival < self.horizon:
             raise AlgorithmError(
                 f"orders reach w{worker} at {arrival:.6f} s, before the tick at "
-                f"{self.horizon:.6f} s that the server half had named.",
-                hint="A half that sends orders names its ticks ahead, in `next_tick`.",
+                f"{self.horizon:.6f} s that the server half announced.",
+                hint="A server half that sends orders must announce its ticks in `next_tick`.",
             )
-        self.coming.append((arrival, standing))
+        self.pending_orders.append((arrival, standing))
 
-    def take_coming(self) -> list[Coming]:
+    def take_pending_orders(self) -> list[TimedOrders]:
         """Return the orders to deliver to the worker now, and clear them."""
-        taken, self.coming = self.coming, []
+        taken, self.pending_orders = self.pending_orders, []
         return taken
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,9 +31,9 @@ from testbed.models.saved import Measurement
 from testbed.payloads import Vector
 from testbed.scenario.durations import Codec
 from testbed.scenario.traces import Following
-from testbed.simulation.agenda import Agenda, Happening, Planned
 from testbed.simulation.coding import Coding
 from testbed.simulation.device import DeviceModel, buckets_of
+from testbed.simulation.event_queue import Callback, EventQueue, ScheduledEvent
 from testbed.simulation.faults import Faults
 from testbed.simulation.keys import Misses
 from testbed.simulation.links import FairLink
@@ -62,10 +63,11 @@ class Engine:
         checkpoints: when to call ``save``, between two events; None for never.
     """
 
+    STATE: ClassVar = ("_due", "_tick_at", "_tick", "_save_at")
     server: Server
     workers: Pool
     devices: Sequence[DeviceModel]
-    agenda: Agenda
+    events: EventQueue
     uplink: FairLink
     downlink: FairLink
     queue: ServiceQueue
@@ -82,7 +84,7 @@ class Engine:
     _rows: list[tuple[object, ...]] = field(default_factory=list)
     _due: Due = field(default_factory=Due)
     _tick_at: float = inf
-    _tick: Planned | None = None
+    _tick: ScheduledEvent | None = None
     _save_at: Due = field(default_factory=Due)
 
     def __post_init__(self) -> None:
@@ -94,26 +96,26 @@ class Engine:
     def run(self) -> None:
         """Run from the first pull to the last evaluation."""
         self.begin()
-        self.go_on()
+        self.continue_run()
 
     def begin(self) -> None:
         """Let all workers that are present at the start join and pull."""
-        there = self.timeline.population.present(len(self.devices))
-        for worker in there:
+        present = self.timeline.population.present(len(self.devices))
+        for worker in present:
             self.server.join(worker)
         self.server.begin(0.0)
         self._traces.begin()
         self._plan_tick(0.0)  # a reply may arrive instantly, and start a worker's computation
-        for worker in there:
+        for worker in present:
             self.call(worker)
         self.faults.plan()
         self._carry_out(Effects())
         if self.checkpoints is not None:
             self._save_at = self.checkpoints.after(0, 0.0)
 
-    def go_on(self) -> None:
+    def continue_run(self) -> None:
         """Continue to the last evaluation."""
-        while not self.server.finished and self.agenda.advance():
+        while not self.server.finished and self.events.advance():
             self.recorder.time_passed()
             if self.checkpoints is not None and not self.server.finished:
                 self._save(self.checkpoints)
@@ -125,7 +127,7 @@ class Engine:
         """The parts with their own state, by the names that other parts' states refer to."""
         return {
             "engine": self,
-            "agenda": self.agenda,
+            "events": self.events,
             "queue": self.queue,
             "uplink": self.uplink,
             "downlink": self.downlink,
@@ -140,7 +142,7 @@ class Engine:
 
     def _save(self, schedule: Schedule) -> None:
         """Save a checkpoint if one is due."""
-        version, now = self.server.version, self.agenda.now
+        version, now = self.server.version, self.events.now
         if version >= self._save_at.version and now >= self._save_at.time:
             self._save_at = schedule.after(version, now)
             self._flush()
@@ -149,27 +151,27 @@ class Engine:
     def silence(self, worker: int) -> None:
         """Freeze a worker's device for good; only the frame's books note it."""
         self.devices[worker].silent = True
-        self._carry_out(self.server.silence(worker, self.agenda.now))
+        self._carry_out(self.server.silence(worker, self.events.now))
 
     def call(self, worker: int) -> None:
         """Start a worker's first call to the PS; its process has started."""
-        self.queue_up(self.faults.living(worker, partial(self._pull, worker)), self.agenda.now)
+        self.enqueue(self.faults.if_alive(worker, partial(self._pull, worker)), self.events.now)
 
     def leave(self, worker: int) -> None:
         """Remove a worker from the run."""
-        self._carry_out(self.server.leave(worker, self.agenda.now))
+        self._carry_out(self.server.leave(worker, self.events.now))
 
-    def queue_up(self, serve: Happening, now: float, *, coding_seconds: float = 0.0) -> None:
+    def enqueue(self, serve: Callback, now: float, *, coding_seconds: float = 0.0) -> None:
         """Queue a request at the PS, which serves it after all earlier requests."""
         served = self.queue.take(now, coding_seconds=coding_seconds)
         self._at(served, serve)
 
-    def _at(self, time: float, happening: Happening) -> None:
+    def _at(self, time: float, callback: Callback) -> None:
         """Schedule a call at ``time``; call it at once if that is now."""
-        if time > self.agenda.now:
-            self.agenda.at(time, happening)
+        if time > self.events.now:
+            self.events.at(time, callback)
         else:
-            happening(self.agenda.now)
+            callback(self.events.now)
 
     def _pull(self, worker: int, now: float) -> None:
         """Serve a worker's first request."""
@@ -177,7 +179,7 @@ class Engine:
 
     def _carry_out(self, effects: Effects) -> None:
         """Carry out the effects of a call to the server."""
-        now = self.agenda.now
+        now = self.events.now
         for applied in effects.applied:
             self._record.enter(applied, now=now, elapsed=now / self.recorder.time_scale)
         if effects.applied:
@@ -192,62 +194,60 @@ class Engine:
                 self._release(release)
         for worker, standing in effects.orders.items():
             device = self.devices[worker]
-            arrival = now + device.down.delay(device.rng)
-            self.devices[worker].order(worker, standing, arrival)
+            device.order(worker, standing, now + device.down.delay(device.rng))
         if effects.measure or (not self.server.finished and self._is_due(now)):
-            self._examine(now)
+            self._evaluate_snapshot(now)
         self._plan_tick(now)
 
     def _release(self, release: Release) -> None:
         """Start sending a reply down."""
-        worker, reply, now = release.worker, release.reply, self.agenda.now
+        worker, reply, now = release.worker, release.reply, self.events.now
         assert reply is not None
         device, made_at = self.devices[worker], self._coding.reply_at(reply, now)
-        device.blocked = made_at - device.asked
+        device.blocked = made_at - device.arrived_at
         device.decoding = self._coding.received_seconds(reply)
         self.workers.lend(worker, reply, release.standing)
-        keys = device.keys
-        size = reply.model.size if keys is None else keys.reply(reply.model)
+        size = reply.model.size if device.keys is None else device.keys.reply(reply.model)
         size += shared_bytes(reply.shared, self.sample_bytes)
-        self._at(made_at, self.faults.living(worker, partial(self.send_down, worker, size)))
+        self._at(made_at, self.faults.if_alive(worker, partial(self.send_down, worker, size)))
 
     def send_down(self, worker: int, payload_bytes: int, now: float) -> None:
         """Send the reply that was lent to a worker, or resend it."""
         device = self.devices[worker]
         self._record.replied(worker, payload_bytes)
-        arrived = self.faults.awake(worker, partial(self._receive, worker))
+        arrived = self.faults.unless_frozen(worker, partial(self._receive, worker))
         transfer = device.down.send(payload_bytes, device.rng)
         device.down.bucket.carry(*transfer, link=self.downlink, done=arrived)
 
     def _receive(self, worker: int, now: float) -> None:
         """Handle the arrival of a reply at its worker."""
         device = self.devices[worker]
-        if device.keys is not None and not device.keys.takes_reply():
+        if device.keys is not None and not device.keys.receive_reply():
             Misses(self).reply(worker)
             return
-        device.stood, time = 0.0, now + device.decoding
-        self._at(time, self.faults.awake(worker, partial(self._begin, worker), time=time))
+        device.frozen_seconds, time = 0.0, now + device.decoding
+        self._at(time, self.faults.unless_frozen(worker, partial(self._begin, worker), time=time))
 
     def _begin(self, worker: int, now: float) -> None:
         """Start training from a decoded reply; the push follows step and think time."""
         device = self.devices[worker]
         device.called(now)
-        device.stood = 0.0
+        device.frozen_seconds = 0.0
         if device.think is None:
             device.think = device.draw_think()
-        coming, device.horizon = device.take_coming(), self._horizon()
+        orders, device.horizon = device.take_pending_orders(), self._horizon()
         self.workers.begin(
-            worker, now, think=device.think, horizon=device.horizon, coming=coming, slow=device.slow
+            worker, now, think=device.think, horizon=device.horizon, orders=orders, slow=device.slow
         )
         device.computing = True
         config = self.server.half.config
         at_once = config.SENDS_MESSAGES or config.WAKES  # it may push as soon as it has a reply
-        step_seconds = device.step_seconds * device.slow
-        soonest = now if at_once else now + step_seconds + device.think
-        self._let_finish(worker, soonest)
+        soonest = now if at_once else now + device.step_seconds * device.slow + device.think
+        self._schedule_finish(worker, soonest)
 
-    def _let_finish(self, worker: int, time: float) -> None:
-        self.agenda.at(time, self.faults.awake(worker, partial(self._finish, worker), time=time))
+    def _schedule_finish(self, worker: int, time: float) -> None:
+        finish = self.faults.unless_frozen(worker, partial(self._finish, worker), time=time)
+        self.events.at(time, finish)
 
     def _finish(self, worker: int, now: float) -> None:
         """Finish a cycle at the earliest possible push time; local steps may make it later."""
@@ -260,9 +260,9 @@ class Engine:
         if reached.update.steps:
             device.think = None
         push_at = reached.push_at
-        if push_at + device.stood > now:
-            push = self.faults.awake(worker, partial(self._push, reached), time=push_at)
-            self.agenda.at(push_at + device.stood, push)
+        if push_at + device.frozen_seconds > now:
+            push = self.faults.unless_frozen(worker, partial(self._push, reached), time=push_at)
+            self.events.at(push_at + device.frozen_seconds, push)
         else:
             self._push(reached, now)
 
@@ -271,33 +271,33 @@ class Engine:
         device = self.devices[cycle.worker]
         if device.silent:
             return
-        device.began, seconds = now, self._coding.push_seconds(cycle)
+        device.called_at, seconds = now, self._coding.push_seconds(cycle)
         if not seconds:
             self.push(cycle, now)
             return
-        time = now + seconds - device.stood  # time frozen by then is added on top
-        push = self.faults.awake(cycle.worker, partial(self.push, cycle), time=time)
-        self.agenda.at(now + seconds, push)
+        time = now + seconds - device.frozen_seconds  # time frozen by then is added on top
+        push = self.faults.unless_frozen(cycle.worker, partial(self.push, cycle), time=time)
+        self.events.at(now + seconds, push)
 
     def push(self, cycle: Cycle, now: float) -> None:
         """Send an update, or resend it."""
         device = self.devices[cycle.worker]
         if device.keys is not None:
             cycle = cycle._replace(payload_bytes=device.keys.push(cycle.update.payload))
-        arrived = self.faults.living(cycle.worker, partial(self._arrive, cycle))
+        arrived = self.faults.if_alive(cycle.worker, partial(self._arrive, cycle))
         transfer = device.up.send(cycle.payload_bytes, device.rng)
         device.up.bucket.carry(*transfer, link=self.uplink, done=arrived)
 
     def _arrive(self, cycle: Cycle, now: float) -> None:
         """Handle the arrival of an update at the PS."""
-        self.devices[cycle.worker].asked = now
-        serve = self.faults.living(cycle.worker, partial(self._serve, cycle))
-        self.queue_up(serve, now, coding_seconds=self._coding.served_seconds(cycle))
+        self.devices[cycle.worker].arrived_at = now
+        serve = self.faults.if_alive(cycle.worker, partial(self._serve, cycle))
+        self.enqueue(serve, now, coding_seconds=self._coding.served_seconds(cycle))
 
     def _serve(self, cycle: Cycle, now: float) -> None:
         """Serve a push. A refused push ends its worker, as in a live run."""
         worker, device = cycle.worker, self.devices[cycle.worker]
-        if device.keys is not None and not device.keys.takes_push():
+        if device.keys is not None and not device.keys.receive_push():
             Misses(self).push(cycle)
             return
         try:
@@ -334,12 +334,12 @@ class Engine:
             return
         self._tick_at = tick_at
         if self._tick is not None:
-            self._tick.strike()
-        self._tick = None if tick_at == inf else self.agenda.at(tick_at, self._call_tick)
+            self._tick.cancel()
+        self._tick = None if tick_at == inf else self.events.at(tick_at, self._call_tick)
         if self.server.sends_orders:
-            self.go_beyond()
+            self.extend_horizon()
 
-    def go_beyond(self) -> None:
+    def extend_horizon(self) -> None:
         """Resume the workers that were computed up to the old horizon; the new one is later."""
         horizon = self._horizon()
         for worker, device in enumerate(self.devices):
@@ -353,11 +353,11 @@ class Engine:
     def _resume(self, worker: int, device: DeviceModel) -> None:
         """Resume a worker up to the new horizon."""
         device.horizon = self._horizon()
-        coming, slow = device.take_coming(), device.slow
-        self.workers.resume(worker, horizon=device.horizon, coming=coming, slow=slow)
+        orders, slow = device.take_pending_orders(), device.slow
+        self.workers.resume(worker, horizon=device.horizon, orders=orders, slow=slow)
         if device.paused is not None:
             wakes = self.server.half.config.WAKES  # new orders may make it earlier
-            self._let_finish(worker, self.agenda.now if wakes else device.paused.step_ends)
+            self._schedule_finish(worker, self.events.now if wakes else device.paused.step_ends)
             device.paused = None
 
     def _look(self, now: float) -> None:
@@ -367,12 +367,12 @@ class Engine:
     def _is_due(self, now: float) -> bool:
         return self.server.version >= self._due.version and now >= self._due.time
 
-    def _examine(self, now: float) -> None:
+    def _evaluate_snapshot(self, now: float) -> None:
         """Evaluate a snapshot, at no cost in virtual time, and notify the server."""
         if self._is_due(now):
             self._due = self.schedule.after(self.server.version, now)
             if self.schedule.seconds is not None:
-                self.agenda.at(self._due.time, self._look)
+                self.events.at(self._due.time, self._look)
         version, evaluation = self.server.version, self._evaluate(self.images)
         self.faults.evaluated(evaluation.top1)
         measured = Measured(now, version, evaluation.loss)
@@ -380,9 +380,9 @@ class Engine:
 
     def _evaluate(self, images: Samples | None) -> Evaluation:
         """Evaluate the current model on some images, or on all (None)."""
-        evaluation = self.workers.examine(self.server.half.parameters, images=images)
+        evaluation = self.workers.evaluate(self.server.half.parameters, images=images)
         evaluated = Evaluated(
-            time_seconds=self.agenda.now,
+            time_seconds=self.events.now,
             version=self.server.version,
             payload_up_bytes=self._record.applied_bytes,
             final=images is None,

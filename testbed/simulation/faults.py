@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from testbed.events.kinds import Joined
 from testbed.faults.link import LinkChange
 from testbed.faults.timeline import Timeline
-from testbed.simulation.agenda import Happening, Planned
 from testbed.simulation.changing import ChangingBucket
+from testbed.simulation.event_queue import Callback, ScheduledEvent
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import burst_bytes, delayed
 from testbed.values.units import Rate
@@ -29,26 +29,27 @@ class Faults:
         horizon: the next time at which a worker's pace may change.
     """
 
+    STATE: ClassVar = ("_next", "horizon")
     engine: Engine
     timeline: Timeline
     horizon: float = inf
-    _next: Planned | None = None
+    _next: ScheduledEvent | None = None
 
     def plan(self) -> None:
         """Schedule the next fault action."""
         if self._next is not None:
-            self._next.strike()
+            self._next.cancel()
         at, self.horizon = self.timeline.next_time, self.timeline.next_pace
-        self._next = None if at == inf else self.engine.agenda.at(at, self._act)
+        self._next = None if at == inf else self.engine.events.at(at, self._act)
 
     def reached(self, version: int) -> None:
         """Notify the timeline of the model's version."""
-        if self.timeline.reached(version, now=self.engine.agenda.now):
+        if self.timeline.reached(version, now=self.engine.events.now):
             self.plan()
 
     def evaluated(self, accuracy: float | None) -> None:
         """Notify the timeline of an evaluation's accuracy; None if the model has none."""
-        if accuracy is not None and self.timeline.evaluated(accuracy, now=self.engine.agenda.now):
+        if accuracy is not None and self.timeline.evaluated(accuracy, now=self.engine.events.now):
             self.plan()
 
     def _act(self, now: float) -> None:
@@ -58,19 +59,19 @@ class Faults:
             self.engine.recorder.event(done)
         self.plan()
         if self.horizon > horizon:
-            self.engine.go_beyond()
+            self.engine.extend_horizon()
 
     def freeze(self, worker: int, *, for_good: bool) -> None:
         """Freeze a worker's device. Data that the kernel already holds is still sent."""
-        self.engine.devices[worker].freeze(self.engine.agenda.now)
+        self.engine.devices[worker].freeze(self.engine.events.now)
         if for_good:
             self.engine.silence(worker)
 
     def thaw(self, worker: int) -> None:
         """Unfreeze a worker's device."""
-        now = self.engine.agenda.now
-        for happening in self.engine.devices[worker].thaw(now):
-            happening(now)
+        now = self.engine.events.now
+        for callback in self.engine.devices[worker].thaw(now):
+            callback(now)
 
     def kill(self, worker: int, *, for_good: bool) -> None:
         """Kill a worker's process; the server notices at once."""
@@ -83,7 +84,7 @@ class Faults:
 
     def join(self, worker: int) -> None:
         """Let a worker join and start."""
-        self.engine.devices[worker].begin(self.engine.agenda.now)
+        self.engine.devices[worker].begin(self.engine.events.now)
         self.engine.server.join(worker)
         self.engine.recorder.event(Joined(f"w{worker}"))
         self.engine.call(worker)
@@ -91,12 +92,12 @@ class Faults:
     def partition(self, worker: int) -> None:
         """Cut a worker's links."""
         for bucket, link in self._own_links(worker):
-            bucket.cut(link=link)
+            bucket.disconnect(link=link)
 
     def heal(self, worker: int) -> None:
         """Reconnect a worker's links."""
         for bucket, link in self._own_links(worker):
-            bucket.mend(link=link)
+            bucket.reconnect(link=link)
 
     def slow(self, worker: int, factor: float) -> None:
         """Multiply a worker's step times by ``factor``."""
@@ -105,7 +106,7 @@ class Faults:
     def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
         """Change a worker's link. A message that has left the link keeps its latency."""
         device = self.engine.devices[worker]
-        device.up, device.down = delayed(*device.planned, up.delay, down.delay)
+        device.up, device.down = delayed(*device.configured, up.delay, down.delay)
         for (bucket, link), change in zip(self._own_links(worker), (up, down), strict=True):
             if change.rate is not None:
                 self._set_rate(bucket, change.rate, link)
@@ -113,9 +114,9 @@ class Faults:
     def reset_link(self, worker: int) -> None:
         """Reset a worker's link to the scenario's values."""
         device = self.engine.devices[worker]
-        device.up, device.down = device.planned
+        device.up, device.down = device.configured
         for bucket, link in self._own_links(worker):
-            bucket.change(*bucket.planned, link=link)
+            bucket.change(*bucket.configured, link=link)
 
     def _set_rate(self, bucket: ChangingBucket, rate: Rate, link: FairLink) -> None:
         depth = burst_bytes(rate, self.engine.recorder.time_scale)
@@ -136,29 +137,29 @@ class Faults:
         self.engine.workers.discard(worker)
         self.timeline.population.gone(worker)
 
-    def living(self, worker: int, happening: Happening) -> Happening:
+    def if_alive(self, worker: int, callback: Callback) -> Callback:
         """Wrap a callback so that it runs only if the worker's process still exists."""
-        return partial(self._if_living, worker, self.engine.devices[worker].life, happening)
+        return partial(self._run_if_alive, worker, self.engine.devices[worker].generation, callback)
 
-    def _if_living(self, worker: int, life: int, happening: Happening, now: float) -> None:
-        if self.engine.devices[worker].life == life:
-            happening(now)
+    def _run_if_alive(self, worker: int, generation: int, callback: Callback, now: float) -> None:
+        if self.engine.devices[worker].generation == generation:
+            callback(now)
 
-    def awake(self, worker: int, happening: Happening, *, time: float = -inf) -> Happening:
+    def unless_frozen(self, worker: int, callback: Callback, *, time: float = -inf) -> Callback:
         """Wrap a device's callback for ``time`` so that frozen time delays it."""
-        life = self.engine.devices[worker].life
-        return partial(self._if_awake, worker, life, time, happening)
+        generation = self.engine.devices[worker].generation
+        return partial(self._run_unless_frozen, worker, generation, time, callback)
 
-    def _if_awake(
-        self, worker: int, life: int, time: float, happening: Happening, now: float
+    def _run_unless_frozen(
+        self, worker: int, generation: int, time: float, callback: Callback, now: float
     ) -> None:
         device = self.engine.devices[worker]
-        if device.life != life:
+        if device.generation != generation:
             return
         if device.frozen_at is not None:
-            device.held.append(self.awake(worker, happening, time=time))
-        elif now < time + device.stood:
-            again = self.awake(worker, happening, time=time)
-            self.engine.agenda.at(time + device.stood, again)
+            device.deferred.append(self.unless_frozen(worker, callback, time=time))
+        elif now < time + device.frozen_seconds:
+            again = self.unless_frozen(worker, callback, time=time)
+            self.engine.events.at(time + device.frozen_seconds, again)
         else:
-            happening(now)
+            callback(now)

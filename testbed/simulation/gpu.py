@@ -22,8 +22,8 @@ def compute_device(scenario: Scenario) -> str | None:
         torch.cuda.init()  # type: ignore[no-untyped-call]
     except (AssertionError, RuntimeError) as error:  # torch without CUDA raises AssertionError
         raise HostError(
-            f"runtime.device is cuda, and PyTorch cannot compute there: {error}.",
-            hint="Set it to cpu, or begin in a process that has not used CUDA itself.",
+            f"runtime.device is cuda, but PyTorch cannot use CUDA: {error}.",
+            hint="Set it to cpu, or start from a process that has not initialised CUDA.",
         ) from None
     torch.backends.cudnn.allow_tf32 = False  # float32, as a CPU computes
     return runtime.device

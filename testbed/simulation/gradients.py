@@ -140,7 +140,7 @@ def _read(path: Path, identity: bytes, *, size: int) -> Vector:
     try:
         found, length = os.fstat(descriptor), 2 * _HASH_BYTES + 4 * size
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError("found no ordinary file")
+            raise ValueError("found something other than a regular file")
         if found.st_size != length:
             raise ValueError(f"found {found.st_size} bytes, expected {length}")
         with open(descriptor, "rb", buffering=0, closefd=False) as file:
@@ -149,9 +149,9 @@ def _read(path: Path, identity: bytes, *, size: int) -> Vector:
     finally:
         os.close(descriptor)
     if head[:_HASH_BYTES] != identity:
-        raise ValueError("found the gradient of something else")
+        raise ValueError("found the gradient of other inputs")
     if head[_HASH_BYTES:] != hashlib.sha256(gradient.data).digest():
-        raise ValueError("found other values than were written: its SHA-256 is another")
+        raise ValueError("found values that do not match their SHA-256")
     return gradient
 
 

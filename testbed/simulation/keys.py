@@ -43,28 +43,28 @@ class KeyedLinks:
     def push(self, payload: Payload | None = None) -> int:
         """Send a push, or resend the last one; return the bytes of its payload."""
         self._up = payload or self._up
-        assert self._up is not None, "it has pushed before"
+        assert self._up is not None, "the first push must have a payload"
         self._sent_up = self.worker.up.outgoing(self._up)
         return self._sent_up.size
 
-    def takes_push(self) -> bool:
+    def receive_push(self) -> bool:
         """Receive the push at the server; return whether it knows all keys of the push."""
-        assert self._sent_up is not None, "a push has come"
-        return _takes(self.server.up, self._sent_up)
+        assert self._sent_up is not None, "a push must have been sent"
+        return _receive(self.server.up, self._sent_up)
 
     def reply(self, payload: Payload | None = None) -> int:
         """Send a reply, or resend the last one with its keys; return the bytes of its payload."""
         if payload is None:
             self.server.down.drop()
         self._down = payload or self._down
-        assert self._down is not None, "it was answered before"
+        assert self._down is not None, "the first reply must have a payload"
         self._sent_down = self.server.down.outgoing(self._down)
         return self._sent_down.size
 
-    def takes_reply(self) -> bool:
+    def receive_reply(self) -> bool:
         """Receive the reply at the worker; return whether it knows all keys of the reply."""
-        assert self._sent_down is not None, "a reply has come"
-        return _takes(self.worker.down, self._sent_down)
+        assert self._sent_down is not None, "a reply must have been sent"
+        return _receive(self.worker.down, self._sent_down)
 
 
 @dataclass
@@ -77,14 +77,14 @@ class Misses:
         """Report a push with unknown keys to its worker, which resends it."""
         worker, device = cycle.worker, self.engine.devices[cycle.worker]
         self.engine.recorder.event(KeysMissed(f"w{worker}", "up", cycle.payload_bytes))
-        again = self.engine.faults.awake(worker, partial(self._push_again, cycle))
+        again = self.engine.faults.unless_frozen(worker, partial(self._push_again, cycle))
         transfer = device.down.send(0, device.rng)
         device.down.bucket.carry(*transfer, link=self.engine.downlink, done=again)
 
     def reply(self, worker: int) -> None:
         """Resend a worker's push, to get a reply that includes the unknown keys."""
         device, size = self.engine.devices[worker], self._keys(worker).push()
-        asked = self.engine.faults.living(worker, partial(self._asked_again, worker))
+        asked = self.engine.faults.if_alive(worker, partial(self._asked_again, worker))
         transfer = device.up.send(size, device.rng)
         device.up.bucket.carry(*transfer, link=self.engine.uplink, done=asked)
 
@@ -94,8 +94,8 @@ class Misses:
         self.engine.push(cycle, now)
 
     def _asked_again(self, worker: int, now: float) -> None:
-        answer = self.engine.faults.living(worker, partial(self._answer_again, worker))
-        self.engine.queue_up(answer, now)
+        answer = self.engine.faults.if_alive(worker, partial(self._answer_again, worker))
+        self.engine.enqueue(answer, now)
 
     def _answer_again(self, worker: int, now: float) -> None:
         keys = self._keys(worker)
@@ -104,11 +104,11 @@ class Misses:
 
     def _keys(self, worker: int) -> KeyedLinks:
         keys = self.engine.devices[worker].keys
-        assert keys is not None, "something of its was missed"
+        assert keys is not None, "the algorithm must send keys"
         return keys
 
 
-def _takes(cache: KeyCache, payload: Payload) -> bool:
+def _receive(cache: KeyCache, payload: Payload) -> bool:
     try:
         cache.remember(cache.incoming(payload))
     except UnknownKeysError:

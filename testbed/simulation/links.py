@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from testbed.simulation.agenda import Agenda, Planned
+from testbed.simulation.event_queue import EventQueue, ScheduledEvent
 
 Done = Callable[[float], None]
 
 
-class Underway(NamedTuple):
+class PendingTransfer(NamedTuple):
     """The remainder of a transfer: bytes, and its callback, a method of its sender."""
 
     size: float
@@ -27,7 +27,7 @@ class Underway(NamedTuple):
 
 
 @dataclass
-class Sharers:
+class FlowGroup:
     """Transfers with the same cap.
 
     Attributes:
@@ -47,12 +47,13 @@ class Sharers:
 class FairLink:
     """One direction of the PS's link; ``capacity`` in bytes per second, infinite if not shaped."""
 
-    agenda: Agenda
+    STATE: ClassVar = ("_groups", "_settled", "_started", "_next")
+    events: EventQueue
     capacity: float
-    _groups: dict[float, Sharers] = field(default_factory=dict)
+    _groups: dict[float, FlowGroup] = field(default_factory=dict)
     _settled: float = 0.0
     _started: int = 0
-    _next: Planned | None = None
+    _next: ScheduledEvent | None = None
 
     def start(self, size: float, *, cap: float, done: Done) -> None:
         """Send ``size`` bytes at no more than ``cap`` bytes per second, then call ``done``.
@@ -60,22 +61,22 @@ class FairLink:
         If neither the cap nor the PS's link limits the transfer, ``done`` is called at once.
         """
         if cap == inf and self.capacity == inf:
-            done(self.agenda.now)
+            done(self.events.now)
             return
         self._settle()
-        group = self._groups.setdefault(cap, Sharers(cap))
+        group = self._groups.setdefault(cap, FlowGroup(cap))
         heapq.heappush(group.ends, (group.served + size, self._started, done))
         self._started += 1
         self._share()
 
     def wait(self, delay: float, done: Done, now: float) -> None:
         """Call ``done`` after the latency of a message that is fully sent."""
-        self.agenda.at(now + delay, done)
+        self.events.at(now + delay, done)
 
-    def withdraw(self, sender: object) -> list[Underway]:
+    def withdraw(self, sender: object) -> list[PendingTransfer]:
         """Remove all transfers that will call a method of ``sender``; return what remains."""
         self._settle()
-        taken: list[tuple[int, Underway]] = []
+        taken: list[tuple[int, PendingTransfer]] = []
         for group in self._groups.values():
             own = [one for one in group.ends if _calls(one[2], sender)]
             if own:
@@ -83,15 +84,15 @@ class FairLink:
                 heapq.heapify(group.ends)
             for end, order, done in own:
                 assert isinstance(done, partial)
-                taken.append((order, Underway(max(0.0, end - group.served), done)))
+                taken.append((order, PendingTransfer(max(0.0, end - group.served), done)))
         self._groups = {cap: group for cap, group in self._groups.items() if group.ends}
         self._share()
         return [left for _, left in sorted(taken, key=lambda pair: pair[0])]
 
     def _settle(self) -> None:
         """Account for the service since the last change."""
-        passed = self.agenda.now - self._settled
-        self._settled = self.agenda.now
+        passed = self.events.now - self._settled
+        self._settled = self.events.now
         if passed > 0:
             for group in self._groups.values():
                 group.served += group.rate * passed
@@ -109,10 +110,10 @@ class FairLink:
             members -= len(group.ends)
             first = min(first, (group.ends[0][0] - group.served) / group.rate)
         if self._next is not None:
-            self._next.strike()
+            self._next.cancel()
         self._next = None
         if first < inf:
-            self._next = self.agenda.at(self.agenda.now + max(0.0, first), self._end)
+            self._next = self.events.at(self.events.now + max(0.0, first), self._end)
 
     def _end(self, now: float) -> None:
         """End the transfers that are due now, within rounding."""
@@ -158,7 +159,7 @@ class Bucket:
 
     def send(self, size: float, *, link: FairLink, done: Done) -> None:
         """Send ``size`` bytes through this bucket and the PS's link, then call ``done``."""
-        at_once = self._take(size, link.agenda.now)
+        at_once = self._take(size, link.events.now)
         if at_once == size:
             link.start(size, cap=inf, done=done)
             return

@@ -22,7 +22,7 @@ from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.frame.record import Intake
 from testbed.models import Evaluation
 from testbed.payloads import KINDS, Payload, Sparse, Vector
-from testbed.simulation.worker import Coming, Cycle, Paused
+from testbed.simulation.worker import Cycle, Paused, TimedOrders
 from testbed.values.state import PlainState
 
 PICKLED = b"\xff"
@@ -30,7 +30,7 @@ SIZE = "<i8"
 ALIGNMENT = 8
 """Bytes; each array in a row starts at a multiple."""
 
-MOST_ARRAYS = 2
+MAX_ARRAYS = 2
 """If a payload has more arrays, their sizes precede them in the row."""
 
 _TASK = struct.Struct("<xqddqqqqq")
@@ -52,13 +52,13 @@ class Packed(NamedTuple):
 class Loan(NamedTuple):
     """A reply lent to a worker, with a row that the worker owns until its result is taken out.
 
-    A reply that does not fit in the row is in ``apart``; its payload is in the row if it fits.
+    A reply that does not fit in the row is in ``separate``; its payload is in the row if it fits.
     """
 
     row: int
     version: int
     packed: Packed
-    apart: Reply | None = None
+    separate: Reply | None = None
     standing: StandingOrders = NO_STANDING
 
 
@@ -68,7 +68,7 @@ class Begin(NamedTuple):
     Attributes:
         think: the next draw of the think law.
         horizon: how far the worker may be computed.
-        coming: orders between replies, with their arrival times at the worker.
+        orders: orders between replies, with their arrival times at the worker.
         slow: factor that multiplies the time of steps that start from now on.
     """
 
@@ -77,7 +77,7 @@ class Begin(NamedTuple):
     think: float
     loan: Loan
     horizon: float = inf
-    coming: tuple[Coming, ...] = ()
+    orders: tuple[TimedOrders, ...] = ()
     slow: float = 1.0
 
 
@@ -87,7 +87,7 @@ class Resume(NamedTuple):
     worker: int
     row: int
     horizon: float
-    coming: tuple[Coming, ...]
+    orders: tuple[TimedOrders, ...]
     slow: float = 1.0
 
 
@@ -97,7 +97,7 @@ class Restart(NamedTuple):
     worker: int
 
 
-class Examine(NamedTuple):
+class Evaluate(NamedTuple):
     """Evaluate the model in the process's last row, on these test images (all if None)."""
 
     images: NDArray[np.int64] | None
@@ -119,7 +119,7 @@ class Saved(NamedTuple):
     workers: Mapping[int, PlainState]
 
 
-class Unmoved(NamedTuple):
+class Unchanged(NamedTuple):
     """Answer for a worker that was not paused on Resume, or that was restarted."""
 
     worker: int
@@ -128,7 +128,7 @@ class Unmoved(NamedTuple):
 class Result(NamedTuple):
     """A cycle, with its update's payload in the row if it fits.
 
-    An update that does not fit in the row is in ``apart``; its payload is in the row if it fits.
+    An update that does not fit in the row is in ``separate``; its payload is in the row if it fits.
     """
 
     worker: int
@@ -143,32 +143,32 @@ class Result(NamedTuple):
     saturated: int
     next_step: float
     packed: Packed
-    apart: Update | None = None
+    separate: Update | None = None
     intake: Intake | None = None
 
 
 Task = Begin | Resume | Restart
-Special = Examine | Save | Restore
+ControlRequest = Evaluate | Save | Restore
 """Sent alone; its answer is sent alone too."""
 
-Answer = Result | Paused | Unmoved
+Answer = Result | Paused | Unchanged
 NOT_PACKED = Packed(0, 0, 0)
 IN_ROW = Sparse.nothing()
 """Placeholder for a payload that is in the row."""
 
 
-def tasks_bytes(tasks: Sequence[Task] | Special) -> bytes:
+def encode_tasks(tasks: Sequence[Task] | ControlRequest) -> bytes:
     """Serialise tasks for the pipe."""
-    if isinstance(tasks, Special) or not all(_is_plain(task) for task in tasks):
+    if isinstance(tasks, ControlRequest) or not all(_is_plain(task) for task in tasks):
         return PICKLED + pickle.dumps(tasks)
     begins = [one for one in tasks if isinstance(one, Begin)]
     return b"".join([_TASK.pack(*one[:3], *one.loan[:2], *one.loan.packed) for one in begins])
 
 
-def tasks_of(data: bytes) -> Sequence[Task] | Special:
-    """Deserialise the output of ``tasks_bytes``."""
+def decode_tasks(data: bytes) -> Sequence[Task] | ControlRequest:
+    """Deserialise the output of ``encode_tasks``."""
     if data[:1] == PICKLED:
-        tasks: Sequence[Task] | Special = pickle.loads(data[1:])
+        tasks: Sequence[Task] | ControlRequest = pickle.loads(data[1:])
         return tasks
     return [
         Begin(worker, now, think, Loan(row, version, Packed(*packed)))
@@ -176,10 +176,10 @@ def tasks_of(data: bytes) -> Sequence[Task] | Special:
     ]
 
 
-def answers_bytes(answers: Sequence[Answer] | Evaluation | Saved | TestbedError) -> bytes:
+def encode_answers(answers: Sequence[Answer] | Evaluation | Saved | TestbedError) -> bytes:
     """Serialise answers, or an error in place of them, for the pipe."""
     if isinstance(answers, Evaluation | Saved | TestbedError) or not all(
-        isinstance(one, Result) and one.apart is None and one.intake is None for one in answers
+        isinstance(one, Result) and one.separate is None and one.intake is None for one in answers
     ):
         return PICKLED + pickle.dumps(answers)
     return b"".join(
@@ -187,8 +187,8 @@ def answers_bytes(answers: Sequence[Answer] | Evaluation | Saved | TestbedError)
     )
 
 
-def answers_of(data: bytes) -> Sequence[Answer] | Evaluation | Saved:
-    """Deserialise the output of ``answers_bytes``.
+def decode_answers(data: bytes) -> Sequence[Answer] | Evaluation | Saved:
+    """Deserialise the output of ``encode_answers``.
 
     Raises:
         TestbedError: the sender reported this error.
@@ -205,59 +205,59 @@ def answers_of(data: bytes) -> Sequence[Answer] | Evaluation | Saved:
 
 
 def _is_plain(task: Task) -> bool:
-    if isinstance(task, Resume | Restart) or task.coming or (task.horizon, task.slow) != (inf, 1.0):
+    if isinstance(task, Resume | Restart) or task.orders or (task.horizon, task.slow) != (inf, 1.0):
         return False
-    return task.loan.apart is None and task.loan.standing is NO_STANDING
+    return task.loan.separate is None and task.loan.standing is NO_STANDING
 
 
 def lend(reply: Reply, row: Vector, number: int, standing: StandingOrders) -> Loan:
     """Lend a reply to a worker; its payload is stored in row ``number``, or copied."""
-    packed, apart = _pack(reply.model, row), None
+    packed, separate = _pack(reply.model, row), None
     if packed is None:
-        apart = replace(reply, model=_copy(reply.model))
+        separate = replace(reply, model=_copy(reply.model))
     elif reply.note or reply.shared is not None:
-        apart = replace(reply, model=IN_ROW)
-    return Loan(number, reply.version, packed or NOT_PACKED, apart, standing)
+        separate = replace(reply, model=IN_ROW)
+    return Loan(number, reply.version, packed or NOT_PACKED, separate, standing)
 
 
 def borrowed(loan: Loan, row: Vector) -> Reply:
     """Return the reply of a loan; its arrays are views into the row."""
-    if loan.apart is None:
+    if loan.separate is None:
         return Reply(_unpack(loan.packed, row), loan.version)
     if loan.packed == NOT_PACKED:
-        return loan.apart
-    return replace(loan.apart, model=_unpack(loan.packed, row))
+        return loan.separate
+    return replace(loan.separate, model=_unpack(loan.packed, row))
 
 
 def pack(cycle: Cycle, row: Vector) -> Result:
     """Pack a cycle for the pipe; its payload is stored in the row."""
-    update, apart = cycle.update, None
+    update, separate = cycle.update, None
     packed = _pack(update.payload, row)
     if packed is None:
-        apart = update
+        separate = update
     elif update.note or update.shared is not None:
-        apart = replace(update, payload=IN_ROW)
+        separate = replace(update, payload=IN_ROW)
     return Result(
         *cycle[:5],
         *(update.version, update.samples, update.steps),
         *(cycle.payload_bytes, cycle.saturated),
         next_step=cycle.next_step,
         packed=packed or NOT_PACKED,
-        apart=apart,
+        separate=separate,
         intake=cycle.intake,
     )
 
 
 def unpack(result: Result, row: Vector) -> Cycle:
     """Unpack a cycle; the row may then be reused."""
-    update = result.apart
+    update = result.separate
     if result.packed != NOT_PACKED:
         own = _copy(_unpack(result.packed, row))
         if update is None:
             update = Update(own, result.version, samples=result.samples, steps=result.steps)
         else:
             update = replace(update, payload=own)
-    assert update is not None, "what is not in the row is apart"
+    assert update is not None, "an update is in the row or in the message"
     return Cycle(*result[:5], update, *result[8:11], result.intake)
 
 
@@ -277,7 +277,7 @@ def _pack(payload: Payload, row: Vector) -> Packed | None:
         for array, type_ in zip(payload.arrays, payload.TYPES, strict=True)
     ]
     sizes = [array.nbytes for array in arrays]
-    if len(arrays) > MOST_ARRAYS:
+    if len(arrays) > MAX_ARRAYS:
         arrays.insert(0, np.array(sizes, SIZE))
         sizes.insert(0, arrays[0].nbytes)
     if sum(map(_aligned, sizes[:-1])) + sizes[-1] > row.nbytes:
@@ -293,7 +293,7 @@ def _unpack(packed: Packed, row: Vector) -> Payload:
     """Return the payload in a row; its arrays are views into the row."""
     kind, room, start = _KINDS[packed.kind], row.view(np.uint8), 0
     sizes: Sequence[int] = packed[1:]
-    if len(kind.TYPES) > MOST_ARRAYS:
+    if len(kind.TYPES) > MAX_ARRAYS:
         sizes, start = room[: packed.first].view(SIZE).tolist(), _aligned(packed.first)
     arrays = []
     for type_, size in zip(kind.TYPES, sizes, strict=False):

@@ -12,20 +12,20 @@ from testbed.scenario.durations import RandomDuration
 from testbed.scenario.schema import Scenario
 
 MODELLED = (
-    "the PS's link is shared max-min fairly by the transfers under way, each within its own link",
+    "the PS's link is shared max-min fairly by the active transfers, each limited by its own link",
     "a message on a link: payload, 200 bytes of gRPC, 66 bytes of headers for every 1,448",
     "a worker's own link: a token bucket as deep as the kernel's, then the rate",
-    "a lost packet: its bytes once more, and a round trip until all have arrived",
-    "coding, where `codec` states what it takes",
+    "a lost packet: its bytes again, and one round trip per retry",
+    "coding, with the durations of `codec`",
     "an evaluation costs no emulated time",
 )
 LEFT_OUT = (
     "TCP's slow start and congestion control",
     "queues that overflow",
-    "losses that come in bursts",
+    "bursts of losses",
     "the PS's own token bucket",
-    "the samples of streams on their way to the devices",
-    "jitter within a message: it is drawn once for each",
+    "the transfer of stream samples to the devices",
+    "jitter within a message: it is drawn once per message",
     "the host's speed",
 )
 BYTES_PER_PARAMETER = 4
@@ -93,13 +93,13 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         classes=tuple(
             ClassOutline(
                 *(name, counts[name], steps[name], _think(thinks[name])),
-                *(_words(one.link.up), _words(one.link.down)),
+                *(_describe(one.link.up), _describe(one.link.down)),
             )
             for name, one in workers.classes.items()
         ),
-        ps_up=_words(scenario.ps.link.up),
-        ps_down=_words(scenario.ps.link.down),
-        ps_service=f"{service} a request, one after the other" if service else "takes no time",
+        ps_up=_describe(scenario.ps.link.up),
+        ps_down=_describe(scenario.ps.link.down),
+        ps_service=f"{service} per request, one at a time" if service else "no time",
         updates_per_second=min(cycles, 1 / service if service else inf),
         memory_bytes=memory,
         gradients=f"{processes} processes, {_where(scenario)}",
@@ -109,7 +109,7 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
 def _where(scenario: Scenario) -> str:
     runtime = scenario.runtime
     on_gpu = isinstance(runtime, Simulated) and runtime.device == "cuda"
-    return "which share this host's GPU (cuda)" if on_gpu else "each on a CPU"
+    return "sharing this host's GPU (cuda)" if on_gpu else "each on a CPU"
 
 
 def _think(think: RandomDuration | None) -> str:
@@ -133,16 +133,16 @@ def require_memory(workers: int, parameters: int, *, processes: int, available: 
         return
     fixed = memory_bytes(0, parameters, processes=processes)
     most = max(0, (available - fixed) * workers // max(1, needed - fixed))
-    hint = f"Take fewer workers: --workers {most}" if most else "Use a host with more memory"
+    hint = f"Use fewer workers: --workers {most}" if most else "Use a host with more memory"
     raise HostError(
-        f"this host has not the memory to simulate {workers:,} workers with models of "
-        f"{parameters:,} parameters: about {needed / 1e6:,.0f} MB needed, "
+        f"not enough memory to simulate {workers:,} workers with models of {parameters:,} "
+        f"parameters: about {needed / 1e6:,.0f} MB needed, "
         f"{available / 1e6:,.0f} MB available.",
-        hint=f"{hint}; `testbed plan` shows what takes it.",
+        hint=f"{hint}; `testbed plan` shows the estimate.",
     )
 
 
-def _words(direction: Direction) -> str:
+def _describe(direction: Direction) -> str:
     """Describe a direction of a link, such as ``10mbit, 20ms ± 2ms normal, 1 % lost``."""
     parts = [] if direction.rate is None else [str(direction.rate)]
     if direction.delay:
@@ -151,4 +151,4 @@ def _words(direction: Direction) -> str:
         parts.append(f"{direction.delay}{varies}")
     if direction.loss:
         parts.append(f"{direction.loss * 100:.6g} % lost")
-    return ", ".join(parts) or "takes no time"
+    return ", ".join(parts) or "no limits, no delay"

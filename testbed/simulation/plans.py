@@ -12,9 +12,9 @@ from functools import partial
 from types import MethodType
 from typing import Any
 
-from testbed.simulation.agenda import Happening
 from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.engine import Engine
+from testbed.simulation.event_queue import Callback
 from testbed.simulation.faults import Faults
 from testbed.simulation.keys import Misses
 from testbed.simulation.links import Bucket, FairLink
@@ -22,7 +22,7 @@ from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle
 
 Call = MethodType | partial[None]
-"""A planned call in an agenda."""
+"""A planned call in the event queue."""
 
 Method = Callable[..., None]
 
@@ -40,8 +40,8 @@ KINDS: Mapping[str, tuple[Method, tuple[str, ...]]] = {
     "tick": (Engine._call_tick, ()),
     "look": (Engine._look, ()),
     "fault": (Faults._act, ()),
-    "if-living": (Faults._if_living, ("worker", "life", "call")),
-    "if-awake": (Faults._if_awake, ("worker", "life", "time", "call")),
+    "if-alive": (Faults._run_if_alive, ("worker", "generation", "call")),
+    "unless-frozen": (Faults._run_unless_frozen, ("worker", "generation", "time", "call")),
     "trace": (Traces._step, ("following", "value")),
     "push-again": (Misses._push_again, ("cycle",)),
     "asked-again": (Misses._asked_again, ("worker",)),
@@ -58,7 +58,7 @@ KINDS: Mapping[str, tuple[Method, tuple[str, ...]]] = {
 _KIND_OF: Mapping[object, str] = {function: kind for kind, (function, _) in KINDS.items()}
 _TYPES: Mapping[str, Any] = {
     "worker": int,
-    "life": int,
+    "generation": int,
     "following": int,
     "bytes": NUMBER,
     "time": NUMBER,
@@ -91,10 +91,10 @@ class EnginePlans:
         owner = method.__self__
         return kind, (owner, *arguments) if isinstance(owner, FairLink | Bucket) else arguments
 
-    def make(self, kind: str, arguments: Sequence[object]) -> Happening:
+    def make(self, kind: str, arguments: Sequence[object]) -> Callback:
         """Create the planned call of this kind with these arguments."""
-        function, takes = KINDS[kind]
-        for name, value in zip(takes, arguments, strict=True):
+        function, names = KINDS[kind]
+        for name, value in zip(names, arguments, strict=True):
             self._require(kind, name, value)
         owner, rest = self._owner(function, arguments)
         method: Method = getattr(owner, function.__name__)

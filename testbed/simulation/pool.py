@@ -39,11 +39,11 @@ from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.base import CACHE_LINE_BYTES
 from testbed.simulation import messages
-from testbed.simulation.ends import unexpected_end
 from testbed.simulation.messages import (
     Answer,
     Begin,
-    Examine,
+    ControlRequest,
+    Evaluate,
     Loan,
     Restart,
     Restore,
@@ -51,18 +51,18 @@ from testbed.simulation.messages import (
     Resume,
     Save,
     Saved,
-    Special,
     Task,
-    Unmoved,
+    Unchanged,
 )
 from testbed.simulation.process import Build, Rows, serve
-from testbed.simulation.worker import Coming, Cycle, Paused
+from testbed.simulation.process_exit import unexpected_exit
+from testbed.simulation.worker import Cycle, Paused, TimedOrders
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 BATCH = 16
 """Maximum number of tasks that are sent and answered at once."""
 
-AHEAD_BYTES = 64 * 1024
+MAX_AHEAD_BYTES = 64 * 1024
 """Maximum bytes sent ahead of the answers; a pipe holds 208 KiB, enough for the answers too."""
 
 MESSAGE_BYTES = 1024
@@ -75,7 +75,7 @@ LINE = CACHE_LINE_BYTES // 4
 
 
 @dataclass
-class Member:
+class PoolProcess:
     """One process of the pool."""
 
     process: ForkProcess
@@ -98,9 +98,9 @@ class Member:
         if not self._unanswered or len(self.queue) >= self.batch:
             self.send()
 
-    def ask(self, special: Special) -> None:
-        """Send a special request, such as an evaluation, to run after the tasks already sent."""
-        self._made.append(messages.tasks_bytes(special))
+    def ask(self, request: ControlRequest) -> None:
+        """Send a control request, such as an evaluation, to run after the tasks already sent."""
+        self._made.append(messages.encode_tasks(request))
         self.send()
 
     def send(self) -> None:
@@ -108,9 +108,9 @@ class Member:
         while self._made or self.queue:
             if not self._made:
                 tasks = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
-                self._made.append(messages.tasks_bytes(tasks))
+                self._made.append(messages.encode_tasks(tasks))
             taken = MESSAGE_BYTES + len(self._made[0])
-            if self._unanswered and self._ahead + taken > AHEAD_BYTES:
+            if self._unanswered and self._ahead + taken > MAX_AHEAD_BYTES:
                 return
             self._send(self._made.popleft())
             self._unanswered.append(taken)
@@ -130,7 +130,7 @@ class Member:
         except (EOFError, ConnectionError):
             raise self._ended() from None
         self._ahead -= self._unanswered.popleft()
-        return messages.answers_of(data)
+        return messages.decode_answers(data)
 
     def _send(self, data: bytes) -> None:
         try:
@@ -138,14 +138,14 @@ class Member:
         except ConnectionError:  # it has exited; its pipe may hold an error
             with suppress(EOFError, ConnectionError):
                 while True:
-                    messages.answers_of(self.pipe.recv_bytes())
+                    messages.decode_answers(self.pipe.recv_bytes())
             raise self._ended() from None
 
     def _ended(self) -> TestbedError:
         """Return the error for a process that exited unexpectedly."""
         self.process.join(END_SECONDS)
         pid, status = self.process.pid, self.process.exitcode
-        return unexpected_end(pid, status, own_files=self.own_files)
+        return unexpected_exit(pid, status, own_files=self.own_files)
 
 
 class Pool:
@@ -173,7 +173,7 @@ class Pool:
         gc.freeze()  # existing objects stay: the collector need not scan or copy them
         context = multiprocessing.get_context("fork")
         batch = min(BATCH, 1 + workers // (8 * processes))
-        self._members: list[Member] = []
+        self._members: list[PoolProcess] = []
         for number in range(processes):
             ours, theirs = context.Pipe()
             process = context.Process(
@@ -181,7 +181,7 @@ class Pool:
             )
             process.start()
             theirs.close()
-            self._members.append(Member(process, ours, batch, own_files))
+            self._members.append(PoolProcess(process, ours, batch, own_files))
 
     def __enter__(self) -> Self:
         return self
@@ -206,19 +206,19 @@ class Pool:
         *,
         think: float,
         horizon: float = inf,
-        coming: Sequence[Coming] = (),
+        orders: Sequence[TimedOrders] = (),
         slow: float = 1.0,
     ) -> None:
         """Start computing from the lent reply, which has arrived at the worker."""
-        self._add(Begin(worker, now, think, self._loans[worker], horizon, tuple(coming), slow))
+        self._add(Begin(worker, now, think, self._loans[worker], horizon, tuple(orders), slow))
 
     def resume(
-        self, worker: int, *, horizon: float, coming: Sequence[Coming] = (), slow: float = 1.0
+        self, worker: int, *, horizon: float, orders: Sequence[TimedOrders] = (), slow: float = 1.0
     ) -> None:
         """Continue up to a new horizon, with the orders that came in between."""
         loan = self._loans.get(worker)  # None once its push was taken out: then it is not paused
         row = -1 if loan is None else loan.row
-        self._add(Resume(worker, row, horizon, tuple(coming), slow))
+        self._add(Resume(worker, row, horizon, tuple(orders), slow))
 
     def discard(self, worker: int) -> None:
         """Restart a worker whose process has ended, and free its row."""
@@ -237,17 +237,17 @@ class Pool:
         while self._asked[worker]:
             self._receive(member)
         latest = self._latest.pop(worker)
-        return self._taken_out(latest) if isinstance(latest, Result) else latest
+        return self._take_result(latest) if isinstance(latest, Result) else latest
 
     def _add(self, task: Task) -> None:
         self._asked[task.worker] += 1
         self._members[task.worker % len(self._members)].add(task)
 
-    def examine(self, parameters: Vector, *, images: NDArray[np.int64] | None) -> Evaluation:
+    def evaluate(self, parameters: Vector, *, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate a model on some test images (indices), or on all, and wait for the result."""
         member = min(self._members, key=lambda one: one.load)
         self._rows[self._workers + 2 * self._members.index(member), : parameters.size] = parameters
-        member.ask(Examine(images))
+        member.ask(Evaluate(images))
         while not self._evaluations:
             self._receive(member)
         return self._evaluations.popleft()
@@ -260,7 +260,7 @@ class Pool:
         saved = self._ask_all([Save()] * len(self._members))
         for worker, latest in self._latest.items():
             if isinstance(latest, Result):
-                self._latest[worker] = self._taken_out(latest)
+                self._latest[worker] = self._take_result(latest)
         lent = {
             worker: (messages.borrowed(loan, self._rows[loan.row]), loan.standing)
             for worker, loan in self._loans.items()
@@ -278,7 +278,7 @@ class Pool:
         with fitting():
             workers, count = whole["workers"], len(self._members)
             if workers.keys() != set(range(self._workers)):
-                raise ValueError(f"the states of {len(workers)} workers")
+                raise ValueError(f"states of {len(workers)} workers, expected {self._workers}")
             parts: list[dict[int, PlainState]] = [{} for _ in self._members]
             for worker, state in workers.items():
                 parts[worker % count][worker] = state
@@ -287,17 +287,17 @@ class Pool:
                 self.lend(worker, reply, standing)
             put_back(self, {"_latest": whole["latest"]}, ["_latest"])
 
-    def _ask_all(self, specials: Sequence[Special]) -> list[Saved]:
-        """Send one special request to every process, and wait until everything is answered."""
-        for member, special in zip(self._members, specials, strict=True):
+    def _ask_all(self, requests: Sequence[ControlRequest]) -> list[Saved]:
+        """Send one control request to every process, and wait until everything is answered."""
+        for member, request in zip(self._members, requests, strict=True):
             while member.load:
                 self._receive(member)
-            member.ask(special)
+            member.ask(request)
             self._receive(member)
         answers, self._saved = self._saved, []
         return answers
 
-    def _receive(self, member: Member) -> None:
+    def _receive(self, member: PoolProcess) -> None:
         """Receive answers. Small updates are copied out of their rows now, large ones when due."""
         answers = member.receive()
         if isinstance(answers, Evaluation):
@@ -309,11 +309,11 @@ class Pool:
         for answer in answers:
             self._asked[answer.worker] -= 1
             if isinstance(answer, Result) and not messages.fills_row(answer, self._rows[0]):
-                self._latest[answer.worker] = self._taken_out(answer)
-            elif not isinstance(answer, Unmoved):
+                self._latest[answer.worker] = self._take_result(answer)
+            elif not isinstance(answer, Unchanged):
                 self._latest[answer.worker] = answer
 
-    def _taken_out(self, result: Result) -> Cycle:
+    def _take_result(self, result: Result) -> Cycle:
         """Copy a result out of its row and free the row."""
         row = self._loans.pop(result.worker).row
         self._free.append(row)

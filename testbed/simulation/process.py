@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 from testbed.errors import TestbedError
 from testbed.host import syscalls
 from testbed.host.allocation import keep_freed_memory
-from testbed.host.apart import CLOSED
+from testbed.host.isolation import CLOSED
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.simulation import messages
 from testbed.simulation.messages import (
     Answer,
     Begin,
-    Examine,
+    ControlRequest,
+    Evaluate,
     Restart,
     Restore,
     Save,
     Saved,
-    Special,
     Task,
-    Unmoved,
+    Unchanged,
 )
 from testbed.simulation.worker import Cycle, Learner, Paused, SimulatedWorker
 from testbed.user_code import own_failures
@@ -48,14 +48,14 @@ def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int)
     """
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     keep_freed_memory()
-    for asked in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(asked, signal.SIG_IGN)
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         try:
             _answer(pipe, build, number, rows, workers)
         except TestbedError as error:
-            pipe.send_bytes(messages.answers_bytes(error))
+            pipe.send_bytes(messages.encode_answers(error))
             with suppress(EOFError):
                 while True:  # the clock may send more before it reads the error
                     pipe.recv_bytes()
@@ -67,26 +67,26 @@ def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int)
 
 def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
     process = os.getpid()
-    examined, bound = rows[workers + 2 * number : workers + 2 * number + 2]
+    parameters, bound = rows[workers + 2 * number : workers + 2 * number + 2]
     with own_failures(f"w{number}"):
         simulated, learner = build(number, bound)
     gc.freeze()
     while True:
         try:
-            tasks = messages.tasks_of(pipe.recv_bytes())
+            tasks = messages.decode_tasks(pipe.recv_bytes())
         except EOFError:
             return
-        if isinstance(tasks, Special):
-            answer = _answer_special(tasks, simulated, learner, examined)
+        if isinstance(tasks, ControlRequest):
+            answer = _answer_control_request(tasks, simulated, learner, parameters)
             _end_copies(process)
-            pipe.send_bytes(messages.answers_bytes(answer))
+            pipe.send_bytes(messages.encode_answers(answer))
             continue
         answers = []
         for task in tasks:
             with own_failures(f"w{task.worker}"):
                 answers.append(_carry_out(task, simulated[task.worker], rows, learner))
         _end_copies(process)
-        pipe.send_bytes(messages.answers_bytes(answers))
+        pipe.send_bytes(messages.encode_answers(answers))
 
 
 def _end_copies(process: int) -> None:
@@ -95,13 +95,16 @@ def _end_copies(process: int) -> None:
         os._exit(0)
 
 
-def _answer_special(
-    special: Special, workers: Mapping[int, SimulatedWorker], learner: Learner, examined: Vector
+def _answer_control_request(
+    request: ControlRequest,
+    workers: Mapping[int, SimulatedWorker],
+    learner: Learner,
+    parameters: Vector,
 ) -> Evaluation | Saved:
-    match special:
-        case Examine(images):
+    match request:
+        case Evaluate(images):
             with own_failures("evaluator"):
-                return learner.evaluate(examined, images)
+                return learner.evaluate(parameters, images)
         case Save():
             saved = {}
             for number, worker in workers.items():
@@ -119,7 +122,7 @@ def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner
     reached: Cycle | Paused | None
     if isinstance(task, Restart):
         worker.restart()
-        return Unmoved(task.worker)
+        return Unchanged(task.worker)
     if isinstance(task, Begin):
         row = rows[task.loan.row]
         worker.next_think = task.think
@@ -129,14 +132,17 @@ def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner
             learner=learner,
             horizon=task.horizon,
             standing=task.loan.standing,
-            coming=task.coming,
+            orders=task.orders,
             slow=task.slow,
         )
     else:
         row = rows[task.row]
         reached = worker.resume(
-            learner=learner, horizon=task.horizon, coming=task.coming, slow=task.slow
+            learner=learner,
+            horizon=task.horizon,
+            orders=task.orders,
+            slow=task.slow,
         )
     if isinstance(reached, Cycle):
         return messages.pack(reached, row)
-    return Unmoved(task.worker) if reached is None else reached
+    return Unchanged(task.worker) if reached is None else reached

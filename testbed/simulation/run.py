@@ -20,10 +20,10 @@ from testbed.runtimes.lock import holding_lock
 from testbed.scenario.durations import Codec
 from testbed.scenario.traces import followings, own_copy, recorded_fields
 from testbed.seeds import stream
-from testbed.simulation.agenda import Agenda
 from testbed.simulation.checkpoint import Checkpoint, Saver
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.gpu import compute_device
 from testbed.simulation.gradients import Gradients, Reuse
 from testbed.simulation.keys import KeyedLinks
@@ -45,15 +45,15 @@ SLACK = 32
 """Extra numbers per row, besides a key and a value per parameter: sizes, signature, alignment."""
 
 
-def virtual_clock(agenda: Agenda, *, time_scale: float = 1.0) -> Clock:
+def virtual_clock(events: EventQueue, *, time_scale: float = 1.0) -> Clock:
     """Return recording clocks that run on virtual time, so that records are bit-identical.
 
     Instead of real seconds, since the start or since 1970, they show emulated seconds divided by
     the time scale.
     """
     return Clock(
-        wall=lambda: agenda.now / time_scale,
-        steady=lambda: agenda.now / time_scale,
+        wall=lambda: events.now / time_scale,
+        steady=lambda: events.now / time_scale,
         offset=lambda: 0.0,
     )
 
@@ -62,7 +62,7 @@ def record_simulation(
     experiment: Experiment,
     folder: RunFolder,
     *,
-    agenda: Agenda,
+    events: EventQueue,
     sinks: Sequence[Sink] = (),
     interrupted: Callable[[], str] = lambda: "interrupted",
     resumes: bool = False,
@@ -73,7 +73,7 @@ def record_simulation(
     Args:
         experiment: the experiment to run.
         folder: the run folder.
-        agenda: the virtual clock, at zero.
+        events: the virtual clock, at zero.
         sinks: additional event sinks.
         interrupted: returns the reason if the run is interrupted.
         resumes: whether to resume from the checkpoint in the folder.
@@ -85,18 +85,18 @@ def record_simulation(
         HostError: the run folder was deleted, or the disk is full.
     """
     time_scale = experiment.scenario.time_scale
-    clock = virtual_clock(agenda, time_scale=time_scale)
+    clock = virtual_clock(events, time_scale=time_scale)
     with (
         holding_lock(folder),
         Recorder((), time_scale=time_scale, clock=clock) as recorder,
-        _endings_told(recorder, folder, interrupted),
+        _recording_failure(recorder, folder, interrupted),
     ):
         checkpoint = Checkpoint.open(folder) if resumes else None
 
         def record() -> None:
             """Start recording; the folder is untouched until the whole checkpoint has been read."""
             if checkpoint is not None:
-                checkpoint.cut(folder)
+                checkpoint.truncate_records(folder)
                 folder.reopen()
             first = FolderSink(folder, time_scale=time_scale, wall=WALL)  # run.json has real time
             for sink in (first, *sinks):
@@ -107,7 +107,7 @@ def record_simulation(
             recorder.event(StateChanged("training"))
         reason = simulate(
             *(experiment, recorder),
-            agenda=agenda,
+            events=events,
             folder=folder.path,
             checkpoint=checkpoint,
             restored=record,
@@ -118,7 +118,7 @@ def record_simulation(
 
 
 @contextmanager
-def _endings_told(
+def _recording_failure(
     recorder: Recorder, folder: RunFolder, interrupted: Callable[[], str]
 ) -> Iterator[None]:
     """Record in the folder how the code inside the context failed or was interrupted.
@@ -132,17 +132,17 @@ def _endings_told(
         raise deletion(folder.path) from None
     except TestbedError as error:
         log_trace(error, folder)
-        _break_off(recorder, "failed", error.message, exit_code=error.exit_code)
+        _record_failure(recorder, "failed", error.message, exit_code=error.exit_code)
         raise
     except BrokenPipeError:
-        _break_off(recorder, "interrupted", UNREAD)
+        _record_failure(recorder, "interrupted", UNREAD)
         raise
     except OSError as error:
         failure = breakage(folder, error)
-        _break_off(recorder, "failed", failure.message, exit_code=failure.exit_code)
+        _record_failure(recorder, "failed", failure.message, exit_code=failure.exit_code)
         raise failure from None
     except KeyboardInterrupt:
-        _break_off(recorder, "interrupted", interrupted())
+        _record_failure(recorder, "interrupted", interrupted())
         raise
 
 
@@ -155,7 +155,7 @@ def log_trace(error: TestbedError, folder: RunFolder) -> None:
             folder.log(node).write_text(f"{trace}{node}: {error}\n", encoding="utf-8")
 
 
-def _break_off(
+def _record_failure(
     recorder: Recorder, state: State, reason: str, *, exit_code: int | None = None
 ) -> None:
     """Record in the folder how the run ended early, if the folder is still writable."""
@@ -167,7 +167,7 @@ def simulate(
     experiment: Experiment,
     recorder: Recorder,
     *,
-    agenda: Agenda,
+    events: EventQueue,
     folder: Path,
     processes: int | None = None,
     checkpoint: Checkpoint | None = None,
@@ -179,7 +179,7 @@ def simulate(
     Args:
         experiment: the experiment to run.
         recorder: receives everything; its clocks are those of ``virtual_clock``.
-        agenda: the virtual clock, at zero.
+        events: the virtual clock, at zero.
         folder: the run folder, where the best and the final model are saved.
         processes: number of processes that compute gradients; by default one per usable core.
         checkpoint: the checkpoint to resume from; None to start from the beginning.
@@ -198,7 +198,7 @@ def simulate(
         own_files=experiment.own_files,
     ) as pool:
         engine = _engine(
-            experiment, pool, recorder=recorder, agenda=agenda, writer=writer, folder=folder
+            experiment, pool, recorder=recorder, events=events, writer=writer, folder=folder
         )
         engine.save = Saver.into(folder, writer).save
         with own_failures("ps"):
@@ -213,8 +213,8 @@ def simulate(
                 checkpoint.restore(engine, writer, RunFolder(folder))
                 restored()
                 recorder.resume(0.0)
-                recorder.event(Resumed(engine.server.version, agenda.now))
-            engine.go_on()
+                recorder.event(Resumed(engine.server.version, events.now))
+            engine.continue_run()
         recorder.event(
             Finished(engine.server.finished, engine.server.version, stalled=engine.server.stalled)
         )
@@ -231,7 +231,7 @@ def _engine(
     pool: Pool,
     *,
     recorder: Recorder,
-    agenda: Agenda,
+    events: EventQueue,
     writer: ModelWriter,
     folder: Path,
 ) -> Engine:
@@ -241,9 +241,9 @@ def _engine(
         server=experiment.server(),
         workers=pool,
         devices=[device_model(experiment, index) for index in range(scenario.workers.count)],
-        agenda=agenda,
-        uplink=FairLink(agenda, capacity(scenario.ps.link.down)),
-        downlink=FairLink(agenda, capacity(scenario.ps.link.up)),
+        events=events,
+        uplink=FairLink(events, capacity(scenario.ps.link.down)),
+        downlink=FairLink(events, capacity(scenario.ps.link.up)),
         queue=experiment.service_queue(),
         schedule=experiment.schedule(),
         images=experiment.test_samples(),
@@ -277,11 +277,11 @@ def build(
     learner = Learner(experiment.data, vector, bound, gradients, timeout, seed)
     simulated, arrivals = {}, experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
-        anew = partial(experiment.worker, index)
-        worker = anew()
+        create = partial(experiment.worker, index)
+        worker = create()
         simulated[index] = SimulatedWorker(
             *(index, worker, _draw_step(experiment, index)),
-            anew=anew,
+            create=create,
             each_sample=experiment.device_class(index).each_sample,
             stream=None if arrivals is None else _stream(experiment, worker, arrivals[index]),
             sample_bytes=experiment.sample_bytes,
@@ -304,8 +304,8 @@ def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients |
 def _stream(experiment: Experiment, worker: Worker, arrivals: Arrivals) -> SimulatedStream:
     """Return the stream that delivers the samples of a worker's shard."""
     settings = experiment.scenario.streams
-    assert settings is not None, "it has arrivals"
-    assert worker.source is not None, "it is new"
+    assert settings is not None, "a scenario with arrivals has streams"
+    assert worker.source is not None, "a new worker has a source of samples"
     return SimulatedStream(
         arrivals,
         settings.policy.buffer(),
@@ -334,5 +334,5 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
 
 def _draw_step(experiment: Experiment, index: int) -> Callable[[], float]:
     step = experiment.step(index)
-    assert step is not None, "the scenario's checks refuse a simulation without it"
+    assert step is not None, "a checked scenario for a simulation has step times"
     return step

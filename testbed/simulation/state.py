@@ -1,29 +1,15 @@
-"""The state of a simulation between two events: the agenda and the states of its parts."""
+"""The state of a simulation between two events: the event queue and the states of its parts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from types import MethodType
 
-from testbed.simulation.agenda import Planned
 from testbed.simulation.engine import Engine
+from testbed.simulation.event_queue import ScheduledEvent
 from testbed.simulation.plans import EnginePlans
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
-
-CHANGING = {
-    "engine": ("_due", "_tick_at", "_tick", "_save_at"),
-    "agenda": ("now", "_heap", "_made"),
-    "queue": ("_free_at",),
-    "uplink": ("_groups", "_settled", "_started", "_next"),
-    "downlink": ("_groups", "_settled", "_started", "_next"),
-    "record": ("applied", "applied_bytes", "_traffic", "_pending", "_streams"),
-    "faults": ("_next", "horizon"),
-    "traces": (),
-    "coding": ("_version", "_ready_at", "_signature"),
-    "timeline": ("_due", "_changes", "_waiting"),
-    "population": ("absent", "held", "crashed"),
-}
-"""The attributes of each part that a checkpoint saves; of a bucket, all of them."""
 
 
 def state_of(engine: Engine) -> PlainState:
@@ -33,7 +19,7 @@ def state_of(engine: Engine) -> PlainState:
         AlgorithmError: a half holds an object that a checkpoint cannot hold; the error names it.
     """
     parts = {
-        name: {one: getattr(part, one) for one in CHANGING.get(name, vars(part))}
+        name: {one: getattr(part, one) for one in _saved_names(part)}
         for name, part in engine.parts.items()
     }
     whole = {
@@ -46,7 +32,7 @@ def state_of(engine: Engine) -> PlainState:
 
 
 def restore(engine: Engine, packed: PlainState) -> None:
-    """Restore a state into a new engine of the same scenario, before ``go_on``.
+    """Restore a state into a new engine of the same scenario, before ``continue_run``.
 
     Raises:
         DataError: this is another scenario's state.
@@ -54,7 +40,7 @@ def restore(engine: Engine, packed: PlainState) -> None:
     whole = unpack(packed, engine.parts, EnginePlans(engine))
     with fitting():
         for name, part in engine.parts.items():
-            put_back(part, whole["parts"][name], CHANGING.get(name, vars(part)))
+            put_back(part, whole["parts"][name], _saved_names(part))
         for device, its in zip(engine.devices, whole["devices"], strict=True):
             put_back(device, its, vars(device))
         _check_plans(engine)
@@ -62,16 +48,22 @@ def restore(engine: Engine, packed: PlainState) -> None:
         engine.workers.restore(whole["workers"])
 
 
+def _saved_names(part: object) -> Iterable[str]:
+    """Return the attributes that a checkpoint saves: those of ``STATE``, or all."""
+    names: Iterable[str] = getattr(part, "STATE", vars(part))
+    return names
+
+
 def _check_plans(engine: Engine) -> None:
-    """Check that the agenda and the links hold only valid entries."""
-    for time, order, planned in engine.agenda._heap:
-        happens = isinstance(planned, Planned) and (
-            planned.happening is None or isinstance(planned.happening, partial | MethodType)
+    """Check that the event queue and the links hold only valid entries."""
+    for time, order, planned in engine.events._heap:
+        happens = isinstance(planned, ScheduledEvent) and (
+            planned.callback is None or isinstance(planned.callback, partial | MethodType)
         )
         if not happens or not isinstance(time, int | float) or not isinstance(order, int):
-            raise TypeError("an entry of its agenda is none")
-    held = [one for device in engine.devices for one in device.held]
+            raise TypeError("the event queue holds an invalid entry")
+    held = [one for device in engine.devices for one in device.deferred]
     links = (engine.uplink, engine.downlink)
     ends = [one for link in links for group in link._groups.values() for one in group.ends]
     if not all(isinstance(call, partial | MethodType) for call in (*held, *(e[2] for e in ends))):
-        raise TypeError("a planned call of it is none")
+        raise TypeError("a planned call is not callable")

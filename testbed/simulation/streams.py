@@ -37,14 +37,14 @@ class SimulatedStream:
 
     def look(self, now: float) -> Stream:
         """Return the state of the stream for the worker half."""
-        self._come(now)
+        self._receive(now)
         self._rate = self.arrivals.measured(now)
         own, waiting = len(self.source.samples), self.buffer.waiting
         return Stream(self.batch_size, own=own, rate=self._rate, buffered=waiting)
 
     def ready(self, count: int, now: float) -> float:
         """Return when a step has ``count`` samples, or gives up waiting for more."""
-        self._come(now)
+        self._receive(now)
         wanted = self.buffer.first + count - 1
         if wanted <= self.buffer.last:
             return now
@@ -59,7 +59,7 @@ class SimulatedStream:
         self._waited += now - since
         wanted = self.buffer.first + count - 1
         if wanted > self.buffer.last and self.arrivals.moment(wanted) > now:
-            self._come(now)
+            self._receive(now)
             return np.empty(0, np.int64)
         last = max(wanted, self.arrivals.count(now))
         taken = self.buffer.take(count, last=last)
@@ -68,7 +68,7 @@ class SimulatedStream:
         self._drawn = taken.stop - 1
         return self.source.take(count)
 
-    def told(self) -> Intake:
+    def take_intake(self) -> Intake:
         """Return the intake to record with an update."""
         waited, self._waited = self._waited, 0.0
         buffer = self.buffer
@@ -78,5 +78,5 @@ class SimulatedStream:
             stream_duplicates=buffer.duplicates,
         )
 
-    def _come(self, now: float) -> None:
+    def _receive(self, now: float) -> None:
         self.buffer.arrive(self.arrivals.count(now), rate=self.arrivals.measured(now))

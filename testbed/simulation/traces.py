@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from testbed.scenario.traces import Following
 from testbed.simulation.changing import ChangingBucket
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Traces:
-    """The links that follow traces; their positions are only in the agenda."""
+    """The links that follow traces; their positions are only in the event queue."""
 
+    STATE: ClassVar = ()
     engine: Engine
     followings: Sequence[Following] = ()
 
@@ -35,16 +36,16 @@ class Traces:
         else:
             device = self.engine.devices[one.worker]
             delays = (value, None) if one.direction == "up" else (None, value)
-            device.planned = device.up, device.down = delayed(*device.planned, *delays)
+            device.configured = device.up, device.down = delayed(*device.configured, *delays)
         following = one.trace.after(now, value, one.offset)
         if following is not None:
             at, then = following
-            self.engine.agenda.at(at, partial(self._step, number, then))
+            self.engine.events.at(at, partial(self._step, number, then))
 
     def _set_rate(self, one: Following, rate: Rate) -> None:
         engine = self.engine
         device, up = engine.devices[one.worker], one.direction == "up"
         bucket = device.up.bucket if up else device.down.bucket
-        assert isinstance(bucket, ChangingBucket), "whoever made the device knew of its recording"
-        bucket.planned = rate.bytes_per_second, burst_bytes(rate, engine.recorder.time_scale)
-        bucket.change(*bucket.planned, link=engine.uplink if up else engine.downlink)
+        assert isinstance(bucket, ChangingBucket), "a link with a trace is changeable"
+        bucket.configured = rate.bytes_per_second, burst_bytes(rate, engine.recorder.time_scale)
+        bucket.change(*bucket.configured, link=engine.uplink if up else engine.downlink)

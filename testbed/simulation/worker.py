@@ -43,7 +43,7 @@ from testbed.simulation.gradients import Gradients
 from testbed.simulation.streams import SimulatedStream
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
-Coming = tuple[float, StandingOrders]
+TimedOrders = tuple[float, StandingOrders]
 """Emulated arrival time at the worker, and orders."""
 
 
@@ -125,7 +125,7 @@ class SimulatedWorker:
 
     Attributes:
         draw_step: draws the emulated seconds of a training step, one step ahead.
-        anew: creates the worker in its initial state.
+        create: creates the worker in its initial state.
         stream: the source of its samples; None if all are available at once. The stream continues
             when the worker restarts.
         sample_bytes: size of a sample that it shares.
@@ -135,7 +135,7 @@ class SimulatedWorker:
     index: int
     worker: Worker
     draw_step: Callable[[], float]
-    anew: Callable[[], Worker] | None = None
+    create: Callable[[], Worker] | None = None
     stream: SimulatedStream | None = None
     sample_bytes: int = 0
     each_sample: float = 0.0
@@ -157,8 +157,8 @@ class SimulatedWorker:
 
     def restart(self) -> None:
         """Restart from scratch; the worker's process has ended."""
-        assert self.anew is not None, "whoever ends workers can make them"
-        self.worker = self.anew()
+        assert self.create is not None, "a worker that is restarted can be created again"
+        self.worker = self.create()
         self._attach()
         self._loop, self._paused, self._now, self._compute = None, None, 0.0, 0.0
 
@@ -192,7 +192,7 @@ class SimulatedWorker:
             self.next_think, self._now = float(own["next_think"]), float(own["now"])
             self._compute, self._step = float(own["compute"]), float(own["step"])
             if type(own["draw_step"]) is not type(self.draw_step):
-                raise TypeError(f"its steps are a {type(own['draw_step']).__name__}")
+                raise TypeError(f"the steps are a {type(own['draw_step']).__name__}")
             self.draw_step = own["draw_step"]
             if own["begun"]:
                 self._loop = self.worker.loop()
@@ -214,53 +214,47 @@ class SimulatedWorker:
         learner: Learner,
         horizon: float = inf,
         standing: StandingOrders = NO_STANDING,
-        coming: Sequence[Coming] = (),
+        orders: Sequence[TimedOrders] = (),
         slow: float = 1.0,
     ) -> Cycle | Paused:
         """Apply a reply at emulated time ``now`` and continue to the next push.
 
-        ``standing`` holds the orders that came with it, ``coming`` those between replies. Step
-        times are multiplied by ``slow``.
+        ``standing`` holds the orders that came with it, ``orders`` those between replies.
+        Step times are multiplied by ``slow``.
         """
-        self._hear(coming)
+        self._receive_orders(orders)
         if self._loop is None:
             self._loop = self.worker.loop()
             if not isinstance(next(self._loop), Pull):
                 raise AssertionError("a worker's loop begins with a pull")
         self._now = now
         action = self._loop.send(Arrived(now, reply, standing))
-        return self._go_on(action, learner, horizon, slow)
+        return self._run(action, learner, horizon, slow)
 
     def resume(
         self,
         *,
         learner: Learner,
         horizon: float = inf,
-        coming: Sequence[Coming] = (),
+        orders: Sequence[TimedOrders] = (),
         slow: float = 1.0,
     ) -> Cycle | Paused | None:
         """Continue to a later horizon; return None if the worker was not paused.
 
         The pending step has already started, and keeps its duration.
         """
-        self._hear(coming)
+        self._receive_orders(orders)
         action, self._paused = self._paused, None
         if action is None:
             return None
-        return self._go_on(action, learner, horizon, slow, begun=isinstance(action, Step))
+        return self._run(action, learner, horizon, slow, begun=isinstance(action, Step))
 
-    def _hear(self, coming: Sequence[Coming]) -> None:
-        for at, standing in coming:
+    def _receive_orders(self, orders: Sequence[TimedOrders]) -> None:
+        for at, standing in orders:
             self.worker.order(standing, at)
 
-    def _go_on(
-        self,
-        action: Action,
-        learner: Learner,
-        horizon: float,
-        slow: float,
-        *,
-        begun: bool = False,
+    def _run(
+        self, action: Action, learner: Learner, horizon: float, slow: float, *, begun: bool = False
     ) -> Cycle | Paused:
         """Multiply step times by ``slow``, except that of a step that has ``begun``."""
         assert self._loop is not None
@@ -269,16 +263,16 @@ class SimulatedWorker:
             match action:
                 case Step() | Work():
                     if isinstance(action, Work):
-                        lasts = action.seconds
+                        duration = action.seconds
                     else:
-                        lasts = self._step if begun else self._lasts(action) * slow
-                    ends = self._now + lasts
-                    woken = self.worker.wakes(min(ends, horizon))
-                    until = ends if woken is None else woken
+                        duration = self._step if begun else self._duration(action) * slow
+                    ends = self._now + duration
+                    wakes_at = self.worker.wakes(min(ends, horizon))
+                    until = ends if wakes_at is None else wakes_at
                     if until >= horizon:
                         self._paused = action
                         if isinstance(action, Step):
-                            self._step = lasts
+                            self._step = duration
                         return Paused(self.index, until)
                     if isinstance(action, Step):
                         begun = False
@@ -288,7 +282,7 @@ class SimulatedWorker:
                     self._now += seconds
                     action = self._loop.send(Passed(self._now))
                 case Take(count):
-                    assert self.stream is not None, "it has a shard, or a stream"
+                    assert self.stream is not None, "a worker without a shard has a stream"
                     ends = self.stream.ready(count, self._now)
                     if ends >= horizon:
                         self._paused = action
@@ -297,10 +291,10 @@ class SimulatedWorker:
                     self._now = ends
                     action = self._loop.send(Taken(ends, samples))
                 case Pull():
-                    raise AssertionError("pulls once, at the beginning")
+                    raise AssertionError("a worker pulls only once, at the beginning")
         return self._pushed(action, think)
 
-    def _lasts(self, step: Step) -> float:
+    def _duration(self, step: Step) -> float:
         return self._step + self.each_sample * len(step.samples)
 
     def _worked(
@@ -321,7 +315,7 @@ class SimulatedWorker:
         intake = None
         if update.steps:
             self._compute = 0.0
-            intake = None if self.stream is None else self.stream.told()
+            intake = None if self.stream is None else self.stream.take_intake()
         shared = shared_bytes(update.shared, self.sample_bytes)
         return Cycle(
             *(self.index, action.sequence, self._now, compute, think, update),

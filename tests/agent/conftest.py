@@ -103,7 +103,7 @@ class ContainedRun:
         socket.send_fds(self.lifeline, [b"commit\n"], [lock])
         os.close(lock)
         log = self.folder.log("agent")
-        reports = ReportPipe(self.lifeline.fileno(), whose="the agent", log=log)
+        reports = ReportPipe(self.lifeline.fileno(), writer="the agent", log=log)
         reports.expect("ready", deadline=time.monotonic() + WAIT_SECONDS)
         self.client = AgentClient.connect(
             self.folder.control / "agent.sock", deadline=time.monotonic() + 1

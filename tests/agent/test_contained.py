@@ -18,7 +18,7 @@ from testbed.agent.launch import Exit, Mount
 from testbed.errors import NodeError
 from testbed.host.environment import BASE
 from testbed.host.process import Process
-from testbed.network.ends import Neighbour
+from testbed.network.interfaces import Neighbour
 from testbed.topology import LinkSpec, Shape
 from testbed.values.units import Rate
 

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.agent.launch import LAUNCH, LaunchSpec, Mount
 from testbed.errors import NodeError
-from testbed.network.ends import Neighbour
+from testbed.network.interfaces import Neighbour
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Shape
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Duration, Rate, Size

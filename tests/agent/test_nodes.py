@@ -58,7 +58,7 @@ class Spawner:
                 report(writer, prepared=True)
             os._exit(0)
         os.close(writer)
-        reports = ReportPipe(reader, whose="p", log=self._log)
+        reports = ReportPipe(reader, writer="p", log=self._log)
         gate = os.open(os.devnull, os.O_WRONLY)
         try:
             yield Spawned(reports, gate, deadline=time.monotonic() + 10)

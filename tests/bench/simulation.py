@@ -35,7 +35,7 @@ from testbed.payloads import Vector
 from testbed.scenario import dump, load, load_text
 from testbed.scenario.override import Override
 from testbed.scenario.schema import Scenario
-from testbed.simulation.agenda import Agenda
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
@@ -147,7 +147,7 @@ def noise(shape: tuple[int, int, int], *, images: int) -> Prepared:
 
 def measure(scenario: Scenario, data: Prepared) -> tuple[str, dict[str, float]]:
     """Simulate a scenario; why it ended, and what it took: real seconds and CPU seconds."""
-    begun, cpu, agenda = time.monotonic(), cpu_seconds(), Agenda()
+    begun, cpu, events = time.monotonic(), cpu_seconds(), EventQueue()
     with tempfile.TemporaryDirectory() as runs:
         classes = ["device"] * scenario.workers.count
         folder = RunFolder.create(
@@ -157,9 +157,9 @@ def measure(scenario: Scenario, data: Prepared) -> tuple[str, dict[str, float]]:
         batch = experiment.watches["gradients"].counted(Prepared.batch)
         with (
             patch.object(Prepared, "batch", batch),
-            Recorder.into(folder, time_scale=1.0, clock=virtual_clock(agenda)) as recorder,
+            Recorder.into(folder, time_scale=1.0, clock=virtual_clock(events)) as recorder,
         ):
-            reason = simulate(experiment, recorder, agenda=agenda, folder=folder.path)
+            reason = simulate(experiment, recorder, events=events, folder=folder.path)
     taken = {"real": time.monotonic() - begun, "cpu": cpu_seconds() - cpu}
     taken |= {name: watch.seconds for name, watch in experiment.watches.items()}
     taken["frame"] -= taken["server half"] + taken["worker half"]

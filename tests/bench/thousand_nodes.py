@@ -27,7 +27,7 @@ from testbed.agent.launch import LaunchSpec
 from testbed.agent.settings import Template
 from testbed.host.hierarchies import find_delegated, find_hierarchies
 from testbed.host.process import Process
-from testbed.network.ends import Neighbour
+from testbed.network.interfaces import Neighbour
 from testbed.network.offloads import network_for
 from testbed.plan.make import plan
 from testbed.run.deploy import LAUNCHES_AHEAD, Pending

@@ -125,7 +125,7 @@ def test_a_plan_that_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
     folder.plan.write_text(folder.plan.read_text()[:300])
     assert main(["ps", "bad"]) == 1
     assert capsys.readouterr().err.startswith(
-        f"{folder.plan}: not the plan of a run: no JSON, or cut short ("
+        f"{folder.plan}: not a valid plan: not valid JSON, or truncated ("
     )
     assert [row["run"] for row in listed(capsys, "--all")] == ["bad"]
 

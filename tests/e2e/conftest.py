@@ -97,7 +97,7 @@ class Up:
         self.wait_for(lambda: event in self.events())
 
     def wait_for_updates(self, count: int) -> None:
-        """Until the parameter server has applied so many."""
+        """Wait until the parameter server has applied this many updates."""
         self.wait_for(lambda: self.folder.spool.exists() and _rows(self.folder) >= count)
 
     def end(self, *, within: float = WAIT_SECONDS) -> Done:

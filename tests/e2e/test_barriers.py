@@ -114,13 +114,13 @@ def test_waiting_shares_live_and_simulated(bed: Any, settings: list[str], share:
 BARRIER = ("--set", "algorithm={bsp: {}}", "--set", "workers.think.mean=20ms")
 
 
-def test_a_killed_worker_holds_up_no_round(bed: Any) -> None:
+def test_a_killed_worker_does_not_delay_rounds(bed: Any) -> None:
     """The round closes with those that have pushed, and later ones with those that are left."""
     up = bed.up(*BARRIER, "--set", "stop.updates=240")
     up.wait_for_updates(60)
     bed.kill_node(up, "w1")
     done = up.end()
-    assert (done.status, done.err) == (6, "")  # w1 was lost, which nobody had planned
+    assert (done.status, done.err) == (6, "")  # the loss of w1 was not planned
     updates = testbed.Run(up.folder.path).updates
     assert len(updates) >= 240
     assert set(updates["node"].iloc[-20:]) == {"w0", "w2"}
@@ -133,7 +133,7 @@ def finished(up: Any) -> Finished:
     return one
 
 
-def test_a_worker_that_stands_still_stalls_the_others(bed: Any) -> None:
+def test_a_frozen_worker_stalls_the_others(bed: Any) -> None:
     up = bed.up(*BARRIER, "--set", "stop.updates=100000")
     up.wait_for_updates(60)
     bed.kill_node(up, "w1", signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""The controller is killed, as nobody can prepare for: nothing stays, and nothing is lost."""
+"""The controller is killed without warning: nothing is left behind, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_without_down_the_agent_ends_by_itself_and_the_records_are_recovered(bed
 
 
 @pytest.mark.alone
-def test_down_all_ends_what_is_known_here_and_leaves_others_alone(bed: Any) -> None:
+def test_down_all_ends_known_runs_only(bed: Any) -> None:
     if foreign := NativeDriver().find():
         pytest.skip(f"other runs are on this host, and may be somebody's: {', '.join(foreign)}")
     stranger = {"XDG_STATE_HOME": str(bed.path / "stranger")}

@@ -139,7 +139,7 @@ def assert_limited(dock: Dock, up: Any) -> None:
     assert told["Config"]["User"] == "20012:20012"
 
 
-def test_what_commands_and_the_engine_say_of_a_running_run(dock: Dock) -> None:
+def test_commands_and_the_engine_show_a_running_run(dock: Dock) -> None:
     up = dock.up_and_training()
     assert sorted(dock.containers(up.name)) == sorted(["agent", *NODES])
     assert_limited(dock, up)
@@ -162,7 +162,7 @@ def test_what_commands_and_the_engine_say_of_a_running_run(dock: Dock) -> None:
     assert dock.bed.run("down", up.name).out == f"{up.name}: nothing of it was left\n"
 
 
-def test_paused_nodes_are_frozen_and_told_and_keep_no_run_from_being_ended(dock: Dock) -> None:
+def test_paused_nodes_are_reported_as_frozen_and_do_not_block_down(dock: Dock) -> None:
     up = dock.up_and_training(*UNLINKED)
     dock.engine.pause(dock.container(up, "w1"))
     assert dock.bed.nodes(up.name)["w1"]["condition"] == "frozen"
@@ -181,7 +181,7 @@ def test_paused_nodes_are_frozen_and_told_and_keep_no_run_from_being_ended(dock:
     assert dock.containers(up.name) == {}
 
 
-def test_workers_whose_containers_go_are_lost_and_the_others_go_on(dock: Dock) -> None:
+def test_workers_with_removed_containers_are_lost_and_the_others_continue(dock: Dock) -> None:
     """One is removed, and one is stopped, which takes a second."""
     up = dock.up_and_training(*UNLINKED)
     dock.engine.remove_container(dock.container(up, "w0"), force=True)
@@ -283,7 +283,7 @@ def test_an_engine_elsewhere_is_refused_before_anything_is_made(bed: Any) -> Non
 
 
 @pytest.mark.root
-def test_an_engine_that_is_gone_keeps_no_native_run_from_being_ended(dock: Dock) -> None:
+def test_a_missing_engine_does_not_block_down_of_native_runs(dock: Dock) -> None:
     docked = dock.up_and_training(*UNLINKED)
     native = dock.bed.start("up", "docked.yaml", "--runtime", "native", *FOREVER, *UNLINKED,
                             "--name", dock.bed.new_name())  # fmt: skip
@@ -312,7 +312,7 @@ class Relay:
         self._start(self._accept, listener)
 
     def cut(self) -> None:
-        """From now on nobody answers at the socket."""
+        """From now on the socket does not answer."""
         self.path.unlink()
         for end in tuple(self.ends):
             with suppress(OSError):

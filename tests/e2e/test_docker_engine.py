@@ -1,4 +1,4 @@
-"""Docker engines that stop, die and have no room while a run goes on: the test's own ones."""
+"""Docker engines of the tests that stop, die or run out of disk during a run."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_an_engine_is_killed_and_started_again(bed: Any, engine: Any) -> None:
     run = up_and_training(bed, engine)
     engine.stop(signal.SIGKILL)
     before = run.folder.spool.stat().st_size
-    run.wait_for(lambda: run.folder.spool.stat().st_size > before)  # it goes on without
+    run.wait_for(lambda: run.folder.spool.stat().st_size > before)  # it continues without it
     engine.start()  # which ends containers that its predecessor has left
     done = run.end()
     state = run.folder.state()
@@ -133,7 +133,7 @@ def test_without_its_engine_a_run_can_be_interrupted(bed: Any, engine: Any) -> N
     assert containers(engine, run=run.name) == []
 
 
-def test_a_run_whose_folder_was_deleted_is_ended_wherever_that_was(bed: Any, engine: Any) -> None:
+def test_a_run_with_a_deleted_folder_is_ended(bed: Any, engine: Any) -> None:
     bed.scenario("docked.yaml", SCENARIO)
     elsewhere = bed.path / "elsewhere"
     mine, theirs = bed.new_name(), bed.new_name()

@@ -1,4 +1,4 @@
-"""Nodes that fail, by themselves or by somebody's hand: named, explained, and torn down."""
+"""Nodes that fail or are killed: named, explained, and torn down."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_training_without_a_finite_number_ends_at_once(bed: Any) -> None:
     assert bed.remains(up.name) == []
 
 
-def test_a_killed_worker_is_named_and_the_others_go_on(bed: Any) -> None:
+def test_a_killed_worker_is_named_and_the_others_continue(bed: Any) -> None:
     up = bed.up("--set", "stop.updates=1000", "--set", "workers.think.mean=10ms")
     up.wait_for_updates(20)
     bed.kill_node(up, "w1")
@@ -143,7 +143,7 @@ def test_a_killed_worker_is_named_and_the_others_go_on(bed: Any) -> None:
 
 
 @pytest.mark.parametrize("node", ["ps", "evaluator"])
-def test_the_run_ends_with_a_node_that_it_cannot_do_without(bed: Any, node: str) -> None:
+def test_the_run_ends_with_an_essential_node(bed: Any, node: str) -> None:
     up = bed.up(*ENDLESS)
     up.wait_for_updates(20)
     bed.kill_node(up, node)

@@ -49,11 +49,11 @@ def finished_at(up: Any) -> float:
 
 
 @pytest.mark.alone
-def test_every_kind_happens_and_none_is_a_loss(bed: Any) -> None:
+def test_every_kind_of_fault_is_applied_without_losses(bed: Any) -> None:
     bed.scenario("faults.yaml", FAULTS)
     up = bed.up(file="faults.yaml")
     done = up.end()
-    assert done.status in (0, 6), done.err  # a fault that is late on a busy host is told
+    assert done.status in (0, 6), done.err  # a late fault on a busy host is reported
     reasons = json.loads(up.folder.summary.read_text())["verdict"]["reasons"]
     assert [reason for reason in reasons if "late by the host's clock" not in reason] == []
     events = happened(up)
@@ -90,8 +90,8 @@ def test_all_crashed_is_stalled(bed: Any) -> None:
 
 
 @pytest.mark.alone
-def test_a_fault_to_which_the_runs_end_comes_first_makes_it_invalid(bed: Any) -> None:
-    """Its controller stands still from before the moment until a second after the end."""
+def test_a_fault_after_the_end_of_the_run_makes_it_invalid(bed: Any) -> None:
+    """Its controller is stopped from before that time until a second after the end."""
     faults = "faults=[{freeze: {workers: [w1], at: {version: 150}, for: 1s}}]"
     pace = "workers={count: 3, think: {mean: 50ms}}"
     up = bed.up("--set", faults, "--set", pace, "--set", "stop={updates: 200}")
@@ -136,7 +136,7 @@ BURST_BYTES = 3028
 
 
 @pytest.mark.alone
-def test_links_and_devices_that_change_under_way(bed: Any) -> None:
+def test_links_and_devices_change_during_a_run(bed: Any) -> None:
     rows = "".join(f"{time},{rate:.0f}\n" for time, rate in RATES)
     bed.scenario("rate.csv", f"time_seconds,bits_per_second\n{rows}")
     bed.scenario("links.yaml", LINKS)
@@ -154,7 +154,7 @@ def test_links_and_devices_that_change_under_way(bed: Any) -> None:
     updates = testbed.Run(up.folder.path).updates
     own = dict(iter(updates.groupby("node")))
 
-    for node in ("w0", "w1", "w2"):  # the same process, over the same connection, goes on
+    for node in ("w0", "w1", "w2"):  # the same process continues over the same connection
         times = own[node]["time_seconds"]
         assert not times.between(came["partition"] + 0.05, over["partition"]).any()
         assert times.max() > over["partition"]

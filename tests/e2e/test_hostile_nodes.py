@@ -38,7 +38,7 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[2])
 """
 
 
-def test_a_run_goes_on_and_is_valid(bed: Any) -> None:
+def test_a_run_continues_and_is_valid(bed: Any) -> None:
     up = bed.up(file=bed.scenario("hostile.yaml", TEXT))
     up.wait_for_event("started")
     place = up.folder.ps_socket

@@ -1,4 +1,4 @@
-"""Whenever the command is told to end, it tears down, says so in the folder, and exits with 130."""
+"""A signal at any time: the command tears down, records the interruption, and exits with 130."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ workers: {count: 4, classes: {default: {memory: 512MiB}}}
 stop: {updates: 12}
 evaluate: {every: 12, images: 10}
 """
-"""The kernel ends whoever takes more: the server has room for 12.5 models, a worker for 10."""
+"""Memory limits, enforced by the kernel: 12.5 models for the server, 10 for a worker."""
 
 N = 65 * 3620 + 3621 * 3620 + 3621 * 10  # 13,379,530 parameters: 53.5 MB
 HANGS = 300.0  # seconds; a busy host takes a minute

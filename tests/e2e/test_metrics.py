@@ -1,4 +1,4 @@
-"""One run of thirty workers with faults, as Prometheus sees it while it goes on and at its end."""
+"""One run of thirty workers with faults, as Prometheus sees it during the run and at its end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Point = tuple[str, tuple[tuple[str, str], ...]]
 
 @dataclass
 class Scraper:
-    """Scrapes an exporter again and again, until nobody answers any more."""
+    """Scrapes an exporter repeatedly until it no longer answers."""
 
     url: str
     last: str = ""
@@ -91,7 +91,7 @@ class Scraper:
 
 @contextmanager
 def prometheus(at: Any, folder: Path, targets: Path, log: Path) -> Iterator[Any]:
-    """One that scrapes every second, which a short run needs; all else is as it is shipped."""
+    """A Prometheus that scrapes every second, for a short run; otherwise as shipped."""
     folder.mkdir()
     for name in ("prometheus.yml", "rules.yml"):
         text = (COMPOSE / "prometheus" / name).read_text()
@@ -208,7 +208,7 @@ def test_scrapes_are_small_and_well_formed(seen: Seen) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_of_the_alerts_those_fire_that_should(seen: Seen) -> None:
+def test_exactly_the_expected_alerts_fire(seen: Seen) -> None:
     assert "WorkerLost" in seen.alerts
     assert seen.alerts.isdisjoint({"RunStalled", "PushesRejected"})
 

@@ -1,4 +1,4 @@
-"""An algorithm and a network of one's own, live: trained, and told by file and line if it fails."""
+"""The user's own algorithm and network, live: trained, and named by file and line on failure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SPOIL = """\
 
 
 def test_a_server_half_that_spoils_the_record_of_its_node(bed: Any) -> None:
-    """A pipe that nobody writes to: neither `up` nor `report` nor `down` waits for it."""
+    """A pipe without a writer: neither `up` nor `report` nor `down` waits for it."""
     up = own(bed, was="        self.version += 1\n", becomes=SPOIL)
     done = up.end()
     told = "events.jsonl: found a named pipe, expected an ordinary file, written by ps."
@@ -173,7 +173,7 @@ def own_model(bed: Any, more: str, *, workers: int) -> Any:
     return bed.up(*SMALL, *settings, file="own/dc-asgd.yaml")
 
 
-def test_models_that_do_what_none_should(bed: Any) -> None:
+def test_models_that_misbehave(bed: Any) -> None:
     up = own_model(bed, HOSTILE, workers=len(ENDS) + 1)
     done = up.end()
     assert done.status == 11

@@ -1,4 +1,4 @@
-"""Programs beside a training: any command as a node, natively and in containers of Docker's."""
+"""Programs next to a training: any command as a node, natively and in Docker containers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def run(bed: Any, runtime: str, **program: Any) -> Ended:
 
 @pytest.mark.alone
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3: apt install iperf3")
-def test_cross_traffic_beside_a_training(bed: Any, runtime: str) -> None:
+def test_cross_traffic_during_a_training(bed: Any, runtime: str) -> None:
     """Ten megabits a second come through a link of ten, and are not counted as the training's."""
     text = CROSS_TRAFFIC.read_text(encoding="utf-8")
     assert text.count("--time 10;") == 1
@@ -138,7 +138,7 @@ def test_a_program_that_is_not_there(bed: Any, runtime: str) -> None:
     assert ended.up.folder.state().state == "failed"
 
 
-def test_what_their_ends_mean(bed: Any, runtime: str) -> None:
+def test_how_their_exits_are_classified(bed: Any, runtime: str) -> None:
     """Of four programs that end one after the other; the last takes the run with it."""
     ends = {"seen": ("noticed", 3), "well": ("expected", 0), "badly": ("expected", 3)}
     ends["needed"] = ("fatal", 0)
@@ -213,7 +213,7 @@ def test_its_memory_is_limited(bed: Any, runtime: str) -> None:
 
 
 @pytest.mark.root
-def test_a_program_that_is_hidden_in_nodes_is_told_as_such(bed: Any) -> None:
+def test_a_program_that_is_hidden_in_nodes_is_reported(bed: Any) -> None:
     tool = bed.path / "tool"  # below /tmp
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)

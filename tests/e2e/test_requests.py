@@ -32,7 +32,7 @@ evaluate: {every: 20, images: 100}
 """
 VERDICT = 6
 HOST_TELLS = ("hierarchies",)
-"""Of what the agent is told at its start."""
+"""Part of the agent's start request."""
 
 pytestmark = [pytest.mark.slow]
 
@@ -101,7 +101,7 @@ def test_what_is_planned_is_what_is_sent(
     secret = launched["launch ps"]["arguments"]["token"]
     expected = [(one["to"], one["name"], one["body"]) for one in planned]
     found = comparable(sent, secret=secret, data=data)
-    if runtime == "docker":  # the agent's container is told as the engine is asked for it
+    if runtime == "docker":  # the agent's container is listed as its request to the engine
         found.pop(("agent", "start"))
         found.pop(("engine", "create the agent"), None)
         expected = [one for one in expected if one[1] != "create the agent"]

@@ -228,7 +228,7 @@ def test_cold_nodes_with_a_model_of_ones_own_and_their_logs(bed: Any) -> None:
     assert load_model(up.folder.path, "final").layout.shapes == ((10, 64), (10,))
 
 
-def test_while_it_goes_on_others_can_look(bed: Any) -> None:
+def test_an_active_run_can_be_inspected(bed: Any) -> None:
     up = bed.up(
         *("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms"),
         *("--set", "workers.classes.slow.memory=300MiB", "--set", "workers.classes.slow.cpu=0.5"),

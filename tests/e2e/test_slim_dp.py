@@ -1,4 +1,4 @@
-"""Slim-DP over shaped links, in real containers: every byte as it is simulated."""
+"""Slim-DP over shaped links, in real containers: every byte as in a simulation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def columns(updates: pd.DataFrame, worker: int) -> tuple[list[int], list[int]]:
     return own["payload_up_bytes"].tolist(), own["payload_down_bytes"].tolist()
 
 
-def test_keys_travel_once_and_once_more_to_a_worker_that_joins_anew(bed: Any) -> None:
+def test_keys_are_sent_once_and_again_to_a_worker_that_rejoins(bed: Any) -> None:
     """w1 is killed after two rounds, and joins again while the others are in their third or fourth.
 
     It sends its core's keys with its first push in either life. The server believes that it knows

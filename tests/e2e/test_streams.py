@@ -1,4 +1,4 @@
-"""Devices that train on the samples their producer sends over shaped links, beside a simulation."""
+"""Devices that train on samples sent over shaped links, compared with a simulation."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_no_planned_fault_loses_a_sample(bed: Any) -> None:
     bed.scenario("streams.yaml", SCENARIO + FAULTS)
     up = bed.up(*(word for one in LOTS for word in ("--set", one)), file="streams.yaml")
     done = up.end()
-    assert done.status in (0, 6), done.err  # a fault that is late on a busy host is told
+    assert done.status in (0, 6), done.err  # a late fault on a busy host is reported
     reasons = json.loads(up.folder.summary.read_text())["verdict"]["reasons"]
     assert not any("lost" in reason for reason in reasons), reasons
     events = only(read_events(up.folder.events), FaultApplied)

@@ -37,7 +37,7 @@ evaluate: {every: 80, images: 100}
 
 
 def test_a_broker_is_killed_and_no_record_is_lost(bed: Any) -> None:
-    """Once by who knows whom, once by a fault; then a producer is, and a device is cut off."""
+    """The broker is killed twice, once by a fault; then a producer is killed, a device cut off."""
     kafka = {
         name: os.environ[name] for name in ("TESTBED_KAFKA", "JAVA_HOME") if name in os.environ
     }

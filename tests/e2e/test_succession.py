@@ -1,4 +1,4 @@
-"""A parameter server that is killed is started again from its checkpoint, and the run goes on."""
+"""A killed parameter server is restarted from its checkpoint, and the run continues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ PACED = ("--set", "workers.think.mean=40ms", "--set", "workers.count=6")
         (signal.SIGTERM, "ps exited with status 0"),
     ],
 )
-def test_workers_go_on_and_every_update_is_on_record_once(bed: Any, number: int, how: str) -> None:
+def test_workers_continue_and_every_update_is_recorded_once(
+    bed: Any, number: int, how: str
+) -> None:
     up = bed.up("--set", "checkpoint.every=100", "--set", "stop.updates=600", *PACED)
     up.wait_for_event("saved")
     up.wait_for_updates(130)

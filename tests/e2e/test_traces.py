@@ -33,12 +33,12 @@ evaluate: {every: 1s, images: 100}
 """
 
 
-def test_workers_that_are_all_switched_off_begin_anew_when_they_are_back(bed: Any) -> None:
+def test_workers_restart_after_all_were_absent(bed: Any) -> None:
     bed.scenario("shifts.csv", "time_seconds,available\n0,1\n1.5,0\n3,1\n60,1\n")
     bed.scenario("shifts.yaml", SHIFTS)
     up = bed.up(file="shifts.yaml")
     done = up.end()
-    assert done.status in (0, 6), done.err  # one that is late on a busy host is told
+    assert done.status in (0, 6), done.err  # a late change on a busy host is reported
     reasons = json.loads(up.folder.summary.read_text())["verdict"]["reasons"]
     assert [reason for reason in reasons if "late by the host's clock" not in reason] == []
     events = only(read_events(up.folder.events), FaultApplied)
@@ -75,7 +75,7 @@ RATES = [(0, 20e6), *((1.5 + 0.5 * index, (400e3, 200e3)[index % 2]) for index i
 """From 1.5 s on so little that a push, which is 14 KB, takes longer than the half second."""
 
 
-def test_rates_are_another_when_they_are_due_and_what_passed_is_on_record(bed: Any) -> None:
+def test_rates_change_on_time_and_traffic_is_recorded(bed: Any) -> None:
     rows = "".join(f"{time},{rate:.0f}\n" for time, rate in [*RATES, (60, 0)])
     bed.scenario("rate.csv", f"time_seconds,bits_per_second\n{rows}")
     bed.scenario("moving.yaml", MOVING)

@@ -71,7 +71,7 @@ def full_host() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("full_host")
-def test_a_full_host_is_a_warning_where_nothing_was_late(bed: Any) -> None:
+def test_a_busy_host_is_a_warning_if_nothing_was_late(bed: Any) -> None:
     up = bed.up("--set", "stop.time=3s", file=bed.scenario("paced.yaml", SCENARIO))
     assert up.end().status == 0, verdict(up)
     (warning,) = verdict(up)["warnings"]

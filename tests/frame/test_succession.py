@@ -36,7 +36,7 @@ def ones(version: int) -> Update:
 def successor(state: PlainState) -> Server:
     subject = server()
     subject.restore(PlainState(json.loads(json.dumps(state.tree)), state.arrays))
-    subject.succeed()
+    subject.take_over()
     return subject
 
 
@@ -100,7 +100,7 @@ def test_whose_model_was_lost_gets_the_whole_one(name: str) -> None:
         assert not isinstance(release.reply.model, Dense)
     second = fresh()
     second.restore(PlainState(json.loads(json.dumps(state.tree)), state.arrays))
-    second.succeed()
+    second.take_over()
     (release,) = second.push(A, 3, update=update, now=2.0).releases
     assert release.reply is not None
     assert isinstance(release.reply.model, Dense)

@@ -107,7 +107,7 @@ def test_a_limit_that_does_not_stick_is_an_error(tmp_path: Path) -> None:
     folder = tmp_path / "testbed/run/w0"
     folder.mkdir()
     (folder / "cpu.weight").symlink_to("/dev/null")  # takes everything and holds nothing
-    with pytest.raises(HostError, match=r"w0: .*cpu.weight is  after writing 100"):
+    with pytest.raises(HostError, match=r"w0: .*cpu.weight is  after 100 was written"):
         groups.add("w0", Limits())
 
 
@@ -133,7 +133,7 @@ def test_freezing_waits_for_the_kernel(tmp_path: Path) -> None:
         groups.freeze("w1")
 
 
-def test_removal_says_what_is_in_the_way(tmp_path: Path) -> None:
+def test_removal_names_the_remaining_processes(tmp_path: Path) -> None:
     groups = version_2(tmp_path)
     groups.create()
     folder = tmp_path / "testbed/run/w0"
@@ -143,7 +143,7 @@ def test_removal_says_what_is_in_the_way(tmp_path: Path) -> None:
     (folder / "cgroup.procs").write_text("{}\n{}\n".format(*pids))  # one with files stays
     assert groups.processes("w0") == pids
     assert groups.members() == {*pids}
-    named = rf"{pids[0]} \({re.escape(name_of(pids[0]))}\), {pids[1]} \(just ended\)"
+    named = rf"{pids[0]} \({re.escape(name_of(pids[0]))}\), {pids[1]} \(ended\)"
     with pytest.raises(HostError, match=rf"w0 cannot be removed: .* \(processes: {named}\)"):
         groups.remove(deadline=time.monotonic())
 
@@ -182,35 +182,37 @@ def test_what_is_not_the_users_is_not_delegated(tmp_path: Path) -> None:
     assert find_delegated(mounts(tmp_path, "/proc rw - proc proc rw"), own) == ()
 
 
-def test_limits_that_nothing_enforces_are_refused_with_the_cure() -> None:
+def test_limits_that_cannot_be_enforced_are_refused_with_a_hint() -> None:
     def node(**limits: Any) -> NodeSpec:
         wanted = {"cpu": None, "memory": None, **limits}
         return NodeSpec("w3", "worker", 3, "slow", None, cpu_weight=1, uid=0, **wanted)
 
     without = RunGroups("run", ())
     without.check([node()])
-    cure = "as root; or, .* `systemd-run --user --scope -p Delegate=yes`"
-    with pytest.raises(HostError, match=rf"w3 \(class slow\): cpu 0.5 is a limit.*{cure}"):
+    cure = "as root or, .* `systemd-run --user --scope -p Delegate=yes`"
+    with pytest.raises(HostError, match=rf"w3 \(class slow\): cpu 0.5 cannot be enforced.*{cure}"):
         without.check([node(cpu=0.5)])
     some = RunGroups("run", (Hierarchy(Path("/"), 2, frozenset(("cpu", "freezer"))),))
     some.check([node(cpu=0.5)])
-    with pytest.raises(HostError, match="memory 64MiB is a limit"):
+    with pytest.raises(HostError, match="memory 64MiB cannot be enforced"):
         some.check([node(memory=Size.parse("64MiB"))])
 
 
 def test_a_cpuset_is_refused_where_there_is_no_controller_or_no_such_cpu(tmp_path: Path) -> None:
     node = NodeSpec("w3", "worker", 3, "slow", None, None, None, 1, 0, CpuSet("0,3-4"))
-    with pytest.raises(HostError, match=r"w3 \(class slow\): cpuset 0,3-4 is .* as root; or"):
+    with pytest.raises(HostError, match=r"w3 \(class slow\): cpuset 0,3-4 cannot be .* as root or"):
         RunGroups("run", ()).check([node])
     without = RunGroups("run", (Hierarchy(tmp_path, 2, frozenset(("cpu", "freezer"))),))
-    with pytest.raises(HostError, match=r"without the controller cpuset\. .* Delegate=cpu cpuset"):
+    with pytest.raises(
+        HostError, match=r"do not have the controller cpuset\. .* Delegate=cpu cpuset"
+    ):
         without.check([node])
     for version, file in ((1, "cpuset.effective_cpus"), (2, "cpuset.cpus.effective")):
         some = RunGroups("run", (Hierarchy(tmp_path, version, frozenset(("cpuset",))),))
         with pytest.raises(HostError, match="cannot be read"):
             some.check([node])
         (tmp_path / file).write_text("0-3\n")
-        with pytest.raises(HostError, match=r"this host has not \(4\); it has 0-3"):
+        with pytest.raises(HostError, match=r"this host does not have \(4\), expected CPUs of 0-3"):
             some.check([node])
         (tmp_path / file).write_text("0-7\n")
         some.check([node])
@@ -242,7 +244,7 @@ def test_a_cpuset_of_version_2_is_written_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_a_real_time_scheduler_is_told_as_the_reason(tmp_path: Path) -> None:
+def test_a_real_time_scheduler_is_reported_as_the_reason(tmp_path: Path) -> None:
     (tree,) = (one for one in find_hierarchies() if "cpu" in one.controllers)
     if not (tree.root / "cpu.rt_runtime_us").exists():
         pytest.skip("groups of this kernel have no budgets for real time")
@@ -257,7 +259,7 @@ def test_a_real_time_scheduler_is_told_as_the_reason(tmp_path: Path) -> None:
         )
     finally:
         group.rmdir()
-    assert f"{group} takes no process of a real-time scheduler" in done.stderr
+    assert f"{group} accepts no real-time process" in done.stderr
     assert "started under SCHED_RR" in done.stderr
 
 

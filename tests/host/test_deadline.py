@@ -32,13 +32,13 @@ def test_own_code_that_loops_is_named_with_its_line(tmp_path: Path) -> None:
     assert "`evaluate.images`" in told.value.hint
 
 
-def test_what_else_takes_too_long() -> None:
+def test_other_code_that_takes_too_long_is_reported() -> None:
     late = pytest.raises(NodeError, match=r"the evaluation: still runs after 0\.05 s")
     with late, evaluated_within(0.05):
         time.sleep(100)
 
 
-def test_what_is_in_time_is_left_alone() -> None:
+def test_code_within_the_limit_is_not_interrupted() -> None:
     with evaluated_within(0.05):
         pass
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

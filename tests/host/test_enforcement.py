@@ -1,4 +1,4 @@
-"""Limits are kept by the kernel, whatever version its control groups have."""
+"""The kernel enforces limits, with either version of control groups."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_cpu_time(groups: RunGroups, run: Any) -> None:
     assert _counter(groups, "cpu", "w0", "cpu.stat", "nr_throttled") > 0
 
 
-def test_memory_and_nobody_elses(groups: RunGroups, run: Any) -> None:
+def test_memory_of_the_own_group_only(groups: RunGroups, run: Any) -> None:
     for node in ("w0", "w1"):
         groups.add(node, Limits(memory=Size.parse("64MiB")))
     assert run("w0", FILL).returncode == -9

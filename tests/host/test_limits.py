@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import HostError
-from testbed.host.limits import Limits, Setting, most_processes, nice_of, settings
+from testbed.host.limits import Limits, Setting, max_processes, nice_of, settings
 from testbed.host.users import Users
 from testbed.topology import NodeSpec
 from testbed.values.cpu_sets import CpuSet
@@ -56,11 +56,11 @@ def test_what_is_not_limited_is_not_written() -> None:
 
 def test_a_limit_below_the_kernels_is_an_error() -> None:
     assert settings(Limits(cpu=0.01), "cpu", 1)[-1] == Setting("cpu.cfs_quota_us", "1000")
-    with pytest.raises(HostError, match=r"0\.009 CPUs is below the 0\.01"):
+    with pytest.raises(HostError, match=r"0\.009 CPUs is too small, expected at least 0\.01"):
         settings(Limits(cpu=0.009), "cpu", 2)
 
 
-def test_a_weight_can_be_had_by_being_nice() -> None:
+def test_a_weight_can_be_set_by_the_nice_value() -> None:
     # 1.25 ** 10 is 9.3, 1.25 ** 7 is 4.8: a tenth and a fifth of the CPU, as near as steps allow.
     assert [nice_of(weight) for weight in (10, 2, 1)] == [0, 7, 10]
 
@@ -75,7 +75,7 @@ def test_a_node_without_a_limit_of_memory_has_half_of_the_hosts() -> None:
 
 
 def test_processes_of_a_uid() -> None:
-    assert most_processes(Users("root"), nodes=12) == 2048
-    assert most_processes(Users("range"), nodes=12) == 512
+    assert max_processes(Users("root"), nodes=12) == 2048
+    assert max_processes(Users("range"), nodes=12) == 512
     # All nodes together: 2 x 512 + 12 x 64.
-    assert most_processes(Users("one"), nodes=12) == 1792
+    assert max_processes(Users("one"), nodes=12) == 1792

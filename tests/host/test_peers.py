@@ -25,7 +25,7 @@ def reserved() -> Iterator[socket.socket]:
 
 @contextmanager
 def overrun() -> Iterator[int]:
-    """The port of a listener that accepts nobody and whose queue is full: it answers nobody."""
+    """The port of a listener that accepts no connection and has a full queue."""
     with ExitStack() as opened:
         listener = opened.enter_context(socket.create_server((HOST, 0), backlog=0))
         port = listener.getsockname()[1]
@@ -54,13 +54,13 @@ def test_a_listener_that_comes_late_is_waited_for() -> None:
         opening.join()
 
 
-def test_one_that_never_comes_is_an_error_that_says_who_and_how_long() -> None:
+def test_a_missing_listener_is_an_error_with_address_and_duration() -> None:
     with reserved() as never:
         port = never.getsockname()[1]
         with pytest.raises(NodeError) as gone:
             connect(HOST, port, patience_seconds=0.1)
     assert gone.value.message == (
-        f"127.0.0.1:{port}: nobody takes a connection within 0.1 s (connection refused)."
+        f"127.0.0.1:{port}: no connection was accepted within 0.1 s (connection refused)."
     )
     assert "does not listen" in gone.value.hint
 
@@ -70,6 +70,6 @@ def test_one_that_does_not_answer_is_given_up_at_the_same_time() -> None:
         connect(HOST, port, patience_seconds=0.3)
 
 
-def test_where_there_is_no_way_nothing_is_waited_for() -> None:
+def test_an_unreachable_address_fails_at_once() -> None:
     with pytest.raises(OSError):  # which of them depends on the host's routes
         connect("255.255.255.255", 1, patience_seconds=600.0)

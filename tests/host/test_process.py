@@ -48,7 +48,7 @@ def test_another_process_with_the_pid_is_left_alone(child: subprocess.Popen[byte
     assert child.poll() is None
 
 
-def test_killing_waits_for_nobody_and_can_be_repeated(child: subprocess.Popen[bytes]) -> None:
+def test_killing_does_not_wait_and_is_idempotent(child: subprocess.Popen[bytes]) -> None:
     process = Process.of(child.pid)
     descriptor = process.open()
     assert descriptor is not None
@@ -56,7 +56,7 @@ def test_killing_waits_for_nobody_and_can_be_repeated(child: subprocess.Popen[by
     process.kill()
     assert has_ended(descriptor, 10)
     os.close(descriptor)
-    assert not process.alive()  # though nobody has waited for it yet
+    assert not process.alive()  # though it has not been waited for yet
     process.kill()
     child.wait()
     process.kill()
@@ -67,7 +67,7 @@ def test_killing_waits_for_nobody_and_can_be_repeated(child: subprocess.Popen[by
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[tuple[ReportPipe, int]]:
     reader, writer = os.pipe()
-    yield ReportPipe(reader, whose="w3", log=tmp_path / "w3.log"), writer
+    yield ReportPipe(reader, writer="w3", log=tmp_path / "w3.log"), writer
     os.close(reader)
 
 
@@ -93,7 +93,7 @@ def test_a_reported_error_is_raised(pipe: tuple[ReportPipe, int]) -> None:
         reports.expect("prepared", deadline=soon())
 
 
-def test_what_the_system_refuses_is_a_nodes_error(pipe: tuple[ReportPipe, int]) -> None:
+def test_an_os_error_becomes_a_node_error(pipe: tuple[ReportPipe, int]) -> None:
     reports, writer = pipe
     report(writer, error=encode_error(PermissionError(1, "mount proc: Operation not permitted")))
     os.close(writer)
@@ -104,10 +104,12 @@ def test_what_the_system_refuses_is_a_nodes_error(pipe: tuple[ReportPipe, int]) 
 def test_silence_shows_the_end_of_the_log(pipe: tuple[ReportPipe, int], tmp_path: Path) -> None:
     reports, writer = pipe
     (tmp_path / "w3.log").write_text("".join(f"line {i}\n" for i in range(20)))
-    with pytest.raises(NodeError, match=r"(?s)w3: no 'pid' in time\. .*line 10\n.*line 19$"):
+    with pytest.raises(
+        NodeError, match=r"(?s)w3: did not report 'pid' in time\. .*line 10\n.*line 19$"
+    ):
         reports.expect("pid", deadline=time.monotonic())
     os.close(writer)
-    with pytest.raises(NodeError, match=r"(?s)w3: ended before 'pid'\. .*line 19$"):
+    with pytest.raises(NodeError, match=r"(?s)w3: exited before it reported 'pid'\. .*line 19$"):
         reports.expect("pid", deadline=soon())
 
 

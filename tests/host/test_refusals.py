@@ -53,13 +53,15 @@ def test_the_setting_is_named(
         raise refusal
 
 
-def test_what_no_setting_explains_is_told_from_the_error(sysctls: Callable[..., Path]) -> None:
+def test_without_a_matching_setting_the_error_explains_the_refusal(
+    sysctls: Callable[..., Path],
+) -> None:
     usual = sysctls()
     assert (
         "a seccomp filter or security profile" in explain(EPERM, root=False, sysctls=usual).message
     )
     full = OSError(errno.ENOSPC, "No space left on device")
-    assert "all that this user may have" in explain(full, root=False, sysctls=usual).message
+    assert "this user has reached the limit" in explain(full, root=False, sysctls=usual).message
     none = OSError(errno.EINVAL, "Invalid argument")
-    assert "its kernel has none for users" in explain(none, root=False, sysctls=usual).message
+    assert "its kernel has no user namespaces" in explain(none, root=False, sysctls=usual).message
     assert "CAP_SYS_ADMIN" in explain(EPERM, root=True, sysctls=usual).hint

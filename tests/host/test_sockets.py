@@ -9,7 +9,7 @@ from pathlib import Path
 from testbed.host.sockets import pid_of_listener, short_path
 
 
-def test_a_socket_is_reached_by_a_short_name_and_tells_whose_it_is(tmp_path: Path) -> None:
+def test_a_socket_is_reached_by_a_short_path_and_reports_its_pid(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:

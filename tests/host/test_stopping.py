@@ -43,7 +43,7 @@ def role(eventually: Callable[[Callable[[], Any]], Any]) -> Iterator[int]:
         Process.of(first).kill()
 
 
-def test_all_of_a_namespace_is_stopped_and_goes_on_and_nobody_else(role: int) -> None:
+def test_exactly_the_processes_of_a_namespace_are_stopped_and_continued(role: int) -> None:
     stop_all(role)
     assert {state_of(pid) for pid in (role, *children(role))} == {"T"}
     assert not is_stopped(os.getpid())
@@ -52,7 +52,7 @@ def test_all_of_a_namespace_is_stopped_and_goes_on_and_nobody_else(role: int) ->
     assert not any(is_stopped(pid) for pid in (role, *children(role)))
 
 
-def test_who_has_ended_stands(role: int) -> None:
+def test_an_ended_process_counts_as_stopped(role: int) -> None:
     assert is_stopped(2**22 + 1)
     stop_all(2**22 + 1)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.events.usage import ContainerUse
-from testbed.host.group import Group, use_of
+from testbed.host.group import Group, usage_of
 from testbed.host.limits import Version
 
 FILES: dict[Version, dict[str, str]] = {
@@ -21,10 +21,10 @@ def test_cpu_time_and_memory(tmp_path: Path, version: Version) -> None:
     for name, text in FILES[version].items():
         (tmp_path / name).write_text(text)
     group = Group(tmp_path, version)
-    assert use_of([group], [group]) == ContainerUse(2.5, 8192)
+    assert usage_of([group], [group]) == ContainerUse(2.5, 8192)
 
 
 @pytest.mark.parametrize("version", FILES)
 def test_a_group_that_does_not_count(tmp_path: Path, version: Version) -> None:
     group = Group(tmp_path / "gone", version)
-    assert use_of([group], [group]) == use_of([], []) == ContainerUse(None, None)
+    assert usage_of([group], [group]) == usage_of([], []) == ContainerUse(None, None)

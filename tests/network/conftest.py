@@ -14,7 +14,7 @@ import pytest
 
 from testbed.host.namespaces import inside, scratch
 from testbed.host.syscalls import bring_loopback_up
-from testbed.network.ends import End, Neighbour
+from testbed.network.interfaces import Interface, Neighbour
 from testbed.network.switch import AttachedLink, Switch
 from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Shape, TrainingRole
 
@@ -100,7 +100,7 @@ class Lab:
         self.network = NetworkSpec()
 
     def node(self, spec: NodeSpec, *others: NodeSpec) -> Node:
-        """Start a node and attach it; ``others`` are whom it talks to."""
+        """Start a node and attach it; ``others`` are its neighbours."""
         peer = self._stack.enter_context(Peer())
         links = [other.link for other in others if other.link is not None]
         neighbours = [Neighbour(link.address, link.mac) for link in links]
@@ -117,7 +117,7 @@ class Lab:
         return server, client
 
     @staticmethod
-    def counted(end: End) -> QdiscCounters:
+    def counted(end: Interface) -> QdiscCounters:
         """What the kernel has counted at the root qdisc of an interface."""
         from pyroute2.netlink.rtnl import TC_H_ROOT
 

@@ -43,7 +43,7 @@ def test_a_closed_sockets_bytes_stay_counted() -> None:
     assert ledger.count([connection(2, 70), connection(3, 5)]).received_bytes == 175
 
 
-def test_what_a_socket_had_at_its_end_takes_the_place_of_what_it_was_seen_with() -> None:
+def test_final_counters_replace_the_last_reading() -> None:
     ledger = Ledger()
     ledger.count([connection(1, 100), connection(2, 50)])
     assert ledger.count([connection(2, 70)], [connection(1, 130)]).received_bytes == 70 + 130

@@ -18,7 +18,7 @@ def test_with_netem_nothing_is_left_out(spec: Callable[..., NodeSpec]) -> None:
     assert check_netem([spec("w0", 2, up=UP)], missing="fail", present=True) == ()
 
 
-def test_what_needs_no_netem_is_not_left_out(spec: Callable[..., NodeSpec]) -> None:
+def test_settings_without_netem_are_kept(spec: Callable[..., NodeSpec]) -> None:
     nodes = [spec("w0", 2, up=Shape(rate=RATE))]
     assert check_netem(nodes, missing="fail", present=False) == ()
 
@@ -49,7 +49,7 @@ def test_warn_says_what_is_left_out_and_leaves_the_rate(spec: Callable[..., Node
 def test_the_trial_answers_and_leaves_nothing_behind() -> None:
     from testbed.host.namespaces import LOOPBACK_INDEX
     from testbed.network import tc
-    from testbed.network.ends import sockets
+    from testbed.network.interfaces import sockets
 
     assert kernel_has_netem() in (True, False)
     with sockets() as here:

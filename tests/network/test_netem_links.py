@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from testbed.network import tc
-from testbed.network.ends import End, sockets
+from testbed.network.interfaces import Interface, sockets
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import Offloads
 from testbed.network.qdiscs import Netem
@@ -73,7 +73,7 @@ def quartiles(values: list[float]) -> list[float]:
 
 @pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("correlation", [None, 0.25])
-def test_losses_are_as_many_as_asked_for(
+def test_losses_match_the_configured_ratio(
     lab: Any, spec: Callable[..., NodeSpec], direction: str, correlation: float | None
 ) -> None:
     lossy = Shape(loss=0.1, loss_correlation=correlation)
@@ -87,7 +87,7 @@ def test_losses_are_as_many_as_asked_for(
     assert lost == pytest.approx(count * 0.1, abs=4 * sqrt(count * 0.09 * stretch))
 
 
-def rate_through(lab: Any, end: End, seconds: float) -> float:
+def rate_through(lab: Any, end: Interface, seconds: float) -> float:
     """Bits per second of Ethernet frames that leave an interface while it is kept busy."""
     before, begin = lab.counted(end).bytes, time.monotonic()
     time.sleep(seconds)
@@ -103,7 +103,10 @@ def test_both_directions_run_at_their_rate_behind_a_delay(
     shape = Shape(rate=rate, delay=Duration(0.02), queue=Duration(0.3))
     _, worker = lab.pair(up=shape, down=shape)
     with sockets() as here, sockets(worker.peer.pid) as there:
-        for command, end in {"flood": there.end("eth0"), "drain": here.end("w0")}.items():
+        for command, end in {
+            "flood": there.interface("eth0"),
+            "drain": here.interface("w0"),
+        }.items():
             worker.peer.tell(f"{command} {5 * seconds + 3}")
             while lab.counted(end).bytes < rate.bytes_per_second / 2:
                 time.sleep(0.01)
@@ -114,7 +117,7 @@ def test_both_directions_run_at_their_rate_behind_a_delay(
             worker.peer.tell("connect 10.77.0.1 5000")
 
 
-def test_a_queue_of_full_frames_delays_as_long_as_asked_for(
+def test_a_queue_of_full_frames_has_the_configured_delay(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
     up = Shape(rate=Rate.parse("2mbit"), delay=Duration(0.02), queue=Duration(0.2))
@@ -136,7 +139,7 @@ def test_acknowledgements_of_a_long_fat_download_all_fit(
     down = Shape(rate=Rate.parse("16mbit"), delay=Duration(0.15), queue=Duration(0.6))
     _, worker = lab.pair(up=up, down=down)
     with sockets(worker.peer.pid) as there:
-        end = there.end("eth0")
+        end = there.interface("eth0")
         assert isinstance(tc.read_back(end.ip, end.index), Netem)
         worker.peer.tell("exchange 1000 3000000 1")
         counters = lab.counted(end)

@@ -18,7 +18,7 @@ def test_the_kernels_layout_byte_by_byte() -> None:
     assert options[40:] == struct.pack("=HHIiIi", 20, 6, 0, 0, 0, 0)  # no rate
 
 
-def test_what_varies_has_a_table_and_a_rate_that_keeps_the_order() -> None:
+def test_jitter_has_a_table_and_a_rate_that_keeps_the_order() -> None:
     options = encode(Netem(Duration(0.02), Duration(0.001), 0.0, None, 7, "pareto"))
     assert options[40:48] == struct.pack("=HHI", 20, 6, 1_250_000_000)
     assert options[60:64] == struct.pack("=HH", 4 + 2 * 4096, 2)
@@ -49,7 +49,7 @@ def test_correlated_losses_are_two_states(
         Netem(Duration(200), Duration(0), 1.0, None, 2**32 - 1),
     ],
 )
-def test_what_was_asked_for_is_read_back(netem: Netem) -> None:
+def test_configured_options_are_read_back(netem: Netem) -> None:
     assert differences(netem, decode(encode(netem))) == []
 
 

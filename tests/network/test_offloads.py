@@ -16,7 +16,7 @@ def plan(*nodes: NodeSpec, offload: Offload = "auto") -> Plan:
     return Plan("run", nodes, NetworkSpec(offload=offload), "warm", {})
 
 
-def test_they_are_off_where_a_link_loses_packets_and_then_at_the_ps_too(
+def test_offloads_are_off_at_a_lossy_link_and_the_ps(
     spec: Callable[..., NodeSpec],
 ) -> None:
     ps, lossy, clean = spec("ps", 1, role="ps"), spec("w0", 2, down=LOSSY), spec("w1", 3)
@@ -29,7 +29,7 @@ def test_they_are_off_where_a_link_loses_packets_and_then_at_the_ps_too(
     assert network_for(ps, plan(ps, clean)).offload == "on"
 
 
-def test_they_are_off_where_a_rate_stands_beside_a_delay(spec: Callable[..., NodeSpec]) -> None:
+def test_offloads_are_off_with_both_a_rate_and_a_delay(spec: Callable[..., NodeSpec]) -> None:
     ps, far = spec("ps", 1, role="ps"), spec("w0", 2, up=Shape(delay=Duration(0.02)))
     slow = spec("w1", 3, up=Shape(rate=Rate(1e6), delay=Duration(0.02)))
     assert network_for(far, plan(ps, far)).offload == "on"
@@ -37,7 +37,9 @@ def test_they_are_off_where_a_rate_stands_beside_a_delay(spec: Callable[..., Nod
 
 
 @pytest.mark.parametrize("offload", ["on", "off"])
-def test_what_the_scenario_says_stands(spec: Callable[..., NodeSpec], offload: Offload) -> None:
+def test_the_scenarios_setting_takes_precedence(
+    spec: Callable[..., NodeSpec], offload: Offload
+) -> None:
     ps, lossy = spec("ps", 1, role="ps"), spec("w0", 2, up=LOSSY)
     assert network_for(lossy, plan(ps, lossy, offload=offload)).offload == offload
 

@@ -1,4 +1,4 @@
-"""What the prober says of links from 16 kbit on, beside iperf3 and the qdisc's own counters."""
+"""What the prober measures on links from 16 kbit, compared with iperf3 and the qdisc's counters."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def prober(server: str, rate: str = "") -> tuple[str, ...]:
 
 
 def iperf(rate: str, port: int) -> tuple[str, ...]:
-    """The command that sends datagrams up a link, half as fast again as it is."""
+    """The command that sends datagrams up a link, 1.5 times as fast as the link."""
     offered = str(int(1.5 * float(Rate.parse(rate))))
     options = ("-u", "-b", offered, "-l", str(PAYLOAD_BYTES), "-t", str(IPERF_SECONDS), "-J")
     return ("iperf3", "-c", SERVER, "-p", str(port), *options)
@@ -66,7 +66,7 @@ def output(process: subprocess.Popen[str]) -> Any:
 
 
 def wait_until_listening(pid: int, ports: Iterable[int]) -> None:
-    """Until somebody listens on these ports, in the network namespace of a process."""
+    """Wait for a listener on these ports, in the network namespace of a process."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     wanted = {f"{port:04X}" for port in ports}
     while wanted:

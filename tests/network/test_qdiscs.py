@@ -18,7 +18,7 @@ TEN = Rate.parse("10mbit")
 MS = 1e-3
 
 
-def test_nothing_asked_for_is_no_qdisc() -> None:
+def test_an_unshaped_link_has_no_qdisc() -> None:
     assert qdisc_for(Shape(), rtt=0) is None
     assert qdisc_for(Shape(delay=Duration(0), loss=0.0), rtt=0) is None
 
@@ -116,13 +116,13 @@ def test_the_two_directions_draw_differently() -> None:
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        (Shape(rate=Rate(100)), "rate 100bit is outside what tc shapes, 1kbit to 34gbit"),
-        (Shape(rate=Rate(40e9)), "rate 40gbit is outside"),
-        (Shape(delay=Duration(300)), "delay 5min is above the 200s that tc can hold"),
+        (Shape(rate=Rate(100)), "rate 100bit is out of range, expected 1kbit to 34gbit"),
+        (Shape(rate=Rate(40e9)), "rate 40gbit is out of range"),
+        (Shape(delay=Duration(300)), "delay 5min is too long, expected at most 200s"),
         (
             Shape(rate=TEN, queue=Duration(1 * MS)),
             r"a queue of 1ms at 10mbit holds 1250 bytes, less than two frames \(3028 bytes\); "
-            "give it 2.4224ms or more",
+            "use 2.4224ms or more",
         ),
     ],
 )

@@ -27,5 +27,5 @@ def test_what_is_below_a_root_is_part_of_it() -> None:
     assert decode(message(parent=0x10001, stats=STATS)) is None
 
 
-def test_a_kernel_that_says_too_little() -> None:
+def test_a_kernel_message_that_is_too_short() -> None:
     assert decode(message(parent=ROOT, stats=STATS[:8])) is None

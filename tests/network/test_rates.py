@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.network.ends import End, sockets
+from testbed.network.interfaces import Interface, sockets
 from testbed.topology import Shape
 from testbed.values.units import Rate
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 RUNS = 5
 
 
-def rate_through(lab: Any, end: End, seconds: float) -> float:
+def rate_through(lab: Any, end: Interface, seconds: float) -> float:
     """Bits per second of Ethernet frames that leave an interface while it is kept busy."""
     before, begin = lab.counted(end).bytes, time.monotonic()
     time.sleep(seconds)
@@ -25,7 +25,7 @@ def rate_through(lab: Any, end: End, seconds: float) -> float:
     return passed * 8 / (time.monotonic() - begin)
 
 
-def wait_until_busy(lab: Any, end: End, rate: Rate) -> None:
+def wait_until_busy(lab: Any, end: Interface, rate: Rate) -> None:
     """A fifth of a second's worth has passed: the bucket is empty and the queue is not."""
     while lab.counted(end).bytes < rate.bytes_per_second / 5:
         time.sleep(0.01)
@@ -38,7 +38,7 @@ def test_both_directions_run_at_their_rate(
     rate = Rate.parse(text)
     _, worker = lab.pair(up=Shape(rate=rate), down=Shape(rate=rate))
     with sockets() as here, sockets(worker.peer.pid) as there:
-        ends = {"flood": there.end("eth0"), "drain": here.end("w0")}
+        ends = {"flood": there.interface("eth0"), "drain": here.interface("w0")}
         for command, end in ends.items():
             worker.peer.tell(f"{command} {RUNS * seconds + 2}")
             wait_until_busy(lab, end, rate)

@@ -82,7 +82,7 @@ def test_where_every_segment_is_a_packet_the_segments_fit_too(lab: Any) -> None:
     assert segments >= after.wire_rx_packets - before.wire_rx_packets
 
 
-def test_little_is_sent_twice_through_the_default_queue(lab: Any) -> None:
+def test_the_default_queue_causes_few_retransmissions(lab: Any) -> None:
     before, after = exchanged(lab, "10mbit", "10mbit")
     again = after.retransmitted_out_bytes - before.retransmitted_out_bytes
     assert again < 0.05 * TIMES * PULL_BYTES

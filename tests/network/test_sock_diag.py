@@ -6,7 +6,7 @@ from testbed.network.sock_diag import TcpCounters, decode_tcp_info
 
 
 def tcp_info(length: int) -> bytes:
-    """A struct tcp_info of linux/tcp.h whose members are told apart by their values."""
+    """A struct tcp_info of linux/tcp.h whose members have distinct values."""
     members = struct.pack(
         "=8B 24I 4Q 2I 2I 2I 4Q 2I 2Q 4I",
         *range(8),  # state to the window scales

@@ -13,7 +13,7 @@ import pytest
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import inside, scratch
 from testbed.network.counters import InterfaceCounters, read_interface
-from testbed.network.ends import Neighbour, bring_up, give_address, sockets
+from testbed.network.interfaces import Neighbour, bring_up, give_address, sockets
 from testbed.network.qdiscs import TokenBucket
 from testbed.network.sock_diag import SocketDiagnosis
 from testbed.network.switch import Switch
@@ -72,14 +72,14 @@ def test_what_the_agent_reports_is_plain_data(lab: Any, spec: Callable[..., Node
     }
 
 
-def test_inspecting_reads_the_kernel_and_not_what_was_asked_for(
+def test_inspecting_reads_the_kernel_and_not_the_request(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
     from testbed.network import tc
 
     node = lab.node(spec("w0", 2, up=SLOW, down=FAST))
     with sockets() as here:
-        tc.apply(here.ip, here.end("w0").index, None)
+        tc.apply(here.ip, here.interface("w0").index, None)
     link = lab.switch.inspect(node.spec, pid=node.peer.pid, network=lab.network)
     assert link.down == TokenBucket(FAST.rate, 5000, 125_000)
     assert link.down_found is None
@@ -90,9 +90,7 @@ def test_inspecting_reads_the_kernel_and_not_what_was_asked_for(
     ]
 
 
-def test_nodes_reach_whom_they_know_and_nobody_hears_anything_else(
-    lab: Any, spec: Callable[..., NodeSpec]
-) -> None:
+def test_nodes_reach_exactly_their_neighbours(lab: Any, spec: Callable[..., NodeSpec]) -> None:
     specs = [spec("ps", 1, role="ps"), spec("w0", 2), spec("w1", 3)]
     ps, first, second = (
         lab.node(specs[0], *specs[1:]),
@@ -164,7 +162,7 @@ def test_a_process_that_is_not_there_is_an_error_that_names_the_node(
 ) -> None:
     with scratch():
         switch = Switch.build()
-        with pytest.raises(NodeError, match="w7: its link cannot be made"):
+        with pytest.raises(NodeError, match="w7: its link cannot be created"):
             switch.attach(spec("w7", 9), pid=2**22 + 1, network=NetworkSpec())
 
 
@@ -172,14 +170,14 @@ def test_a_node_without_a_link_has_none_to_attach(spec: Callable[..., NodeSpec])
     from dataclasses import replace
 
     evaluator = replace(spec("evaluator", 9, role="evaluator"), link=None)
-    with scratch(), pytest.raises(NodeError, match="evaluator: it has no link"):
+    with scratch(), pytest.raises(NodeError, match="evaluator: cannot attach a link"):
         Switch.build().attach(evaluator, pid=os.getpid(), network=NetworkSpec())
 
 
 def test_two_switches_do_not_fit_into_one_namespace() -> None:
     with scratch():
         Switch.build()
-        with pytest.raises(HostError, match=r"cannot make the switch: .*exists"):
+        with pytest.raises(HostError, match=r"cannot create the switch: .*exists"):
             Switch.build()
 
 
@@ -190,7 +188,7 @@ def test_a_link_that_tc_cannot_shape_is_refused_by_name(
         lab.node(spec("w0", 2, down=Shape(rate=Rate(100))))
 
 
-def test_without_netem_a_delay_is_refused_or_left_out_and_said(
+def test_without_netem_a_delay_is_refused_or_left_out_with_a_warning(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
     node = spec("w0", 2, up=Shape(rate=SLOW.rate, delay=Duration.parse("20ms")))
@@ -211,7 +209,7 @@ def test_without_netem_a_delay_is_refused_or_left_out_and_said(
     assert asked == [True]
 
 
-def test_a_link_is_changed_while_it_is_there(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+def test_an_attached_link_is_changed(lab: Any, spec: Callable[..., NodeSpec]) -> None:
     node = lab.node(spec("w0", 2, up=SLOW, down=SLOW))
     changed = spec("w0", 2, up=FAST, down=SLOW)
     lab.switch.reshape(changed, pid=node.peer.pid, network=lab.network)
@@ -239,8 +237,8 @@ def test_a_neighbour_that_was_answered_already_is_entered_for_good() -> None:
     neighbour = Neighbour("10.77.0.1", "02:00:0a:4d:00:01")
     with scratch(), sockets() as here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
         here.ip.link("add", ifname="eth0", kind="veth", peer={"ifname": "port"})
-        bring_up(here.end("port"))
-        eth0 = here.end("eth0")
+        bring_up(here.interface("port"))
+        eth0 = here.interface("eth0")
         here.ip.addr("add", index=eth0.index, address="10.77.0.9", prefixlen=16)
         bring_up(eth0)
         caller.sendto(b"", (neighbour.address, 9))

@@ -11,7 +11,7 @@ import pytest
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import scratch
 from testbed.network import tc
-from testbed.network.ends import sockets
+from testbed.network.interfaces import sockets
 from testbed.network.qdiscs import Netem, Qdisc, TokenBucket, differences
 from testbed.values.units import Duration, Rate
 
@@ -50,7 +50,7 @@ def test_a_token_bucket_is_read_back_as_it_was_put_there(
     assert differences(qdisc, found) == []
 
 
-def test_one_qdisc_replaces_another_and_none_takes_it_away(veth: tuple[Any, int]) -> None:
+def test_one_qdisc_replaces_another_and_none_removes_it(veth: tuple[Any, int]) -> None:
     ip, index = veth
     assert tc.read_back(ip, index) is None
     tc.shape(ip, index, None, where="w0: up")
@@ -61,10 +61,10 @@ def test_one_qdisc_replaces_another_and_none_takes_it_away(veth: tuple[Any, int]
     assert tc.read_back(ip, index) is None
 
 
-def test_somebody_elses_qdisc_is_no_shaping_of_ours(veth: tuple[Any, int]) -> None:
+def test_an_unexpected_qdisc_is_an_error(veth: tuple[Any, int]) -> None:
     ip, index = veth
     ip.tc("add", "pfifo", index, limit=10)
-    with pytest.raises(NodeError, match="root qdisc of kind pfifo"):
+    with pytest.raises(NodeError, match="unexpected root qdisc pfifo"):
         tc.read_back(ip, index)
 
 
@@ -124,7 +124,7 @@ def test_every_qdisc_replaces_every_other(veth: tuple[Any, int]) -> None:
 
 
 @pytest.mark.netem
-def test_a_change_keeps_what_waits(veth: tuple[Any, int]) -> None:
+def test_a_change_keeps_queued_packets(veth: tuple[Any, int]) -> None:
     ip, index = veth
     line = Netem(Duration.parse("20ms"), Duration(0), 0.0, TEN, 103)
     tc.shape(ip, index, line, where="w0: up")

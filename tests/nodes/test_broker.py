@@ -45,7 +45,7 @@ def node_of(scenario: Scenario) -> NodeSpec:
     return plan(scenario, "r1").node("broker")
 
 
-def test_where_it_is_and_what_it_takes() -> None:
+def test_its_address_and_memory() -> None:
     """It follows PS, workers and producer on the switch; rates are those of real seconds."""
     node = node_of(live())
     assert node.link is not None
@@ -57,13 +57,13 @@ def test_where_it_is_and_what_it_takes() -> None:
     assert role_of(limited).memory_bytes(limited, plan(live(), "r1"), vector=0) == 2**30
 
 
-def test_a_run_may_be_told_to_end_with_it() -> None:
+def test_a_run_can_be_configured_to_end_with_it() -> None:
     made = plan(live("streams.transport.kafka.restart=false"), "r1")
     assert (made.node("broker").end, made.node("producer0").end) == ("fatal", "noticed")
 
 
-def test_producers_and_devices_are_told_where_it_is() -> None:
-    """The streams' link is its own then, and a producer that was killed goes on as it does."""
+def test_producers_and_devices_know_its_address() -> None:
+    """It then has the streams' link, and its restarts apply to killed producers too."""
     made = plan(live(), "r1")
     producer = made.node("producer0")
     told = {"source": "10.77.0.5:9092", "topics": "r1"}

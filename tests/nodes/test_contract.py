@@ -61,14 +61,14 @@ def test_every_role_is_listed() -> None:
     ]
 
 
-def test_names_tell_roles_apart() -> None:
+def test_names_identify_roles() -> None:
     names = [role.name for role in ROLES]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z]+", name) for name in names)
 
 
 @every_role
-def test_what_a_role_says_is_among_what_can_be_said(role: Role) -> None:
+def test_roles_only_report_known_events(role: Role) -> None:
     assert role.part in get_args(TrainingRole)
     assert role.end in get_args(End)
     assert role.cpu_weight >= 1

@@ -38,7 +38,7 @@ def test_devices_are_dealt_to_producers_behind_their_own_links() -> None:
         }
 
 
-def test_there_are_as_many_as_it_takes() -> None:
+def test_their_number_follows_from_the_devices() -> None:
     """3 devices of 1,000 a second are 3,000: two of 1,500; ten times as fast, one a device."""
 
     def names(*changes: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Programs in the plan: where they are, whom they name and know, and what their end means."""
+"""Programs in the plan: addresses, names in braces, neighbours, and the effect of their exit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_limits_and_links_are_those_of_the_scenario(made: Plan) -> None:
     assert (sink.part, sink.role) == ("aside", "program")
 
 
-def test_they_know_everybody_and_everybody_knows_them(made: Plan) -> None:
+def test_they_and_all_other_nodes_are_neighbours(made: Plan) -> None:
     def known(name: str) -> list[str]:
         node = made.node(name)
         return [other.name for other in role_of(node).neighbours(node, made)]

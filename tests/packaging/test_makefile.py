@@ -114,7 +114,7 @@ def test_a_study_is_run_and_reported(
     assert called == expected
 
 
-def test_what_has_ended_of_a_study_is_kept(studies: Path) -> None:
+def test_finished_runs_of_a_study_are_kept(studies: Path) -> None:
     made = make(studies, "paper2-fig3", "KEEP=1", environment={"ANSWERS": "1"})
     assert made.returncode == 0, made.stderr
     last = (studies / "calls").read_text(encoding="utf-8").splitlines()[-1]

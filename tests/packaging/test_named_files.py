@@ -27,7 +27,7 @@ NAMES = {path.name for path in TREE}
 CODE = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in SOURCES)
 
 BASES = (ROOT, ROOT / "testbed", ROOT / "tests", ROOT / "scenarios")
-"""Where a path may begin, beside the document's own folder."""
+"""Where a path may begin, in addition to the document's own folder."""
 
 OF_A_RUN = {inside.path for inside in vars(RunFolder).values() if isinstance(inside, Inside)} | {
     *("ps/updates.bin", "model/best.safetensors", "model/final.safetensors"),
@@ -36,7 +36,7 @@ OF_A_RUN = {inside.path for inside in vars(RunFolder).values() if isinstance(ins
     *("control/agent.pid", "control/nodes/"),
 }
 OF_OTHERS = {"apache/kafka", "bin/kafka-server-start.sh", "runs.csv", "report.md", "report.html"}
-"""An image, a program of Kafka's, and what commands write where they are told to."""
+"""An image, a Kafka program, and output files of commands."""
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
@@ -91,14 +91,14 @@ def missing_rows(text: str, folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_document_names_what_is_there(document: Path) -> None:
+def test_a_document_names_existing_files(document: Path) -> None:
     pieces, text = inline(document), document.read_text(encoding="utf-8")
     assert list(missing_files(pieces, document.parent)) == []
     assert list(missing_names(pieces, CODE)) == []
     assert list(missing_rows(text, document.parent)) == []
 
 
-def test_sources_name_what_is_there() -> None:
+def test_sources_name_existing_files() -> None:
     missing = {
         (str(source.relative_to(ROOT)), path)
         for source in SOURCES
@@ -108,7 +108,7 @@ def test_sources_name_what_is_there() -> None:
     assert missing == set()
 
 
-def test_what_is_not_there_is_found(tmp_path: Path) -> None:
+def test_missing_files_are_found(tmp_path: Path) -> None:
     pieces = ["testbed/units.py", "connection.py", "cli/up.py", "python gone.py", "NAME.yaml"]
     assert [*missing_files(pieces, tmp_path)] == ["testbed/units.py", "connection.py", "gone.py"]
     names = ["Device.perform", "Device.fly", "Nowhere.at", "RunFolder", "GoneFolder", "Kafka"]

@@ -65,7 +65,7 @@ def test_pace() -> None:
     assert needs(f"{TEXT}time_scale: 4\n").updates_per_second == pytest.approx(4 * (500 + 100))
 
 
-def test_workers_that_nothing_paces_have_no_pace() -> None:
+def test_workers_without_durations_have_no_pace() -> None:
     text = TEXT.replace("  think: {mean: 100ms}\n", "").replace("speed: 100ms, ", "")
     assert needs(text).updates_per_second is None
 

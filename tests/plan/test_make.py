@@ -72,7 +72,7 @@ def link(made: Plan, name: str) -> LinkSpec:
 
 
 def test_links_know_how_large_a_model_is(scenario: Scenario) -> None:
-    """digits-cnn has 17,258 parameters of four bytes; of a program nobody knows what it sends."""
+    """digits-cnn has 17,258 parameters of four bytes; the messages of a program are unknown."""
     made = plan(scenario, "r")
     for name in ("ps", "w0", "w9"):
         found = made.node(name).link

@@ -24,7 +24,7 @@ def test_enough_is_enough() -> None:
     require(load(QUICKSTART), available=10**10)
 
 
-def test_too_little_names_how_many_would_fit() -> None:
+def test_insufficient_memory_names_the_number_that_fits() -> None:
     scenario = load(QUICKSTART, overrides=[Override.parse("workers.count=1000")])
     with pytest.raises(HostError, match=r"memory for 1,000 workers: about .* MB needed") as caught:
         require(scenario, available=10**10)

@@ -30,7 +30,7 @@ from testbed.payloads.layout import Layout
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.keys import ServerKeys
 from testbed.roles.process import TerminatedError
-from testbed.roles.ps import MOST_EVENTS, ParameterServer
+from testbed.roles.ps import MAX_EVENTS, ParameterServer
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Snapshots
 from testbed.roles.training import Training
@@ -160,7 +160,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def barrier() -> ServerHalf[Any]:
-    """Nobody goes on before both workers have pushed; a round takes their mean off the model."""
+    """No worker continues before both have pushed; a round subtracts their mean from the model."""
     return Bsp(name="bsp").server(
         LAYOUT, 2, parameters=np.zeros(4, np.float32), rng=np.random.default_rng(0)
     )
@@ -204,7 +204,7 @@ class Stage:
             workers=2,
             fingerprint=layout.fingerprint,
             clock=clock,
-            log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MOST_EVENTS),
+            log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MAX_EVENTS),
             record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),
         )
         if config.SENDS_KEYS:

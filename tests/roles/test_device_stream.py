@@ -87,7 +87,7 @@ def test_a_step_waits_for_its_samples_and_trains_on_the_pixels_that_came() -> No
     images, labels = subject.batch(samples, 0)
     assert images[:, 0, 0, 0].tolist() == [1.0, 2.0, 3.0]
     assert labels.tolist() == [1, 2, 3]
-    told = subject.told()
+    told = subject.take_intake()
     assert (told.stream_produced, told.stream_used, told.stream_buffered) == (3, 3, 0)
     assert subject.look(0.0).rate == told.stream_rate
 
@@ -101,10 +101,10 @@ def test_what_comes_during_a_step_is_told_with_the_next() -> None:
     receiver.give(record(4), record(5))
     with subject._came:
         assert subject._came.wait_for(lambda: subject.reception.newest == 5, timeout=20)
-    told = subject.told()
+    told = subject.take_intake()
     assert (told.stream_produced, told.stream_used, told.stream_buffered) == (3, 2, 1)
     subject.take(1)
-    told = subject.told()
+    told = subject.take_intake()
     assert (told.stream_produced, told.stream_used, told.stream_buffered) == (5, 3, 2)
 
 
@@ -113,7 +113,7 @@ def test_a_step_gives_up_once_nothing_has_come_for_too_long() -> None:
     receiver.give(record(1))
     subject = stream(receiver, patience=0.1)
     assert not len(subject.take(2))
-    assert subject.told().stream_buffered == 1  # it is for the next
+    assert subject.take_intake().stream_buffered == 1  # it is for the next
     receiver.give(record(2))
     assert subject.take(2).tolist() == [11, 12]
     assert receiver.committed >= 1

@@ -130,7 +130,7 @@ def test_nobody_fetches_what_is_another_devices() -> None:
                 receiver.poll(1, 0.0)
 
 
-def test_what_was_let_go_cannot_be_had_again() -> None:
+def test_committed_records_cannot_be_fetched_again() -> None:
     with serving(0) as served:
         served.send(0, RECORDS[0])
         old, new = served.receiver(0), served.receiver(0)
@@ -140,12 +140,14 @@ def test_what_was_let_go_cannot_be_had_again() -> None:
         new.poll(1, 0.0)
         served.send(0, RECORDS[1])
         assert list(old.poll(1, 5.0)) == RECORDS[1:2]  # it had the first
-        with pytest.raises(RejectedError, match="wants what comes after 5: there are 2 to 2"):
+        with pytest.raises(
+            RejectedError, match="requested the records after 5; available are 2 to 2"
+        ):
             _skip(old, 5)
 
 
 def test_a_new_producer_goes_on_where_the_device_is() -> None:
-    """The device has committed 7 of the process before; this one has made 2 anew, or none yet."""
+    """The device committed 7 records of the previous process; this one resent 2 or none."""
     with serving(0, 1) as served:
         for device, made in ((0, RECORDS[:2]), (1, RECORDS[:0])):
             assert all(served.send(device, record) for record in made)

@@ -23,7 +23,7 @@ from testbed.events.kinds import Incomplete, Rejected
 from testbed.payloads import Sparse
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.layout import Layout
-from testbed.roles.ps import MOST_EVENTS
+from testbed.roles.ps import MAX_EVENTS
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import decode_delivery, encode_push
@@ -173,15 +173,15 @@ def test_damaged_messages_change_nothing_and_are_counted(
     entries = read_events(tmp_path / "events.jsonl")
     rejected = Counter(event.node for event in only(entries, Rejected))
     assert rejected.keys() == {"w0", "w1", "evaluator", "controller", None}
-    assert rejected["w0"] == rejected[None] == MOST_EVENTS  # then only counted
+    assert rejected["w0"] == rejected[None] == MAX_EVENTS  # then only counted
     assert not only(entries, Incomplete)
     assert stage.half.parameters.tobytes() != before
     assert stage.half.version == 1
 
 
 REFUSED: list[tuple[dict[str, object], str]] = [
-    ({"worker": 1}, "w0 calls as worker 1, expected its own number"),
-    ({"worker": 7}, "w0 calls as worker 7, expected its own number"),
+    ({"worker": 1}, "w0 called as worker 1, expected its own number"),
+    ({"worker": 7}, "w0 called as worker 7, expected its own number"),
     ({"version": 1}, "w0: version 1 is from the future, the model is at 0"),
     ({"sequence": 2}, "w0: push 2 is out of order, expected 1"),
     ({"fingerprint": 5}, "worker 0: its model has fingerprint 0000000000000005"),
@@ -210,7 +210,7 @@ def test_each_refusal_names_worker_and_reason(begin: Begin, tmp_path: Path) -> N
             assert reason in str(caught.value)
             event = read_events(tmp_path / "events.jsonl")[-1].event
             assert isinstance(event, Rejected)
-            # The worker is known by its token, whatever the message says.
+            # The worker is known by its token, regardless of the message.
             assert (event.node, event.method) == ("w0", "Exchange")
             assert reason in event.reason
             assert stage.half.parameters.tobytes() == before
@@ -231,8 +231,8 @@ DAMAGED: list[tuple[dict[str, object], str]] = [
         {"value_bytes": 2},
         "with values of 2 bytes is packed, expected a known kind with values of 4",
     ),
-    ({"entries": 56}, "56 entries are packed, for a model of 55"),
-    ({"entries": 2**32 - 1}, "entries are packed, for a model of 55"),
+    ({"entries": 56}, "56 packed entries, for a model of 55"),
+    ({"entries": 2**32 - 1}, "packed entries, for a model of 55"),
     ({"entries": 4}, "not a packed payload: a plane"),
     (
         {"entries": 55, "data": bomb(50_000_000)},
@@ -240,7 +240,7 @@ DAMAGED: list[tuple[dict[str, object], str]] = [
     ),
     ({"entries": 55, "data": bomb(30_000)}, "a plane does not inflate to 55 bytes"),
     ({"data": b""}, "no plane, expected one of at most 3"),
-    ({"saturated": 1}, "1 values saturated of 0 that were rounded"),
+    ({"saturated": 1}, "1 saturated values of 0 rounded values"),
     ({"indices": b""}, "this scenario's encoding is packed"),  # the raw kind takes its place
 ]
 

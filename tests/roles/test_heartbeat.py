@@ -1,4 +1,4 @@
-"""A process's own time: what is a gap in it, and who is told of one."""
+"""Pauses of a process: what counts as a gap, and where gaps are recorded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_it_beats_by_itself_while_it_is_asked_to() -> None:
     heartbeat = Heartbeat(asked)
     with heartbeat.beating():
         pass
-    asked.seconds += 2.0 + BEAT_SECONDS  # nobody beats any more
+    asked.seconds += 2.0 + BEAT_SECONDS  # the heartbeat has stopped
     assert heartbeat.take() == pytest.approx(2.0)
 
 
@@ -87,12 +87,12 @@ def test_who_stands_still_at_the_end_is_told_by_the_server(run: Run) -> None:
         bench.seconds = 12.0
         bench.training.tick()  # both count as silent now: no worker is left that could push
         bench.seconds = 15.0
-        bench.training.look()
+        bench.training.check_progress()
 
     assert gaps(run(play)) == [("w0", 12.0), ("w1", 12.0)]
 
 
-def test_who_goes_on_before_the_end_tells_of_it_alone(run: Run) -> None:
+def test_a_pause_that_ends_before_the_training_is_reported_by_the_node(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)

@@ -101,7 +101,7 @@ def fail(error: BaseException) -> None:
 
 
 def read(receiver: KafkaReceiver, count: int) -> list[int]:
-    """The numbers in the records, until so many have come, within a minute."""
+    """The numbers in the records, once this many have arrived, within a minute."""
     found: list[int] = []
     deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:
@@ -156,9 +156,7 @@ def test_who_is_started_again_goes_on_where_the_other_was(broker: Broker) -> Non
 
 def test_topics_of_another_run_are_refused(broker: Broker) -> None:
     make_topics(broker.address, "r1", [0])
-    with pytest.raises(
-        NodeError, match=r"has a topic of another run, r1-w\d: expected none but r2"
-    ):
+    with pytest.raises(NodeError, match=r"has a topic of another run, r1-w\d: expected only r2"):
         make_topics(broker.address, "r2", [0])
 
 
@@ -228,5 +226,5 @@ def test_a_broker_of_another_release_is_refused(
 ) -> None:
     with aged(broker) as address, pytest.raises(NodeError) as told:
         connect(address)
-    assert told.value.message == (f"the broker at {address} speaks as Kafka 3.9, expected Kafka 4")
-    assert told.value.hint == "Take an image, or jars, of Kafka 4."
+    assert told.value.message == (f"the broker at {address} is Kafka 3.9, expected Kafka 4")
+    assert told.value.hint == "Use an image or jars of Kafka 4."

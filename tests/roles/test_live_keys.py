@@ -39,9 +39,9 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import encode_push
 from testbed.rpc.messages import PushMessage
-from testbed.simulation.agenda import Agenda
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import Hop
@@ -128,7 +128,7 @@ def simulated(
     config: AlgorithmConfig, *, updates: int
 ) -> tuple[Vector, dict[tuple[int, int], tuple[int, int]]]:
     """The same training on a virtual clock: the model at its end, and the bytes."""
-    agenda, book = Agenda(), Book()
+    events, book = EventQueue(), Book()
     path = LinkPath(Bucket(inf, 0), (Hop(0.01, 0.0, "normal"), Hop(0.0, 0.0, "normal")), 0.0, 0.02)
 
     def build(number: int, vector: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
@@ -155,13 +155,13 @@ def simulated(
                 )
                 for _ in range(2)
             ],
-            agenda=agenda,
-            uplink=FairLink(agenda, inf),
-            downlink=FairLink(agenda, inf),
+            events=events,
+            uplink=FairLink(events, inf),
+            downlink=FairLink(events, inf),
             queue=ServiceQueue(0.0),
             schedule=Schedule(updates=None, seconds=1e6),
             images=np.arange(1),
-            recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(agenda)),
+            recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(events)),
         )
         engine.run()
     return half.parameters, volumes(np.array(book.rows))

@@ -54,7 +54,7 @@ class Ordering(AlgorithmConfig):
 
 
 class Obedient(WorkerHalf[Ordering]):
-    """Pushes every third step, with the moments of what it was told as its note."""
+    """Pushes every third step, with the times of its orders and steps as its note."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -202,7 +202,7 @@ def test_a_step_takes_longer_with_a_larger_batch(samples: int, slow: float, seco
         size=network.layout.size,
         step=lambda: 50.0,
         each_sample=2.0,
-        connection=cast("Any", None),  # a step calls nobody
+        connection=cast("Any", None),  # a step makes no call
         clock=EmulatedClock(1.0),
         slow=lambda: slow,
         paced_first=True,

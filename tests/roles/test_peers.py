@@ -16,7 +16,7 @@ from testbed.events.entry import only
 from testbed.events.kinds import Joined, Left, Omitted, Rejected
 from testbed.payloads.layout import Layout
 from testbed.reports.measures import rejected_pushes
-from testbed.roles.ps import MOST_EVENTS
+from testbed.roles.ps import MAX_EVENTS
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.limits import MessageLimits
@@ -57,8 +57,10 @@ def test_a_token_is_made_of_the_secret_and_the_name() -> None:
         (methods.LEAVE, leave(1)),
     ],
 )
-def test_nobody_calls_as_another(stage: Any, tmp_path: Path, method: str, message: bytes) -> None:
-    refused = pytest.raises(RejectedError, match="w0 calls as worker 1, expected its own number")
+def test_a_call_on_behalf_of_another_worker_is_refused(
+    stage: Any, tmp_path: Path, method: str, message: bytes
+) -> None:
+    refused = pytest.raises(RejectedError, match="w0 called as worker 1, expected its own number")
     with stage.connect("w0") as connection, refused:
         connection.call(method, message)
     events = read_events(tmp_path / "events.jsonl")
@@ -76,8 +78,12 @@ def test_nobody_calls_as_another(stage: Any, tmp_path: Path, method: str, messag
         ("controller", methods.REPORT),
     ],
 )
-def test_what_manages_a_run_has_its_own_calls(stage: Any, node: str, method: str) -> None:
-    refused = pytest.raises(RejectedError, match=f"{node} calls .* alone .PERMISSION_DENIED")
+def test_management_calls_are_restricted_to_their_caller(
+    stage: Any, node: str, method: str
+) -> None:
+    refused = pytest.raises(
+        RejectedError, match=f"{node} called .*, which only .* may call .PERMISSION_DENIED"
+    )
     with stage.connect(node) as connection, refused:
         connection.call(method, b"")
 
@@ -94,15 +100,15 @@ def test_joining_and_leaving_without_end_is_counted(stage: Any, tmp_path: Path) 
     stage.stop()
     events = read_events(tmp_path / "events.jsonl")
     written = Counter(type(one.event) for one in events if getattr(one.event, "node", "") == "w0")
-    assert written[Joined] == written[Left] == written[Rejected] == MOST_EVENTS
+    assert written[Joined] == written[Left] == written[Rejected] == MAX_EVENTS
     assert set(only(events, Omitted)) == {
-        Omitted("w0", "joined", LOOPS + 1 - MOST_EVENTS),
-        Omitted("w0", "left", LOOPS - MOST_EVENTS),
-        Omitted("w0", "rejected", LOOPS - MOST_EVENTS),
+        Omitted("w0", "joined", LOOPS + 1 - MAX_EVENTS),
+        Omitted("w0", "left", LOOPS - MAX_EVENTS),
+        Omitted("w0", "rejected", LOOPS - MAX_EVENTS),
     }
     # One reason of the verdict's, with all that were refused: 1 and 299 more.
     assert rejected_pushes(events) == [
-        ("w0", "w0 calls as worker 1, expected its own number, and 299 more")
+        ("w0", "w0 called as worker 1, expected its own number, and 299 more")
     ]
 
 

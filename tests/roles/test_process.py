@@ -34,4 +34,4 @@ def test_a_file_of_the_hosts_tmp_is_not_in_a_node(
         assert run("w0", body) == 11
         said = capsys.readouterr().err.splitlines()[-1]
         assert name in said
-        assert said.endswith("of its own: keep the file in another folder.") is hidden
+        assert said.endswith("/dev/shm: keep the file in another folder.") is hidden

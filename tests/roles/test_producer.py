@@ -70,7 +70,7 @@ def test_what_is_due_is_counted_from_the_beginning() -> None:
     assert all(one.pixels.item() == one.sample for one in records)
 
 
-def test_what_there_was_no_room_for_comes_first_later() -> None:
+def test_a_record_without_room_is_sent_first_later() -> None:
     subject, sender = feed(10.0), Kept(2)
     subject.send_due(sender, 0.5)
     assert subject.sent == 2
@@ -86,7 +86,7 @@ def test_what_there_was_no_room_for_comes_first_later() -> None:
     ]
 
 
-def test_it_goes_on_behind_what_the_device_has_of_a_process_before() -> None:
+def test_it_continues_after_the_records_of_a_previous_process() -> None:
     """12 are there by 1.0 s: nothing is due for so long. Then 13 to 15, of the same order."""
     subject, sender = feed(10.0), Kept(100)
     subject.send_due(sender, 0.2)
@@ -119,7 +119,7 @@ def test_several_samples_are_sent_together_when_the_last_is_made() -> None:
     assert [one.sample for one in samples] == [order[one.sequence - 1] for one in samples]
 
 
-def test_it_says_how_far_it_is() -> None:
+def test_it_reports_its_progress() -> None:
     """At 2.0 s 20 are due; room was for 15: a quarter is not sent."""
     time = 0.0
     clock = EmulatedClock(1.0, steady=lambda: time)
@@ -127,7 +127,7 @@ def test_it_says_how_far_it_is() -> None:
     production.begin(0.0)
     time = 2.0
     production.feeds[0].send_due(production.sender, clock.now)
-    told = production.told()
+    told = production.progress()
     assert (told.due, told.sent, told.worst_lag_ratio) == (20, 15, 0.25)
 
 
@@ -140,7 +140,7 @@ def test_what_a_broker_has_not_written_is_not_sent() -> None:
     production.begin(0.0)
     time, sender.unwritten = 2.0, 8
     production.feeds[0].send_due(sender, clock.now)
-    told = production.told()
+    told = production.progress()
     assert (told.due, told.sent, told.worst_lag_ratio) == (20, 12, 0.4)
 
 

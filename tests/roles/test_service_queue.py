@@ -38,7 +38,7 @@ def test_requests_queue_where_each_takes_time(run: Run) -> None:
     assert (done.served, done.served_late) == (5, 1)
 
 
-def test_the_end_finds_nobody_in_the_queue(run: Run) -> None:
+def test_the_end_of_training_empties_the_queue(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         waiting = [asyncio.create_task(bench.pull(worker)) for worker in (0, 1)]
@@ -53,7 +53,7 @@ def test_the_end_finds_nobody_in_the_queue(run: Run) -> None:
     run(play, service_seconds=36_000.0, stop=StopRule(time=10.0))
 
 
-def test_who_is_gone_when_its_turn_comes_changes_nothing(run: Run) -> None:
+def test_a_removed_worker_in_the_queue_changes_nothing(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await asyncio.gather(bench.pull(0), bench.pull(1))

@@ -18,7 +18,7 @@ Run = Callable[..., Bench]
 
 def test_snapshots_are_taken_when_they_are_due(run: Run) -> None:
     async def play(bench: Bench) -> None:
-        ask, look = bench.snapshots.ask, bench.training.look
+        ask, look = bench.snapshots.ask, bench.training.check_progress
         first = ask(0, 0.0)
         look()
         assert not first.done()  # nothing has started
@@ -50,7 +50,7 @@ def test_snapshots_are_taken_when_they_are_due(run: Run) -> None:
     run(play, stop=StopRule(updates=3))
 
 
-def test_who_asks_late_still_gets_the_initial_model_first(run: Run) -> None:
+def test_a_late_poll_still_gets_the_initial_model_first(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -74,7 +74,7 @@ def test_who_asks_late_still_gets_the_initial_model_first(run: Run) -> None:
     run(play)
 
 
-def test_a_snapshot_by_time_is_taken_though_nothing_happens(run: Run) -> None:
+def test_a_snapshot_by_time_is_taken_without_updates(run: Run) -> None:
     """And one of the same model again at the next time, on which there is a report of its own."""
 
     async def play(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""A training in which nobody can push any more, and one in which that only seems so."""
+"""A training in which no worker can push any more, and trainings that only seem so."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ Run = Callable[..., Bench]
 LAYOUT = Layout(("weight",), ((2, 2),))
 
 
-def test_a_worker_that_stands_still_for_long_stalls_those_that_wait(
-    run: Run, barrier: Half
-) -> None:
+def test_a_worker_that_is_frozen_for_long_stalls_waiting_workers(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -43,7 +41,7 @@ def test_a_worker_that_stands_still_for_long_stalls_those_that_wait(
         bench.seconds = SILENT_SECONDS
         bench.training.tick()
         assert (await held).reply is None
-        assert bench.training.untold == []
+        assert bench.training.unnotified == []
         assert bench.training.drained.is_set()
 
     finished = [one for one in run(play, half=barrier).events() if one["event"] == "finished"]
@@ -52,7 +50,7 @@ def test_a_worker_that_stands_still_for_long_stalls_those_that_wait(
     ]
 
 
-def test_a_worker_that_is_only_paused_stalls_nobody(run: Run, barrier: Half) -> None:
+def test_a_short_pause_does_not_stall(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -126,7 +124,7 @@ def test_a_barrier_is_held_until_the_evaluator_has_measured_its_model(run: Run) 
         await bench.settle()
         assert not any(one.done() for one in held)
         asked = bench.snapshots.ask(1000, 1e9)
-        bench.training.look()
+        bench.training.check_progress()
         snapshot = decode_snapshot(await asked)
         assert (snapshot.version, snapshot.final) == (2, False)
         bench.seconds = 1.0

@@ -22,7 +22,7 @@ LAYOUT = Layout(("weight",), ((2, 2),))
 Run = Callable[..., Bench]
 
 
-def test_nobody_gets_the_model_before_all_have_joined(run: Run) -> None:
+def test_replies_wait_until_all_workers_have_joined(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0)
         first = asyncio.create_task(bench.pull(0))
@@ -69,7 +69,7 @@ def test_an_update_is_applied_and_recorded(run: Run) -> None:
     assert [rows[f"{name}_seconds"][1] for name in names] == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
-def test_a_repeated_push_is_applied_once_and_answered_anew(run: Run) -> None:
+def test_a_repeated_push_is_applied_once_and_answered_again(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -79,7 +79,7 @@ def test_a_repeated_push_is_applied_once_and_answered_anew(run: Run) -> None:
         again = await bench.push(0, 1, 0, attempt=1)
         assert again.reply is not None
         assert again.reply.version == 2
-        await bench.push(0, 2, 2)  # what it goes on with
+        await bench.push(0, 2, 2)  # its next push
 
     bench = run(play)
     assert bench.rows()["sequence"].tolist() == [1, 1, 2]
@@ -112,7 +112,7 @@ def test_a_waiting_call_is_overtaken_by_its_repetition(run: Run, barrier: Half) 
         await bench.settle()
         again = asyncio.create_task(bench.push(0, 1, 0, attempt=1))
         await bench.settle()
-        with pytest.raises(SupersededError, match="worker 0 has called again"):
+        with pytest.raises(SupersededError, match="worker 0 called again"):
             await lost
         assert not again.done()
         bench.seconds = 2.0
@@ -126,7 +126,7 @@ def test_a_waiting_call_is_overtaken_by_its_repetition(run: Run, barrier: Half) 
     run(play, half=barrier)
 
 
-def test_a_worker_that_leaves_holds_nobody_up(run: Run, barrier: Half) -> None:
+def test_a_worker_that_leaves_does_not_block_others(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -144,7 +144,7 @@ def test_a_worker_that_leaves_holds_nobody_up(run: Run, barrier: Half) -> None:
     assert [(event["node"], event["reason"]) for event in left] == [("w1", None)]
 
 
-def test_a_worker_that_is_removed_holds_nobody_up(run: Run, barrier: Half) -> None:
+def test_a_removed_worker_does_not_block_others(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -171,7 +171,7 @@ def test_a_worker_that_has_left_may_be_removed(run: Run) -> None:
         bench.join(0, 1)
         bench.training.leave(1)
         bench.training.remove(1, "w1 exited with status 8")
-        with pytest.raises(RejectedError, match="worker 2: the scenario has 2, from 0 on"):
+        with pytest.raises(RejectedError, match="worker 2: expected a number from 0 to 1"):
             bench.training.remove(2, "gone")
 
     events = run(play).events()
@@ -196,7 +196,7 @@ def test_what_a_removed_worker_had_sent_changes_nothing(run: Run) -> None:
     assert bench.half.version == 1
 
 
-def test_a_removed_worker_that_is_started_again_begins_anew(run: Run) -> None:
+def test_a_removed_worker_that_restarts_counts_as_new(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(1)
@@ -214,7 +214,7 @@ def test_a_removed_worker_that_is_started_again_begins_anew(run: Run) -> None:
     assert names == ["joined", "joined", "started", "left", "joined"]
 
 
-def test_training_ends_after_exactly_so_many_updates(run: Run) -> None:
+def test_training_ends_after_exactly_the_configured_updates(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -224,7 +224,7 @@ def test_training_ends_after_exactly_so_many_updates(run: Run) -> None:
         assert not bench.training.ended.is_set()
         assert (await bench.push(0, 3, 2)).reply is None
         assert bench.training.ended.is_set()
-        assert bench.training.untold == [1]
+        assert bench.training.unnotified == [1]
         assert not bench.training.drained.is_set()
         assert (await bench.push(1, 1, 0)).reply is None  # was on its way
         assert bench.training.drained.is_set()
@@ -256,7 +256,7 @@ def test_training_ends_in_time(run: Run, barrier: Half) -> None:
     assert bench.events()[-1]["reason"] == "10 s of emulated time passed"
 
 
-def test_a_worker_that_leaves_needs_not_be_told(run: Run) -> None:
+def test_a_worker_that_leaves_need_not_be_notified(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -268,14 +268,14 @@ def test_a_worker_that_leaves_needs_not_be_told(run: Run) -> None:
     run(play, stop=StopRule(updates=1))
 
 
-def test_a_worker_that_is_removed_cannot_be_told(run: Run) -> None:
+def test_a_removed_worker_cannot_be_notified(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
         await bench.push(0, 1, 0)
-        assert (bench.training.untold, bench.training.drained.is_set()) == ([1], False)
+        assert (bench.training.unnotified, bench.training.drained.is_set()) == ([1], False)
         bench.training.remove(1, "killed")
-        assert (bench.training.untold, bench.training.drained.is_set()) == ([], True)
+        assert (bench.training.unnotified, bench.training.drained.is_set()) == ([], True)
 
     run(play, stop=StopRule(updates=1))
 
@@ -302,7 +302,7 @@ def test_what_does_not_fit_is_refused(run: Run, changes: dict[str, Any], reason:
         await bench.pull(0)
         with pytest.raises(RejectedError, match=reason):
             await bench.push(0, 1, 0, **changes)
-        await bench.push(0, 1, 0)  # the worker could still go on
+        await bench.push(0, 1, 0)  # the worker could still continue
 
     bench = run(play)
     assert len(bench.rows()) == 1
@@ -311,7 +311,7 @@ def test_what_does_not_fit_is_refused(run: Run, changes: dict[str, Any], reason:
 
 def test_joining_is_checked(run: Run) -> None:
     async def play(bench: Bench) -> None:
-        with pytest.raises(RejectedError, match="worker 2: the scenario has 2, from 0 on"):
+        with pytest.raises(RejectedError, match="worker 2: expected a number from 0 to 1"):
             bench.join(2)
         with pytest.raises(RejectedError, match="fingerprint"):
             bench.training.join(0, 1)
@@ -344,7 +344,7 @@ def test_rows_of_a_round_are_written_when_it_is_applied(run: Run, barrier: Half)
     assert rows["steps"].tolist() == [1, 1]
 
 
-def test_what_no_round_was_complete_for_is_dropped(run: Run, barrier: Half) -> None:
+def test_updates_of_an_incomplete_round_are_dropped(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)

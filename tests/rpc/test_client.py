@@ -24,7 +24,7 @@ Start = Callable[..., tuple[Any, str]]
 
 
 class HandClock:
-    """Time that passes only while somebody pauses, or by a jump at the n-th time it is read."""
+    """Time that passes only during pauses, or by a jump at the n-th reading."""
 
     def __init__(self, jumps: Mapping[int, float] | None = None) -> None:
         self.now = 0.0
@@ -57,7 +57,7 @@ def connect(address: str, clock: HandClock, *, patience_seconds: float = 5.0) ->
 
 @pytest.fixture
 def nobody() -> str:
-    """An address at which nobody listens."""
+    """An address without a listener."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         return f"ipv4:127.0.0.1:{unused.getsockname()[1]}"
@@ -80,7 +80,7 @@ def test_without_patience_there_is_one_attempt(nobody: str) -> None:
     assert clock.pauses == []
 
 
-def test_a_call_is_repeated_as_it_is_until_it_is_answered(start: Start) -> None:
+def test_a_call_is_repeated_unchanged_until_it_is_answered(start: Start) -> None:
     seen: list[bytes] = []
 
     async def lose_two(message: bytes, call: Call) -> bytes:
@@ -114,7 +114,7 @@ def test_a_repeated_call_says_which_attempt_it_is(start: Start) -> None:
     assert [(message.worker, message.attempt) for message in read] == [(3, 0), (3, 1), (3, 2)]
 
 
-def test_patience_begins_anew_after_a_call_that_was_held(nobody: str) -> None:
+def test_patience_restarts_after_a_call_that_was_held_back(nobody: str) -> None:
     clock = HandClock({6: 60.0})  # the third attempt takes a minute
     with connect(nobody, clock) as connection, pytest.raises(NodeError):
         connection.call(METHOD, b"")

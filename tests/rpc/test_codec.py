@@ -123,16 +123,16 @@ def test_a_packed_push_comes_back(encoding: Encoding, width: int) -> None:
     assert read.update.payload.indices.tolist() == [0, 258]
     assert read.update.payload.values.tolist() == [1.0, -2.0]
     assert (read.worker, read.update.version, read.timing) == (3, 7, TIMING)
-    with pytest.raises(MalformedError, match="2 entries are packed, for a model of 1"):
+    with pytest.raises(MalformedError, match="2 packed entries, for a model of 1"):
         decode_push(encoded.data, encoding, size=1)
 
 
-def test_what_the_encoding_saturated_is_told() -> None:
+def test_saturated_values_are_reported() -> None:
     sent = replace(push(sparse({0: 65504.0, 3: 1.0})), saturated=1)
     data = encode_push(sent, "packed16").data
     assert decode_push(data, "packed16", size=4).saturated == 1
     data = encode_push(replace(sent, saturated=3), "packed16").data
-    with pytest.raises(MalformedError, match="3 values saturated of 2"):
+    with pytest.raises(MalformedError, match="3 saturated values of 2"):
         decode_push(data, "packed16", size=4)
 
 
@@ -185,7 +185,7 @@ def test_newer_fields_are_ignored() -> None:
             generated(payload=ps_pb2.Payload(sparse=ps_pb2.Sparse(indices=b"1"))),
             "1 bytes of 4-byte numbers",
         ),
-        (generated(timing=ps_pb2.Timing(compute_seconds=-1)), "not negative"),
+        (generated(timing=ps_pb2.Timing(compute_seconds=-1)), "expected finite seconds >= 0"),
         (generated(timing=ps_pb2.Timing(late_seconds=math.nan)), "finite"),
         (generated(timing=ps_pb2.Timing(blocked_seconds=math.inf)), "finite"),
         (generated(gap_seconds=-1), "a gap of -1.0 s: expected"),

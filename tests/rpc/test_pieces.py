@@ -20,10 +20,10 @@ from testbed.errors import RejectedError
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
+from testbed.rpc.incoming import IncomingMessages
 from testbed.rpc.limits import LARGEST_WHOLE, MessageLimits
 from testbed.rpc.methods import TOKEN_KEY
 from testbed.rpc.pieces import PIECE_BYTES, Assembly, pieces
-from testbed.rpc.room import Room
 from testbed.rpc.service import Call
 from testbed.rpc.tokens import token_of
 from testbed.rpc.wire import MalformedError, OversizedError
@@ -57,9 +57,9 @@ def piece(total: int = 0, data: bytes = b"") -> bytes:
     [
         ([piece(11, b"x")], "a message of 11 bytes, expected at most 10"),
         ([piece(2**63, b"x")], "expected at most 10"),
-        ([piece(4, b"four5")], "a piece of 5 bytes behind 0 of a message of 4"),
-        ([piece(4, b"four"), piece(0, b"5")], "a piece of 1 bytes behind 4"),
-        ([piece(4, b"fo"), piece()], "a piece of 0 bytes behind 2"),
+        ([piece(4, b"four5")], "a piece of 5 bytes after 0 of a message of 4"),
+        ([piece(4, b"four"), piece(0, b"5")], "a piece of 1 bytes after 4"),
+        ([piece(4, b"fo"), piece()], "a piece of 0 bytes after 2"),
         ([b"\xff"], "ends inside a number"),
     ],
 )
@@ -73,7 +73,7 @@ def test_what_is_no_message_is_refused(sent: list[bytes], reason: str) -> None:
 def test_a_message_that_breaks_off_is_refused() -> None:
     assembly = Assembly(10)
     assembly.add(piece(4, b"fo"))
-    with pytest.raises(MalformedError, match="the pieces end after 2 bytes"):
+    with pytest.raises(MalformedError, match="the pieces end after 2 bytes, too early"):
         assembly.whole()
 
 
@@ -92,7 +92,7 @@ def test_a_long_message_over_a_connection(start: Callable[..., Any]) -> None:
             connection.call(methods.EXCHANGE, MESSAGE + b"1")
     with (
         Connection(address, token=TOKEN, limits=MessageLimits(len(MESSAGE))) as whole,
-        pytest.raises(RejectedError, match="there is no method"),
+        pytest.raises(RejectedError, match="unknown method"),
     ):
         whole.call(methods.EXCHANGE, b"short")
     assert host.gate.counts == {"OK": 2, "RESOURCE_EXHAUSTED": 1, "UNIMPLEMENTED": 1}
@@ -164,14 +164,14 @@ def test_a_newer_message_of_a_caller_ends_the_older_one(start: Callable[..., Any
         until(lambda: [one.held_bytes > PIECE_BYTES for one in open_messages(host)] == [True])
         assert connection.call(methods.EXCHANGE, bytes(3 * PIECE_BYTES)) == b"3145728"
         assert first.call.code() is grpc.StatusCode.UNAVAILABLE
-        assert first.call.details() == "w3 has begun another message"
+        assert first.call.details() == "w3 started another message"
     assert open_messages(host) == []
     assert host.gate.counts == {"OK": 1, "INCOMPLETE": 1}
-    assert [one.reason for one in host.refusals] == ["w3 has begun another message"]
+    assert [one.reason for one in host.refusals] == ["w3 started another message"]
 
 
 def test_a_message_that_is_given_up_is_sent_again(start: Callable[..., Any]) -> None:
-    """Two clients with one token: whoever was displaced tries again, and both are answered."""
+    """Two clients with one token: the displaced one retries, and both are answered."""
     host, address = start({methods.EXCHANGE: length}, limits=LONG)
     with (
         Connection(address, token=TOKEN, limits=LONG) as connection,
@@ -186,20 +186,20 @@ def test_a_message_that_is_given_up_is_sent_again(start: Callable[..., Any]) -> 
 
 def open_messages(host: Any) -> list[Any]:
     """Those that are being read."""
-    return list(host.gate._room._intakes.values())
+    return list(host.gate._incoming._messages.values())
 
 
 def test_stalled_messages_are_given_up_where_all_hold_too_much() -> None:
     """Ten bytes may be held. Of a (6) and b (3), a has stalled; when c's 4 make it 13, a goes."""
 
     async def play() -> list[bool]:
-        room = Room(stalled_seconds=10.0, most_stalled_bytes=10)
-        with room.intake("a") as a, room.intake("b") as b, room.intake("c") as c:
-            room.arrived(a, 6)
+        incoming = IncomingMessages(stalled_seconds=10.0, max_stalled_bytes=10)
+        with incoming.receive("a") as a, incoming.receive("b") as b, incoming.receive("c") as c:
+            incoming.arrived(a, 6)
             a.last -= 11
-            room.arrived(b, 3)
+            incoming.arrived(b, 3)
             assert not a.given_up.done()  # 9 bytes
-            room.arrived(c, 4)
+            incoming.arrived(c, 4)
             return [one.given_up.done() for one in (a, b, c)]
 
     assert asyncio.run(play()) == [True, False, False]
@@ -207,10 +207,10 @@ def test_stalled_messages_are_given_up_where_all_hold_too_much() -> None:
 
 def test_messages_that_arrive_are_never_given_up() -> None:
     async def play() -> list[bool]:
-        room = Room(stalled_seconds=10.0, most_stalled_bytes=10)
-        with room.intake("a") as a, room.intake("b") as b:
-            room.arrived(a, 100)
-            room.arrived(b, 100)
+        incoming = IncomingMessages(stalled_seconds=10.0, max_stalled_bytes=10)
+        with incoming.receive("a") as a, incoming.receive("b") as b:
+            incoming.arrived(a, 100)
+            incoming.arrived(b, 100)
             return [one.given_up.done() for one in (a, b)]
 
     assert asyncio.run(play()) == [False, False]

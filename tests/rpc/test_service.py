@@ -17,7 +17,7 @@ from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.methods import TOKEN_KEY
-from testbed.rpc.service import MOST_CALLS, MOST_READ, Call, Gate, SupersededError, serving
+from testbed.rpc.service import MAX_CALLS, MAX_READ, Call, Gate, SupersededError, serving
 from testbed.rpc.tokens import token_of
 from testbed.rpc.wire import MalformedError
 
@@ -98,7 +98,7 @@ def test_unknown_methods_are_refused_and_counted(start: Start) -> None:
     answer = ask(address, method="/testbed.v1.Management/Snapshot")
     assert answer == (
         grpc.StatusCode.UNIMPLEMENTED,
-        "there is no method /testbed.v1.Management/Snapshot",
+        "unknown method /testbed.v1.Management/Snapshot",
     )
     assert dict(host.gate.counts) == {"UNIMPLEMENTED": 1}
 
@@ -181,7 +181,7 @@ def test_an_unforeseen_error_is_reported(start: Start, caplog: pytest.LogCapture
     caplog.clear()  # gRPC logs it too
 
 
-def test_a_caller_that_goes_away_is_no_failure(start: Start) -> None:
+def test_a_disconnected_caller_is_no_failure(start: Start) -> None:
     entered = threading.Event()
 
     async def hold(message: bytes, call: Call) -> bytes:
@@ -198,8 +198,8 @@ def test_a_caller_that_goes_away_is_no_failure(start: Start) -> None:
     assert (host.refusals, host.failures) == ([], [])
 
 
-def test_one_caller_has_so_many_calls_open(start: Start) -> None:
-    """Each of MOST_CALLS is held; the next is refused, and read only when one has ended."""
+def test_open_calls_per_caller_are_limited(start: Start) -> None:
+    """Each of MAX_CALLS is held; the next is refused, and read only when one has ended."""
     entered = threading.Semaphore(0)
 
     async def hold(message: bytes, call: Call) -> bytes:
@@ -212,13 +212,13 @@ def test_one_caller_has_so_many_calls_open(start: Start) -> None:
     with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
         held = [
             channel.unary_unary(METHOD, None, None).future(b"", metadata=metadata)
-            for _ in range(MOST_CALLS)
+            for _ in range(MAX_CALLS)
         ]
         for _ in held:
             assert entered.acquire(timeout=10)
         answer = ask(address, method="/x/y")
         assert status(answer) == "RESOURCE_EXHAUSTED"
-        assert answer[1] == f"w3 has {MOST_CALLS} calls open already"
+        assert answer[1] == f"w3 already has {MAX_CALLS} open calls"
         for one in held:
             one.cancel()
     while isinstance(ask(address, method="/x/y"), tuple):
@@ -226,7 +226,7 @@ def test_one_caller_has_so_many_calls_open(start: Start) -> None:
     assert host.failures == []
 
 
-def test_one_caller_sends_so_many_messages_at_a_time(start: Start) -> None:
+def test_concurrent_messages_per_caller_are_limited(start: Start) -> None:
     """Two begin and do not end; a third waits for one of them, and is answered then."""
     host, address = start({METHOD: echo})
     metadata = ((TOKEN_KEY, TOKEN),)
@@ -239,18 +239,18 @@ def test_one_caller_sends_so_many_messages_at_a_time(start: Start) -> None:
     with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
         slow = [
             channel.stream_unary(METHOD, None, None).future(nothing(), metadata=metadata)
-            for _ in range(MOST_READ)
+            for _ in range(MAX_READ)
         ]
         caller = host.gate._callers["w3"]
-        while caller.calls < MOST_READ:
+        while caller.calls < MAX_READ:
             pass
         third = channel.unary_unary(METHOD, None, None).future(b"third", metadata=metadata)
-        while caller.calls < MOST_READ + 1:
+        while caller.calls < MAX_READ + 1:
             pass
         assert not third.done()
         ended.set()
         assert third.result(10) == b"third"
-        assert [one.result(10) for one in slow] == [b"late"] * MOST_READ
+        assert [one.result(10) for one in slow] == [b"late"] * MAX_READ
 
 
 def test_a_port_that_is_taken_is_an_error(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
@@ -261,7 +261,7 @@ def test_a_port_that_is_taken_is_an_error(start: Start, capfd: pytest.CaptureFix
         async with serving(address.removeprefix("ipv4:"), gate):
             raise AssertionError
 
-    with pytest.raises(HostError, match="cannot listen there"):
+    with pytest.raises(HostError, match="cannot listen on this address"):
         asyncio.run(listen_again())
     assert ask(address) == b"hello"
     capfd.readouterr()

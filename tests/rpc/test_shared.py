@@ -48,7 +48,7 @@ def test_their_pixels_are_payload_on_both_ways() -> None:
     assert delivered.reply.shared is not None
 
 
-def test_what_became_of_a_stream_goes_with_an_update() -> None:
+def test_an_update_carries_the_intake_of_its_stream() -> None:
     intake = Intake(0.5, 1.0, 64.0, 100, 90, 6, 3, 1, 0.25, 2, 4)
     assert decode_push(encode_push(push(intake=intake)).data).intake == intake
     assert decode_push(encode_push(push()).data).intake is None
@@ -58,7 +58,7 @@ def test_what_became_of_a_stream_goes_with_an_update() -> None:
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_numbers_of_a_stream_that_cannot_be_are_refused(place: int, value: float) -> None:
     intake = Intake()._asdict() | {Intake._fields[place]: value}
-    with pytest.raises(MalformedError, match="expected numbers that are finite"):
+    with pytest.raises(MalformedError, match="expected finite numbers"):
         decode_push(encode_push(push(intake=Intake(**intake))).data)
 
 
@@ -78,7 +78,7 @@ def test_what_are_no_samples_is_refused(message: ps_pb2.Shared) -> None:
         SharedSamples.of(message)
 
 
-def test_the_server_sends_on_what_came_last() -> None:
+def test_the_server_forwards_the_latest_samples() -> None:
     exchanged = Exchanged(3)
     exchanged.keep(0, SHARED)
     exchanged.keep(1, OTHER)
@@ -91,7 +91,7 @@ def test_the_server_sends_on_what_came_last() -> None:
         Exchanged(4).check(SHARED)
 
 
-def test_a_server_that_goes_on_from_a_checkpoint_has_them_still() -> None:
+def test_a_server_restored_from_a_checkpoint_still_has_them() -> None:
     exchanged, after = Exchanged(3), Exchanged(3)
     exchanged.keep(0, SHARED)
     after._latest = unpack(pack(exchanged._latest))

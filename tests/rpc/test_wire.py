@@ -59,14 +59,14 @@ def test_only_the_numbers_asked_for_are_read() -> None:
         ("08", "ends inside a number"),
         ("08 96", "ends inside a number"),
         ("08" + "80" * 10 + "01", "more than 64 bits"),
-        ("00 01", "not the beginning of a field"),  # number 0
-        ("0e", "not the beginning of a field"),  # wire type 6
-        ("f8ffffff1f 00", "not the beginning of a field"),  # a number above 2^29 - 1
-        ("12 03 6162", "ends 1 bytes behind the message"),
-        ("12 ffffffffffffffff7f", "behind the message"),
-        ("19 01020304", "ends 4 bytes behind the message"),
-        ("25 01", "ends 3 bytes behind the message"),
-        ("0c", "ends a group that no byte began"),
+        ("00 01", "does not start a field"),  # number 0
+        ("0e", "does not start a field"),  # wire type 6
+        ("f8ffffff1f 00", "does not start a field"),  # a number above 2^29 - 1
+        ("12 03 6162", "ends 1 bytes after the message"),
+        ("12 ffffffffffffffff7f", "after the message"),
+        ("19 01020304", "ends 4 bytes after the message"),
+        ("25 01", "ends 3 bytes after the message"),
+        ("0c", "ends a group that was not started"),
         ("0b 10 05", "ends inside a number"),  # a group without an end
         ("0b 14", "ends a group that is not open"),
     ],

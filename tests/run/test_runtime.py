@@ -108,7 +108,7 @@ def test_a_folder_that_says_nothing_any_more(tmp_path: Path) -> None:
 def test_a_plan_that_cannot_be_read_is_no_reason_to_guess(tmp_path: Path) -> None:
     folder = run_with(tmp_path, "docker")
     folder.plan.write_text("{")
-    with pytest.raises(TestbedError, match=r"plan\.json: not the plan of a run"):
+    with pytest.raises(TestbedError, match=r"plan\.json: not a valid plan"):
         runtime_of(folder)
 
 

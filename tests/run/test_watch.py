@@ -121,10 +121,10 @@ def test_without_workers_the_parameter_server_ends_the_training(small: Any) -> N
         (
             (7, 0, 0),
             UserCodeError,
-            "w2: net.py: this code has ended its process with status 0, and not come to its own "
-            "end (or SIGTERM has ended it); it printed:",
+            "w2: net.py: this code ended its process with status 0 before it returned (or SIGTERM "
+            "has ended it); it printed:",
         ),
-        ((99, 5, 5), UserCodeError, "w0: net.py: this code has ended its process with status 99,"),
+        ((99, 5, 5), UserCodeError, "w0: net.py: this code ended its process with status 99 "),
         ((-11, 5, 5), UserCodeError, "w0: net.py: the process of this code was ended by SIGSEGV;"),
     ],
 )

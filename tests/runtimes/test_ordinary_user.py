@@ -79,7 +79,7 @@ def test_a_limit_that_it_cannot_have_enforced_is_refused_with_the_cure(user: Any
     limited = ("--set", "workers.classes.slow.memory=500MiB", "--name", "limited")
     up = user.run(user.python, "-m", "testbed", "up", QUICKSTART, *limited)
     assert up.returncode == 3
-    assert "(class slow): memory 500MiB is a limit" in " ".join(up.stderr.split())
+    assert "(class slow): memory 500MiB cannot be enforced" in " ".join(up.stderr.split())
     assert "systemd-run --user --scope -p Delegate=yes" in " ".join(up.stderr.split())
     assert not (user.home / "runs/limited").exists()
 

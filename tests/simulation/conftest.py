@@ -34,10 +34,10 @@ from testbed.scenario import Override, dump, load_text
 from testbed.scenario.durations import Codec
 from testbed.scenario.traces import Following
 from testbed.simulation import model
-from testbed.simulation.agenda import Agenda
 from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import Hop
@@ -102,8 +102,8 @@ def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
         for file, content in (files or {}).items():
             folder.custom.mkdir(exist_ok=True)
             (folder.custom / file).write_text(content)
-        agenda = Agenda()
-        clock = virtual_clock(agenda, time_scale=scenario.time_scale)
+        events = EventQueue()
+        clock = virtual_clock(events, time_scale=scenario.time_scale)
         with Recorder.into(
             folder,
             time_scale=scenario.time_scale,
@@ -112,7 +112,7 @@ def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
             simulate(
                 Experiment.open(folder.path, data=digits),
                 recorder,
-                agenda=agenda,
+                events=events,
                 folder=folder.path,
                 processes=processes,
             )
@@ -204,7 +204,7 @@ def play(
     With ``rates`` samples come as streams, after 2 s without which nobody waits for them.
     It is saved after every update if anything is to ``save`` it, and goes on from a ``state``.
     """
-    count, agenda, book = len(step_seconds), Agenda(), Book()
+    count, events, book = len(step_seconds), EventQueue(), Book()
     parameters = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)
 
     def build(number: int, _: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
@@ -249,13 +249,13 @@ def play(
                 )
                 for index in range(count)
             ],
-            agenda=agenda,
-            uplink=FairLink(agenda, inf),
-            downlink=FairLink(agenda, inf),
+            events=events,
+            uplink=FairLink(events, inf),
+            downlink=FairLink(events, inf),
             queue=ServiceQueue(0.0),
             schedule=Schedule(updates=None, seconds=10.0),
             images=np.arange(1),
-            recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(agenda)),
+            recorder=Recorder([book], time_scale=1.0, clock=virtual_clock(events)),
             timeline=timeline,
             followings=followings,
             codec=Codec.model_validate(codec or {}),
@@ -267,7 +267,7 @@ def play(
             engine.begin()
         else:
             restore(engine, state)
-        engine.go_on()
+        engine.continue_run()
     return engine, book
 
 

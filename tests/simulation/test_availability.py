@@ -30,7 +30,7 @@ def no_think(worker: int) -> Constant:
 
 
 def play(world: World, updates: int, *availabilities: Availability, **options: Any) -> Any:
-    """A step takes 1, a reply and a push 0.01 each, and nobody thinks."""
+    """A step takes 1, a reply and a push 0.01 each, without thinking."""
     return world(
         *(options.pop("config", ASGD), StopRule(updates=updates)),
         step_seconds=options.pop("step_seconds", [1.0]),
@@ -40,8 +40,8 @@ def play(world: World, updates: int, *availabilities: Availability, **options: A
     )
 
 
-def test_a_worker_is_there_exactly_while_its_recording_has_it_there(world: World) -> None:
-    """Pushes at 1.02 and 2.04; the third step ends with the worker. At 4 it begins anew:
+def test_a_worker_is_present_exactly_as_recorded(world: World) -> None:
+    """Pushes at 1.02 and 2.04; the third step ends with the worker. At 4 it starts again:
     4.01 reply, 5.01 computed, 5.02 pushed, and 6.04; from 8 on the same."""
     _, book = play(world, 6, Availability(0, SHIFTS))
     assert book.column("time_seconds") == pytest.approx([1.02, 2.04, 5.02, 6.04, 9.02, 10.04])
@@ -51,7 +51,7 @@ def test_a_worker_is_there_exactly_while_its_recording_has_it_there(world: World
     assert moments == [(kind, at, at) for kind, at in expected]
 
 
-def test_one_that_is_away_at_the_beginning_comes_at_its_moment(world: World) -> None:
+def test_a_worker_absent_at_the_start_joins_on_time(world: World) -> None:
     """w1 is 3 s ahead: away until 1; then 1.01 reply, 2.01 computed, 2.02 pushed."""
     away = Availability(1, SHIFTS, 3.0)
     _, book = play(world, 4, away, step_seconds=[1.0, 1.0])
@@ -59,7 +59,7 @@ def test_one_that_is_away_at_the_beginning_comes_at_its_moment(world: World) -> 
     assert book.column("worker") == [0, 1, 0, 1]
 
 
-def test_no_barrier_waits_for_who_is_away(world: World) -> None:
+def test_no_barrier_waits_for_absent_workers(world: World) -> None:
     """Rounds of 1.02 for both; at 2.5 w1 goes, and w0's push at 3.06 is a round of its own. Its
     next, at 4.08, waits for w1, which is back since 4 and has computed by 5.02."""
     _, book = play(
@@ -70,7 +70,7 @@ def test_no_barrier_waits_for_who_is_away(world: World) -> None:
     assert book.column("worker") == [0, 1, 0, 1, 0, 0, 1]
 
 
-def test_it_goes_on_with_the_recordings_from_a_checkpoint(world: World) -> None:
+def test_recordings_continue_from_a_checkpoint(world: World) -> None:
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:
@@ -83,7 +83,7 @@ def test_it_goes_on_with_the_recordings_from_a_checkpoint(world: World) -> None:
     whole, book = play(world, 12, *there, save=save, **options)
     for version, state in saved[1::3]:
         engine, rest = play(world, 12, *there, state=state, **options)
-        assert engine.agenda.now == whole.agenda.now
+        assert engine.events.now == whole.events.now
         assert [row.tobytes() for row in rest.rows] == [
             row.tobytes() for row in book.rows[version:]
         ]
@@ -103,8 +103,8 @@ def lines_per_change(world: World, devices: int, **options: Any) -> float:
         return count
 
     def planned(engine: Engine) -> None:
-        engine.agenda.at(0.5, lambda now: sys.settrace(count))
-        engine.agenda.at(2.5, lambda now: sys.settrace(None))
+        engine.events.at(0.5, lambda now: sys.settrace(count))
+        engine.events.at(2.5, lambda now: sys.settrace(None))
 
     before = sys.gettrace()
     try:

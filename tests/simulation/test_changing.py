@@ -1,4 +1,4 @@
-"""Links that change under way, each case worked by hand: bytes, and bytes a second."""
+"""Links that change during a run, each case worked by hand: bytes, and bytes a second."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from math import inf
 import pytest
 
 from testbed.scenario.direction import Direction, Link
-from testbed.simulation.agenda import Agenda
 from testbed.simulation.changing import ChangingBucket
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import delayed, paths
 from testbed.values.units import Duration
@@ -18,11 +18,11 @@ Happens = tuple[float, Callable[[ChangingBucket, FairLink], None]]
 
 
 def cut(bucket: ChangingBucket, link: FairLink) -> None:
-    bucket.cut(link=link)
+    bucket.disconnect(link=link)
 
 
-def mend(bucket: ChangingBucket, link: FairLink) -> None:
-    bucket.mend(link=link)
+def reconnect(bucket: ChangingBucket, link: FairLink) -> None:
+    bucket.reconnect(link=link)
 
 
 def to(rate: float, burst: float = 30.0) -> Callable[[ChangingBucket, FairLink], None]:
@@ -38,8 +38,8 @@ def arrivals(
     others: list[tuple[float, float]] | None = None,
 ) -> list[float]:
     """When each message (start, size), then each of another worker's, arrives."""
-    agenda = Agenda()
-    link, arrived = FairLink(agenda, capacity), dict[int, float]()
+    events = EventQueue()
+    link, arrived = FairLink(events, capacity), dict[int, float]()
     another = ChangingBucket(inf, 0.0)
     sent = [(bucket, *one) for one in messages] + [(another, *one) for one in others or []]
     for number, (through, start, size) in enumerate(sent):
@@ -49,15 +49,15 @@ def arrivals(
         ) -> None:
             through.carry(size, delay, link=link, done=lambda now: arrived.update({number: now}))
 
-        agenda.at(start, send)
+        events.at(start, send)
     for time, happen in happens:
-        agenda.at(time, lambda _, happen=happen: happen(bucket, link))  # type: ignore[misc]
-    while agenda.advance():
+        events.at(time, lambda _, happen=happen: happen(bucket, link))  # type: ignore[misc]
+    while events.advance():
         continue
     return [arrived[number] for number in range(len(sent))]
 
 
-def test_a_change_alters_the_rate_of_what_is_under_way() -> None:
+def test_a_change_affects_active_transfers() -> None:
     # From 1 s on 30 of 130 bytes at once, then 10 a second: 50 are left at 6 s, and take 2 s at 25.
     assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], (6.0, to(25.0))) == [8.0]
     # and 10 s at 5.
@@ -84,28 +84,28 @@ def test_a_change_leaves_the_tokens_that_are_there() -> None:
     assert arrivals(ChangingBucket(10.0, 30.0), messages, (13.0, to(20.0))) == [11.0, 21.0]
 
 
-def test_a_partition_stops_what_is_under_way() -> None:
+def test_a_partition_stops_active_transfers() -> None:
     # 50 left at 6 s, and at 9 s.
-    times = (6.0, cut), (9.0, mend)
+    times = (6.0, cut), (9.0, reconnect)
     assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], *times) == [14.0]
 
 
-def test_what_is_sent_during_a_partition_waits_for_its_end() -> None:
+def test_messages_sent_during_a_partition_wait_for_its_end() -> None:
     # From 5 s on: 30 bytes at once, 100 in 10 s.
-    times = (0.0, cut), (5.0, mend)
+    times = (0.0, cut), (5.0, reconnect)
     assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], *times) == [15.0]
 
 
 def test_a_rate_that_changes_during_a_partition_holds_after_it() -> None:
-    times = (6.0, cut), (7.0, to(25.0)), (9.0, mend)
+    times = (6.0, cut), (7.0, to(25.0)), (9.0, reconnect)
     assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], *times) == [11.0]
 
 
-def test_the_others_have_the_link_of_the_ps_meanwhile() -> None:
+def test_other_workers_use_the_ps_link_during_a_partition() -> None:
     # 50 each until 1 s; the other's 150 left take 1.5 s alone. From 4 s on 150 alone: 1.5 s.
     found = arrivals(
         ChangingBucket(inf, 0.0),
-        *([(0.0, 200.0)], (1.0, cut), (4.0, mend)),
+        *([(0.0, 200.0)], (1.0, cut), (4.0, reconnect)),
         capacity=100.0,
         others=[(0.0, 200.0)],
     )
@@ -124,7 +124,7 @@ def test_what_would_arrive_during_a_partition_is_sent_again(
     begins: float, ends: float, arrives: float
 ) -> None:
     """100 bytes at 10 a second, and two seconds of latency."""
-    times = (begins, cut), (ends, mend)
+    times = (begins, cut), (ends, reconnect)
     assert arrivals(ChangingBucket(10.0, 0.0), [(0.0, 100.0)], *times, delay=2.0) == [arrives]
 
 

@@ -58,7 +58,7 @@ JITTER = (
 
 
 def test_a_step_lasts_as_long_as_its_law_draws(run_simulation: Simulate) -> None:
-    """Three steps a push, the same draws whatever the number of processes."""
+    """Three steps a push, the same draws for any number of processes."""
     runs = [run_simulation(f"with-{n}", *JITTER, processes=n) for n in (1, 2)]
     compute = [run.updates[run.updates["worker"] == 4]["compute_seconds"] for run in runs]
     np.testing.assert_array_equal(*compute)

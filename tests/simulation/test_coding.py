@@ -81,7 +81,7 @@ def test_of_dense_gradients_only_the_sum_takes_time(world: World) -> None:
     assert applied(book) == pytest.approx([1.074, 2.148])
 
 
-def test_who_stands_still_while_it_codes_is_that_much_later(world: World) -> None:
+def test_a_worker_frozen_while_coding_is_delayed_by_that_time(world: World) -> None:
     """Frozen at 1.3 s, amid its coding, for .5 s: everything after it is .5 s later."""
     faults = [{"freeze": {"at": {"time": "1300ms"}, "workers": ("w1",), "for": "500ms"}}]
     _, book = world(SLIM, StopRule(updates=3), think=at_once, codec=CODEC, faults=faults)
@@ -89,7 +89,7 @@ def test_who_stands_still_while_it_codes_is_that_much_later(world: World) -> Non
     assert applied(book) == pytest.approx([2.168])
 
 
-def test_it_goes_on_from_a_checkpoint_amid_coding(world: World) -> None:
+def test_a_checkpoint_during_coding_is_resumed(world: World) -> None:
     states: list[PlainState] = []
 
     def save(engine: Engine) -> None:

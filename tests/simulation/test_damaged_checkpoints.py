@@ -55,9 +55,9 @@ class Watch:
 
     def __init__(self) -> None:
         self.on, self.seen = False, list[str]()
-        sys.addaudithook(self._hear)
+        sys.addaudithook(self._receive_orders)
 
-    def _hear(self, event: str, _: object) -> None:
+    def _receive_orders(self, event: str, _: object) -> None:
         if self.on and event.startswith(("exec", "compile", "import", "open", "os.", "subprocess")):
             self.seen.append(event)
 
@@ -77,8 +77,8 @@ HOSTILE: tuple[Any, ...] = (
     *(None, True, -1, 10**30, float("nan"), "os", "", [], {}, ["list"], ["dict"]),
     ["object", "os", "system", {}],
     ["object", "testbed.user_code", "UserCode", {"path": "/tmp/x.py", "sees": []}],
-    ["object", "testbed.frame.seat", "Seat", {"worker": 1, "__class__": 3}],
-    ["object", "testbed.simulation.agenda", "Planned", {"happening": "exit"}],
+    ["object", "testbed.frame.worker_session", "WorkerSession", {"worker": 1, "__class__": 3}],
+    ["object", "testbed.simulation.event_queue", "ScheduledEvent", {"callback": "exit"}],
     ["method", ["known", "engine"], "run"],
     ["partial", ["known", "engine"], ["tuple"], ["dict"]],
     ["planned", "run"],
@@ -164,7 +164,7 @@ def test_an_edited_state_executes_nothing(
 
 
 def test_a_pool_refuses_it_too(world: World) -> None:
-    """A worker's own process reads its state: what it refuses is told, and the process ends."""
+    """A worker's process reads its state: it reports what it refuses, and exits."""
     state = state_in(world, ADACOMP)
     text = json.dumps(state.tree)
     assert text.count('"_obeyed"') == 3

@@ -76,7 +76,7 @@ def test_a_run_repeats_bit_by_bit(world: World, config: AlgorithmConfig) -> None
 
 def silencing(worker: int, at: float) -> Callable[[Engine], None]:
     def plan(engine: Engine) -> None:
-        engine.agenda.at(at, lambda now: engine.silence(worker))
+        engine.events.at(at, lambda now: engine.silence(worker))
 
     return plan
 
@@ -90,7 +90,7 @@ UNBLOCKED = (
 
 
 @pytest.mark.parametrize("config", UNBLOCKED, ids=lambda config: config.name)
-def test_a_silent_worker_stops_nobody_without_a_barrier(
+def test_a_silent_worker_does_not_stall_without_a_barrier(
     world: World, config: AlgorithmConfig
 ) -> None:
     engine, book = world(config, StopRule(updates=30), planned=silencing(1, 3.0))
@@ -114,7 +114,7 @@ def test_a_barrier_releases_all_at_once_and_with_the_same_model(world: World) ->
     assert book.column("blocked_seconds")[3:6] == pytest.approx([2.9, 2.0, 0.0])
 
 
-def test_a_barrier_stalls_when_one_falls_silent(world: World) -> None:
+def test_a_barrier_stalls_when_a_worker_falls_silent(world: World) -> None:
     """In the second round w1 is in its step; w0 and w2 push at 4.04 and wait for ever."""
     engine, book = world(
         *(Bsp(name="bsp"), StopRule(updates=100)),
@@ -124,7 +124,7 @@ def test_a_barrier_stalls_when_one_falls_silent(world: World) -> None:
     )
     assert engine.server.finished == "stalled: 2 workers wait for w1"
     assert engine.server.stalled
-    assert engine.agenda.now == pytest.approx(4.04)
+    assert engine.events.now == pytest.approx(4.04)
     assert book.column("sequence") == [1, 1, 1]
 
 
@@ -250,7 +250,7 @@ class Unannounced(Voting):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_what_a_worker_half_does_wrong_is_told_as_it_is(world: World, processes: int) -> None:
+def test_errors_of_a_worker_half_are_reported_unchanged(world: World, processes: int) -> None:
     with pytest.raises(AlgorithmError, match="the worker half of Unannounced") as caught:
         world(Unannounced(), StopRule(updates=2), processes=processes)
     assert caught.value.hint

@@ -43,7 +43,7 @@ def alone(world: World, updates: int, *faults: dict[str, Any]) -> Any:
         ("1515ms", "1s", [1.52, 3.525]),
     ],
 )
-def test_a_frozen_worker_goes_on_where_it_was(
+def test_a_frozen_worker_continues_where_it_stopped(
     world: World, at: str, lasts: str, pushed: list[float]
 ) -> None:
     book = alone(world, 2, {"freeze": {"at": {"time": at}, "for": lasts}})
@@ -69,7 +69,7 @@ def test_a_worker_that_is_killed_and_joins_again_begins_from_the_beginning(world
 
 
 def test_a_push_on_its_way_is_lost_with_its_worker(world: World) -> None:
-    """Pushed at 1.51, killed at 1.515: the first to arrive is that of the second life."""
+    """Pushed at 1.51, killed at 1.515: the first to arrive is that of the second generation."""
     book = alone(
         *(world, 1, {"kill": {"at": {"time": "1515ms"}}}, {"join": {"at": {"time": "2s"}}}),
     )
@@ -145,7 +145,7 @@ def test_a_worker_is_slow_from_its_next_local_step_on(world: World, processes: i
     assert book.column("compute_seconds") == pytest.approx([4.0, 3.0])
 
 
-def test_who_is_killed_comes_back_without_what_held_it(world: World) -> None:
+def test_a_killed_worker_returns_without_its_earlier_faults(world: World) -> None:
     """Slow and cut off from 0.5 to 9, killed at 1, there again at 2: 3.01 computed and pushed.
 
     The wait of 0.5 that it had drawn is lost with it.
@@ -159,7 +159,7 @@ def test_who_is_killed_comes_back_without_what_held_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_barrier_does_not_wait_for_who_was_killed(world: World, processes: int) -> None:
+def test_a_barrier_does_not_wait_for_killed_workers(world: World, processes: int) -> None:
     """Rounds of 1.02 + 0.01 s; w2 takes 4 s a step, until it is killed at 2 s."""
     _, book = world(
         *(Bsp(name="bsp"), StopRule(updates=4)),

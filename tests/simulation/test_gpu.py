@@ -31,7 +31,7 @@ def test_it_is_the_cpu_unless_the_scenario_says_otherwise() -> None:
     assert compute_device(scenario("cpu")) is None
 
 
-def test_a_gpu_is_asked_for_before_a_run_alone() -> None:
+def test_a_gpu_is_required_only_for_runs() -> None:
     assert load_text(TEXT, has_cuda=lambda: True) == load_text(TEXT)
     assert load_text(TEXT.replace("cuda", "cpu"), has_cuda=lambda: False) == scenario("cpu")
     with pytest.raises(ScenarioError) as refused:
@@ -44,5 +44,5 @@ def test_a_gpu_is_asked_for_before_a_run_alone() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_process_without_a_gpu_says_so() -> None:
-    with pytest.raises(HostError, match=r"device is cuda, and PyTorch cannot compute there"):
+    with pytest.raises(HostError, match=r"device is cuda, but PyTorch cannot use CUDA"):
         compute_device(scenario("cuda"))

@@ -35,7 +35,7 @@ def not_again() -> Vector:
     raise AssertionError("it was there")
 
 
-def test_what_one_run_has_computed_the_next_reuses(tmp_path: Path) -> None:
+def test_a_run_reuses_the_gradients_of_an_earlier_one(tmp_path: Path) -> None:
     first = opened(tmp_path, "first").gradient(AT, IMAGES, TARGETS, computing(0.1))
     second = opened(tmp_path, "second").gradient(AT, IMAGES, TARGETS, not_again)
     assert second.tobytes() == first.tobytes()
@@ -65,7 +65,7 @@ def test_a_run_reuses_the_same_gradient_twice(tmp_path: Path) -> None:
     ],
     ids=["parameters", "pixels", "shape", "targets", "types", "network"],
 )
-def test_what_depends_on_something_else_is_computed(
+def test_gradients_of_other_inputs_are_computed(
     at: Vector, images: Vector, targets: np.ndarray, network: str, tmp_path: Path
 ) -> None:
     opened(tmp_path, "first").gradient(AT, IMAGES, TARGETS, computing(0.1))
@@ -90,7 +90,7 @@ def test_no_more_is_written_than_there_is_room_for(tmp_path: Path) -> None:
     assert Reuse(tmp_path, "run", 200).open("net", processes=2).room == 100
 
 
-def test_what_was_dropped_meanwhile_is_computed(tmp_path: Path) -> None:
+def test_deleted_gradients_are_computed(tmp_path: Path) -> None:
     opened(tmp_path, "first").gradient(AT, IMAGES, TARGETS, computing(0.1))
     second = opened(tmp_path, "second")
     for file in (tmp_path / "first/computed").iterdir():
@@ -143,16 +143,16 @@ def a_pipe(one: Path, other: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (zeros, "found the gradient of something else"),
-        (zero_values, "its SHA-256 is another"),
+        (zeros, "found the gradient of other inputs"),
+        (zero_values, "values that do not match their SHA-256"),
         (cut_short, "found 76 bytes, expected 80"),
         (symbolic_link, "Too many levels of symbolic links"),
-        (hard_link, "found the gradient of something else"),
-        (a_folder, "found no ordinary file"),
-        (a_pipe, "found no ordinary file"),
+        (hard_link, "found the gradient of other inputs"),
+        (a_folder, "found something other than a regular file"),
+        (a_pipe, "found something other than a regular file"),
     ],
 )
-def test_what_does_not_fit_is_computed_again_and_noted(
+def test_damaged_gradients_are_computed_again_and_recorded(
     damage: Callable[[Path, Path], None], told: str, tmp_path: Path
 ) -> None:
     one, other = entries(tmp_path)

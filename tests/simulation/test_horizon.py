@@ -46,7 +46,7 @@ class Ordering(AlgorithmConfig):
 
 
 class Obedient(WorkerHalf[Ordering]):
-    """Pushes every third step, with the moments of what it was told as its note."""
+    """Pushes every third step, with the times of its orders and steps as its note."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

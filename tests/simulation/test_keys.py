@@ -59,7 +59,7 @@ def test_slim_dp_of_all_coordinates_is_plump_dp_to_the_bit(world: World) -> None
     assert models[0].tobytes() == models[1].tobytes()
 
 
-def test_a_worker_that_joins_anew_costs_one_miss(world: World) -> None:
+def test_a_worker_that_rejoins_costs_one_miss(world: World) -> None:
     """Its first push has its own core; the server thinks that it knows the server's."""
     faults = [
         {"kill": {"at": {"time": "5s"}, "workers": ("w1",)}},
@@ -90,7 +90,7 @@ def test_a_cache_that_is_dropped_costs_one_miss(world: World, direction: str) ->
             receiver = keys.server.up if direction == "up" else keys.worker.down
             receiver.drop()
 
-        engine.agenda.at(5.0, drop)
+        engine.events.at(5.0, drop)
 
     engine, book = world(config, stop, planned=forget)
     assert [(one.node, one.direction) for one in book.missed] == [("w0", direction)]

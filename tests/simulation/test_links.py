@@ -6,26 +6,26 @@ from math import inf
 
 import pytest
 
-from testbed.simulation.agenda import Agenda
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.links import Bucket, FairLink
 
 
 def ends_of(capacity: float, transfers: list[tuple[str, float, float, float]]) -> dict[str, float]:
     """When each transfer (name, start, size, cap) ends."""
-    agenda = Agenda()
-    link, ended = FairLink(agenda, capacity), dict[str, float]()
+    events = EventQueue()
+    link, ended = FairLink(events, capacity), dict[str, float]()
 
     def end(name: str, now: float) -> None:
         ended[name] = now
 
     for name, start, size, cap in transfers:
-        agenda.at(
+        events.at(
             start,
             lambda _, name=name, size=size, cap=cap: link.start(  # type: ignore[misc]
                 size, cap=cap, done=lambda now: end(name, now)
             ),
         )
-    while agenda.advance():
+    while events.advance():
         continue
     return ended
 
@@ -49,9 +49,9 @@ def test_three_classes_on_one_link() -> None:
     assert ended == pytest.approx({"slow": 2.0, "medium": 2.0, "fast": 2.0})
 
 
-def test_what_one_leaves_goes_to_the_others() -> None:
+def test_unused_rate_goes_to_the_other_transfers() -> None:
     # Link 100, caps 80: 50 each until a's 100 bytes are through at 2 s; b has 100 of 260 then, and
-    # goes on at its cap of 80 for the other 160: 2 s more.
+    # continues at its cap of 80 for the other 160: 2 s more.
     ended = ends_of(100.0, [("a", 0.0, 100.0, 80.0), ("b", 0.0, 260.0, 80.0)])
     assert ended == pytest.approx({"a": 2.0, "b": 4.0})
 
@@ -77,16 +77,16 @@ def ends_through(
     bucket: Bucket, capacity: float, messages: list[tuple[float, float]]
 ) -> list[float]:
     """When each message (start, size) is through a bucket and a PS's link of this capacity."""
-    agenda, ended = Agenda(), list[float]()
-    link = FairLink(agenda, capacity)
+    events, ended = EventQueue(), list[float]()
+    link = FairLink(events, capacity)
     for start, size in messages:
-        agenda.at(start, lambda _, size=size: bucket.send(size, link=link, done=ended.append))  # type: ignore[misc]
-    while agenda.advance():
+        events.at(start, lambda _, size=size: bucket.send(size, link=link, done=ended.append))  # type: ignore[misc]
+    while events.advance():
         continue
     return ended
 
 
-def test_what_finds_tokens_passes_at_once_and_the_rest_at_the_rate() -> None:
+def test_bytes_covered_by_tokens_pass_at_once_and_the_rest_at_the_rate() -> None:
     # 30 of 130 bytes at once, the other 100 at 10 bytes/s.
     assert ends_through(Bucket(10.0, 30.0), inf, [(1.0, 130.0)]) == [11.0]
     assert ends_through(Bucket(10.0, 30.0), inf, [(1.0, 30.0)]) == [1.0]

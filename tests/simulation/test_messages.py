@@ -13,20 +13,20 @@ from testbed.payloads import Dense, Payload, Sparse
 from testbed.simulation.messages import (
     Answer,
     Begin,
-    Examine,
+    Evaluate,
     Loan,
     Packed,
     Result,
     Resume,
     Task,
-    Unmoved,
-    answers_bytes,
-    answers_of,
+    Unchanged,
     borrowed,
+    decode_answers,
+    decode_tasks,
+    encode_answers,
+    encode_tasks,
     lend,
     pack,
-    tasks_bytes,
-    tasks_of,
     unpack,
 )
 from testbed.simulation.worker import Cycle, Paused
@@ -40,7 +40,7 @@ def sparse(*indices: int) -> Sparse:
 
 
 @pytest.mark.parametrize(
-    ("payload", "apart"),
+    ("payload", "separate"),
     [
         (Dense(np.arange(N, dtype=np.float32)), False),
         (sparse(), False),
@@ -48,11 +48,11 @@ def sparse(*indices: int) -> Sparse:
         (sparse(0, 2, 3, 5, 7), True),
     ],
 )
-def test_an_update_comes_out_of_the_row_as_it_went_in(payload: Payload, apart: bool) -> None:
+def test_an_update_comes_out_of_the_row_as_it_went_in(payload: Payload, separate: bool) -> None:
     row = np.full(N, 9, np.float32)
     cycle = Cycle(3, 17, 2.5, 0.01, 1.25, Update(payload, 40, 10), 123, 4, 0.25)
     result = pack(cycle, row)
-    assert (result.apart is not None) == apart
+    assert (result.separate is not None) == separate
     out = unpack(result, row)
     row[:] = 0  # the next model
     assert type(out.update.payload) is type(payload)
@@ -95,22 +95,22 @@ STANDING = StandingOrders(4, Orders(local_steps=3))
         Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0))),
         Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0), standing=STANDING)),
         Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0)), horizon=2.5),
-        Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0)), coming=((2.0, STANDING),)),
+        Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0)), orders=((2.0, STANDING),)),
         Begin(0, float("inf"), 1e-300, Loan(0, 2**62, Packed(2, 8, 8))),
         Resume(7, 3, 4.5, ((2.0, STANDING),)),
     ],
 )
 def test_a_task_comes_out_of_its_bytes_as_it_went_in(task: Task) -> None:
-    out = tasks_of(tasks_bytes([task, task]))
+    out = decode_tasks(encode_tasks([task, task]))
     assert out == [task, task]
-    assert not isinstance(out, Examine)
+    assert not isinstance(out, Evaluate)
     assert [type(one) for one in out] == [type(task)] * 2
 
 
 @pytest.mark.parametrize("images", [None, np.array([0, 3, 9])])
-def test_what_is_to_be_evaluated_travels_too(images: NDArray[np.int64] | None) -> None:
-    out = tasks_of(tasks_bytes(Examine(images)))
-    assert isinstance(out, Examine)
+def test_evaluation_requests_are_encoded(images: NDArray[np.int64] | None) -> None:
+    out = decode_tasks(encode_tasks(Evaluate(images)))
+    assert isinstance(out, Evaluate)
     np.testing.assert_array_equal(out.images, images)
 
 
@@ -120,11 +120,11 @@ def test_what_is_to_be_evaluated_travels_too(images: NDArray[np.int64] | None) -
         Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 1, 123, 4, 0.25, Packed(1, 32, 0)),
         Result(3, 17, 2.5, 0.01, 1.25, 40, 0, 0, 0, 0, 0.25, Packed(2, 0, 0)),
         Paused(3, 2.5),
-        Unmoved(3),
+        Unchanged(3),
     ],
 )
 def test_an_answer_comes_out_of_its_bytes_as_it_went_in(answer: Answer) -> None:
-    out = answers_of(answers_bytes([answer, answer]))
+    out = decode_answers(encode_answers([answer, answer]))
     assert out == [answer, answer]
     assert not isinstance(out, Evaluation)
     assert [type(one) for one in out] == [type(answer)] * 2
@@ -132,25 +132,25 @@ def test_an_answer_comes_out_of_its_bytes_as_it_went_in(answer: Answer) -> None:
 
 def test_an_evaluation_comes_out_of_its_bytes_as_it_went_in() -> None:
     evaluation = Evaluation(float("inf"), 0.25, 0.5, 360)
-    assert answers_of(answers_bytes(evaluation)) == evaluation
+    assert decode_answers(encode_answers(evaluation)) == evaluation
 
 
-def test_an_update_apart_travels_with_its_result() -> None:
+def test_a_separate_update_is_sent_with_its_result() -> None:
     update = Update(sparse(0, 2, 7), 40, samples=10)
     packed = Result(3, 17, 2.5, 0.01, 1.25, 40, 10, 1, 24, 0, 0.25, Packed(0, 0, 0), update)
-    answers = answers_of(answers_bytes([packed]))
+    answers = decode_answers(encode_answers([packed]))
     assert not isinstance(answers, Evaluation)
     (out,) = answers
     assert isinstance(out, Result)
     assert out[:12] == packed[:12]
-    assert out.apart is not None
-    assert isinstance(out.apart.payload, Sparse)
-    np.testing.assert_array_equal(out.apart.payload.indices, [0, 2, 7])
+    assert out.separate is not None
+    assert isinstance(out.separate.payload, Sparse)
+    np.testing.assert_array_equal(out.separate.payload.indices, [0, 2, 7])
 
 
-def test_nothing_ordered_is_the_same_object_on_the_other_side() -> None:
+def test_empty_orders_stay_the_same_object() -> None:
     """What tells plain tasks from others."""
-    out = tasks_of(tasks_bytes([Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0)))]))
-    assert not isinstance(out, Examine)
+    out = decode_tasks(encode_tasks([Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0)))]))
+    assert not isinstance(out, Evaluate)
     assert isinstance(out[0], Begin)
     assert out[0].loan.standing is NO_STANDING

@@ -1,4 +1,4 @@
-"""What a simulation will model, told before it begins."""
+"""The summary of what a simulation models, available before the run."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ LAW = "exponential x 90ms"
 def test_classes_links_and_pace() -> None:
     made = outline(load_text(TEXT), parameters=None, processes=2)
     assert made.classes == (
-        ClassOutline("fast", 6, 0.01, LAW, up="takes no time", down="takes no time"),
+        ClassOutline("fast", 6, 0.01, LAW, up="no limits, no delay", down="no limits, no delay"),
         ClassOutline("slow", 4, 0.31, LAW, up="1mbit, 20ms ± 2ms pareto, 1.5 % lost", down="40ms"),
     )
-    assert (made.ps_up, made.ps_down) == ("takes no time", "10mbit")
+    assert (made.ps_up, made.ps_down) == ("no limits, no delay", "10mbit")
     assert made.updates_per_second == 70.0  # six every 0.1 s and four every 0.4 s
-    assert made.ps_service == "takes no time"
+    assert made.ps_service == "no time"
     assert made.memory_bytes is None
     assert made.gradients == "2 processes, each on a CPU"
     assert made.left_out == LEFT_OUT
@@ -49,7 +49,7 @@ def test_classes_links_and_pace() -> None:
 def test_where_gradients_are_computed() -> None:
     text = TEXT.replace("runtime: simulated", "runtime: {simulated: {device: cuda}}")
     made = outline(load_text(text), parameters=None, processes=16)
-    assert made.gradients == "16 processes, which share this host's GPU (cuda)"
+    assert made.gradients == "16 processes, sharing this host's GPU (cuda)"
 
 
 def test_memory_grows_with_workers_and_processes() -> None:
@@ -70,7 +70,7 @@ def test_a_simulation_that_does_not_fit_is_refused() -> None:
 def test_a_server_that_takes_time_sets_the_pace() -> None:
     text = TEXT.replace("ps: {", "ps: {service: 25ms, ")
     made = outline(load_text(text), parameters=None, processes=2)
-    assert made.ps_service == "25ms a request, one after the other"
+    assert made.ps_service == "25ms per request, one at a time"
     assert made.updates_per_second == 40.0
 
 

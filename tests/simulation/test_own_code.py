@@ -11,7 +11,7 @@ from testbed import Run
 from testbed.errors import AlgorithmError, ScenarioError, UserCodeError
 from testbed.experiment import Experiment
 from testbed.scenario import Override, dump, load
-from testbed.simulation.agenda import Agenda
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.gradients import Reuse
 from testbed.simulation.run import record_simulation
 from testbed.telemetry.folder import RunFolder
@@ -42,7 +42,7 @@ def simulated(
     )
     shutil.copytree(folder / "custom", run.path / "custom")
     experiment = Experiment.open(run.path, data=data)
-    record_simulation(experiment, run, agenda=Agenda(), reuse=reuse)
+    record_simulation(experiment, run, events=EventQueue(), reuse=reuse)
     return Run(run.path)
 
 
@@ -55,7 +55,7 @@ def test_an_algorithm_and_a_network_of_ones_own(tmp_path: Path, digits: Path) ->
     assert run.evaluations["top1"].iloc[-1] > run.evaluations["top1"].iloc[0]
 
 
-def test_its_gradients_are_handed_to_no_other_run(tmp_path: Path, digits: Path) -> None:
+def test_its_gradients_are_not_reused_by_other_runs(tmp_path: Path, digits: Path) -> None:
     """It may draw at random, or count its calls."""
     reuse = Reuse(tmp_path / "gradients", "run", 10**9)
     simulated(tmp_path, digits, broken=None, reuse=reuse)
@@ -82,7 +82,7 @@ def test_its_gradients_are_handed_to_no_other_run(tmp_path: Path, digits: Path) 
         ),
     ],
 )
-def test_what_it_raises_is_told_by_file_and_line(
+def test_its_exceptions_are_reported_by_file_and_line(
     broken: tuple[str, str, str], node: str, told: str, tmp_path: Path, digits: Path
 ) -> None:
     with pytest.raises(UserCodeError) as caught:

@@ -81,7 +81,7 @@ FILES = {"net.py": NET, "noisy.py": ALGORITHM}
 Simulate = Callable[..., Run]
 
 
-def test_a_run_repeats_to_the_bit_whatever_the_number_of_processes(
+def test_a_run_is_bit_identical_for_any_number_of_processes(
     run_simulation: Simulate,
 ) -> None:
     """Its model and its loss draw, in training and in evaluation, and so do the halves."""
@@ -95,7 +95,7 @@ def test_a_run_repeats_to_the_bit_whatever_the_number_of_processes(
     assert (len(models), len(losses)) == (1, 1)
 
 
-def test_another_seed_draws_otherwise(run_simulation: Simulate) -> None:
+def test_another_seed_gives_other_draws(run_simulation: Simulate) -> None:
     """The evaluation of the same initial model as well, which draws in its forward."""
     one, other = (
         run_simulation(name, f"seed={seed}", text=SCENARIO, files=FILES)
@@ -120,7 +120,7 @@ def test_a_live_device_and_a_simulation_draw_alike(tmp_path: Path, digits: Path)
         fingerprint=network.layout.fingerprint,
         size=network.layout.size,
         step=None,
-        connection=cast("Any", None),  # a step calls nobody
+        connection=cast("Any", None),  # a step makes no call
         clock=EmulatedClock(1.0),
     )
     gradients = {}
@@ -134,7 +134,7 @@ def test_a_live_device_and_a_simulation_draw_alike(tmp_path: Path, digits: Path)
     assert not np.array_equal(gradients[1], gradients[2])
 
 
-def test_a_step_without_a_draw_leaves_the_generators_alone(digits: Path) -> None:
+def test_a_step_without_a_draw_does_not_change_the_generators(digits: Path) -> None:
     """Models of this package draw nothing: their steps pay for no seeding."""
     before = torch.get_rng_state()
     batch_of(Step(np.arange(2)), load(digits))

@@ -1,4 +1,4 @@
-"""Processes that compute: what a worker makes of a reply, whoever else has the rows meanwhile."""
+"""Processes that compute: a worker's result does not depend on other users of the rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from testbed.datasets import Prepared
 from testbed.frame.worker import Shard, Worker
 from testbed.models import BoundModel, Mlp, Network
 from testbed.payloads import Dense, Sparse, Vector
-from testbed.simulation.pool import AHEAD_BYTES, BATCH, MESSAGE_BYTES, Pool
+from testbed.simulation.pool import BATCH, MAX_AHEAD_BYTES, MESSAGE_BYTES, Pool
 from testbed.simulation.worker import Cycle, Learner, SimulatedWorker
 
-WORKERS = BATCH * AHEAD_BYTES // MESSAGE_BYTES
+WORKERS = BATCH * MAX_AHEAD_BYTES // MESSAGE_BYTES
 """More than one process is sent ahead."""
 
 NO_NOTE: Mapping[str, float] = {}
@@ -45,7 +45,7 @@ def network() -> Network:
 
 
 class NotedWorker(AsgdWorker):
-    """Pushes a number beside its gradient."""
+    """Pushes a number with its gradient."""
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         return replace(super().step(gradient, samples, now), note={"loss": 1.0})
@@ -106,7 +106,7 @@ def bound(network: Network) -> BoundModel:
 def lend(
     pool: Pool, worker: int, values: Vector, version: int, note: Mapping[str, float] = NO_NOTE
 ) -> None:
-    """Lend a model that the server goes on to change."""
+    """Lend a model that the server changes afterwards."""
     model = values.copy()
     pool.lend(worker, Reply(Dense(model), version, note=note))
     model[:] = np.nan
@@ -167,7 +167,7 @@ def test_an_update_that_is_not_due_outlives_replies_to_others(pool: Pool, networ
     np.testing.assert_array_equal(entries(pool, 0, size=size, version=1), first)
 
 
-def test_a_model_is_evaluated_while_orders_are_under_way(
+def test_a_model_is_evaluated_while_orders_are_in_transit(
     pool: Pool, network: Network, bound: BoundModel
 ) -> None:
     size = network.layout.size
@@ -177,8 +177,8 @@ def test_a_model_is_evaluated_while_orders_are_under_way(
     images = np.array([1, 4, 5])
     ones = np.ones(size, np.float32)
     some = bound.evaluate(DATA.test_images[images], DATA.test_labels[images])
-    assert pool.examine(ones, images=images) == some
-    assert pool.examine(ones, images=None) == bound.evaluate(DATA.test_images, DATA.test_labels)
+    assert pool.evaluate(ones, images=images) == some
+    assert pool.evaluate(ones, images=None) == bound.evaluate(DATA.test_images, DATA.test_labels)
 
 
 class LongNoted(Asgd):
@@ -189,13 +189,13 @@ class LongNoted(Asgd):
 
 
 class LongNotedWorker(AsgdWorker):
-    """Pushes a long note beside its gradient."""
+    """Pushes a long note with its gradient."""
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         return replace(super().step(gradient, samples, now), note=LONG_NOTE)
 
 
-def test_messages_that_a_pipe_does_not_hold_block_nobody(network: Network) -> None:
+def test_messages_larger_than_a_pipe_do_not_block(network: Network) -> None:
     assert len(pickle.dumps(LONG_NOTE)) > 2**18
     workers, model = 40, np.ones(network.layout.size, np.float32)
     config = LongNoted(name="asgd")

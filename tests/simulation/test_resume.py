@@ -1,4 +1,4 @@
-"""A simulation that goes on from any of its checkpoints comes to the same bits."""
+"""A simulation resumed from any of its checkpoints is bit-identical."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CONFIGS = (
     ],
 )
 @pytest.mark.parametrize(("before", "after"), [(1, 2), pytest.param(2, 1, marks=pytest.mark.slow)])
-def test_it_goes_on_to_the_same_bits(
+def test_a_resumed_run_is_bit_identical(
     world: World, config: AlgorithmConfig, before: int, after: int
 ) -> None:
     saved: list[tuple[int, PlainState]] = []
@@ -71,7 +71,7 @@ def test_it_goes_on_to_the_same_bits(
     for version, state in saved[:: len(saved) // 3]:
         engine, rest = world(config, stop, processes=after, state=state)
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
-        assert engine.agenda.now == whole.agenda.now
+        assert engine.events.now == whole.events.now
         there = [row.tobytes() for row in book.rows[version:]]
         assert [row.tobytes() for row in rest.rows] == there
 
@@ -79,9 +79,7 @@ def test_it_goes_on_to_the_same_bits(
 @pytest.mark.parametrize(
     ("rates", "policy"), [((3.0, 1.5, 2.2), TRUNCATION), ((3.0, 1.5, 0.0), PERSISTENCE)]
 )
-def test_it_goes_on_with_its_streams(
-    world: World, rates: tuple[float, ...], policy: Policy
-) -> None:
+def test_streams_are_resumed(world: World, rates: tuple[float, ...], policy: Policy) -> None:
     """Amid a round of three messages, with samples that wait; one stream may be silent."""
     config = ScaDles(
         name="scadles",
@@ -121,7 +119,7 @@ FAULTS: list[dict[str, Any]] = [
 ]
 
 
-def test_it_goes_on_with_the_faults_that_are_to_come(world: World) -> None:
+def test_pending_faults_are_resumed(world: World) -> None:
     """Also from amid a freeze or a partition, with a transfer that was slowed, a worker gone."""
     saved: list[tuple[int, PlainState]] = []
 
@@ -135,7 +133,7 @@ def test_it_goes_on_with_the_faults_that_are_to_come(world: World) -> None:
     assert [fault.kind for fault in book.faults].count("join") == 1
     for version, state in saved[2::4]:
         engine, rest = world(config, stop, state=state, faults=FAULTS)
-        assert engine.agenda.now == whole.agenda.now
+        assert engine.events.now == whole.events.now
         there = [row.tobytes() for row in book.rows[version:]]
         assert [row.tobytes() for row in rest.rows] == there
         assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
@@ -149,7 +147,7 @@ EARLY_AND_LATE = (
 )
 
 
-def test_faults_come_once_whether_before_a_checkpoint_or_after(world: World) -> None:
+def test_faults_are_applied_once_before_or_after_a_checkpoint(world: World) -> None:
     states: list[PlainState] = []
     config, stop = AdaComp(name="adacomp", ratio=0.2), StopRule(updates=24)
     faults = {"faults": EARLY_AND_LATE}

@@ -28,7 +28,7 @@ def records(run: Run) -> dict[str, bytes]:
     return {str(file.relative_to(folder.path)): file.read_bytes() for file in files}
 
 
-def test_a_run_applies_exactly_the_updates_asked_for(run_simulation: Simulate) -> None:
+def test_a_run_applies_exactly_the_configured_updates(run_simulation: Simulate) -> None:
     run = run_simulation("one")
     updates = run.updates
     assert len(updates) == 120
@@ -53,7 +53,7 @@ def test_its_models_are_loaded_back_and_as_good_as_they_were_found(
     assert best.taken.version in set(during["version"])
 
 
-def test_it_repeats_to_the_bit_whatever_the_number_of_processes(run_simulation: Simulate) -> None:
+def test_it_is_bit_identical_for_any_number_of_processes(run_simulation: Simulate) -> None:
     first = records(run_simulation("first", processes=1))
     assert first == records(run_simulation("second", processes=2))
     assert first == records(run_simulation("third", processes=3))
@@ -61,7 +61,7 @@ def test_it_repeats_to_the_bit_whatever_the_number_of_processes(run_simulation: 
 
 @pytest.mark.slow
 def test_it_repeats_to_the_bit_on_a_busy_host(run_simulation: Simulate) -> None:
-    """Twice as many processes spin as there are CPUs, while the second run goes on."""
+    """Twice as many processes spin as there are CPUs, during the second run."""
     first = run_simulation("first")
     spin = [sys.executable, "-c", "while True: pass"]
     with ExitStack() as stack:
@@ -108,7 +108,7 @@ def test_a_cycle_adds_up(run_simulation: Simulate) -> None:
 
 
 def test_a_step_takes_longer_with_a_larger_batch(run_simulation: Simulate) -> None:
-    """10 ms, and 2 ms for each of 16 samples: 42 ms, whatever the number of processes."""
+    """10 ms, and 2 ms for each of 16 samples: 42 ms, for any number of processes."""
     settings = ("workers.batch_size=16", "workers.classes.fast.speed={base: 10ms, each: 2ms}")
     runs = [run_simulation(f"p{count}", *settings, processes=count) for count in (1, 2)]
     assert records(runs[0]) == records(runs[1])
@@ -276,11 +276,11 @@ def test_at_every_checkpoint_of_adsp_all_have_committed_as_often(run_simulation:
     ("commit", "commits"),
     [("at_timeout", [(6, 12), (8, 16), (9, 18)]), ("after_batch", [(6, 10), (8, 13), (9, 13)])],
 )
-def test_at_its_timeouts_a_worker_commits_as_often_as_it_is_ordered(
+def test_a_worker_commits_as_often_as_ordered(
     commit: str, commits: list[tuple[int, int]], run_simulation: Simulate
 ) -> None:
     """Two check periods of 60 s with steps of 3 s. At rates of 6, 8 and 9 timeouts are 10, 7.5 and
-    6.7 s apart. After a batch, commits are 12, 9 and 9 s apart: 10, 13 and 13 of them."""
+    6.7 s apart. After a batch, commits are 12, 9 and 9 s separate: 10, 13 and 13 of them."""
     for rate, expected in commits:
         run = run_simulation(
             f"{commit}-{rate}",

@@ -46,7 +46,7 @@ def step(stream: SimulatedStream, count: int, now: float) -> tuple[float, int]:
     return ends, len(stream.take(count, ends, since=now))
 
 
-def test_what_comes_while_a_step_waits_is_used_once() -> None:
+def test_samples_that_arrive_during_a_wait_are_used_once() -> None:
     """22 a second, 64 a step, and 1.2 s between the end of a step's wait and the next step.
 
     The first waits for sample 64, until 64/22 s. By 1.2 s later 90.4 have come, so 26 wait; the
@@ -86,7 +86,7 @@ def test_truncation_keeps_nothing() -> None:
     assert stream.buffer.produced == stream.buffer.used + stream.buffer.truncated
 
 
-def test_it_is_the_kth_of_its_own_samples_that_comes_kth() -> None:
+def test_samples_arrive_in_the_order_of_the_shard() -> None:
     """Also where some before it were discarded."""
     kept = streamed(300, Persistence(name="persistence"))
     cut = streamed(300, Truncation(name="truncation"))
@@ -107,10 +107,10 @@ def test_a_step_waits_for_the_lot_that_its_last_sample_is_in() -> None:
     stream = SimulatedStream(Arrivals(10, STEADY, lot=8), buffer, source, 20)
     assert step(stream, 20, 0.0) == (pytest.approx(2.4), 20)
     assert (buffer.produced, buffer.used, buffer.waiting) == (24, 20, 4)
-    assert stream.told().stream_lag_seconds == pytest.approx(2.3)
+    assert stream.take_intake().stream_lag_seconds == pytest.approx(2.3)
 
 
-def test_a_silent_stream_gives_nothing_and_keeps_what_came() -> None:
+def test_a_silent_stream_gives_nothing_and_keeps_its_samples() -> None:
     """On for 1 s, off for 60: 8 have come by 1 s, and of 64 no more do until 61 s."""
     change = OnOff(name="on-off", on=Duration(1), off=Duration(60))
     source = Shard(np.arange(50), np.random.default_rng(1))
@@ -146,7 +146,7 @@ def test_ddl_waits_for_the_slowest_stream(run_simulation: Simulate) -> None:
     assert (updates[updates["worker"] == 1]["stream_buffered"].diff().dropna() > 0).all()
 
 
-def test_scadles_takes_what_a_second_brings_and_waits_for_nobody(run_simulation: Simulate) -> None:
+def test_scadles_takes_the_samples_of_a_second_without_waiting(run_simulation: Simulate) -> None:
     run = run_simulation("scadles", "algorithm.name=scadles", text=SCENARIO)
     batches = run.updates.groupby("worker")["samples"].unique().tolist()
     assert [batch.tolist() for batch in batches] == [[22], [64], [40]]
@@ -161,7 +161,7 @@ THREE_MESSAGES = (
 )
 
 
-def test_three_messages_a_step_repeat_whatever_the_number_of_processes(
+def test_three_messages_per_step_are_bit_identical_for_any_number_of_processes(
     run_simulation: Simulate,
 ) -> None:
     """2 of 3 devices share half of their batch, then all vote: messages 2, bytes of the samples.
@@ -220,9 +220,9 @@ def test_two_runs_are_compared_round_by_round(run_simulation: Simulate) -> None:
     alike = {what: found for what, *found in rows(one, one)}
     assert alike["batches that differ"][0] == "0 of 30"
     assert alike["queues after a round, largest difference, s of arrivals"][0] == "0.00"
-    apart = {what: found for what, *found in rows(one, other)}
-    assert apart["batches that differ"][0] == "30 of 30"
-    assert apart["median of a round, s"] == ["2.909", "1.455  (+100.0%)"]
+    other_run = {what: found for what, *found in rows(one, other)}
+    assert other_run["batches that differ"][0] == "30 of 30"
+    assert other_run["median of a round, s"] == ["2.909", "1.455  (+100.0%)"]
 
 
 def test_a_silent_device_is_skipped_until_its_stream_flows_again(run_simulation: Simulate) -> None:

@@ -50,7 +50,7 @@ def test_a_message_has_the_delay_of_the_moment_at_which_it_leaves(world: World) 
     assert book.column("time_seconds") == pytest.approx([1.51, 3.02])
 
 
-def test_a_rate_is_another_from_its_very_moment_on(world: World) -> None:
+def test_a_rate_changes_exactly_on_time(world: World) -> None:
     """Changes at 2, 3 and 5 s, and again from 5 s on; bytes a second are an eighth."""
     seen: list[tuple[float, float, float]] = []
 
@@ -61,7 +61,7 @@ def test_a_rate_is_another_from_its_very_moment_on(world: World) -> None:
             seen.append((now, device.up.bucket.rate, device.down.bucket.rate))
 
         for at in (1.9999, 2.0001, 2.9999, 3.0001, 4.9999, 5.0001, 7.0001):
-            engine.agenda.at(at, look)
+            engine.events.at(at, look)
 
     follows = (
         Following(0, "up", "rate", RATES, 0.0),
@@ -74,7 +74,7 @@ def test_a_rate_is_another_from_its_very_moment_on(world: World) -> None:
     ]
 
 
-def test_it_goes_on_with_its_recordings_from_a_checkpoint(world: World) -> None:
+def test_traces_are_resumed_from_a_checkpoint(world: World) -> None:
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:
@@ -90,6 +90,6 @@ def test_it_goes_on_with_its_recordings_from_a_checkpoint(world: World) -> None:
     whole, book = play(world, *follows, save=save, **options)
     for version, state in saved[1::3]:
         engine, rest = play(world, *follows, state=state, **options)
-        assert engine.agenda.now == whole.agenda.now
+        assert engine.events.now == whole.events.now
         there = [row.tobytes() for row in book.rows[version:]]
         assert [row.tobytes() for row in rest.rows] == there

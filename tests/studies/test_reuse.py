@@ -89,5 +89,5 @@ def test_what_a_run_could_not_reuse_is_told(tmp_path: Path) -> None:
         (entry,) = (tmp_path / FOLDER / "a" / "computed").iterdir()
         entry.write_bytes(bytes(entry.stat().st_size))
         write(gradients, "b", at=1)
-        assert gradients.refused("b") == [f"{entry}: found the gradient of something else"]
+        assert gradients.refused("b") == [f"{entry}: found the gradient of other inputs"]
         assert [gradients.end(run) for run in ("a", "b")] == [0, 0]

@@ -14,7 +14,7 @@ import pytest
 
 from testbed.errors import AlgorithmError, TestbedError
 from testbed.frame.effects import StandingOrders
-from testbed.frame.seat import Seat
+from testbed.frame.worker_session import WorkerSession
 from testbed.simulation.links import Bucket
 from testbed.simulation.worker import Paused
 from testbed.values.state import PlainState, pack, unpack
@@ -38,7 +38,7 @@ def again(value: object, **known: object) -> Any:
         deque([1, 2, 3], maxlen=3),
         Counter(a=2),
         [slice(0, 4), range(3)],
-        Seat(3, sequence=7, pulled=5),
+        WorkerSession(3, sequence=7, pulled=5),
         Paused(2, 0.5),
         StandingOrders(1),
     ],
@@ -95,7 +95,7 @@ class Foreign:
     """Of no file of ours."""
 
 
-CALLS = (partial(Seat.heard, Seat(3)), Seat(3).heard)
+CALLS = (partial(WorkerSession.heard, WorkerSession(3)), WorkerSession(3).heard)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_what_cannot_be_packed_is_named(value: object) -> None:
     [
         ["object", "os", "system", {}],
         ["object", "testbed.values.state", "pack", {}],
-        ["object", "testbed.nowhere", "Seat", {}],
+        ["object", "testbed.nowhere", "WorkerSession", {}],
         ["object", "testbed.user_code", "UserCode", {}],
-        ["object", "testbed.frame.seat", "Seat", {"worker": 3}],
+        ["object", "testbed.frame.worker_session", "WorkerSession", {"worker": 3}],
         ["object", "testbed.values.units", "Duration", {}],
         ["method", ["list"], "append"],
         ["method", ["known", "other"], "upper"],

@@ -10,13 +10,13 @@ from pathlib import Path
 from testbed.errors import HostError
 from testbed.host.hierarchies import find_delegated, find_hierarchies
 from testbed.host.namespaces import scratch
-from testbed.host.users import LEAST_IDS, Users, find_users
+from testbed.host.users import MIN_IDS, Users, find_users
 from testbed.run.doctor.findings import Finding
 
 LEAST_KERNEL = (5, 12)
 SUBORDINATE = (
     "For a uid of its own for every node: sudo apt-get install uidmap, and a line "
-    f"USER:100000:65536 in /etc/subuid and /etc/subgid (at least {LEAST_IDS:,} ids)."
+    f"USER:100000:65536 in /etc/subuid and /etc/subgid (at least {MIN_IDS:,} ids)."
 )
 
 STATUS = Path("/proc/self/status")

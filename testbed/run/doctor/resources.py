@@ -13,7 +13,7 @@ from pathlib import Path
 
 from testbed.errors import HostError
 from testbed.host.kafka import find_kafka
-from testbed.host.limits import LEAST_ADDRESS_BYTES, require_files
+from testbed.host.limits import MIN_ADDRESS_BYTES, require_files
 from testbed.run.doctor.findings import ExaminedRun, Finding
 from testbed.telemetry.host import PROC, available_bytes
 
@@ -80,8 +80,8 @@ def check_address_space(*, limit_bytes: int | None = None, proc: Path = PROC) ->
     """Check `ulimit -v`, and whether the kernel overcommits memory."""
     if limit_bytes is None:
         limit_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit_bytes != resource.RLIM_INFINITY and limit_bytes < LEAST_ADDRESS_BYTES:
-        least = f"{LEAST_ADDRESS_BYTES / 2**30:g} GiB"
+    if limit_bytes != resource.RLIM_INFINITY and limit_bytes < MIN_ADDRESS_BYTES:
+        least = f"{MIN_ADDRESS_BYTES / 2**30:g} GiB"
         found = f"limited to {limit_bytes / 2**30:.1f} GiB, expected {least} or no limit"
         return Finding("address space", "missing", found, "Lift it: ulimit -v unlimited")
     if _number(proc / "sys/vm/overcommit_memory") == 2:

@@ -15,7 +15,7 @@ from testbed.agent.client import AgentClient
 from testbed.agent.launch import LaunchSpec
 from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError, TestbedError
-from testbed.network.ends import Neighbour
+from testbed.network.interfaces import Neighbour
 from testbed.nodes.base import FIRST_WORKER_UID, address_of
 from testbed.run.doctor.findings import ExaminedRun, Finding
 from testbed.runtimes.base import ContainerSpec, RuntimeDriver, Start

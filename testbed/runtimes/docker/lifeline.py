@@ -135,7 +135,7 @@ class DockerLifeline(Lifeline):
         assert self._lock is not None
         socket.send_fds(peer, [COMMIT], [self._lock])
         log = self.folder.log(AGENT_LOG)
-        ReportPipe(peer.fileno(), whose="the agent", log=log).expect("ready", deadline=deadline)
+        ReportPipe(peer.fileno(), writer="the agent", log=log).expect("ready", deadline=deadline)
 
     def _reach(self, engine: APIClient, identity: str, *, deadline: float) -> socket.socket:
         """Connect to the agent as soon as it listens.

@@ -31,7 +31,7 @@ from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.environment import agent_environment, python
 from testbed.host.hierarchies import Hierarchy
-from testbed.host.limits import most_processes
+from testbed.host.limits import max_processes
 from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe
 from testbed.host.users import Users
@@ -84,7 +84,7 @@ class NativeLifeline(Lifeline):
     ) -> Self:
         lock = take_lock(folder)
         try:
-            groups.make_room()
+            groups.empty_parent_group()
             spawned = _execute(folder, start, settings, lock=lock)
         except BaseException:
             os.close(lock)
@@ -128,7 +128,7 @@ class NativeLifeline(Lifeline):
         assert self._spawned.stdin is not None
         deadline = time.monotonic() + within_seconds
         log = self.folder.log(AGENT_LOG)
-        reports = ReportPipe(self._spawned.stdout.fileno(), whose="the agent", log=log)
+        reports = ReportPipe(self._spawned.stdout.fileno(), writer="the agent", log=log)
         self._put_on_record(int(reports.expect("pid", deadline=deadline)))
         with suppress(BrokenPipeError):
             self._spawned.stdin.write(COMMIT)
@@ -206,7 +206,7 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
             break
         time.sleep(POLL_SECONDS)
     groups.remove(deadline=deadline)
-    groups.leave_room()
+    groups.restore_parent_group()
     NodeRecords(folder).clear()
     for name in (AGENT_RECORD, AGENT_SETTINGS, AGENT_SOCKET):
         (folder.control / name).unlink(missing_ok=True)
@@ -252,7 +252,7 @@ def settings_for(
         start.users,
         hierarchies,
         _private_folders(start.users, folder),
-        most_processes(start.users, nodes=len(plan.nodes)),
+        max_processes(start.users, nodes=len(plan.nodes)),
     )
 
 

@@ -109,7 +109,7 @@ class Cast:
         return self.processes[node].exitcode
 
     def hang_up(self, node: str) -> None:
-        """Tell a node that nobody attends to the run any more."""
+        """Notify a node that the run has no controller any more."""
         pid = self.processes[node].pid
         assert pid is not None
         os.kill(pid, signal.SIGHUP)

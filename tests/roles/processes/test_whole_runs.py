@@ -14,7 +14,7 @@ import pytest
 
 from testbed.experiment import Experiment, load_model
 from testbed.scenario.load import load
-from testbed.simulation.agenda import Agenda
+from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.record import Recorder
 
@@ -153,10 +153,10 @@ def play_both(cast: Any, virtual: Any) -> None:
     cast.start_all(3)
     cast.wait_for("done")
     assert cast.terminate() == {0}
-    agenda = Agenda()
-    recorder = Recorder([], time_scale=1.0, clock=virtual_clock(agenda))
+    events = EventQueue()
+    recorder = Recorder([], time_scale=1.0, clock=virtual_clock(events))
     experiment = Experiment.open(virtual.folder)
-    simulate(experiment, recorder, agenda=agenda, folder=virtual.folder, processes=2)
+    simulate(experiment, recorder, events=events, folder=virtual.folder, processes=2)
     finals = [load_model(one.folder, "final") for one in (cast, virtual)]
     np.testing.assert_array_equal(finals[0].parameters, finals[1].parameters)
     assert finals[0].taken.evaluation == finals[1].taken.evaluation
@@ -202,7 +202,7 @@ def test_a_worker_whose_push_is_rejected_ends_and_says_why(make: Make) -> None:
     assert "w1: a value is NaN or infinite" in cast.log("w1").read_text(encoding="utf-8")
     assert [event["node"] for event in cast.events("left")] == ["w1"]
     before = len(cast.rows())
-    cast.wait_until(lambda: len(cast.rows()) > before)  # w0 goes on
+    cast.wait_until(lambda: len(cast.rows()) > before)  # w0 continues
     assert 1 not in cast.rows()["worker"]
     assert cast.terminate() == {0}
 
@@ -348,7 +348,7 @@ def watch(frame, event, argument):
 
 class Server(AsgdServer):
     def push(self, worker, update, now):
-        sys.setprofile(watch)  # after the end, no half is told of who leaves
+        sys.setprofile(watch)  # after the end, halves are not notified of workers that leave
         return super().push(worker, update, now)
 
 class Mine(Asgd):
@@ -359,7 +359,7 @@ class Mine(Asgd):
 
 
 def test_a_server_that_ends_while_a_worker_leaves_is_no_failure_of_the_worker(make: Make) -> None:
-    """The worker was told that the training is over: it waits for SIGTERM, as if it had left."""
+    """The worker was notified of the end of training: it waits for SIGTERM, as if it had left."""
     own = "{custom: {file: own.py, class: Mine, learning_rate: 0.1}}"
     cast = make(algorithm=own, workers="{count: 1}", stop="{updates: 3}")
     cast.put_own_file("own.py", ENDS_WHEN_LEFT)

@@ -11,7 +11,7 @@ import pytest
 from testbed.agent.launch import Mount
 from testbed.agent.settings import Template
 from testbed.host.environment import BASE
-from testbed.host.limits import most_memory
+from testbed.host.limits import max_memory
 from testbed.runtimes.base import ContainerSpec, Request, Start
 from testbed.runtimes.docker.containers import agent_container, node_container
 from testbed.runtimes.docker.driver import DockerDriver
@@ -106,7 +106,7 @@ def test_a_node_without_limits_and_one_with_gpus() -> None:
     ]
     assert host["CpuShares"] == 10_240
     assert not {"CpuQuota", "CpusetCpus"} & host.keys()
-    assert host["Memory"] == host["MemorySwap"] == most_memory()  # half of the host's
+    assert host["Memory"] == host["MemorySwap"] == max_memory()  # half of the host's
     spec = ContainerSpec(replace(WORKER, gpus=2), (), FOLDER.log("w3"))
     body = node_container(spec, PLAN, FOLDER, image=IMAGE).body
     assert body["HostConfig"]["DeviceRequests"] == [{"Count": 2, "Capabilities": [["gpu"]]}]

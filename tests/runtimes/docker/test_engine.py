@@ -208,7 +208,7 @@ def limited() -> Callable[..., NodeSpec]:
     [
         ({"cpu": 0.5}, "CpuCfsQuota", r"w3 \(class slow\): cpu 0.5 is a limit.*docker info"),
         ({"memory": Size.parse("64MiB")}, "MemoryLimit", r"w3 .*memory 64MiB is a limit"),
-        ({"cpu": 0.001}, "", "0.001 CPUs is below the 0.01"),
+        ({"cpu": 0.001}, "", "0.001 CPUs is too small, expected at least 0.01"),
         ({"gpus": 1}, "", r"w3 \(class slow\): gpus 1, .*no runtime nvidia.*Container Toolkit"),
     ],
 )
@@ -228,5 +228,7 @@ def test_absent_cpus_are_refused(limited: Callable[..., NodeSpec]) -> None:
     from testbed.values.cpu_sets import CpuSet
 
     absent = CpuSet(str((os.cpu_count() or 1) + 1000))
-    with pytest.raises(HostError, match=rf"w3 .*cpuset {absent} has CPUs that this host has not"):
+    with pytest.raises(
+        HostError, match=rf"w3 .*cpuset {absent} contains CPUs that this host does not have"
+    ):
         check_abilities([limited(cpuset=absent)], ABLE)

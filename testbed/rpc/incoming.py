@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_STALLED_BYTES = 256 * 2**20
+MAX_STALLED_BYTES = 256 * 2**20
 """Above this, stalled messages are given up, those that have waited longest first."""
 
 
@@ -18,7 +18,7 @@ class GivenUpError(Exception):
 
 
 @dataclass(eq=False)
-class Intake:
+class IncomingMessage:
     """A message being read.
 
     Attributes:
@@ -49,7 +49,7 @@ class Intake:
 
 
 @dataclass(eq=False)
-class Room:
+class IncomingMessages:
     """Reads at most one long message per caller at a time; a newer one replaces the older.
 
     A caller has one sending thread, so an older message belongs to a lost connection. Messages
@@ -57,38 +57,38 @@ class Room:
 
     Attributes:
         stalled_seconds: an active caller sends a piece within this time.
-        most_stalled_bytes: see ``MOST_STALLED_BYTES``.
+        max_stalled_bytes: see ``MAX_STALLED_BYTES``.
     """
 
     stalled_seconds: float
-    most_stalled_bytes: int = MOST_STALLED_BYTES
-    _intakes: dict[str, Intake] = field(default_factory=dict)  # by caller
+    max_stalled_bytes: int = MAX_STALLED_BYTES
+    _messages: dict[str, IncomingMessage] = field(default_factory=dict)  # by caller
 
     @contextmanager
-    def intake(self, caller: str) -> Iterator[Intake]:
+    def receive(self, caller: str) -> Iterator[IncomingMessage]:
         """Read a caller's message inside the context."""
-        if caller in self._intakes:
-            self._give_up(caller, f"{caller} has begun another message")
+        if caller in self._messages:
+            self._give_up(caller, f"{caller} started another message")
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        intake = self._intakes[caller] = Intake(time.monotonic(), future)
+        message = self._messages[caller] = IncomingMessage(time.monotonic(), future)
         try:
-            yield intake
+            yield message
         finally:
-            if self._intakes.get(caller) is intake:
-                del self._intakes[caller]
+            if self._messages.get(caller) is message:
+                del self._messages[caller]
 
-    def arrived(self, intake: Intake, length: int) -> None:
+    def arrived(self, message: IncomingMessage, length: int) -> None:
         """Record a piece; if all messages together hold too much, give up stalled ones."""
-        now = intake.last = time.monotonic()
-        intake.held_bytes += length
-        held = sum(each.held_bytes for each in self._intakes.values())
-        if held <= self.most_stalled_bytes:
+        now = message.last = time.monotonic()
+        message.held_bytes += length
+        held = sum(each.held_bytes for each in self._messages.values())
+        if held <= self.max_stalled_bytes:
             return
-        for caller, each in sorted(self._intakes.items(), key=lambda item: item[1].last):
-            if held <= self.most_stalled_bytes or now - each.last < self.stalled_seconds:
+        for caller, each in sorted(self._messages.items(), key=lambda item: item[1].last):
+            if held <= self.max_stalled_bytes or now - each.last < self.stalled_seconds:
                 return
             held -= each.held_bytes
-            self._give_up(caller, f"no piece of it has arrived for {now - each.last:.0f} s")
+            self._give_up(caller, f"no piece of the message arrived for {now - each.last:.0f} s")
 
     def _give_up(self, caller: str, reason: str) -> None:
-        self._intakes.pop(caller).given_up.set_result(reason)
+        self._messages.pop(caller).given_up.set_result(reason)

@@ -37,7 +37,7 @@ END_SECONDS = 10.0
 ANSWER_BYTES = 2**20
 PRINTED_BYTES = 2**20
 READ_BYTES = 2**16
-MOST_READS = (ANSWER_BYTES + PRINTED_BYTES) // READ_BYTES
+MAX_READS = (ANSWER_BYTES + PRINTED_BYTES) // READ_BYTES
 
 CLOSED = 125
 """Exit status of a child that could not answer because its descriptors were closed."""
@@ -61,12 +61,12 @@ class Printed(Protocol):
         """Copy available output; return its size, 0 at the end."""
 
 
-class Overdue(Signalled):
+class TimeLimitExceeded(Signalled):
     """The user's code is still running; the message says where."""
 
 
-def apart(
-    work: Callable[[Opened], Any], *, whose: str, within_seconds: float = LOADING_SECONDS
+def run_isolated(
+    work: Callable[[Opened], Any], *, label: str, within_seconds: float = LOADING_SECONDS
 ) -> Any:
     """Run work in a child process, and return the plain data that it returns.
 
@@ -75,7 +75,7 @@ def apart(
 
     Args:
         work: runs the user's code; receives the function to call when the files were read.
-        whose: names these files, for errors.
+        label: names these files, for errors.
         within_seconds: real time until then.
 
     Raises:
@@ -85,30 +85,31 @@ def apart(
     if not hasattr(os, "pidfd_open"):
         return work(lambda: None)  # not Linux: only for checking scenarios, not for runs
     reader, prints = os.pipe()
-    process = _Apart.fork(work, whose, within_seconds, prints)
+    process = _Child.fork(work, label, within_seconds, prints)
     os.close(prints)
     try:
-        return process.outcome(_Shown(reader))
+        return process.outcome(_ShownOutput(reader))
     finally:
         process.kill()
         os.close(reader)
 
 
-def beside(
+def run_in_child(
     work: Callable[[Opened], Any],
     *,
-    whose: str,
+    label: str,
     printed: Printed,
     within_seconds: float = LOADING_SECONDS,
 ) -> Any:
-    """Run work like ``apart``, but on this process's terminal and with its signal handlers.
+    """Run work like ``run_isolated``, but on this process's terminal and with its signal handlers.
 
     Signals that ask this process to end are forwarded, and the child's end awaited. The work
     itself must redirect the output of the user's code to ``printed``, which is read here.
 
-    Args and errors are those of ``apart``; exceptions of a signal there are raised here too.
+    Args and errors are those of ``run_isolated``; exceptions of a signal in the child are raised
+    here too.
     """
-    process = _Apart.fork(work, whose, within_seconds)
+    process = _Child.fork(work, label, within_seconds)
     try:
         return process.outcome(printed)
     except Signalled:
@@ -118,29 +119,29 @@ def beside(
         process.kill()
 
 
-def early_end(whose: str, status: int | None) -> UserCodeError:
+def early_exit(label: str, status: int | None) -> UserCodeError:
     """Return the error for a child that ended before its work was done.
 
     Args:
-        whose: names the files.
+        label: names the files.
         status: its exit status, negative for the signal that ended it; None if unknown.
     """
     if status == CLOSED:
-        return closed_descriptors(whose)
+        return closed_descriptors(label)
     if status is not None and status < 0:
         names = {number.value: number.name for number in signal.Signals}
-        hint = "It was out of memory, perhaps: `dmesg` tells." if status == -signal.SIGKILL else ""
+        hint = "If it ran out of memory, `dmesg` shows it." if status == -signal.SIGKILL else ""
         how = names.get(-status, f"signal {-status}")
-        return UserCodeError(f"{whose}: the process of this code was ended by {how}.", hint=hint)
-    told = "" if status is None else f" with status {status}"
+        return UserCodeError(f"{label}: the process of this code was ended by {how}.", hint=hint)
+    exit_status = "" if status is None else f" with status {status}"
     return UserCodeError(
-        f"{whose}: this code has ended its process{told}, and not come to its own end.",
-        hint="It is part of a run: raise an error in place of exit() and os._exit().",
+        f"{label}: this code ended its process{exit_status} before it returned.",
+        hint="It runs inside testbed: raise an exception instead of exit() or os._exit().",
     )
 
 
 @dataclass
-class _Apart:
+class _Child:
     """The child process, as its parent sees it.
 
     Attributes:
@@ -150,11 +151,11 @@ class _Apart:
 
     pid: int
     answers: int
-    whose: str
+    label: str
     group: bool
     within_seconds: float
     deadline: float | None
-    _heard: bytes = b""
+    _answer_data: bytes = b""
     _status: int | None = None
 
     def __post_init__(self) -> None:
@@ -164,10 +165,10 @@ class _Apart:
     def fork(
         cls,
         work: Callable[[Opened], Any],
-        whose: str,
+        label: str,
         within_seconds: float,
         prints: int | None = None,
-    ) -> _Apart:
+    ) -> _Child:
         """Fork a child that works; with ``prints``, its output pipe, it gets its own group."""
         sys.stdout.flush()
         sys.stderr.flush()
@@ -175,11 +176,11 @@ class _Apart:
         parent, pid = os.getpid(), os.fork()
         if not pid:
             os.close(answers)
-            life = _Life(work, whose, within_seconds, answer)
-            life.live(parent, prints)
+            child = _ChildSide(work, label, within_seconds, answer)
+            child.run(parent, prints)
         os.close(answer)
         deadline = time.monotonic() + within_seconds + GRACE_SECONDS
-        return cls(pid, answers, whose, prints is not None, within_seconds, deadline)
+        return cls(pid, answers, label, prints is not None, within_seconds, deadline)
 
     def outcome(self, printed: Printed) -> Any:
         """Wait for the result of the work, and copy output meanwhile."""
@@ -189,10 +190,10 @@ class _Apart:
         while self._status is None:
             left = None if self.deadline is None else self.deadline - time.monotonic()
             if left is not None and left < 0:
-                text = f"{self.whose}: this code still runs after {self.within_seconds:g} s."
-                raise UserCodeError(text, hint="It takes no notice of signals.")
+                text = f"{self.label}: this code still runs after {self.within_seconds:g} s."
+                raise UserCodeError(text, hint="It ignores signals.")
             self._take_in(poller, printed, milliseconds=None if left is None else left * 1000 + 1)
-        for _ in range(MOST_READS):  # data sent before the end
+        for _ in range(MAX_READS):  # data sent before the end
             if not self._take_in(poller, printed, milliseconds=0):
                 break
         return self._answer()
@@ -201,16 +202,16 @@ class _Apart:
         self, poller: select.poll, printed: Printed, *, milliseconds: float | None
     ) -> bool:
         """Wait for events, and handle them; return whether any data arrived."""
-        said = False
+        received = False
         for descriptor, _ in poller.poll(milliseconds):
             if descriptor == self._pidfd:
                 poller.unregister(descriptor)
                 self._reap()
-            elif printed.copy() if descriptor == printed.reader else self._hear():
-                said = True
+            elif printed.copy() if descriptor == printed.reader else self._read_answer():
+                received = True
             else:
                 poller.unregister(descriptor)
-        return said
+        return received
 
     def ask_to_end(self) -> None:
         """Ask it to end by itself, within END_SECONDS."""
@@ -225,21 +226,21 @@ class _Apart:
         os.close(self._pidfd)
         os.close(self.answers)
 
-    def _hear(self) -> int:
+    def _read_answer(self) -> int:
         data = os.read(self.answers, READ_BYTES)
-        self._heard += data if len(self._heard) < ANSWER_BYTES else b""
+        self._answer_data += data if len(self._answer_data) < ANSWER_BYTES else b""
         if data.startswith(OPENED):
             self.deadline = None
         return len(data)
 
     def _answer(self) -> Any:
         try:
-            answer = json.loads(self._heard)
+            answer = json.loads(self._answer_data)
             if "value" in answer:
                 return answer["value"]
             error = _decoded(answer)
         except (ValueError, TypeError, KeyError, AttributeError):
-            error = early_end(self.whose, self._status)
+            error = early_exit(self.label, self._status)
         raise error
 
     def _reap(self) -> None:
@@ -250,25 +251,25 @@ class _Apart:
 
 
 @dataclass(frozen=True)
-class _Life:
+class _ChildSide:
     """The child's side: does the work and sends the answer."""
 
     work: Callable[[Opened], Any]
-    whose: str
+    label: str
     within_seconds: float
     answer: int
 
-    def live(self, parent: int, prints: int | None) -> NoReturn:
+    def run(self, parent: int, prints: int | None) -> NoReturn:
         """Run from the fork to the end; never return."""
         status, process = 1, os.getpid()
         try:
             syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == parent:
                 if prints is not None:
-                    _settle(prints)
+                    _set_up(prints)
                 answer = json.dumps(self._done()).encode()
                 if os.getpid() == process:  # not in a copy that the user's code has forked
-                    self._say(answer)
+                    self._send(answer)
                 status = 0
         except OSError as error:
             if error.errno != errno.EBADF:
@@ -289,10 +290,10 @@ class _Life:
 
                 def opened() -> None:
                     off()
-                    self._say(OPENED)
+                    self._send(OPENED)
 
                 return {"value": self.work(opened)}
-        except Overdue as error:
+        except TimeLimitExceeded as error:
             return _encoded(UserCodeError(str(error)))
         except (TestbedError, KeyboardInterrupt, BrokenPipeError) as error:
             return _encoded(error)
@@ -304,7 +305,9 @@ class _Life:
         def ring(number: int, frame: FrameType | None) -> None:
             place = own_place(reversed(list(traceback.walk_stack(frame))))
             if place:  # else our code takes the time
-                raise Overdue(f"{place}: this code still runs after {self.within_seconds:g} s.")
+                raise TimeLimitExceeded(
+                    f"{place}: this code still runs after {self.within_seconds:g} s."
+                )
 
         def off() -> None:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -316,12 +319,12 @@ class _Life:
         finally:
             off()
 
-    def _say(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         while data:
             data = data[os.write(self.answer, data) :]
 
 
-def _settle(prints: int) -> None:
+def _set_up(prints: int) -> None:
     """Set up an own group, empty input, output into the pipe, and default signal handlers."""
     os.setpgid(0, 0)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -337,7 +340,7 @@ def _settle(prints: int) -> None:
 
 
 @dataclass
-class _Shown:
+class _ShownOutput:
     """Copies output to standard error, up to its limit."""
 
     reader: int
@@ -356,21 +359,21 @@ class _Shown:
 
 
 def _encoded(error: BaseException) -> dict[str, Any]:
-    told: dict[str, Any] = {"raised": type(error).__name__, "message": str(error)}
+    encoded: dict[str, Any] = {"raised": type(error).__name__, "message": str(error)}
     if isinstance(error, ScenarioError):
-        told["problems"] = [asdict(one) for one in error.problems]
+        encoded["problems"] = [asdict(one) for one in error.problems]
     elif isinstance(error, TestbedError):
-        told |= {"message": error.message, "hint": error.hint}
-    return told
+        encoded |= {"message": error.message, "hint": error.hint}
+    return encoded
 
 
-def _decoded(told: Mapping[str, Any]) -> BaseException:
-    name, message = told["raised"], told["message"]
+def _decoded(encoded: Mapping[str, Any]) -> BaseException:
+    name, message = encoded["raised"], encoded["message"]
     if name == "BrokenPipeError":
         return BrokenPipeError(message)
     kind = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, TestbedError)):
         return KeyboardInterrupt(message)
     if issubclass(kind, ScenarioError):
-        return kind([Problem(**one) for one in told["problems"]])
-    return kind(message, hint=told["hint"])
+        return kind([Problem(**one) for one in encoded["problems"]])
+    return kind(message, hint=encoded["hint"])

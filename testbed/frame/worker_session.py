@@ -25,7 +25,7 @@ class NoCrashes:
 
 
 @dataclass
-class Seat:
+class WorkerSession:
     """The state kept for one worker.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Work in a process apart: what comes of it, and how its early ends are told."""
+"""Work in an isolated process: its result, and how early exits are reported."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ import pytest
 
 from testbed.agent.logs import Log
 from testbed.errors import DataError, Problem, ScenarioError, UserCodeError
-from testbed.host.apart import PRINTED_BYTES, Opened, apart, beside
+from testbed.host.isolation import PRINTED_BYTES, Opened, run_in_child, run_isolated
 from testbed.host.process import has_ended
 from testbed.user_code import UserCode
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
 
-def beside_unprinted(work: Callable[[Opened], Any], *, whose: str) -> Any:
+def in_child_unprinted(work: Callable[[Opened], Any], *, label: str) -> Any:
     log, writer = Log.open(Path(os.devnull))
     with closing(log), os.fdopen(writer, "wb"):
-        return beside(work, whose=whose, printed=log)
+        return run_in_child(work, label=label, printed=log)
 
 
 def test_plain_data_returns() -> None:
-    assert apart(lambda _: {"size": 7, "names": ["a", "b"]}, whose="net.py") == {
+    assert run_isolated(lambda _: {"size": 7, "names": ["a", "b"]}, label="net.py") == {
         "size": 7,
         "names": ["a", "b"],
     }
 
 
 def test_more_than_a_pipe_holds_returns() -> None:
-    assert apart(lambda _: "x" * 500_000, whose="net.py") == "x" * 500_000
+    assert run_isolated(lambda _: "x" * 500_000, label="net.py") == "x" * 500_000
 
 
 def test_it_is_another_process_that_ends_with_its_work() -> None:
-    pid = apart(lambda _: os.getpid(), whose="net.py")
+    pid = run_isolated(lambda _: os.getpid(), label="net.py")
     assert pid != os.getpid()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -56,34 +56,39 @@ def test_errors_travel_with_what_they_hold() -> None:
         raise DataError("no data", hint="Fetch it.")
 
     with pytest.raises(ScenarioError) as refused:
-        apart(refuse, whose="net.py")
+        run_isolated(refuse, label="net.py")
     assert refused.value.problems == (problem,)
     with pytest.raises(DataError) as lacked:
-        apart(lack, whose="net.py")
+        run_isolated(lack, label="net.py")
     assert (lacked.value.message, lacked.value.hint) == ("no data", "Fetch it.")
 
 
 @pytest.mark.parametrize(
     ("end", "told"),
     [
-        (lambda: os._exit(0), "net.py: this code has ended its process with status 0"),
+        (lambda: os._exit(0), "net.py: this code ended its process with status 0"),
         (lambda: os._exit(3), "ended its process with status 3"),
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), "was ended by SIGKILL. It was out of mem"),
+        (
+            lambda: os.kill(os.getpid(), signal.SIGKILL),
+            "was ended by SIGKILL. If it ran out of mem",
+        ),
         (os.abort, "was ended by SIGABRT"),
         (lambda: os.closerange(3, 1000), "has closed descriptors that are not its own"),
     ],
 )
-@pytest.mark.parametrize("how", [apart, beside_unprinted])
-def test_an_early_end_is_told(how: Callable[..., Any], end: Callable[[], None], told: str) -> None:
+@pytest.mark.parametrize("how", [run_isolated, in_child_unprinted])
+def test_an_early_exit_is_reported(
+    how: Callable[..., Any], end: Callable[[], None], told: str
+) -> None:
     with pytest.raises(UserCodeError, match=told):
-        how(lambda _: end(), whose="net.py")
+        how(lambda _: end(), label="net.py")
 
 
-def test_what_hangs_is_named_by_its_line(tmp_path: Path) -> None:
+def test_code_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("import time\n\ntime.sleep(1000)\n")
     code = UserCode(tmp_path / "net.py", "Net", "model")
     with pytest.raises(UserCodeError, match=r"^net.py:3: this code still runs after 0.2 s"):
-        apart(lambda _: code.load("a class"), whose="net.py", within_seconds=0.2)
+        run_isolated(lambda _: code.load("a class"), label="net.py", within_seconds=0.2)
 
 
 def test_once_the_files_are_read_it_may_take_its_time() -> None:
@@ -92,17 +97,17 @@ def test_once_the_files_are_read_it_may_take_its_time() -> None:
         time.sleep(0.3)  # more than its limit
         return 5
 
-    assert apart(work, whose="net.py", within_seconds=0.1) == 5
+    assert run_isolated(work, label="net.py", within_seconds=0.1) == 5
 
 
 @pytest.mark.slow
-def test_what_hears_no_alarm_is_killed() -> None:
+def test_a_child_that_ignores_signals_is_killed() -> None:
     def work(_: Opened) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         time.sleep(1000)
 
-    with pytest.raises(UserCodeError, match=r"still runs after 0\.1 s.*takes no notice"):
-        apart(work, whose="net.py", within_seconds=0.1)
+    with pytest.raises(UserCodeError, match=r"still runs after 0\.1 s.*ignores signals"):
+        run_isolated(work, label="net.py", within_seconds=0.1)
 
 
 def test_what_it_prints_is_shown_up_to_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,14 +115,14 @@ def test_what_it_prints_is_shown_up_to_a_limit(capsys: pytest.CaptureFixture[str
         print("x" * 2 * PRINTED_BYTES)
         os.write(1, b"the end")
 
-    apart(work, whose="net.py")
+    run_isolated(work, label="net.py")
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == f"{'x' * PRINTED_BYTES}\n(more than 1,048,576 bytes were printed)\n"
 
 
 def test_control_sequences_that_it_prints_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    apart(lambda _: print("\x1b]0;owned\x07"), whose="net.py")
+    run_isolated(lambda _: print("\x1b]0;owned\x07"), label="net.py")
     assert capsys.readouterr().err == "\\x1b]0;owned\\x07\n"
 
 
@@ -128,7 +133,7 @@ def test_it_has_no_input_and_leaves_no_processes() -> None:
             time.sleep(1000)
         return [sys.stdin.read(), left]
 
-    read, left = apart(work, whose="net.py")
+    read, left = run_isolated(work, label="net.py")
     assert read == ""
     with suppress(ProcessLookupError):  # it is gone already
         descriptor = os.pidfd_open(left)

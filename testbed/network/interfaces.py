@@ -47,13 +47,13 @@ class Sockets:
     ip: Any
     control: socket.socket
 
-    def end(self, name: str) -> End:
+    def interface(self, name: str) -> Interface:
         """Return the interface of that name; an OSError if there is none."""
-        return End(self.ip, self.control, name, interface_index(self.control, name))
+        return Interface(self.ip, self.control, name, interface_index(self.control, name))
 
 
 @dataclass(frozen=True)
-class End(Sockets):
+class Interface(Sockets):
     """One end of a link: an interface, and access to its namespace."""
 
     name: str
@@ -78,34 +78,36 @@ def sockets(pid: int | None = None) -> Iterator[Sockets]:
         yield Sockets(ip, control)
 
 
-def bring_up(end: End) -> None:
+def bring_up(interface: Interface) -> None:
     """Bring it up without an IPv6 address of its own, which would be announced on the link."""
     if Path("/proc/net/if_inet6").exists():
-        end.ip.link("set", index=end.index, IFLA_AF_SPEC=NO_IPV6_ADDRESS)
-    bring_interface_up(end.control, end.name)
+        interface.ip.link("set", index=interface.index, IFLA_AF_SPEC=NO_IPV6_ADDRESS)
+    bring_interface_up(interface.control, interface.name)
 
 
-def give_address(end: End, address: str, *, prefix: int, neighbours: Iterable[Neighbour]) -> None:
-    """Address a node's end, bring it up, and add permanent entries for its neighbours.
+def give_address(
+    interface: Interface, address: str, *, prefix: int, neighbours: Iterable[Neighbour]
+) -> None:
+    """Address a node's interface, bring it up, and add permanent entries for its neighbours.
 
     Resolving neighbours delays the first packet, and the kernel's table of resolved neighbours
     is full at 1,024, counted over all namespaces; permanent entries are not counted.
     """
-    end.ip.addr("add", index=end.index, address=address, prefixlen=prefix)
-    bring_up(end)
+    interface.ip.addr("add", index=interface.index, address=address, prefixlen=prefix)
+    bring_up(interface)
     for neighbour in neighbours:
         # A neighbour that calls a restarted node is answered at once, which adds an entry.
-        end.ip.neigh(
+        interface.ip.neigh(
             "replace",
-            ifindex=end.index,
+            ifindex=interface.index,
             dst=neighbour.address,
             lladdr=neighbour.mac,
             state=NEIGHBOUR_PERMANENT,
         )
 
 
-def fix_congestion_control(end: End, address: str, *, prefix: int) -> str:
-    """Make every connection through ``end``, which has this address, use CONGESTION_CONTROL.
+def fix_congestion_control(interface: Interface, address: str, *, prefix: int) -> str:
+    """Make every connection through ``interface``, which has this address, use CONGESTION_CONTROL.
 
     It determines how much of a model is retransmitted: through a queue of 100 ms at 10 mbit, BBR
     retransmitted 7 to 11 % of an 847 KB pull and cubic 0.3 %. A namespace may not choose its
@@ -120,9 +122,9 @@ def fix_congestion_control(end: End, address: str, *, prefix: int) -> str:
     """
     from pyroute2.netlink.exceptions import NetlinkError
 
-    interface = IPv4Interface(f"{address}/{prefix}")
+    subnet = IPv4Interface(f"{address}/{prefix}")
     try:
-        tuple(end.ip.nlm_request_batch([_route(end, interface)]))
+        tuple(interface.ip.nlm_request_batch([_route(interface, subnet)]))
     except NetlinkError as error:
         if error.code == UNKNOWN_ALGORITHM:
             return ""
@@ -143,22 +145,22 @@ def _route_message() -> type[Any]:
     return Route
 
 
-def _route(end: End, interface: IPv4Interface) -> Any:
+def _route(interface: Interface, subnet: IPv4Interface) -> Any:
     """Return the subnet's route as the kernel created it, with the algorithm added."""
     from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST
     from pyroute2.netlink.rtnl import RTM_NEWROUTE
 
     route = _route_message()()
     route["family"] = socket.AF_INET
-    route["dst_len"] = interface.network.prefixlen
+    route["dst_len"] = subnet.network.prefixlen
     route["table"] = TABLE_MAIN
     route["proto"] = PROTOCOL_KERNEL
     route["scope"] = SCOPE_LINK
     route["type"] = TYPE_UNICAST
     route["attrs"] = [
-        ("RTA_DST", str(interface.network.network_address)),
-        ("RTA_OIF", end.index),
-        ("RTA_PREFSRC", str(interface.ip)),
+        ("RTA_DST", str(subnet.network.network_address)),
+        ("RTA_OIF", interface.index),
+        ("RTA_PREFSRC", str(subnet.ip)),
         ("RTA_METRICS", {"attrs": [("RTAX_CC_ALGO", CONGESTION_CONTROL)]}),
     ]
     route["header"]["type"] = RTM_NEWROUTE
