@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from testbed.scenario import Scenario
     from testbed.scenario.override import Override
 
-Told = tuple[str, list[tuple[str, str, str]]]
+CheckResult = tuple[str, list[tuple[str, str, str]]]
 """A title, and the result for each promise."""
 
 
@@ -49,25 +49,25 @@ def command(file: Path, settings: tuple[str, ...]) -> int:
     return AlgorithmError.exit_code if broken else 0
 
 
-def _try(file: Path, asked: Sequence[Override], opened: Opened) -> list[Told]:
+def _try(file: Path, asked: Sequence[Override], opened: Opened) -> list[CheckResult]:
     """Test everything in the file."""
     if file.suffix == ".py":
         return [_try_algorithm(config, opened) for config in _of_file(file, asked)]
     return list(_try_scenario(file, asked, opened))
 
 
-def _told(title: str, outcomes: Iterator[Outcome]) -> Told:
+def _result(title: str, outcomes: Iterator[Outcome]) -> CheckResult:
     return title, [(one.promise, one.problem, one.trace) for one in outcomes]
 
 
-def _try_algorithm(config: AlgorithmConfig, opened: Opened) -> Told:
+def _try_algorithm(config: AlgorithmConfig, opened: Opened) -> CheckResult:
     from testbed.frame.contract import examine
 
     opened()
-    return _told(f"{type(config).__name__} ({config})", examine(config))
+    return _result(f"{type(config).__name__} ({config})", examine(config))
 
 
-def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iterator[Told]:
+def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iterator[CheckResult]:
     """Test all custom code of a scenario."""
     from testbed.algorithms.custom import CustomAlgorithm, open_config
     from testbed.errors import Problem, ScenarioError
@@ -89,7 +89,9 @@ def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iter
         yield from _try_learning(scenario, file.parent, Path(folder), opened)
 
 
-def _try_learning(scenario: Scenario, beside: Path, folder: Path, opened: Opened) -> Iterator[Told]:
+def _try_learning(
+    scenario: Scenario, beside: Path, folder: Path, opened: Opened
+) -> Iterator[CheckResult]:
     """Test a custom data set, and a custom model on it, or else on noise."""
     from dataclasses import replace
 
@@ -111,13 +113,13 @@ def _try_learning(scenario: Scenario, beside: Path, folder: Path, opened: Opened
                 transform = OwnTransform.of(code, own.transform)
             data.append(replace(prepared, transform=transform))
 
-        yield _told(f"{dataset.class_name} in {dataset.file}", outcomes((check,), dataset))
+        yield _result(f"{dataset.class_name} in {dataset.file}", outcomes((check,), dataset))
     yield from _try_model(scenario, beside, data, opened)
 
 
 def _try_model(
     scenario: Scenario, beside: Path, data: Sequence[Prepared], opened: Opened
-) -> Iterator[Told]:
+) -> Iterator[CheckResult]:
     import torch
 
     from testbed.frame.own_model import Tried, examine_model, noise
@@ -132,7 +134,7 @@ def _try_model(
     torch.set_num_threads(1)
     own, code = model, UserCode(beside / model.file, model.class_name, "model")
     tried = Tried(code.name, lambda: own.build_of(code, *shape), data[0] if data else noise(*shape))
-    yield _told(f"{model.class_name} in {model.file}", examine_model(tried))
+    yield _result(f"{model.class_name} in {model.file}", examine_model(tried))
 
 
 def _of_file(file: Path, asked: Sequence[Override]) -> Iterator[AlgorithmConfig]:

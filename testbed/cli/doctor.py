@@ -111,8 +111,8 @@ def _print(findings: list[Finding]) -> None:
     shown = table("check", "", "found")
     for finding in findings:
         found = Text(finding.found)
-        if finding.level != "ok" and finding.mend:
-            found.append(f"\n{finding.mend}", style="italic")
+        if finding.level != "ok" and finding.fix:
+            found.append(f"\n{finding.fix}", style="italic")
         level = Text(finding.level, style=COLOURS[finding.level])
         shown.add_row(Text(finding.check), level, found)
     Console().print(shown)

@@ -113,7 +113,7 @@ def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
 
 @dataclass(frozen=True)
 class Terminal:
-    """The user's terminal as an Audience; see testbed.run.audience.Audience."""
+    """The user's terminal as an RunListener; see testbed.run.listener.RunListener."""
 
     sink: LiveDisplay
 

@@ -142,7 +142,7 @@ def _followed(measured: Measurements) -> Iterator[str]:
 
 
 def _gaps(measured: Measurements) -> Iterator[str]:
-    mend = (
+    fix = (
         "If somebody stopped or paused it, run again without that; if the host had no time or "
         "memory for it, take fewer workers or a host with less to do."
     )
@@ -150,19 +150,19 @@ def _gaps(measured: Measurements) -> Iterator[str]:
     allowed = f"({GAP_LIMIT_SECONDS:g} s are allowed)"
     server = found.pop("ps", 0.0)
     if server > GAP_LIMIT_SECONDS:
-        yield f"The parameter server stood still for {server:.1f} s, unplanned {allowed}. {mend}"
+        yield f"The parameter server stood still for {server:.1f} s, unplanned {allowed}. {fix}"
     still = sorted(
         ((seconds, node) for node, seconds in found.items() if seconds > GAP_LIMIT_SECONDS),
         reverse=True,
     )
     if len(still) == 1:
         ((seconds, node),) = still
-        yield f"{node} stood still for {seconds:.1f} s, unplanned {allowed}. {mend}"
+        yield f"{node} stood still for {seconds:.1f} s, unplanned {allowed}. {fix}"
     elif still:
         seconds, node = still[0]
         yield (
             f"{len(still)} workers stood still, unplanned, {node} for the longest: {seconds:.1f} s "
-            f"{allowed}. {mend}"
+            f"{allowed}. {fix}"
         )
 
 
@@ -182,7 +182,7 @@ def _links(measured: Measurements) -> Iterator[str]:
             yield (
                 f"{rate.link}: the rate measured {_bits(found)}, "
                 f"{off:.2%} off the configured {_bits(asked)} "
-                f"({RATE_LIMIT_RATIO:.0%} is allowed). {_mend_rate(rate.link, found < asked)}"
+                f"({RATE_LIMIT_RATIO:.0%} is allowed). {_fix_rate(rate.link, found < asked)}"
             )
     for trip in measured.round_trips:
         away = abs(trip.measured_seconds - trip.configured_seconds)
@@ -202,7 +202,7 @@ def _links(measured: Measurements) -> Iterator[str]:
         )
 
 
-def _mend_rate(link: str, slow: bool) -> str:
+def _fix_rate(link: str, slow: bool) -> str:
     *_, name, direction = link.split()
     field = f"workers.classes.{name}.link.{direction}.rate"
     cure = f"else lower {field}, or time_scale, which multiplies it"
@@ -237,13 +237,13 @@ def _producers(measured: Measurements) -> Iterator[str]:
             yield (
                 f"{producer} has not sent {ratio:.2%} of the samples that were due "
                 f"({PRODUCER_LIMIT_RATIO:.0%} is allowed). Take more streams.producers, lower "
-                "rates or a lower time_scale; where a device has not fetched them, mend that."
+                "rates or a lower time_scale; where a device has not fetched them, fix that."
             )
 
 
 def _slower(measured: Measurements) -> Iterator[str]:
     """Workers' cycles were slower than the scenario says."""
-    mend = "Lower time_scale, raise {}, or take fewer workers."
+    fix = "Lower time_scale, raise {}, or take fewer workers."
     for what, pace, cure in (
         ("Computing and thinking", measured.pace, "the classes' speed or workers.think.mean"),
         ("Thinking", measured.slept, "workers.think.mean"),
@@ -257,7 +257,7 @@ def _slower(measured: Measurements) -> Iterator[str]:
             yield (
                 f"{what} took {pace.measured_seconds * 1e3:.1f} ms an update, "
                 f"{pace.excess_ratio:.2%} more than the {pace.asked_seconds * 1e3:.1f} ms asked "
-                f"for ({limit * 1e3:.1f} ms more{law} allowed). {mend.format(cure)}"
+                f"for ({limit * 1e3:.1f} ms more{law} allowed). {fix.format(cure)}"
             )
 
 
@@ -291,7 +291,7 @@ def _busy(measured: Measurements) -> Iterator[str]:
     )
 
 
-_MEND_LOSSES = {
+_FIX_LOSSES = {
     name: f"Give {first} or {second} a longer `queue` or a higher `rate`, take fewer workers, or "
     "configure less `loss`."
     for name, first, second in (
@@ -327,7 +327,7 @@ def _traffic(measured: Measurements) -> Iterator[str]:
             yield (
                 f"{name}: {again:,} of {flow.tcp_bytes:,} tcp bytes were retransmitted, "
                 f"{ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed). "
-                f"{_MEND_LOSSES[name].format(slowest)}"
+                f"{_FIX_LOSSES[name].format(slowest)}"
             )
         if payload > flow.tcp_bytes:
             yield (

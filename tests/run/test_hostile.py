@@ -161,7 +161,7 @@ QUICK = ("leave", "base", "make-by-process", "use-leave")
 
 @dataclass(frozen=True)
 class Nobody:
-    """Asks for a run, and looks away; see testbed.run.audience.Audience."""
+    """Asks for a run, and looks away; see testbed.run.listener.RunListener."""
 
     sink: Sink = field(default_factory=Sink)
 

@@ -16,7 +16,7 @@ from testbed.agent.launch import Exit
 from testbed.errors import AlgorithmError, HostError, NodeError, TestbedError, UserCodeError
 from testbed.events.kinds import Joined, Listening
 from testbed.events.rows import UpdateRow
-from testbed.run.revival import Restarts, Revival
+from testbed.run.restarters import NodeRestarter, ServerRestarter
 from testbed.run.run import first_line
 from testbed.run.watch import describe_exit, quote_log
 from testbed.telemetry.spool import SpoolWriter
@@ -165,7 +165,7 @@ def start_again(small: Any) -> tuple[Any, list[str]]:
         launched.append(node.name)
         return 4000 + len(launched)
 
-    watch.revival = Revival("small-1", launch)
+    watch.server_restarter = ServerRestarter("small-1", launch)
     return watch, launched
 
 
@@ -307,7 +307,7 @@ def restarting(small: Any) -> tuple[Any, list[str]]:
         launched.append(node.name)
         return 5000
 
-    watch.restarts = Restarts("small-1", launch, small.clock)
+    watch.node_restarter = NodeRestarter("small-1", launch, small.clock)
     return watch, launched
 
 
@@ -326,7 +326,7 @@ def test_faults_that_kill_it_are_no_sign_that_it_never_lives_for_long(small: Any
     """Three kills within a minute that nobody planned would be the most."""
     watch, launched = restarting(small)
     for _ in range(5):
-        watch.by_plan.ending.add("w2")
+        watch.planned_exits.ending.add("w2")
         small.agent.ended = [Exit("w2", -9)]
         watch.look()
     assert launched == ["w2"] * 5
@@ -339,13 +339,13 @@ def test_what_was_killed_for_a_time_is_started_by_nobody_else(small: Any, end: A
     watch, launched = restarting(small)
     aside = replace(watch.plan.node("w2"), end=end)
     watch.plan = replace(watch.plan, nodes=(*watch.plan.nodes[:-1], aside))
-    watch.by_plan.away.add("w2")
-    watch.by_plan.ending.add("w2")
+    watch.planned_exits.restarting.add("w2")
+    watch.planned_exits.ending.add("w2")
     small.agent.ended = [Exit("w2", -9)]
     watch.look()
     exited = small.events()[-1]
     assert (exited["planned"], exited["restarted"], exited["ends_run"]) == (True, False, False)
-    assert (launched, watch.lost, watch.by_plan.ending) == ([], {}, set())
+    assert (launched, watch.lost, watch.planned_exits.ending) == ([], {}, set())
 
 
 def test_but_not_when_it_has_ended_by_itself(small: Any) -> None:

@@ -61,8 +61,8 @@ def check_group_driver(info: Mapping[str, Any]) -> Finding:
     driver, version = info.get("CgroupDriver"), info.get("CgroupVersion", "1")
     if driver == "none":
         found = "the engine has no driver of control groups: nothing is limited, or paused"
-        mend = "Run the engine as root, with cgroups."
-        return Finding("engine's control groups", "missing", found, mend)
+        fix = "Run the engine as root, with cgroups."
+        return Finding("engine's control groups", "missing", found, fix)
     return Finding("engine's control groups", "ok", f"version {version}, driver {driver}")
 
 
@@ -73,8 +73,8 @@ def check_engine_limits(info: Mapping[str, Any]) -> Finding:
         found = (
             f"the engine cannot limit {', '.join(lacking)}: scenarios that ask for it are refused"
         )
-        mend = "See the warnings of `docker info`; swapaccount=1 on the kernel's command line."
-        return Finding("engine's limits", "warning", found, mend)
+        fix = "See the warnings of `docker info`; swapaccount=1 on the kernel's command line."
+        return Finding("engine's limits", "warning", found, fix)
     return Finding("engine's limits", "ok", "memory, cpu, cpuset, processes")
 
 
@@ -89,6 +89,6 @@ def check_data_root(info: Mapping[str, Any], case: ExaminedRun) -> Finding:
     wanted = DISK_AT_LEAST_BYTES + CONTAINER_DISK_BYTES * case.workers
     text = f"{free / 1e6:,.0f} MB free at {root}"
     if free < wanted:
-        mend = "Make room: docker system prune, testbed image prune"
-        return Finding("engine's disk", "missing", f"{text}, expected {wanted / 1e6:,.0f} MB", mend)
+        fix = "Make room: docker system prune, testbed image prune"
+        return Finding("engine's disk", "missing", f"{text}, expected {wanted / 1e6:,.0f} MB", fix)
     return Finding("engine's disk", "ok", text)

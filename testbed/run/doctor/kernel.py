@@ -55,8 +55,8 @@ def check_namespaces() -> Finding:
     except HostError as error:
         return Finding("namespaces", "missing", error.message, error.hint)
     except OSError as error:
-        mend = "Inside a container, give it CAP_SYS_ADMIN; or use the host itself."
-        return Finding("namespaces", "missing", f"root may make none: {error.strerror}", mend)
+        fix = "Inside a container, give it CAP_SYS_ADMIN; or use the host itself."
+        return Finding("namespaces", "missing", f"root may make none: {error.strerror}", fix)
     return describe_users(users)
 
 
@@ -77,8 +77,8 @@ def check_capabilities(status: Path = STATUS, *, root: bool | None = None) -> Fi
     lacking = [name for name, number in CAPABILITIES.items() if not effective >> number & 1]
     if lacking:
         listed = ", ".join(f"CAP_{name}" for name in lacking)
-        mend = "Start the surrounding container with them (docker run --cap-add ...)."
-        return Finding("capabilities", "missing", f"root lacks {listed}", mend)
+        fix = "Start the surrounding container with them (docker run --cap-add ...)."
+        return Finding("capabilities", "missing", f"root lacks {listed}", fix)
     return Finding("capabilities", "ok", "all that are needed")
 
 
@@ -90,13 +90,13 @@ def check_control_groups() -> Finding:
     except HostError as error:
         return Finding("control groups", "missing", error.message, error.hint)
     if not trees:
-        mend = "For limits: systemd-run --user --scope -p Delegate=yes testbed up ..., or root."
+        fix = "For limits: systemd-run --user --scope -p Delegate=yes testbed up ..., or root."
         found = "none delegated to this user: limits are refused"
-        return Finding("control groups", "warning", found, mend)
+        return Finding("control groups", "warning", found, fix)
     listed = "; ".join(
         f"{', '.join(sorted(tree.controllers))} (version {tree.version})" for tree in trees
     )
     if not all(os.access(tree.root, os.W_OK) for tree in trees):
-        mend = "Mount /sys/fs/cgroup writable; for a container: docker run --cgroupns=host -v ..."
-        return Finding("control groups", "missing", f"{listed}; read-only", mend)
+        fix = "Mount /sys/fs/cgroup writable; for a container: docker run --cgroupns=host -v ..."
+        return Finding("control groups", "missing", f"{listed}; read-only", fix)
     return Finding("control groups", "ok", listed)

@@ -126,8 +126,8 @@ def _link(trial: TrialRun) -> Finding:
     expected = RATE * PAYLOAD_RATIO
     text = f"{measured / 1e6:.2f} mbit/s of payload through a link of {RATE}"
     if abs(measured / expected - 1) > TOLERANCE_RATIO:
-        mend = "Something else keeps this host busy, or its kernel cannot shape at this rate."
-        return Finding("link", "warning", f"{text}, expected {expected / 1e6:.2f}", mend)
+        fix = "Something else keeps this host busy, or its kernel cannot shape at this rate."
+        return Finding("link", "warning", f"{text}, expected {expected / 1e6:.2f}", fix)
     return Finding("link", "ok", text)
 
 

@@ -1,4 +1,4 @@
-"""Restarts nodes that were killed, as long as the run makes progress."""
+"""NodeRestarter nodes that were killed, as long as the run makes progress."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WITHIN_SECONDS = 60.0
 
 
 @dataclass
-class Revival:
-    """Restarts the parameter server of one run.
+class ServerRestarter:
+    """NodeRestarter the parameter server of one run.
 
     Attributes:
         run: its name.
@@ -49,8 +49,8 @@ class Revival:
 
 
 @dataclass
-class Restarts:
-    """Restarts other nodes of one run that were killed.
+class NodeRestarter:
+    """NodeRestarter other nodes of one run that were killed.
 
     Attributes:
         run: its name.
