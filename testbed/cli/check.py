@@ -27,11 +27,11 @@ CheckResult = tuple[str, list[tuple[str, str, str]]]
 @click.argument("file", type=click.Path(path_type=Path))
 @settings_option
 def command(file: Path, settings: tuple[str, ...]) -> int:
-    """Try whether code of one's own keeps what every algorithm, model or data set promises.
+    """Test that custom code keeps the contract of an algorithm, a model or a data set.
 
-    FILE is a Python file, of which every algorithm is tried (--set learning_rate=0.05 gives it an
-    option), or a scenario with an algorithm, a model or a data set of one's own (--set
-    algorithm.learning_rate=0.05). Exits with 10 if a promise is broken.
+    FILE is a Python file, in which every algorithm is tested (--set learning_rate=0.05 sets an
+    option of it), or a scenario with a custom algorithm, model or data set (--set
+    algorithm.learning_rate=0.05). Exits with 10 if a rule of the contract is broken.
     """
     from testbed.errors import AlgorithmError
     from testbed.host.apart import apart
@@ -80,7 +80,7 @@ def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iter
     scenario = load(file, overrides=asked)
     algorithm = scenario.algorithm
     if not own_code(scenario):
-        expected = "an algorithm of one's own, in a file, or such a model or data set"
+        expected = "a custom algorithm, model or data set, in a file"
         raise ScenarioError([Problem(str(file), 0, "algorithm", algorithm.name, expected)])
     if isinstance(algorithm, CustomAlgorithm):
         code = UserCode(file.parent / algorithm.file, algorithm.class_name, "algorithm")
@@ -153,6 +153,9 @@ def _of_file(file: Path, asked: Sequence[Override]) -> Iterator[AlgorithmConfig]
         and value.__module__ == module.__name__
     ]
     if not names:
-        raise code.error("no subclass of AlgorithmConfig", "one, beside its two halves")
+        raise code.error(
+            "no subclass of AlgorithmConfig",
+            "a subclass of AlgorithmConfig, in addition to the worker and server sides",
+        )
     for name in names:
         yield open_config(UserCode(file, name, ""), options)

@@ -27,8 +27,8 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.topology import NodeSpec
 
-HELD = {"freeze": "stands still", "partition": "is cut off", "slow": "is slowed down"}
-"""What is reported of a worker under a manual fault, by the kind of fault."""
+HELD = {"freeze": "is frozen", "partition": "is partitioned", "slow": "is slowed down"}
+"""Reported state of a worker under a manual fault, by the kind of fault."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class FaultyNodes:
         if node.part == "client":
             self.watch.worker_status.send()
             if not self.watch.worker_status.is_sent(worker):
-                raise NodeError("the parameter server could not be told that it had ended.")
+                raise NodeError("the parameter server could not be notified that it had ended.")
         self.watch.planned_exits.restarting.discard(node.name)
         with _as_node_errors():
             self.deployment.start(node)
@@ -93,7 +93,7 @@ class FaultyNodes:
         deadline = self.watch.clock() + ENDING_SECONDS
         while node in self.watch.planned_exits.ending:
             if self.watch.clock() > deadline:
-                raise NodeError(f"it has not ended after {ENDING_SECONDS:g} s.")
+                raise NodeError(f"it did not end within {ENDING_SECONDS:g} s.")
             self.pause(LOOK_SECONDS)
             self.watch.look()
 
@@ -118,7 +118,7 @@ class FaultyNodes:
     def change_link(self, worker: int, up: Change, down: Change) -> None:
         """Change a worker's link."""
         node, time_scale = self.node(worker), self.setup.plan.time_scale
-        assert node.link is not None, "whatever a fault strikes has one"
+        assert node.link is not None, "every target of a fault has one"
         self.agent.reshape(
             [node.name],
             up=changed(node.link.up, up, time_scale),
@@ -239,9 +239,9 @@ class Faults(Sink):
         kind = request.verb if begins else "freeze"
         for worker in workers:
             if worker in population.absent or worker in population.crashed:
-                return f"w{worker} is not there, or has crashed"
+                return f"w{worker} is not running, or has crashed"
             if (worker in population.held_by(kind)) == begins:
-                return f"w{worker} {HELD[kind] if begins else 'goes on'} already"
+                return f"w{worker} {HELD[kind] if begins else 'is not under this fault'} already"
         try:
             for worker in workers:
                 if begins:

@@ -60,7 +60,7 @@ class NotTornDown(HostError):  # noqa: N818 - named after the state, like its me
     """A run has ended, but not everything that it had on this host could be removed."""
 
     def __init__(self, run: str, state: State, reason: str, failure: TestbedError) -> None:
-        message = f"the run has ended ({state}: {reason}), but not all of it is gone from this host"
+        message = f"the run has ended ({state}: {reason}), but parts of it remain on this host"
         hint = f"{failure.hint} Then: testbed down {run}".strip()
         super().__init__(f"{message}: {failure.message}", hint=hint)
 
@@ -191,9 +191,9 @@ class Execution:
         while event not in watch.seen:
             if deadline is not None and self.clock() > deadline:
                 raise NodeError(
-                    f"training has ended, but after {within:g} s more there is no "
-                    f"`{NAMES[event]}` from the parameter server.",
-                    hint=f"See testbed logs {self.setup.folder.name} ps",
+                    f"training has ended, but {within:g} s later there is no `{NAMES[event]}` "
+                    "from the parameter server.",
+                    hint=f"Check its log: testbed logs {self.setup.folder.name} ps",
                 )
             pause = LOOK_SECONDS if faults is None else faults.pause(LOOK_SECONDS)
             pause = pause if traces is None else traces.pause(pause)

@@ -102,15 +102,17 @@ def resumable(folder: RunFolder) -> Scenario:
     state, name = folder.state().state, folder.name
     scenario = load(folder.scenario, custom_files=folder.custom)
     if state == "finished":
-        raise NodeError(f"{name} has come to its end: there is nothing to resume.")
+        raise NodeError(f"{name} has finished: there is nothing to resume.")
     if not scenario.simulated:
         raise NodeError(
-            f"{name} was no simulation: its containers have ended, and nothing of them goes on.",
-            hint=f"`testbed up {folder.scenario} --name NAME` runs it again from its beginning. A "
-            "parameter server that dies while its run goes on is started again by itself.",
+            f"{name} is not a simulation: its containers have ended and cannot be resumed.",
+            hint=f"`testbed up {folder.scenario} --name NAME` repeats it from the start. In an "
+            "active run, a parameter server that dies is restarted automatically.",
         )
     if folder.alive():
-        raise NodeError(f"{name} goes on.", hint=f"`testbed wait {name}` waits for its end.")
+        raise NodeError(
+            f"{name} is still running.", hint=f"`testbed wait {name}` waits until it ends."
+        )
     Checkpoint.open(folder)
     return scenario
 
@@ -214,6 +216,7 @@ def _as_before(files: str) -> Iterator[None]:
             signal.signal(number, handler)
     if left := [one.name for one in threading.enumerate() if one not in threads]:
         raise UserCodeError(
-            f"{files}: this code leaves a thread running, {left[0]}.",
-            hint="The processes of a simulation are forked, and have no such thread: end it.",
+            f"{files}: this code left a thread running: {left[0]}.",
+            hint="The processes of a simulation are forked, and threads do not survive a fork: "
+            "end the thread before returning.",
         )

@@ -196,7 +196,7 @@ class Watch:
         if not isinstance(event, Restored):
             return
         if not self._server_restarted or event.version < (self.saved or 0):
-            found = f"that it went back to update {event.version:,}, which it was not asked to"
+            found = f"that it went back to update {event.version:,}, without having been restarted"
             raise SpoiledError(self.folder.ps_events, FROM_PS, found)
         self._server_restarted = False
 
@@ -290,10 +290,10 @@ class Watch:
             if self.own_files and _is_unreported(ended):
                 kind = UserCodeError
                 end = early_end(self.own_files, ended.status).message.rstrip(".")
-                what = f"{node.name}: {end}{'' if ended.status else ' (or SIGTERM has ended it)'}"
+                what = f"{node.name}: {end}{'' if ended.status else ' (or was ended by SIGTERM)'}"
         return kind(
             f"{what}{quote_log(self.folder.log(node.name))}",
-            hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
+            hint=f"Full log: testbed logs {self.folder.name} {node.name}",
         )
 
 
@@ -308,7 +308,7 @@ def describe_exit(node: NodeSpec, ended: Exit) -> str:
     """Return how a node ended, as a sentence without its full stop."""
     status = ended.status
     if ended.out_of_memory:
-        limit = node.memory or "half of the host's memory, as it has no `memory` of its own"
+        limit = node.memory or "half of the host's memory, as its `memory` is not set"
         return f"{node.name} ran out of memory: the kernel killed it at its limit of {limit}"
     if status >= 0:
         return f"{node.name} exited with status {status}"

@@ -151,7 +151,7 @@ def claim_run_name(run: StudyRun, runs: Path, registry: Registry) -> str:
             _remove(path, registry)
         if not os.path.lexists(path):
             return name
-    raise TestbedError(f"{path} is in the way of a run.", hint="Move it elsewhere.")
+    raise TestbedError(f"{path} occupies the name of a run.", hint="Move it elsewhere.")
 
 
 def _was_interrupted(path: Path, run: StudyRun) -> bool:
@@ -195,7 +195,7 @@ def results_folder(study: Study, runs: Path) -> Path:
     marker = folder / MARKER
     known = read_json(marker)
     if known is None and folder.is_dir() and any(folder.iterdir()):
-        found, hint = "a folder that holds something else", "Choose another --runs, or another name"
+        found, hint = "a folder with other content", "Choose another --runs, or another name"
         raise ScenarioError([_of_name(study, f"{folder}, {found}", hint)])
     if known is not None and known != mine:
         found = f"{folder} with the results of another study, {known.get('file')}"
@@ -205,15 +205,15 @@ def results_folder(study: Study, runs: Path) -> Path:
     try:
         within.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        message = f"{within}: the folder of results cannot be made: {error.strerror}."
-        raise HostError(message, hint="Choose another place with --runs.") from None
+        message = f"{within}: the results folder cannot be created: {error.strerror}."
+        raise HostError(message, hint="Choose another folder with --runs.") from None
     if known is None:
         write_atomically(marker, json.dumps(mine, indent=2) + "\n")
     return within
 
 
 def _of_name(study: Study, found: str, hint: str) -> Problem:
-    return Problem(str(study.file), 0, "name", found, "a name that no other study has there", hint)
+    return Problem(str(study.file), 0, "name", found, "a name that no other study uses there", hint)
 
 
 @contextmanager
@@ -229,10 +229,8 @@ def alone(runs: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            message = (
-                f"Another sweep is at work in {runs} (pid {lock.read().strip() or 'unknown'})."
-            )
-            hint = "Wait for its end, or choose another folder with --runs."
+            message = f"Another sweep is active in {runs} (pid {lock.read().strip() or 'unknown'})."
+            hint = "Wait until it ends, or choose another folder with --runs."
             raise TestbedError(message, hint=hint) from None
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")

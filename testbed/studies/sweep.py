@@ -68,7 +68,7 @@ class Swept:
     failed: Mapping[StudyRun, Failure]
 
     def __repr__(self) -> str:
-        there = f"{len(self.found)} of {len(self.study.runs)} runs are there"
+        there = f"{len(self.found)} of {len(self.study.runs)} runs exist"
         bad = f"{len(self.invalid)} of them not valid, {len(self.failed)} failed"
         return f"<Swept {self.study.name}: {there}, {bad}>"
 
@@ -127,7 +127,7 @@ def sweep(
         found = _wait_for_others(find_runs(study, runs), tell)
         missing = [run for run in study.runs if run not in found or not _has_ended(found[run])]
         there = len(study.runs) - len(missing)
-        tell(f"{study.name}: {len(study.runs)} runs, {there} there already")
+        tell(f"{study.name}: {len(study.runs)} runs, {there} exist already")
         pool = RunPool(runs, environment, home, tuple(argv), tell, gradients, total=len(missing))
         pool.carry_out([run for run in missing if run.scenario.simulated], jobs=jobs)
         pool.carry_out([run for run in missing if not run.scenario.simulated], jobs=1)
@@ -144,7 +144,7 @@ def _wait_for_others(found: Found, tell: Tell) -> dict[StudyRun, FoundRun]:
     result = dict(found)
     for run, one in found.items():
         if one.condition == "running":
-            tell(f"{one.path.name} goes on: waiting for its end")
+            tell(f"{one.path.name} is active: waiting for its end")
             wait_for_end(RunFolder(one.path), timeout_seconds=None)
             result[run] = examine(one.path)
     return result
@@ -223,7 +223,7 @@ class RunPool:
         except TestbedError as error:
             self._fail(run, run.base_name, Failure(str(error), error.exit_code))
             return
-        self.tell(f"[{self._begun}/{self.total}] {name} {'goes on' if resumed else 'begins'}")
+        self.tell(f"[{self._begun}/{self.total}] {name} {'resumes' if resumed else 'starts'}")
         slot = slots.pop()
         request = StudyRunRequest.of(
             run,
@@ -264,7 +264,7 @@ class RunPool:
         elif found.condition == "invalid":
             self.tell(f"{job.name} is INVALID, and kept: {found.reason}{reused}")
         else:
-            ended = f"its process ended by signal {-status}" if status < 0 else found.reason
+            ended = f"its process was ended by signal {-status}" if status < 0 else found.reason
             code = status if status > 0 else NodeError.exit_code
             self._fail(job.run, job.name, Failure(said or ended, code))
 
@@ -275,7 +275,7 @@ class RunPool:
         refused, count = self.gradients.refused(job.name), self.gradients.end(job.name)
         told = f"; {count:,} gradients reused" if count else ""
         if refused:
-            told += f"; {len(refused):,} of --reuse were damaged and computed again: {refused[0]}"
+            told += f"; {len(refused):,} of --reuse were damaged and recomputed: {refused[0]}"
         return told
 
     def _fail(self, run: StudyRun, name: str, failure: Failure) -> None:

@@ -9,8 +9,8 @@ from testbed.errors import HostError
 from testbed.telemetry.folder import RunFolder, is_gone
 
 FULL_BYTES = 65_536
-FREE_SPACE = "Make room, or choose another place with --runs."
-OUTPUT_CLOSED = "nobody reads what it prints any more"
+FREE_SPACE = "Free disk space, or choose another folder with --runs."
+OUTPUT_CLOSED = "the reader of its output is gone"
 
 
 def folder_error(folder: RunFolder, error: OSError) -> HostError:
@@ -25,7 +25,7 @@ def folder_error(folder: RunFolder, error: OSError) -> HostError:
         if gone := find_deleted(folder) or inside:
             return deletion_error(gone)
     place = error.filename or folder.path
-    return HostError(f"the run cannot go on: {place}: {error.strerror}.", hint=FREE_SPACE)
+    return HostError(f"the run cannot continue: {place}: {error.strerror}.", hint=FREE_SPACE)
 
 
 def find_deleted(folder: RunFolder) -> Path | None:
@@ -38,8 +38,8 @@ def find_deleted(folder: RunFolder) -> Path | None:
 def deletion_error(path: Path) -> HostError:
     """Return the error of a run whose files were deleted while it was active."""
     return HostError(
-        f"{path} was deleted while the run went on; it has been ended.",
-        hint="Its records are lost. Let `testbed down` end a run before you delete it.",
+        f"{path} was deleted while the run was active; the run was stopped.",
+        hint="Its records are lost. Stop a run with `testbed down` before you delete its folder.",
     )
 
 

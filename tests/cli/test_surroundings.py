@@ -41,8 +41,8 @@ def test_a_current_folder_that_was_deleted(
     (tmp_path / "gone").rmdir()
     assert main(["ps"]) == 3
     assert capsys.readouterr().err == (
-        "the current folder cannot be found: No such file or directory.\n"
-        "  It was deleted, perhaps: cd to one that is there.\n"
+        "the current folder does not exist: No such file or directory.\n  It may have been "
+        "deleted: cd to a folder that exists.\n"
     )
 
 
@@ -50,7 +50,7 @@ def test_paths_that_are_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ps", "--runs", os.fsdecode(b"a\xff")]) == 2
-    assert "is not UTF-8: rename it." in capsys.readouterr().err
+    assert "is not valid UTF-8: rename it." in capsys.readouterr().err
     folder = tmp_path / os.fsdecode(b"b\xff")
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -67,7 +67,7 @@ def test_paths_that_are_no_text(
         ("exec testbed ps > /dev/full", "writing: No space left on device."),
         (
             "XDG_STATE_HOME=/dev/null/x exec testbed up quickstart --runtime simulated",
-            "/dev/null/x/testbed/runs, where your runs are listed, cannot be made",
+            "/dev/null/x/testbed/runs, the list of your runs, cannot be created",
         ),
     ],
 )

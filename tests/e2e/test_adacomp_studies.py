@@ -78,4 +78,4 @@ def test_it_runs_and_is_reported(
     assert (found.condition, found.reason) == ("valid", f"{updates} updates applied")
     text = report_study(load_study(study.file, scale=SCALE), runs=runs).text
     assert "**SCALED**" in text
-    assert "runs are not there" in text
+    assert "runs are missing" in text

@@ -33,7 +33,7 @@ def folder(runs: Path, *, runtime: str = "simulated") -> RunFolder:
 
 def test_a_live_run_is_not_resumed(tmp_path: Path) -> None:
     run = folder(tmp_path, runtime="native")
-    with pytest.raises(NodeError, match="r was no simulation") as error:
+    with pytest.raises(NodeError, match="r is not a simulation") as error:
         resumable(run)
     assert f"testbed up {run.scenario} --name NAME" in error.value.hint
 

@@ -44,7 +44,7 @@ def test_updates_of_workers_that_there_are_not(small: Any) -> None:
     values = dict.fromkeys(UpdateRow._fields, 0) | {"sequence": 1, "worker": 3}
     with closing(SpoolWriter(small.setup.folder.spool)) as spool:
         spool.append(UpdateRow(**values))  # there are w0, w1 and w2
-    with pytest.raises(SpoiledError, match=r"an update that cannot be \(worker 3\), written by ps"):
+    with pytest.raises(SpoiledError, match=r"an impossible update \(worker 3\), written by ps"):
         small.watch().look()
 
 
@@ -75,7 +75,9 @@ def test_a_worker_that_ends_is_named_and_the_others_go_on(small: Any) -> None:
     small.agent.ended = [Exit("w1", -9)]
     watch.look()
     assert watch.lost == {"w1": "w1 was ended by SIGKILL"}
-    assert small.shown.getvalue().splitlines()[-1] == "w1 was ended by SIGKILL; the others go on"
+    assert small.shown.getvalue().splitlines()[-1] == (
+        "w1 was ended by SIGKILL; the other nodes continue"
+    )
     assert small.events()[-1]["event"] == "exited"
     assert small.events()[-1]["planned"] is False
     assert small.events()[-1]["how"] == "w1 was ended by SIGKILL"
@@ -154,7 +156,7 @@ def test_some_nodes_cannot_be_done_without(small: Any, node: str) -> None:
     small.agent.ended = [Exit(node, 1)]
     with pytest.raises(NodeError, match=f"{node} exited with status 1; it printed nothing") as it:
         watch.look()
-    assert it.value.hint == f"The whole log: testbed logs small-1 {node}"
+    assert it.value.hint == f"Full log: testbed logs small-1 {node}"
 
 
 def start_again(small: Any) -> tuple[Any, list[str]]:
@@ -192,8 +194,8 @@ def test_a_parameter_server_that_is_killed_is_started_again(
     assert (exited["event"], exited["restarted"], exited["ends_run"]) == ("exited", True, False)
     assert (started["event"], started["node"], started["pid"]) == ("launched", "ps", 4001)
     assert small.shown.getvalue().splitlines()[-2:] == [
-        f"{how}; it is started again from its checkpoint",
-        "goes on from update 500: 37 updates are lost",
+        f"{how}; restarted from its checkpoint",
+        "resumed from update 500: 37 updates are lost",
     ]
 
 
@@ -203,7 +205,9 @@ def test_one_that_was_not_started_again_cannot_go_back(small: Any, version: int)
     watch, _ = start_again(small)
     small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
     small.says("restored", version=version, time_seconds=1.0, lost_updates=0)
-    with pytest.raises(SpoiledError, match=f"went back to update {version}, which it was not"):
+    with pytest.raises(
+        SpoiledError, match=f"went back to update {version}, without having been restarted"
+    ):
         watch.look()
     assert small.events()[-1]["event"] == "saved"
 
@@ -269,7 +273,7 @@ def test_what_a_node_wrote_before_its_end_is_read_before_its_end_is_judged(small
 def test_a_folder_that_was_deleted_ends_the_run(small: Any) -> None:
     watch = start(small)
     shutil.rmtree(small.setup.folder.path)
-    with pytest.raises(HostError, match="was deleted while the run went on"):
+    with pytest.raises(HostError, match="was deleted while the run was active"):
         watch.look()
 
 

@@ -159,7 +159,7 @@ def test_a_folder_that_is_none_of_ours_is_left_alone(
 def test_two_sweeps_of_one_folder_are_refused(runs: Path) -> None:
     with (
         alone(runs),
-        pytest.raises(TestbedError, match=r"Another sweep is at work in .* \(pid \d+"),
+        pytest.raises(TestbedError, match=r"Another sweep is active in .* \(pid \d+"),
         alone(runs),
     ):
         raise AssertionError("both are at work")

@@ -137,7 +137,7 @@ def test_a_run_with_recordings_and_code_of_the_users_own_is_found_again(
         text="name: own\nscenario: base.yaml\nseeds: [1, 2]\n"
         f"vary: {{files: {{mine: {json.dumps(settings)}}}}}\n"
     )
-    assert "2 of 2 runs are there" in sweeps("sweep", "study.yaml")
+    assert "2 of 2 runs exist" in sweeps("sweep", "study.yaml")
     before = sweeps.begun()
     assert "own: 2 runs, 2 there already" in sweeps("sweep", "study.yaml")
     assert sweeps.begun() == before
@@ -241,7 +241,7 @@ def test_a_sweep_that_is_killed_goes_on_from_a_checkpoint(sweeps: Sweeps, write_
     said = sweeps("sweep", "study.yaml")
     assert "long-kept-s0 goes on" in said
     assert "long-short-s0 begins" in said
-    assert "2 of 2 runs are there, 0 of them not valid" in said
+    assert "2 of 2 runs exist, 0 of them not valid" in said
     assert sweeps.begun()["long-kept-s0"] == broken["long-kept-s0"]
 
 
@@ -259,7 +259,7 @@ def test_a_run_that_is_killed_is_told_and_begins_anew(
     said, _ = sweep.communicate(timeout=LONGEST_SECONDS)
     assert sweep.returncode == 5
     assert "long-1500-s0 FAILED" in said
-    assert "1 of 2 runs are there" in said
+    assert "1 of 2 runs exist" in said
     assert not any(lives(pid) for pid in pool)
     assert "1 there already" in sweeps("sweep", "study.yaml")
 
@@ -290,7 +290,7 @@ def test_a_run_that_fails_does_not_keep_the_others_from_being_run(
     said = sweeps("sweep", "study.yaml", status=2)
     assert "nets-mine-s0 FAILED" in said
     assert "net.py" in said
-    assert "1 of 2 runs are there" in said
+    assert "1 of 2 runs exist" in said
 
 
 def test_the_results_of_another_study_are_refused_before_anything_runs(

@@ -62,7 +62,7 @@ def test_what_cannot_be_written_into_a_deleted_folder_is_told_as_its_deletion(
     shutil.rmtree(folder.updates)
     failure = failure_of(writer.close)
     told = folder_error(folder, failure).message
-    assert told == f"{folder.updates} was deleted while the run went on; it has been ended."
+    assert told == f"{folder.updates} was deleted while the run was active; the run was stopped."
 
 
 def test_a_file_that_vanishes_before_it_is_put_in_place(folder: RunFolder) -> None:
@@ -80,12 +80,12 @@ def test_a_file_that_vanishes_before_it_is_put_in_place(folder: RunFolder) -> No
 
 def test_what_is_missing_elsewhere_is_no_deletion(folder: RunFolder, tmp_path: Path) -> None:
     told = folder_error(folder, missing(tmp_path / "elsewhere")).message
-    assert told == f"the run cannot go on: {tmp_path}/elsewhere: No such file or directory."
+    assert told == f"the run cannot continue: {tmp_path}/elsewhere: No such file or directory."
 
 
 def test_a_full_disk_names_the_folder_and_what_to_do(folder: RunFolder) -> None:
     told = folder_error(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-    assert told.message == f"the run cannot go on: {folder.path}: No space left on device."
+    assert told.message == f"the run cannot continue: {folder.path}: No space left on device."
     assert "--runs" in told.hint
 
 
