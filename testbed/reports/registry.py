@@ -56,14 +56,14 @@ class Definition:
         unit: one of UNITS.
         of: computes it from a run, or from its evaluations; None and NaN mean not measured,
             infinity means never reached. Arguments are passed by name.
-        takes: the arguments in brackets; a window is optional.
+        parameters: the arguments in brackets; a window is optional.
         evaluations: whether ``of`` receives only the table of evaluations.
     """
 
     title: str
     unit: str
     of: Callable[..., float | None]
-    takes: tuple[Argument, ...] = ()
+    parameters: tuple[Argument, ...] = ()
     evaluations: bool = False
 
 
@@ -163,8 +163,10 @@ def _reached(column: str, share: str = "top1") -> Callable[..., float]:
     return reached
 
 
-def _evaluated(title: str, unit: str, of: Callable[..., float], *takes: Argument) -> Definition:
-    return Definition(title, unit, of, takes, evaluations=True)
+def _evaluated(
+    title: str, unit: str, of: Callable[..., float], *parameters: Argument
+) -> Definition:
+    return Definition(title, unit, of, parameters, evaluations=True)
 
 
 MEASURES: Mapping[str, Definition] = {
