@@ -227,7 +227,7 @@ def runs(folder: str | Path = "runs") -> list[Run]:
 
 @dataclass(frozen=True)
 class _Caller:
-    """The caller of the API as the audience of a run; see testbed.run.audience.Audience."""
+    """The caller of the API as the audience of a run; see testbed.run.listener.RunListener."""
 
     display: LiveDisplay | None
     folders: list[RunFolder]

@@ -96,7 +96,7 @@ class NodeSpec:
     image: Image = "nodes"
     scratch: Size = SCRATCH  # the size of its /tmp, and of its /dev/shm
     folders: tuple[str, ...] = ()  # of the host, mounted read-only at the same paths
-    takes: Size | None = None  # estimated memory, where the role alone does not determine it
+    memory_estimate: Size | None = None  # set if the role alone does not determine it
 
 
 @dataclass(frozen=True)

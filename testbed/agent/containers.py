@@ -52,7 +52,7 @@ class OwnContainer:
         nice = 0 if self.groups.has("cpu") else nice_of(self.node.cpu_weight)
         return Placement(tuple(self.groups.entrances(name)), nice=nice)
 
-    def move_in(self, role: int) -> Process:
+    def on_role_started(self, role: int) -> Process:
         """Register the role; return the process in whose network namespace the link ends."""
         process = Process.of(role)
         self.records.add(self.node.name, process)
@@ -92,7 +92,7 @@ class OwnContainer:
         """Thaw all processes in it, whatever froze them."""
         self.thaw(role)
 
-    def move_out(self) -> None:
+    def on_role_ended(self) -> None:
         """Clean up after the role and its namespaces have ended; the groups end with the run."""
 
     def abandon(self, *, deadline: float) -> None:
@@ -125,7 +125,7 @@ class GivenContainer:
         self._oom_kills = self._groups.oom_kills()
         return Placement(self._groups.entrances(), container=self.first)
 
-    def move_in(self, role: int) -> Process:
+    def on_role_started(self, role: int) -> Process:
         self._check_alive()
         return self.first
 
@@ -154,7 +154,7 @@ class GivenContainer:
     def release(self, role: int) -> None:
         self._groups.thaw()
 
-    def move_out(self) -> None:
+    def on_role_ended(self) -> None:
         """End the container too, so that the engine shows that the node has ended."""
         self.first.send(signal.SIGTERM)
 

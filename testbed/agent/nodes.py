@@ -86,7 +86,7 @@ class Nodes:
             with begun.held:
                 pid = spawned.pid()
                 self.meanwhile()
-                anchor = container.move_in(pid)
+                anchor = container.on_role_started(pid)
                 try:
                     self._connect(launch, anchor)
                 finally:
@@ -174,7 +174,7 @@ class Nodes:
                 left = node.container
                 self.exits.append(Exit(name, status, left.ran_out_of_memory(), left.has_ended()))
                 self._leaving[name] = (time.monotonic() + left.linger_seconds, left)
-        self._move_out()
+        self._on_role_ended()
 
     def due_in_seconds(self) -> float | None:
         """Return the seconds until ``do_due`` has work, if no child ends; None if never."""
@@ -187,7 +187,7 @@ class Nodes:
     def do_due(self) -> None:
         """Do the work planned for now: expire link changes, and clean up ended containers."""
         self.changes.expire(relink=self.relink)
-        self._move_out()
+        self._on_role_ended()
 
     def send_signal(self, name: str, number: int) -> None:
         """Send a signal to a node's role."""
@@ -300,11 +300,11 @@ class Nodes:
             with suppress(ProcessLookupError):  # it has just ended
                 os.kill(node.pid, signal.SIGKILL)
 
-    def _move_out(self) -> None:
+    def _on_role_ended(self) -> None:
         now = time.monotonic()
         for name in [name for name, (moment, _) in self._leaving.items() if moment <= now]:
             _, container = self._leaving.pop(name)
-            container.move_out()
+            container.on_role_ended()
 
     def _connect(self, launch: LaunchSpec, anchor: Process) -> None:
         node = launch.node

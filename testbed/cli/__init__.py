@@ -17,29 +17,30 @@ from testbed import __version__
 from testbed.errors import HostError, TestbedError
 
 VERBS = {
-    "init": "Write a scenario to begin with.",
-    "up": "Run a scenario: bring its containers up, train, measure, tear down.",
-    "down": "End runs and remove what they left, also after a crash.",
-    "resume": "Go on with a simulated run that was broken off, from its checkpoint.",
-    "wait": "Wait for a run's end, and exit as it did.",
+    "init": "Create an example scenario.",
+    "up": "Run a scenario: start its containers, train, measure, and remove them.",
+    "down": "Stop runs and remove what they left behind, also after a crash.",
+    "resume": "Resume an interrupted simulated run from its checkpoint.",
+    "wait": "Wait until a run ends, and exit with its exit code.",
     "ps": "List runs, or the nodes of one run.",
-    "top": "Show where a run stands, and keep showing it.",
-    "events": "Show what happened in a run, and what happens.",
-    "net": "Show, measure and change the links of a run that goes on.",
-    "fault": "Freeze, cut off or slow down workers of a run that goes on, and list faults.",
-    "logs": "Show what nodes printed.",
+    "top": "Show the live status of a run.",
+    "events": "Show the events of a run.",
+    "net": "Show, measure and change the links of an active run.",
+    "fault": "Inject faults into an active run (freeze, partition, slow down workers), and list "
+    "faults.",
+    "logs": "Show the output of nodes.",
     "exec": "Run a command in a node.",
-    "sweep": "Run what a study needs and is not there yet.",
-    "report": "Summarise a run, several side by side, or a study; draw the figures.",
-    "export": "Write runs in the formats of other tools.",
-    "compare": "Say how far two runs are apart.",
-    "doctor": "Examine this host: has it what a run needs?",
+    "sweep": "Execute the missing runs of a study.",
+    "report": "Report on a run, several runs or a study; draw the figures.",
+    "export": "Export runs to the formats of other tools.",
+    "compare": "Compare the results of two runs.",
+    "doctor": "Check that this host can run scenarios.",
     "image": "Build, check and remove the image that Docker runs nodes in.",
     "validate": "Check scenarios and studies.",
-    "check": "Try whether an algorithm of one's own keeps its contract.",
+    "check": "Test that a custom algorithm, model or data set keeps its contract.",
     "plan": "Show what a scenario would start, without starting it.",
     "schema": "Print the JSON schema of scenarios, or of studies.",
-    "completion": "Print the completion script of a shell.",
+    "completion": "Print the completion script for a shell.",
 }
 """The verbs and their lines in ``testbed --help``, so that the help does not import them."""
 
@@ -85,12 +86,12 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Emulate edge-device training on this machine: a container per device, shaped links, gRPC.
 
-    A scenario file says what is run:
+    A scenario file describes a run:
 
     \b
-      testbed init              write one to begin with, first.yaml
+      testbed init              create an example, first.yaml
       testbed up first.yaml     run it
-      testbed up quickstart     run one of those that come with testbed
+      testbed up quickstart     run a scenario that ships with testbed
     """
 
 
@@ -130,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _no_fault_of_ours(error: Exception) -> TestbedError | None:
     """Return an expected error, to show as a message; None for an unexpected one."""
     if isinstance(error, MemoryError):
-        return HostError("there is not enough memory.", hint="See `ulimit -v`, and `free`.")
+        return HostError("out of memory.", hint="Check `ulimit -v` and `free`.")
     if isinstance(error, OSError):
         if error.errno not in NO_FAULTS_OF_OURS:
             return None
@@ -158,14 +159,18 @@ def _check_paths(arguments: Sequence[str]) -> None:
     """
     for argument in arguments:
         if not _is_text(argument):
-            raise click.UsageError(f"{_printable(argument)} is not UTF-8: rename it.")
+            raise click.UsageError(f"{_printable(argument)} is not valid UTF-8: rename it.")
     try:
         here = os.getcwd()  # noqa: PTH109 - there may be none
     except OSError as error:
-        message = f"the current folder cannot be found: {error.strerror}."
-        raise HostError(message, hint="It was deleted, perhaps: cd to one that is there.") from None
+        message = f"the current folder does not exist: {error.strerror}."
+        raise HostError(
+            message, hint="It may have been deleted: cd to a folder that exists."
+        ) from None
     if not _is_text(here):
-        raise HostError(f"the current folder, {_printable(here)}, is not UTF-8.", hint="Rename it.")
+        raise HostError(
+            f"the current folder, {_printable(here)}, is not valid UTF-8.", hint="Rename it."
+        )
 
 
 def _is_text(name: str) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from testbed.scenario import Scenario
     from testbed.scenario.override import Override
 
-Told = tuple[str, list[tuple[str, str, str]]]
+CheckReport = tuple[str, list[tuple[str, str, str]]]
 """A title, and the result for each promise."""
 
 
@@ -27,11 +27,11 @@ Told = tuple[str, list[tuple[str, str, str]]]
 @click.argument("file", type=click.Path(path_type=Path))
 @settings_option
 def command(file: Path, settings: tuple[str, ...]) -> int:
-    """Try whether code of one's own keeps what every algorithm, model or data set promises.
+    """Test that custom code keeps the contract of an algorithm, a model or a data set.
 
-    FILE is a Python file, of which every algorithm is tried (--set learning_rate=0.05 gives it an
-    option), or a scenario with an algorithm, a model or a data set of one's own (--set
-    algorithm.learning_rate=0.05). Exits with 10 if a promise is broken.
+    FILE is a Python file, in which every algorithm is tested (--set learning_rate=0.05 sets an
+    option of it), or a scenario with a custom algorithm, model or data set (--set
+    algorithm.learning_rate=0.05). Exits with 10 if a rule of the contract is broken.
     """
     from testbed.errors import AlgorithmError
     from testbed.host.isolation import run_isolated
@@ -49,25 +49,25 @@ def command(file: Path, settings: tuple[str, ...]) -> int:
     return AlgorithmError.exit_code if broken else 0
 
 
-def _try(file: Path, asked: Sequence[Override], opened: Opened) -> list[Told]:
+def _try(file: Path, asked: Sequence[Override], opened: Opened) -> list[CheckReport]:
     """Test everything in the file."""
     if file.suffix == ".py":
         return [_try_algorithm(config, opened) for config in _of_file(file, asked)]
     return list(_try_scenario(file, asked, opened))
 
 
-def _told(title: str, results: Iterator[CheckResult]) -> Told:
+def _result(title: str, results: Iterator[CheckResult]) -> CheckReport:
     return title, [(one.promise, one.problem, one.trace) for one in results]
 
 
-def _try_algorithm(config: AlgorithmConfig, opened: Opened) -> Told:
+def _try_algorithm(config: AlgorithmConfig, opened: Opened) -> CheckReport:
     from testbed.frame.contract import examine
 
     opened()
-    return _told(f"{type(config).__name__} ({config})", examine(config))
+    return _result(f"{type(config).__name__} ({config})", examine(config))
 
 
-def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iterator[Told]:
+def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iterator[CheckReport]:
     """Test all custom code of a scenario."""
     from testbed.algorithms.custom import CustomAlgorithm, open_config
     from testbed.errors import Problem, ScenarioError
@@ -80,7 +80,7 @@ def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iter
     scenario = load(file, overrides=asked)
     algorithm = scenario.algorithm
     if not own_code(scenario):
-        expected = "an algorithm of one's own, in a file, or such a model or data set"
+        expected = "a custom algorithm, model or data set, in a file"
         raise ScenarioError([Problem(str(file), 0, "algorithm", algorithm.name, expected)])
     if isinstance(algorithm, CustomAlgorithm):
         code = UserCode(file.parent / algorithm.file, algorithm.class_name, "algorithm")
@@ -89,7 +89,9 @@ def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iter
         yield from _try_learning(scenario, file.parent, Path(folder), opened)
 
 
-def _try_learning(scenario: Scenario, beside: Path, folder: Path, opened: Opened) -> Iterator[Told]:
+def _try_learning(
+    scenario: Scenario, beside: Path, folder: Path, opened: Opened
+) -> Iterator[CheckReport]:
     """Test a custom data set, and a custom model on it, or else on noise."""
     from dataclasses import replace
 
@@ -111,13 +113,13 @@ def _try_learning(scenario: Scenario, beside: Path, folder: Path, opened: Opened
                 transform = OwnTransform.of(code, own.transform)
             data.append(replace(prepared, transform=transform))
 
-        yield _told(f"{dataset.class_name} in {dataset.file}", run_checks((check,), dataset))
+        yield _result(f"{dataset.class_name} in {dataset.file}", run_checks((check,), dataset))
     yield from _try_model(scenario, beside, data, opened)
 
 
 def _try_model(
     scenario: Scenario, beside: Path, data: Sequence[Prepared], opened: Opened
-) -> Iterator[Told]:
+) -> Iterator[CheckReport]:
     import torch
 
     from testbed.frame.own_model import Tried, examine_model, noise
@@ -132,7 +134,7 @@ def _try_model(
     torch.set_num_threads(1)
     own, code = model, UserCode(beside / model.file, model.class_name, "model")
     tried = Tried(code.name, lambda: own.build_of(code, *shape), data[0] if data else noise(*shape))
-    yield _told(f"{model.class_name} in {model.file}", examine_model(tried))
+    yield _result(f"{model.class_name} in {model.file}", examine_model(tried))
 
 
 def _of_file(file: Path, asked: Sequence[Override]) -> Iterator[AlgorithmConfig]:
@@ -151,6 +153,9 @@ def _of_file(file: Path, asked: Sequence[Override]) -> Iterator[AlgorithmConfig]
         and value.__module__ == module.__name__
     ]
     if not names:
-        raise code.error("no subclass of AlgorithmConfig", "one, beside its two halves")
+        raise code.error(
+            "no subclass of AlgorithmConfig",
+            "a subclass of AlgorithmConfig, in addition to the worker and server sides",
+        )
     for name in names:
         yield open_config(UserCode(file, name, ""), options)

@@ -28,13 +28,13 @@ DIFFERENT = 9
     default=0.05,
     show_default=True,
     metavar="SHARE",
-    help="How far apart each measure may be.",
+    help="Maximum difference of each measure.",
 )
 @click.option(
     "--accuracy",
     type=FiniteRange(min=0, min_open=True, max=1),
     metavar="SHARE",
-    help="Also compare what it took to reach this top-1 accuracy, such as 0.9.",
+    help="Also compare the effort to reach this top-1 accuracy, such as 0.9.",
 )
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -48,8 +48,8 @@ def command(
 ) -> int:
     """Compare the runs FIRST and SECOND, such as a live and a simulated run of one scenario.
 
-    Says first what differs between their scenarios. An accuracy is compared by its difference, an
-    amount by the share of the larger.
+    Prints the differences of their scenarios first. Accuracies are compared by their difference,
+    amounts by their difference as a share of the larger one.
 
     Exits with 9 if a measure differs by more than the tolerance.
     """

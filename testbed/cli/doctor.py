@@ -21,16 +21,16 @@ DEFAULT_WORKERS = 12
 @click.command("doctor")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @runtime_option
-@click.option("--workers", type=int, metavar="N", help="Examine for so many workers.")
+@click.option("--workers", type=int, metavar="N", help="Number of workers to check for.")
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(
     file: Path | None, runtime: str | None, workers: int | None, runs: Path, as_json: bool
 ) -> int:
-    """Examine this host: has it what `testbed up` needs, for the scenario in FILE or for any?
+    """Check that this host can run scenarios: the one in FILE, or any.
 
-    Starts a container and a link, measures them, and removes them. Exits with 3 if something is
-    missing that `testbed up` cannot do without.
+    Starts a container and a link, measures them, and removes them. Exits with 3 if a requirement
+    of `testbed up` is missing.
     """
     from dataclasses import asdict
 
@@ -111,8 +111,8 @@ def _print(findings: list[Finding]) -> None:
     shown = table("check", "", "found")
     for finding in findings:
         found = Text(finding.found)
-        if finding.level != "ok" and finding.mend:
-            found.append(f"\n{finding.mend}", style="italic")
+        if finding.level != "ok" and finding.fix:
+            found.append(f"\n{finding.fix}", style="italic")
         level = Text(finding.level, style=COLOURS[finding.level])
         shown.add_row(Text(finding.check), level, found)
     Console().print(shown)

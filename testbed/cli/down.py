@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @click.command("down")
 @click.argument("run", nargs=-1, shell_complete=complete_run)
-@click.option("--all", "everything", is_flag=True, help="Every run of yours, wherever it lies.")
+@click.option("--all", "everything", is_flag=True, help="Stop all your runs, in any folder.")
 @runs_option
-@click.option("--json", "as_json", is_flag=True, help="Print what was ended as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the stopped runs as JSON.")
 def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -> None:
-    """End RUN (names or paths): its processes and containers go, its folder stays.
+    """Stop RUN (names or paths): remove its processes and containers, and keep its folder.
 
-    Works after a crash of the command that started the run, without the scenario, and twice.
+    Idempotent. Needs no scenario file, and also works if the command that started the run crashed.
     """
     import os
     import time
@@ -36,7 +36,7 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
     from testbed.telemetry.registry import Registry
 
     if bool(run) == everything:
-        raise click.UsageError("Name the runs to end, or give --all.")
+        raise click.UsageError("Name the runs to stop, or give --all.")
     require_linux("down")
     if everything:
         ended = end_all(
@@ -75,14 +75,14 @@ def _as_dict(one: Ended) -> dict[str, Any]:
 def _print(ended: Sequence[Ended], *, everything: bool) -> None:
     for one in ended:
         if one.failure is not None:
-            click.echo(f"{one.run}: NOT ended")
+            click.echo(f"{one.run}: NOT stopped")
         elif one.acted:
-            click.echo(f"{one.run}: ended")
+            click.echo(f"{one.run}: stopped")
         elif one.folder is None:
-            click.echo(f"{one.run}: left alone; it goes on, and is none of your runs")
+            click.echo(f"{one.run}: skipped: it is active and belongs to another user")
         elif not everything:
-            click.echo(f"{one.run}: nothing of it was left")
+            click.echo(f"{one.run}: nothing to remove")
     for reason in dict.fromkeys(str(one.unasked) for one in ended if one.unasked):
-        click.echo(f"what ended runs may have left in it was not looked for: {reason}", err=True)
+        click.echo(f"not searched for remains of ended runs: {reason}", err=True)
     if everything and not any(one.acted or one.failure for one in ended):
-        click.echo("nothing of yours was left to end")
+        click.echo("nothing to stop: you have no active runs")

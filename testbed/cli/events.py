@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @click.command("events")
 @run_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on as long as the run does.")
-@click.option("--kind", "kinds", multiple=True, metavar="K", help="Only events of this name.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new events until the run ends.")
+@click.option("--kind", "kinds", multiple=True, metavar="K", help="Only events with this name.")
 @click.option(
     "--node",
     "selectors",
@@ -37,10 +37,10 @@ def command(
     runs: Path,
     as_json: bool,
 ) -> None:
-    """Print the events of RUN in their order: when, in real seconds of the training, and what.
+    """Print the events of RUN in order, each with its time in real seconds since training started.
 
-    docs/run-folder.md lists all kinds of events and their fields. --kind and --node may be given
-    several times.
+    docs/run-folder.md lists all kinds of events and their fields. --kind and --node can be
+    repeated.
     """
     from testbed.plan.selection import select
     from testbed.plan.written import read_plan

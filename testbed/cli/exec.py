@@ -16,11 +16,10 @@ from testbed.cli.options import find, runs_option
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
 @runs_option
 def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
-    """Run a command in NODE of RUN, with the node's restrictions, and exit as it does.
+    """Run a command in NODE of RUN, with the node's restrictions, and exit with its exit code.
 
-    It sees the node's files, network and processes, has the node's uid and limits, and no
-    capabilities. It has a terminal of its own, which this one shows, or pipes where input or output
-    is no terminal.
+    The command sees the node's files, network and processes, has the node's uid and limits, and no
+    capabilities. It gets a pseudo-terminal, or pipes if input or output is not a terminal.
     """
     from testbed.cli.host import require_linux
     from testbed.plan.selection import find_node

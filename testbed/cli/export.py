@@ -8,8 +8,8 @@ import click
 
 FORMATS: dict[str, str] = {
     "csv": "Every table as CSV.",
-    "tensorboard": "A log folder of TensorBoard's.",
-    "mlflow": "A database of MLflow's.",
+    "tensorboard": "A log folder for TensorBoard.",
+    "mlflow": "A database for MLflow.",
     "prometheus": "OpenMetrics with timestamps, for Prometheus and Grafana.",
 }
 """The formats and their lines in ``testbed export --help``, which imports none of them."""
@@ -37,4 +37,4 @@ class LazyFormats(click.Group):
 
 @click.group("export", cls=LazyFormats)
 def command() -> None:
-    """Write runs in the format of another tool."""
+    """Export runs to the format of another tool."""

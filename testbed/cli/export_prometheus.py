@@ -14,22 +14,31 @@ from testbed.cli.options import find, runs_option
 @click.command("prometheus")
 @click.argument("run", nargs=-1, required=True, shell_complete=complete_run)
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="What is written."
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The file to write.",
 )
-@click.option("--force", is_flag=True, help="Write over FILE where it is there.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.option(
     "--at",
     default="run",
     show_default=True,
     metavar="run|now|TIME",
-    help="When they are shown: when they were; or all at once, the longest ending now, or then.",
+    help="Timestamps: those of the runs; or shift all runs to the same start, so that the "
+    "longest ends now or at the given time.",
 )
-@click.option("--metrics-per-worker", is_flag=True, help="Also of more than 300 workers each.")
+@click.option(
+    "--metrics-per-worker",
+    is_flag=True,
+    help="Export metrics of each worker, also with more than 300 workers.",
+)
 @runs_option
 def command(
     run: tuple[str, ...], out: Path, force: bool, at: str, metrics_per_worker: bool, runs: Path
 ) -> None:
-    """Write RUN (names or paths), live or simulated and over, as OpenMetrics with timestamps.
+    """Export ended RUNs (names or paths), live or simulated, as OpenMetrics with timestamps.
 
     `promtool tsdb create-blocks-from openmetrics FILE DIR` makes blocks of it for Prometheus.
     """
@@ -53,18 +62,20 @@ def write(runs: Sequence[Path], out: Path, *, force: bool, at: str, per_worker: 
 
     end = _end(at)
     if out.exists() and not force:
-        wanted = "a file that is not there yet"
-        raise ScenarioError([Problem("--out", 0, "", str(out), wanted, "Or add --force.")])
+        wanted = "a file that does not exist yet"
+        raise ScenarioError(
+            [Problem("--out", 0, "", str(out), wanted, "Choose another file, or add --force.")]
+        )
     if not out.parent.is_dir():
-        wanted = "a file in a folder that is there"
+        wanted = "a file in an existing folder"
         raise ScenarioError([Problem("--out", 0, "", str(out), wanted)])
     found = [Run(folder) for folder in runs]
     for one in found:
         if one.alive:
             raise TestbedError(
-                f"{one.name} goes on.",
-                hint="Its metrics are shown with `testbed up --metrics`; wait for its end to "
-                f"export them: testbed wait {one.name}",
+                f"{one.name} is still running.",
+                hint="`testbed up --metrics` serves the metrics of a running run. To export "
+                f"them, wait until it has ended: testbed wait {one.name}",
             )
     replays = [Replay(one, per_worker=per_worker) for one in found]
     with replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:

@@ -15,7 +15,7 @@ from testbed.cli.options import export_runs, force_option, out_option, runs_argu
 @force_option
 @runs_option
 def command(names: tuple[str, ...], out: Path, force: bool, runs: Path) -> None:
-    """Write RUNs as a log folder: `tensorboard --logdir OUT` lays them over one another.
+    """Export RUNs to a log folder: `tensorboard --logdir OUT` plots them together.
 
     Needs TensorBoard's library: pip install 'edge-testbed[tensorboard]'.
     """

@@ -13,29 +13,34 @@ from testbed.cli.options import find, json_option, print_json, runs_option
 
 @click.group("fault")
 def command() -> None:
-    """Freeze workers of a run that goes on, cut them off, slow them down, and list faults."""
+    """Inject faults into an active run (freeze, partition, slow down workers), and list faults."""
 
 
 @command.command("freeze")
 @run_argument
 @nodes_argument
-@click.option("--for", "duration", metavar="TIME", help="Emulated time; until thawed without it.")
+@click.option(
+    "--for",
+    "duration",
+    metavar="TIME",
+    help="Duration, in emulated time; by default until they are thawed.",
+)
 @runs_option
 def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path) -> None:
-    """Let workers of RUN stand still while it goes on; nobody is told.
+    """Freeze workers of the active RUN, without notifying the other nodes.
 
-    NODE is a name, a pattern like 'w[0-9]', or class=NAME. With --for they go on by themselves.
+    NODE is a name, a pattern like 'w[0-9]', or class=NAME. With --for, they are thawed afterwards.
     """
     from testbed.run.by_hand import ask, duration_of, selected
 
     if not selector:
-        raise click.UsageError("Which workers? Name some, like w3 or class=slow.")
+        raise click.UsageError("Name the workers, like w3 or class=slow.")
     folder = find(run, runs)
     nodes = selected(folder, selector)
     seconds = None if duration is None else duration_of(duration)
     ask(folder, "freeze", nodes, seconds=seconds)
     until = "until they are thawed" if duration is None else f"for {duration} of emulated time"
-    click.echo(f"{', '.join(nodes)}: stand still {until}")
+    click.echo(f"{', '.join(nodes)}: frozen {until}")
 
 
 @command.command("thaw")
@@ -43,33 +48,35 @@ def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path
 @nodes_argument
 @runs_option
 def thaw(run: str, selector: tuple[str, ...], runs: Path) -> None:
-    """Let frozen workers of RUN go on; all that stand still if none is named."""
+    """Thaw frozen workers of RUN; all of them if none is named."""
     from testbed.run.by_hand import ask, selected, standing_still
 
     folder = find(run, runs)
     nodes = selected(folder, selector) if selector else standing_still(folder)
     if not nodes:
-        click.echo("nobody stands still")
+        click.echo("no worker is frozen")
         return
     ask(folder, "thaw", nodes)
-    click.echo(f"{', '.join(nodes)}: go on")
+    click.echo(f"{', '.join(nodes)}: thawed")
 
 
 @command.command("partition")
 @run_argument
 @nodes_argument
-@click.option("--for", "duration", metavar="TIME", required=True, help="Emulated time.")
+@click.option(
+    "--for", "duration", metavar="TIME", required=True, help="Duration, in emulated time."
+)
 @runs_option
 def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) -> None:
-    """Let nothing through the links of workers of RUN for a time; nobody is told."""
+    """Block the links of workers of RUN for a duration, without notifying the other nodes."""
     from testbed.run.by_hand import ask, partition_of, selected
 
     if not selector:
-        raise click.UsageError("Which workers? Name some, like w3 or class=slow.")
+        raise click.UsageError("Name the workers, like w3 or class=slow.")
     folder = find(run, runs)
     nodes = selected(folder, selector)
     ask(folder, "partition", nodes, seconds=partition_of(duration, folder))
-    click.echo(f"{', '.join(nodes)}: cut off for {duration} of emulated time")
+    click.echo(f"{', '.join(nodes)}: links blocked for {duration} of emulated time")
 
 
 @command.command("slow")
@@ -79,16 +86,18 @@ def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) ->
     "--factor",
     type=click.FloatRange(1, 1e6, min_open=True),
     required=True,
-    help="How many times as long a step takes.",
+    help="Multiply the duration of a step by this factor.",
 )
-@click.option("--for", "duration", metavar="TIME", required=True, help="Emulated time.")
+@click.option(
+    "--for", "duration", metavar="TIME", required=True, help="Duration, in emulated time."
+)
 @runs_option
 def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs: Path) -> None:
-    """Let the steps of workers of RUN take longer for a time, from their next ones on."""
+    """Slow down the steps of workers of RUN for a duration, from their next steps on."""
     from testbed.run.by_hand import ask, duration_of, selected
 
     if not selector:
-        raise click.UsageError("Which workers? Name some, like w3 or class=slow.")
+        raise click.UsageError("Name the workers, like w3 or class=slow.")
     folder = find(run, runs)
     nodes = selected(folder, selector)
     ask(folder, "slow", nodes, seconds=duration_of(duration), factor=factor)
@@ -102,7 +111,7 @@ def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs
 @runs_option
 @json_option
 def show(run: str, runs: Path, as_json: bool) -> None:
-    """List the faults that have come in RUN, and those that are planned and have not."""
+    """List the faults of RUN, those that have been applied and those still planned."""
     from testbed.run.by_hand import listed
 
     rows = listed(find(run, runs))

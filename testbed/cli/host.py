@@ -17,8 +17,9 @@ def require_linux(command: str, *, platform: str = sys.platform) -> None:
     """
     if platform != "linux":
         raise HostError(
-            f"`testbed {command}` needs Linux (namespaces, cgroups, tc), and this is {platform}.",
-            hint="Use a Linux machine or a virtual one; validate, plan and schema run anywhere.",
+            f"`testbed {command}` needs Linux (namespaces, cgroups, tc); this is {platform}.",
+            hint="Use Linux, or a virtual machine with it; validate, plan and schema run on any "
+            "system.",
         )
     import resource
 
@@ -32,7 +33,7 @@ def require_linux(command: str, *, platform: str = sys.platform) -> None:
         if limit != resource.RLIM_INFINITY and limit < least:
             unit = 1024 if option == "ulimit -v" else 1
             raise HostError(
-                f"`{option}` is {limit // unit:,}, and a run needs at least {least // unit:,}.",
+                f"`{option}` is {limit // unit:,}; a run needs at least {least // unit:,}.",
                 hint=f"Raise it: {option} {least // unit}",
             )
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from docker import APIClient
     from testbed.runtimes.docker.image import OwnImage
 
-gpu_option = click.option("--gpu", is_flag=True, help="The one whose torch uses NVIDIA GPUs.")
+gpu_option = click.option(
+    "--gpu", is_flag=True, help="Use the image with a torch that supports NVIDIA GPUs."
+)
 
 
 @click.group("image")
@@ -24,17 +26,20 @@ def command() -> None:
 @command.command("build")
 @gpu_option
 @click.option(
-    "--base", default="", metavar="IMAGE", help="Build on IMAGE, which has python3 with pip."
+    "--base", default="", metavar="IMAGE", help="Base image; it must have python3 with pip."
 )
-@click.option("--offline", is_flag=True, help="Ask no registry: mmdebstrap makes the base.")
-@click.option("--kafka", is_flag=True, help="The one of a broker of streams instead.")
-@click.option("--verbose", is_flag=True, help="Show what the engine says, line by line.")
+@click.option(
+    "--offline", is_flag=True, help="Use no registry: create the base image with mmdebstrap."
+)
+@click.option("--kafka", is_flag=True, help="Build the image of the streams' Kafka broker instead.")
+@click.option("--verbose", is_flag=True, help="Show the output of the engine.")
 def build(gpu: bool, base: str, offline: bool, kafka: bool, verbose: bool) -> None:
-    """Build the image of this very version of testbed, and print its name.
+    """Build the image for this version of testbed, and print its name.
 
-    Online it is built on a Python image and with pip. Where no registry answers, mmdebstrap makes
-    the base and pip downloads the packages on this host; that needs no network but package mirrors.
-    The image of a broker is pulled, or made from the jars in the folder $TESTBED_KAFKA.
+    By default it is based on a Python image from a registry, with packages installed by pip. If no
+    registry answers, mmdebstrap creates the base image and pip downloads the packages on this host;
+    this needs access to package mirrors only. The image of a broker is pulled, or created from the
+    jars in the folder $TESTBED_KAFKA.
     """
     import os
 
@@ -42,9 +47,9 @@ def build(gpu: bool, base: str, offline: bool, kafka: bool, verbose: bool) -> No
     from testbed.runtimes.docker.build import Builder
 
     if kafka and (gpu or base):
-        raise click.UsageError("--kafka goes with neither --gpu nor --base.")
+        raise click.UsageError("--kafka cannot be combined with --gpu or --base.")
     if offline and (gpu or base):
-        raise click.UsageError("--offline goes with neither --gpu nor --base.")
+        raise click.UsageError("--offline cannot be combined with --gpu or --base.")
 
     def say(line: str) -> None:
         click.echo(line, err=True)
@@ -61,7 +66,7 @@ def build(gpu: bool, base: str, offline: bool, kafka: bool, verbose: bool) -> No
 @command.command("check")
 @gpu_option
 def check(gpu: bool) -> None:
-    """Print the name of the image of this very version of testbed; exit with 3 if there is none."""
+    """Print the name of the image for this version of testbed; exit with 3 if there is none."""
     from testbed.runtimes.docker.image import check_image
 
     with _engine() as engine:
@@ -71,7 +76,7 @@ def check(gpu: bool) -> None:
 @command.command("show")
 @json_option
 def show(as_json: bool) -> None:
-    """List the engine's images of testbed: those in use now, and old ones."""
+    """List the engine's images of testbed, current and old ones."""
     from dataclasses import asdict
 
     from testbed.runtimes.docker.image import current_images, list_images
@@ -84,7 +89,7 @@ def show(as_json: bool) -> None:
     elif images:
         _print(images, is_current)
     else:
-        click.echo("There is none. Try: testbed image build")
+        click.echo("No images of testbed. To build one: testbed image build")
 
 
 @command.command("prune")

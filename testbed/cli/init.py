@@ -16,12 +16,13 @@ import click
     default="first",
     show_default=True,
     metavar="SCENARIO",
-    help="Copy another of those that come with testbed, such as quickstart or adacomp/paper.",
+    help="Copy this scenario of those that ship with testbed, such as quickstart or adacomp/paper.",
 )
 def command(name: str, example: str) -> None:
-    """Write NAME.yaml here, a scenario with comments that runs as it is.
+    """Create NAME.yaml in the current folder, a commented scenario that can be run unchanged.
 
-    NAME is its name as well; by default it is first. Files of Python that it names are copied too.
+    NAME, by default first, is also the name of the scenario. Python files that it uses are copied
+    too.
     """
     from pathlib import Path
 
@@ -46,10 +47,10 @@ def command(name: str, example: str) -> None:
     for own in custom_files(scenario, examples[example].parent):
         files[Path(own.name)] = own.read_text(encoding="utf-8")
     for path in filter(os.path.lexists, files):
-        expected = "a name that no file here has yet: testbed init NAME"
-        raise ScenarioError([Problem(str(path), 0, "", "a file of that name", expected)])
+        expected = "a name without an existing file here: testbed init NAME"
+        raise ScenarioError([Problem(str(path), 0, "", "an existing file", expected)])
     for path, content in files.items():
         path.write_text(content, encoding="utf-8")
         click.echo(f"wrote {path}")
-    click.echo(f"  testbed plan {file}    what it would start")
+    click.echo(f"  testbed plan {file}    show what it starts")
     click.echo(f"  testbed up {file}      run it")

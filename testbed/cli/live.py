@@ -182,18 +182,22 @@ class LiveDisplay(Sink):
             case Rejected(node, reason):
                 self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
             case LogFull(node, limit):
-                self.notice(f"{node} prints more than {Size(limit)}: the rest is left out")
+                self.notice(
+                    f"{node} prints more than {Size(limit)}: the rest of its output is dropped"
+                )
             case ClockSet(seconds):
-                self.notice(f"{clock_set(seconds)}: no moment of the run is by that clock")
+                self.notice(
+                    f"{clock_set(seconds)}: the times of the run do not depend on that clock"
+                )
             case Exited("ps", restarted=True, how=how):
-                self.notice(f"{how}; it is started again from its checkpoint")
+                self.notice(f"{how}; restarted from its checkpoint")
             case Exited(restarted=True, how=how):
-                self.notice(f"{how}; it is started again")
+                self.notice(f"{how}; restarted")
             case Restored(version, _, lost):
                 self.progress.go_back(version)
-                self.notice(f"goes on from update {version:,}: {lost:,} updates are lost")
+                self.notice(f"resumed from update {version:,}: {lost:,} updates are lost")
             case Exited(ends_run=False, how=how) if how:
-                self.notice(f"{how}; the others go on")
+                self.notice(f"{how}; the other nodes continue")
             case FaultApplied(kind, _, nodes, recorded=True):  # thousands: only counted
                 self.progress.add_recorded(len(nodes), join=kind == "join")
             case FaultApplied(kind, begins, nodes) if nodes:

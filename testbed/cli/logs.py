@@ -15,18 +15,18 @@ from testbed.errors import escaped
 @click.command("logs")
 @run_argument
 @nodes_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on as long as the run does.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new output until the run ends.")
 @runs_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-@click.option("--raw", is_flag=True, help="Print colours and other control sequences as they are.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@click.option("--raw", is_flag=True, help="Print colours and other control sequences unescaped.")
 def command(
     run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_json: bool, raw: bool
 ) -> None:
-    """Print what nodes of RUN printed; control characters as \\x1b, without --raw.
+    """Print the output of nodes of RUN; control characters are escaped as \\x1b, without --raw.
 
     SELECTOR is a node (w3), a pattern ('w[0-9]'), class=NAME, agent, controller (of a run in the
-    background) or simulation (what own code printed in one). Without one: all nodes, and the log of
-    a simulation.
+    background) or simulation (the output of custom code in a simulated run). By default: all nodes,
+    and the log of a simulation.
     """
     from testbed.plan.selection import SIMULATION, select
     from testbed.plan.written import read_plan
@@ -46,4 +46,4 @@ def command(
             click.echo(f"{line.node:<{width}} | {text}", color=raw)
         printed = True
     if not printed:
-        click.echo(f"nothing was printed by {', '.join(selector) or 'any node'}", err=True)
+        click.echo(f"no output of {', '.join(selector) or 'any node'}", err=True)

@@ -14,23 +14,27 @@ if TYPE_CHECKING:
     from testbed.run.metering import Metering
 
 ANY_PORT = "127.0.0.1:0"
-NO_METRICS = "--metrics-per-worker and --insecure-listen go with --metrics or --metrics-address."
+NO_METRICS = "--metrics-per-worker and --insecure-listen need --metrics or --metrics-address."
 NO_SCRAPES = (
-    "A simulated run is not there to be scraped: `testbed export prometheus RUN --out FILE` writes "
-    "its metrics."
+    "A simulated run cannot be scraped; export its metrics: testbed export prometheus RUN --out "
+    "FILE"
 )
 
 OPTIONS = (
-    click.option(
-        "--metrics", is_flag=True, help="Show metrics to Prometheus while the run goes on."
-    ),
+    click.option("--metrics", is_flag=True, help="Serve metrics for Prometheus during the run."),
     click.option(
         "--metrics-address",
         metavar="ADDR:PORT",
-        help="The same, at this address; by default 127.0.0.1 and a free port.",
+        help="Serve metrics at this address; by default 127.0.0.1 and a free port.",
     ),
-    click.option("--metrics-per-worker", is_flag=True, help="Also of more than 300 workers each."),
-    click.option("--insecure-listen", is_flag=True, help="Let other hosts read the metrics."),
+    click.option(
+        "--metrics-per-worker",
+        is_flag=True,
+        help="Serve metrics of each worker, also with more than 300 workers.",
+    ),
+    click.option(
+        "--insecure-listen", is_flag=True, help="Allow an address that other hosts can reach."
+    ),
 )
 
 

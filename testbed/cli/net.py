@@ -18,7 +18,7 @@ UNMEASURED = "not measured: the host could not send that fast"
 
 @click.group("net")
 def command() -> None:
-    """Show, measure and change the links of a run that goes on."""
+    """Show, measure and change the links of an active run."""
 
 
 @command.command("show")
@@ -26,7 +26,7 @@ def command() -> None:
 @runs_option
 @json_option
 def show(run: str, runs: Path, as_json: bool) -> None:
-    """Show every link of RUN, as it was asked for and as the kernel has it."""
+    """Show every link of RUN, as configured and as set in the kernel."""
     from testbed.run.net import open_links
 
     with open_links(find(run, runs)) as links:
@@ -42,7 +42,7 @@ def show(run: str, runs: Path, as_json: bool) -> None:
 @runs_option
 @json_option
 def probe(run: str, runs: Path, as_json: bool) -> None:
-    """Measure the links of RUN's classes with spare nodes, which are removed again."""
+    """Measure the links of RUN's classes with temporary nodes."""
     from testbed.run.net import open_links
 
     with open_links(find(run, runs)) as links:
@@ -57,9 +57,14 @@ def probe(run: str, runs: Path, as_json: bool) -> None:
 @run_argument
 @nodes_argument
 @class_option
-@click.option("--up", metavar="SHAPE", help="What the class sends through, from now on.")
-@click.option("--down", metavar="SHAPE", help="What it receives through.")
-@click.option("--for", "duration", metavar="TIME", help="Emulated time; until reset without it.")
+@click.option("--up", metavar="SHAPE", help="New shape of the sending direction.")
+@click.option("--down", metavar="SHAPE", help="New shape of the receiving direction.")
+@click.option(
+    "--for",
+    "duration",
+    metavar="TIME",
+    help="Duration, in emulated time; by default until they are reset.",
+)
 @runs_option
 def change(
     run: str,
@@ -70,16 +75,16 @@ def change(
     duration: str | None,
     runs: Path,
 ) -> None:
-    """Change the links of nodes of RUN while it goes on.
+    """Change the links of nodes of the active RUN.
 
     NODE is a name, a pattern like 'w[0-9]', or class=NAME, for which --class NAME is short. SHAPE
-    is a rate, like 1mbit, or a list of fields, like rate=1mbit,delay=40ms,loss=0.01. What it leaves
-    out is as in the scenario. A change with --for ends by itself, whoever is logged in then.
+    is a rate, like 1mbit, or a list of fields, like rate=1mbit,delay=40ms,loss=0.01. Other fields
+    have the values of the scenario. With --for, the change is undone afterwards, even after logout.
     """
     if up is None and down is None:
         raise click.UsageError("Nothing to change: give --up, --down or both.")
     if not (nodes := _selectors(selector, device_class)):
-        raise click.UsageError("Whose links? Name nodes, or give --class.")
+        raise click.UsageError("Name the nodes whose links to change, or give --class.")
     from testbed.run.net import open_links
 
     with open_links(find(run, runs)) as links:
@@ -92,7 +97,7 @@ def change(
 @class_option
 @runs_option
 def reset(run: str, selector: tuple[str, ...], device_class: str | None, runs: Path) -> None:
-    """Give the links of RUN, or of these nodes of it, the shapes of its scenario again."""
+    """Reset the links of RUN, or of these nodes of it, to the shapes of its scenario."""
     from testbed.run.net import open_links
 
     with open_links(find(run, runs)) as links:

@@ -30,7 +30,7 @@ class FiniteRange(click.FloatRange):
         """Convert as the base class, and refuse NaN and infinity."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value} is no number.", param, ctx)
+            self.fail(f"{value} is not a number.", param, ctx)
         return number
 
 
@@ -42,8 +42,8 @@ _runs = partial(
     show_default=True,
     metavar="DIR",
 )
-runs_option = _runs(help="Where runs are looked for first.")
-new_runs_option = _runs(help="Where the run's folder is made.")
+runs_option = _runs(help="Folder to search for runs first.")
+new_runs_option = _runs(help="Folder in which to create the run's folder.")
 
 runtime_option = click.option(
     "--runtime",
@@ -60,10 +60,10 @@ settings_option = click.option(
     multiple=True,
     metavar="PATH=VALUE",
     shell_complete=complete_setting,
-    help="Replace a value.",
+    help="Override a value of the scenario.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-force_option = click.option("--force", is_flag=True, help="Replace what is there already.")
+force_option = click.option("--force", is_flag=True, help="Replace existing files.")
 runs_argument = click.argument(
     "names", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run
 )
@@ -72,7 +72,7 @@ out_option = click.option(
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="The folder to write into; what it holds beside these runs stays.",
+    help="The folder to write into; other files in it are kept.",
 )
 scale_option = click.option(
     "--scale",
@@ -80,7 +80,7 @@ scale_option = click.option(
     default=1.0,
     show_default=True,
     metavar="FACTOR",
-    help="Make the runs of a study so many times as long, and evaluate them in proportion.",
+    help="Multiply the length of the runs of a study, and their evaluation interval, by FACTOR.",
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
@@ -118,12 +118,12 @@ def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> 
 
     expected, hint = "", ""
     if not path.parent.is_dir():
-        expected, hint = "a path in a folder that is there", f"Try: mkdir -p {path.parent}"
+        expected, hint = "a path in an existing folder", f"Try: mkdir -p {path.parent}"
     elif path.exists() and path.is_dir() != folder:
         expected = "a folder" if folder else "a file, not a folder"
     elif path.exists() and not force and (not folder or any(path.iterdir())):
-        expected = "an empty folder" if folder else "a file that is not there yet"
-        hint = "Replace what is there with --force."
+        expected = "an empty folder" if folder else "a file that does not exist yet"
+        hint = "Replace it with --force."
     if expected:
         raise ScenarioError([Problem(option, 0, "", str(path), expected, hint)])
 

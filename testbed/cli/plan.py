@@ -42,7 +42,7 @@ MOST_ITEMS = 8
 @settings_option
 @workers_option
 @click.option(
-    "--requests", "shows_requests", is_flag=True, help="Also show what is sent to start it."
+    "--requests", "shows_requests", is_flag=True, help="Also show the requests that start it."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print every node as JSON.")
 def command(
@@ -53,7 +53,7 @@ def command(
     shows_requests: bool,
     as_json: bool,
 ) -> None:
-    """Show the containers, links, addresses and the budget of a scenario; touches nothing."""
+    """Show the containers, links, addresses and the budget of a scenario, without starting it."""
     from testbed.cli.host import capacity
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
@@ -86,7 +86,7 @@ def command(
     else:
         _print(made, needs, capacity())
         if not requests:
-            click.echo(f"runtime {scenario.runtime.name}: `testbed up` settles it")
+            click.echo(f"runtime {scenario.runtime.name}: chosen by `testbed up`")
         elif shows_requests:
             _print_requests(made, requests)
 
@@ -117,7 +117,7 @@ def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
         table.add_row(one.name, f"{one.workers:,}", step, one.think, one.up, one.down)
     console = Console()
     console.print(table)
-    most = f"at most {made.updates_per_second:,.1f} updates/s, transfers not counted"
+    most = f"at most {made.updates_per_second:,.1f} updates/s, without transfers"
     lines = [
         ("the PS", made.ps_service),
         ("pace", f"{most} (emulated time)"),
@@ -213,7 +213,7 @@ def _print_requests(made: Plan, requests: tuple[Request, ...]) -> None:
 
     firsts = {group[0].name for group in _groups(made)}
     others = {node.name for node in made.nodes} - firsts
-    table = Table("to", "request", "field", title="what is sent")
+    table = Table("to", "request", "field", title="requests")
     table.add_column("value", max_width=WIDEST_VALUE)
     for request in requests:
         if request.name.rpartition(" ")[2] in others:
@@ -269,7 +269,11 @@ def _budget_lines(needs: Budget, host: Capacity) -> Iterable[str]:
     unlimited = f"{needs.unlimited_nodes} nodes without a limit"
     yield f"cpu     {limits}{unlimited}; the host has {host.cpus}"
     pace = needs.updates_per_second
-    most = "as many updates as the host can do" if pace is None else f"at most {pace:.1f} updates/s"
+    most = (
+        "as many updates as the host can compute"
+        if pace is None
+        else f"at most {pace:.1f} updates/s"
+    )
     yield f"pace    {most} (real time)"
 
 

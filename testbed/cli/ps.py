@@ -19,11 +19,11 @@ MOST_CHARACTERS = 160
 
 @click.command("ps")
 @click.argument("run", required=False, shell_complete=complete_run)
-@click.option("--all", "everything", is_flag=True, help="List runs that have ended too.")
+@click.option("--all", "everything", is_flag=True, help="Also list runs that have ended.")
 @runs_option
 @json_option
 def command(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
-    """List the runs that go on, or the nodes of RUN."""
+    """List the active runs, or the nodes of RUN."""
     import os
 
     from testbed.metrics.discovery import Targets
@@ -42,7 +42,7 @@ def command(run: str | None, everything: bool, runs: Path, as_json: bool) -> Non
     elif rows:
         _print(rows)
     else:
-        click.echo("no run is going on; `testbed ps --all` lists those that have ended")
+        click.echo("no active runs; `testbed ps --all` also lists those that have ended")
 
 
 def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ def _runs(paths: list[Path], *, everything: bool) -> list[dict[str, Any]]:
             if not (everything or folder.is_yours()):
                 continue
             yours = folder.is_yours()
-            shown = _shortened(error.message) if yours else "not yours, and cannot be read"
+            shown = _shortened(error.message) if yours else "another user's, not readable"
         else:
             ended = state.state in ENDED
             if ended and not alive and not everything:
@@ -79,8 +79,8 @@ def _shortened(message: str) -> str:
 
 def _describe(state: str, *, ended: bool, alive: bool) -> str:
     if ended:
-        return f"{state}, its containers are kept" if alive else state
-    return state if alive else f"{state}, but its controller is gone"
+        return f"{state}, containers kept" if alive else state
+    return state if alive else f"{state}, but its controller has died"
 
 
 def _nodes(folder: RunFolder) -> list[dict[str, Any]]:

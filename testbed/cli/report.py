@@ -62,14 +62,18 @@ class Wanted:
     "what", nargs=-1, required=True, metavar="RUN... | STUDY", shell_complete=complete_run
 )
 @runs_option
-@click.option("--only", metavar="NAME", help="Of a study: one figure or table, or one level.")
+@click.option("--only", metavar="NAME", help="Studies only: one figure or table, or one level.")
 @scale_option
-@click.option("--keep", is_flag=True, help="Of studies: keep ended runs in results/ beside them.")
-@click.option("--verdicts", is_flag=True, help="Of studies: print what was expected, and found.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
 @click.option(
-    "--html", type=PATH, metavar="FILE", help="Also write one page that any browser opens."
+    "--keep",
+    is_flag=True,
+    help="Studies only: keep the numbers of ended runs in results/ next to the study.",
 )
+@click.option(
+    "--verdicts", is_flag=True, help="Studies only: print the expected and the actual results."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")
+@click.option("--html", type=PATH, metavar="FILE", help="Also write a self-contained HTML page.")
 @click.option(
     "--figures", type=PATH, metavar="DIR", help="Also draw figures for a two-column paper."
 )
@@ -86,17 +90,17 @@ def command(
     figures: Path | None,
     force: bool,
 ) -> None:
-    """Print the summary of RUN (a name or a path) and draw its figure again.
+    """Print the summary of RUN (a name or a path) and redraw its figure.
 
-    A run whose controller died is completed from what its parameter server wrote itself. Several
-    runs are put side by side. Of a STUDY (its file) all figures, tables and verdicts are made from
-    the runs that are there, printed, and written to the folder of its results. With --keep, the
-    numbers of every run that has ended are also kept beside the study, in files small enough for a
-    repository: it is then not run again where its folder is not. With --verdicts, of one STUDY or
-    several: nothing but what was expected, what came out, and whether that is the same.
+    If the controller of a run died, its record is completed from that of its parameter server.
+    Several runs are compared in a table. For a STUDY (its file), all figures, tables and verdicts
+    are created from its existing runs, printed, and written to its results folder. With --keep, the
+    numbers of every ended run are also kept next to the study, in files small enough for a
+    repository: such a run is not repeated where its folder does not exist. With --verdicts, for one
+    or several STUDYs, only the expected results, the actual results and the verdicts are printed.
 
-    --html FILE writes all of it as one page without a need of the network: verdict, figures to zoom
-    into, links, faults, every number. --figures DIR draws the figures as PNG and SVG.
+    --html FILE writes everything as one self-contained page: verdict, zoomable figures, links,
+    faults, all numbers. --figures DIR draws the figures as PNG and SVG.
     """
     import os
 
@@ -105,9 +109,9 @@ def command(
     studies = [Path(one) for one in what if one.endswith((".yaml", ".yml"))]
     if verdicts or keep:
         if len(studies) < len(what) or only is not None or as_json or html or figures:
-            raise click.UsageError("--keep and --verdicts are for files of studies, by themselves.")
+            raise click.UsageError("--keep and --verdicts need files of studies only.")
         if keep and scale != 1:
-            raise click.UsageError("--keep is for runs as long as their study has them.")
+            raise click.UsageError("--keep cannot be combined with --scale.")
         _conclude_studies(studies, runs, scale=scale, keep=keep, verdicts=verdicts)
         return
     wanted = Wanted(html, figures, force)
@@ -116,7 +120,7 @@ def command(
         _report_study(studies[0], runs, wanted, only=only, scale=scale, as_json=as_json)
         return
     if only is not None or scale != 1:
-        raise click.UsageError("--only and --scale are for the file of a study.")
+        raise click.UsageError("--only and --scale need the file of a study.")
     registry = Registry.of_user(os.environ, Path.home())
     folders = [find_run(name, runs=runs, registry=registry).path for name in what]
     if len(folders) == 1:
@@ -246,7 +250,7 @@ def print_report(report: Report, *, folder: Path) -> None:
         added = report.recovered
         click.echo(
             f"recovered: {added.updates} updates, {added.evaluations} evaluations and "
-            f"{added.events} events that the controller did not live to write down"
+            f"{added.events} events that the controller did not record before it died"
         )
-    click.echo(f"figure: {report.figure or 'none, there is no evaluation to draw'}")
+    click.echo(f"figure: {report.figure or 'none: the run has no evaluation'}")
     click.echo(f"folder: {folder}")

@@ -16,9 +16,9 @@ INVALID = 6
 @run_argument
 @runs_option
 def command(run: str, runs: Path) -> int:
-    """Go on with RUN, a simulated run that was broken off, from its checkpoint.
+    """Resume RUN, an interrupted simulated run, from its checkpoint.
 
-    It comes to the very bits of a run that was never broken off. Exits as `up` does.
+    The result is bit-identical to that of an uninterrupted run. Exit codes are those of `up`.
     """
     import os
 

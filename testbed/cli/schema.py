@@ -8,9 +8,9 @@ import click
 @click.command("schema")
 @click.argument("kind", type=click.Choice(["scenario", "study"]), default="scenario")
 def command(kind: str) -> None:
-    """Print the JSON schema of scenario files, or that of study files.
+    """Print the JSON schema of scenario files, or of study files.
 
-    Editors complete and check a scenario that begins with the line
+    Editors complete and check a scenario that starts with the line
     "# yaml-language-server: $schema=schema.json".
     """
     if kind == "study":

@@ -31,34 +31,33 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str | None)
     default=Path("runs"),
     show_default=True,
     metavar="DIR",
-    help="Where runs are looked for and made.",
+    help="Folder of existing and new runs.",
 )
-@click.option("--only", metavar="NAME", help="Only what a figure, a table or a level needs.")
+@click.option("--only", metavar="NAME", help="Only the runs of this figure, table or level.")
 @scale_option
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="So many simulated runs side by side, at most one a CPU; by default one a CPU.",
+    help="Number of simulated runs in parallel, at most one per CPU; by default one per CPU.",
 )
 @click.option(
     "--reuse",
     "reuse_bytes",
     callback=_bytes,
     metavar="SIZE",
-    help="Keep so much of the gradients on disk meanwhile, like 20GB: simulated runs that train "
-    "alike compute them once, and give the same.",
+    help="Disk space for gradients during the sweep, like 20GB: simulated runs with the same "
+    "training compute them once, with identical results.",
 )
 def command(
     study: Path, runs: Path, only: str | None, scale: float, jobs: int | None, reuse_bytes: int
 ) -> int:
-    """Run what STUDY needs and is not there yet.
+    """Execute the missing runs of STUDY.
 
-    A run is known by its resolved scenario: one that has come to its end is not repeated, nor one
-    that was kept beside the study. One that was broken off goes on from its checkpoint if it was
-    simulated and has one, else it begins anew. Exits with 6 if a run is not valid; it is kept. A
-    run that fails does not keep the others from being run; the exit status is then that of the
-    first.
+    Runs are identified by their resolved scenario: a finished run is not repeated, nor one that was
+    kept next to the study. An interrupted run resumes from its checkpoint if it is simulated and
+    has one; otherwise it starts from scratch. Exits with 6 if a run is not valid; it is kept. If a
+    run fails, the others are still executed; the exit code is that of the first failure.
     """
     import os
     import sys
@@ -88,11 +87,11 @@ def _conclude(swept: Swept, file: Path, scale: float) -> int:
     from testbed.cli.up import INVALID
 
     there, all_runs = len(swept.found), len(swept.study.runs)
-    click.echo(f"{there} of {all_runs} runs are there, {len(swept.invalid)} of them not valid")
+    click.echo(f"{there} of {all_runs} runs exist, {len(swept.invalid)} of them not valid")
     if there:
         scaled = "" if scale == 1 else f" --scale {scale:g}"
         click.echo(
-            f"  testbed report {file} --runs {swept.runs}{scaled}    makes tables and figures"
+            f"  testbed report {file} --runs {swept.runs}{scaled}    creates tables and figures"
         )
     for run, failure in swept.failed.items():
         click.echo(f"{run.base_name}: {failure.message}", err=True)

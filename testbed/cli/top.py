@@ -45,18 +45,18 @@ CLASS_ROWS = 4
     type=click.Choice(list(ORDERS)),
     default="age",
     show_default=True,
-    help="Which workers stand first: those with the most of it.",
+    help="Column to sort the workers by, in descending order.",
 )
-@click.option("--once", is_flag=True, help="Show it once, all workers, and end.")
+@click.option("--once", is_flag=True, help="Print the status of all workers once, and exit.")
 @runs_option
 @json_option
 def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
-    """Show where RUN stands: classes, the slowest and most stale workers, links, server.
+    """Show the status of RUN: classes, the slowest and most stale workers, links, server.
 
-    While the run goes on the terminal shows it anew every second; the keys a, s, c, u, l and n sort
-    the workers by age of their last push, staleness, cycle, updates, late steps and name, r turns
-    the order round, and q ends it. Of a run that has ended, and where the output is no terminal,
-    its last state is shown once.
+    On a terminal, the display of an active run is refreshed every second. The keys a, s, c, u, l
+    and n sort the workers by age of their last push, staleness, cycle, updates, late steps and
+    name; r reverses the order; q quits. If the run has ended, or the output is not a terminal, the
+    latest status is printed once.
     """
     from testbed.cli.console import Console
     from testbed.reports.frames import Run
@@ -165,7 +165,7 @@ def _head(standing: Standing) -> Iterator[str]:
 
     state = standing.state
     if not standing.alive and state not in ENDED:
-        state += ", but its controller is gone"
+        state += ", but its controller has died"
     reason = f": {standing.reason}" if standing.reason else ""
     yield f"{standing.run}  {state}{reason}  {standing.time_seconds:,.1f} s emulated"
     accuracy = "-" if standing.accuracy is None else f"{standing.accuracy:.4f}"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from testbed.telemetry.folder import RunFolder
 
 INVALID = 6
-NO_CONTAINERS = "A simulated run has no containers to --detach from or to --keep."
+NO_CONTAINERS = "--detach and --keep need containers; a simulated run has none."
 
 
 @click.command("up")
@@ -39,15 +39,21 @@ NO_CONTAINERS = "A simulated run has no containers to --detach from or to --keep
     "--again",
     metavar="RUN",
     shell_complete=complete_run,
-    help="Repeat RUN with its scenario, code and recordings, in place of a SCENARIO.",
+    help="Repeat RUN with its scenario, code and traces, instead of a SCENARIO.",
 )
 @runtime_option
 @workers_option
 @settings_option
-@click.option("--name", metavar="NAME", help="The run's name; by default made from the scenario's.")
+@click.option(
+    "--name", metavar="NAME", help="The name of the run; by default derived from the scenario's."
+)
 @new_runs_option
-@click.option("--detach", is_flag=True, help="Return when it trains; it goes on by itself.")
-@click.option("--keep", is_flag=True, help="Keep the containers after the end, until `down`.")
+@click.option(
+    "--detach", is_flag=True, help="Run in the background: return when training has started."
+)
+@click.option(
+    "--keep", is_flag=True, help="Keep the containers after the run ends, until `testbed down`."
+)
 @metrics_options
 def command(
     scenario: Path | None,
@@ -61,11 +67,11 @@ def command(
     keep: bool,
     scrapes: Scrapes | None,
 ) -> int:
-    """Run SCENARIO: bring its containers up, train, measure, tear down.
+    """Run SCENARIO: start its containers, train, measure, and remove them.
 
-    A run's own scenario.yaml is a scenario as well: with the same seed, a simulated run
-    gives the same, to the bit. Exits with 6 if the run came to its end but its measurements
-    cannot be trusted.
+    The scenario.yaml in a run folder is a scenario as well: with the same seed, a simulated
+    run has bit-identical results. Exits with 6 if the run finished but its measurements are
+    not valid.
     """
     from testbed.cli.host import require_linux
 
@@ -104,16 +110,16 @@ def command(
 def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
     """Return the path of the scenario to run: the given file, or that of a run."""
     if (file is None) == (again is None):
-        raise click.UsageError("Name a SCENARIO, or a run that is repeated with --again RUN.")
+        raise click.UsageError("Name a SCENARIO, or a run to repeat with --again RUN.")
     if again is not None:
         return find(again, runs).scenario
-    assert file is not None, "one of the two is there"
+    assert file is not None, "checked above"
     return file
 
 
 @dataclass(frozen=True)
 class Terminal:
-    """The user's terminal as an Audience; see testbed.run.audience.Audience."""
+    """The user's terminal as an RunListener; see testbed.run.listener.RunListener."""
 
     sink: LiveDisplay
 
@@ -177,7 +183,7 @@ def _explained(scenario: Path, runs: Path) -> Iterator[None]:
         error.filename = error.filename or str(runs)
         raise
     except HostError as error:
-        doctor = f"`testbed doctor {scenario}` looks for all that is missing."
+        doctor = f"`testbed doctor {scenario}` checks all requirements."
         and_so = " " if error.hint.endswith(".") else "; "  # it may end with a command
         error.hint = f"{error.hint}{and_so}{doctor}" if error.hint else doctor
         raise
@@ -188,19 +194,21 @@ def _announce(outcome: Path | int) -> int:
     if isinstance(outcome, int):
         return outcome
     run = outcome.name
-    click.echo(f"{run} goes on in the background, in {outcome}")
-    click.echo(f"  testbed logs {run} --follow    what its nodes print")
-    click.echo(f"  testbed wait {run}             until its end, with its exit status")
-    click.echo(f"  testbed down {run}             end it now")
+    click.echo(f"{run} runs in the background, in {outcome}")
+    click.echo(f"  testbed logs {run} --follow    shows the output of its nodes")
+    click.echo(
+        f"  testbed wait {run}             waits until it ends, and exits with its exit code"
+    )
+    click.echo(f"  testbed down {run}             stops it")
     return 0
 
 
 def _what_is_left(folder: RunFolder) -> str:
     interrupted = folder.state().state == "interrupted"  # the ending process may hold the lock
     if interrupted or not folder.alive():
-        return "everything is torn down"
+        return "all containers are removed"
     return (
-        "kept: its containers are there until you end them\n"
+        f"kept: its containers exist until you remove them\n"
         f"  testbed exec {folder.name} w0 -- COMMAND    runs a command in one of them\n"
-        f"  testbed down {folder.name}                  ends them"
+        f"  testbed down {folder.name}                  removes them"
     )

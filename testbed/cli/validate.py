@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 @click.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @settings_option
-@click.option("--json", "as_json", is_flag=True, help="Print a list with an entry per file.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list with an entry per file.")
 def command(files: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -> int:
-    """Check files of scenarios and studies, and name everything that is wrong with them.
+    """Check files of scenarios and studies, and print all errors.
 
-    The exit code is 2 if a file is wrong, 11 if only code of your own failed.
+    Exits with 2 if a file is invalid, with 11 if only custom code failed.
     """
     changes = overrides(settings)
     checked = [_check(file, changes) for file in files]
@@ -48,7 +48,7 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
     try:
         if is_study(file):
             if changes:
-                expected = "a scenario: a study says what varies"
+                expected = "a scenario: the study itself defines what varies"
                 raise ScenarioError([Problem(shown, 0, "", "a study and --set", expected)])
             study = load_study(file)
             _try_models([(run.scenario, run.beside) for run in study.runs])
@@ -97,5 +97,5 @@ def _show(result: dict[str, Any]) -> None:
         click.echo(f"ok  {result['file']}: {result['name']}, {counts}")
         return
     updates = result["updates"]
-    length = "no limit of updates" if updates is None else f"{updates} updates"
+    length = "no limit on updates" if updates is None else f"{updates} updates"
     click.echo(f"ok  {result['file']}: {result['name']}, {result['workers']} workers, {length}")

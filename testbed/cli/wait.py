@@ -21,13 +21,16 @@ INTERRUPTED = 130
 @click.command("wait")
 @run_argument
 @click.option(
-    "--timeout", type=FiniteRange(min=0), metavar="SECONDS", help="Give up after so long, with 124."
+    "--timeout",
+    type=FiniteRange(min=0),
+    metavar="SECONDS",
+    help="Timeout, after which to exit with 124.",
 )
 @runs_option
 def command(run: str, timeout: float | None, runs: Path) -> int:
-    """Wait until RUN has ended, and exit as its `testbed up` did or would have done.
+    """Wait until RUN has ended, and exit with the exit code of its `testbed up`.
 
-    Exits with 124 if it still goes on after the timeout.
+    Exits with 124 if the run is still active after the timeout.
     """
     import os
 
@@ -39,7 +42,7 @@ def command(run: str, timeout: float | None, runs: Path) -> int:
     state = wait_for_end(folder, timeout_seconds=timeout)
     Targets.of_user(os.environ, Path.home()).tidy()
     if state is None:
-        click.echo(f"{folder.name} still goes on", err=True)
+        click.echo(f"{folder.name} is still running", err=True)
         return TIMED_OUT
     return _status(folder, state)
 

@@ -94,16 +94,16 @@ def check_from_ps(entry: Entry) -> None:
     """
     event = entry.event
     if type(event) not in (*PS.values(), Unknown):
-        raise ValueError("expected an event of the parameter server's")
+        raise ValueError("expected an event of the parameter server")
     if not 0 <= entry.time <= LATEST:
-        raise ValueError("its time is none")
+        raise ValueError("its time is missing")
     for name, value in {**vars(event), "elapsed_seconds": entry.elapsed_seconds}.items():
         if not all(map(_is_sound, value if isinstance(value, tuple) else (value,))):
             raise ValueError(f"its {name} is out of range")
     if isinstance(event, Evaluated):
         shares = [share for share in (event.top1, event.top5) if share is not None]
         if len(shares) == 1 or not all(0 <= share <= 1 for share in shares):
-            raise ValueError("its top1 and top5 are no shares")
+            raise ValueError("its top1 and top5 are not between 0 and 1")
         if event.images < 1 or event.time_seconds < 0:
             raise ValueError("its images or time_seconds are out of range")
 

@@ -20,7 +20,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Unknown(Event):
-    """An event that another version of testbed wrote: it is kept, and nobody acts on it."""
+    """An event that another version of testbed wrote: it is kept, but has no effect."""
 
     name: str
     fields: Mapping[str, Any]  # everything else in its line but time and source
@@ -31,26 +31,26 @@ class Unknown(Event):
 
 @dataclass(frozen=True)
 class RuntimeChosen(Event):
-    """What `runtime: auto` came to."""
+    """`runtime: auto` was resolved."""
 
-    name: Annotated[str, "the runtime that was taken"]
-    why: Annotated[str, "why that one"]
+    name: Annotated[str, "the chosen runtime"]
+    why: Annotated[str, "why it was chosen"]
 
 
 @dataclass(frozen=True)
 class StateChanged(Event):
-    """The run came to another state."""
+    """The state of the run changed."""
 
     state: Annotated[State, "as in `run.json`"]
     reason: Annotated[str, "why it ended"] = ""
-    exit_code: Annotated[int | None, "of the error that it failed with"] = None
+    exit_code: Annotated[int | None, "exit code of the error that it failed with"] = None
 
 
 @dataclass(frozen=True)
 class Phase(Event):
-    """The controller turns to something that takes a while."""
+    """The controller started a phase of the run."""
 
-    text: Annotated[str, "what, as the command line shows it"]
+    text: Annotated[str, "the phase, as the command line shows it"]
 
 
 @dataclass(frozen=True)
@@ -58,41 +58,45 @@ class Launched(Event):
     """A node's process was started."""
 
     node: Annotated[str, "its name"]
-    pid: Annotated[int | None, "as the host sees it; null if it has ended since"]
+    pid: Annotated[int | None, "in the host's PID namespace; null if it has already ended"]
 
 
 @dataclass(frozen=True)
 class BroughtUp(Event):
-    """All nodes run and have joined."""
+    """All nodes are running and have joined."""
 
-    seconds: Annotated[float, "real seconds since the command was given"]
+    seconds: Annotated[float, "real seconds since the command was started"]
 
 
 @dataclass(frozen=True)
 class TornDown(Event):
-    """Nothing of the run is left on the host."""
+    """All processes and containers of the run were removed from the host."""
 
-    seconds: Annotated[float, "real seconds that it took"]
+    seconds: Annotated[float, "real duration of the removal"]
 
 
 @dataclass(frozen=True)
 class LinksRead(Event):
-    """The qdiscs were read back."""
+    """The qdiscs of the links were read back from the kernel."""
 
-    checked: Annotated[int, "how many links were compared"]
-    differences: Annotated[tuple[str, ...], "what differs from the plan"] = ()
-    left_out: Annotated[tuple[str, ...], "what was not applied, as the kernel lacks netem"] = ()
-    unseeded: Annotated[int, "how many links draw without the scenario's seed"] = 0
+    checked: Annotated[int, "number of links compared"]
+    differences: Annotated[tuple[str, ...], "differences from the plan"] = ()
+    left_out: Annotated[
+        tuple[str, ...], "settings that were not applied because the kernel lacks netem"
+    ] = ()
+    unseeded: Annotated[
+        int, "number of links whose random numbers do not follow the scenario's seed"
+    ] = 0
 
 
 @dataclass(frozen=True)
 class RateMeasured(Event):
     """A link's rate was measured."""
 
-    link: Annotated[str, "whose, and the direction"]
-    configured_bits_per_second: Annotated[float, "as the plan has it"]
+    link: Annotated[str, "the device class, and the direction"]
+    configured_bits_per_second: Annotated[float, "the planned rate"]
     measured_bits_per_second: Annotated[
-        float | None, "what came out; null if the host could not send that fast"
+        float | None, "the measured rate; null if the host could not send that fast"
     ]
 
 
@@ -100,37 +104,38 @@ class RateMeasured(Event):
 class RoundTripMeasured(Event):
     """A link's median round trip was measured."""
 
-    link: Annotated[str, "whose"]
-    configured_seconds: Annotated[float, "what the delays add up to"]
-    measured_seconds: Annotated[float, "what came out"]
-    error_seconds: Annotated[float, "standard error of it, where the delays vary"] = 0.0
+    link: Annotated[str, "the device class"]
+    configured_seconds: Annotated[float, "sum of the configured delays"]
+    measured_seconds: Annotated[float, "the measured median"]
+    error_seconds: Annotated[float, "its standard error, if the delays vary"] = 0.0
 
 
 @dataclass(frozen=True)
 class MessagesTimed(Event):
-    """17 KB were sent through a link and a word back, and the other way round."""
+    """A transfer of 17 KB with a short reply was timed in each direction of a link."""
 
-    link: Annotated[str, "whose"]
-    up_seconds: Annotated[float | None, "with the 17 KB on the way up"]
-    down_seconds: Annotated[float | None, "with the 17 KB on the way down"]
+    link: Annotated[str, "the device class"]
+    up_seconds: Annotated[float | None, "with the 17 KB sent upstream"]
+    down_seconds: Annotated[float | None, "with the 17 KB sent downstream"]
 
 
 @dataclass(frozen=True)
 class LinkChanged(Event):
-    """Links were changed while the run went on."""
+    """Links were changed during the run."""
 
     action: Annotated[
-        str, "`set`; `recorded`, by a recording; `reset` by a command, or `expired`: by itself"
+        str,
+        "`set` or `reset` by a command; `recorded`, by a trace; `expired`, at the end of a change",
     ]
-    nodes: Annotated[tuple[str, ...], "whose"]
+    nodes: Annotated[tuple[str, ...], "the nodes whose links were changed"]
     up: Annotated[
         Mapping[str, Any] | None,
-        "what the nodes send through now; null where that differs, or was not changed",
+        "new shape of the sending direction; null if the nodes differ, or it was not changed",
     ]
-    down: Annotated[Mapping[str, Any] | None, "what they receive through now; likewise"]
-    planned: Annotated[float, "when it was to happen, seconds since 1970"]
-    actual: Annotated[float, "when the last of the links had changed"]
-    failure: Annotated[str, "what went wrong; empty for nothing"] = ""
+    down: Annotated[Mapping[str, Any] | None, "new shape of the receiving direction; null likewise"]
+    planned: Annotated[float, "planned time, seconds since 1970"]
+    actual: Annotated[float, "when the last link had been changed, seconds since 1970"]
+    failure: Annotated[str, "why the change failed; empty if it did not"] = ""
 
 
 @dataclass(frozen=True)
@@ -138,68 +143,68 @@ class Exited(Event):
     """A node's process ended."""
 
     node: Annotated[str, "its name"]
-    status: Annotated[int, "its exit status; a negative one is a signal"]
-    planned: Annotated[bool, "whether it was to end then"] = False
-    how: Annotated[str, "how it ended, in a sentence; of an end that is told"] = ""
-    ends_run: Annotated[bool, "whether the run cannot go on without it"] = False
-    restarted: Annotated[bool, "whether it is started again; the server, from a checkpoint"] = False
+    status: Annotated[int, "its exit status; negative for a signal"]
+    planned: Annotated[bool, "whether the exit was planned"] = False
+    how: Annotated[str, "description of the exit, if it is shown to the user"] = ""
+    ends_run: Annotated[bool, "whether the run cannot continue without it"] = False
+    restarted: Annotated[bool, "whether it is restarted; the server, from a checkpoint"] = False
 
 
 @dataclass(frozen=True)
 class Resumed(Event):
-    """A simulation that was broken off goes on from its checkpoint."""
+    """An interrupted simulation resumed from its checkpoint."""
 
     version: Annotated[int, "updates in the model"]
-    time_seconds: Annotated[float, "when that was, emulated"]
+    time_seconds: Annotated[float, "emulated time of the checkpoint"]
 
 
 @dataclass(frozen=True)
 class ClockSet(Event):
-    """The host's wall clock was set, or the host slept; no moment of the run is by it."""
+    """The host's wall clock was set, or the host slept; this does not affect the run's times."""
 
-    seconds: Annotated[float, "how far it moved; negative: back"]
+    seconds: Annotated[float, "by how much the clock moved; negative for backwards"]
 
 
 @dataclass(frozen=True)
 class LogFull(Event):
-    """A node has printed more than its log holds: the rest is left out."""
+    """A node printed more than its log can hold: the rest is dropped."""
 
     node: Annotated[str, "its name"]
-    limit_bytes: Annotated[int, "how much of its output is there"]
+    limit_bytes: Annotated[int, "size of the output that was kept"]
 
 
 @dataclass(frozen=True)
 class FaultApplied(Event):
-    """A fault of the scenario, of a recording or of `testbed fault` came, or its time was over."""
+    """A fault of the scenario, of a trace or of `testbed fault` started or ended."""
 
-    kind: Annotated[str, "which, as in the scenario"]
-    begins: Annotated[bool, "whether it came; false: it was undone"]
-    nodes: Annotated[tuple[str, ...], "whom it struck; nobody if the run's end came first"]
-    planned_seconds: Annotated[float, "when that was to be, emulated"]
-    actual_seconds: Annotated[float, "when it was done, emulated"]
+    kind: Annotated[str, "kind of the fault, as in the scenario"]
+    begins: Annotated[bool, "true at its start, false at its end"]
+    nodes: Annotated[tuple[str, ...], "the affected nodes; empty if the run ended first"]
+    planned_seconds: Annotated[float, "planned time, emulated"]
+    actual_seconds: Annotated[float, "actual time, emulated"]
     place: Annotated[
-        int | None, "its place in `faults`, from 0 on; null of one by hand, or of a recording"
+        int | None, "its index in `faults`, from 0; null for a manual fault, or one of a trace"
     ] = None
     passed_over: Annotated[
         tuple[str, ...],
-        "whom it did not strike, as they had crashed, or were away by a recording; of a fault that "
-        "draws whom it strikes, also who was gone, or held by another fault",
+        "targets that were skipped because they had crashed or were absent by a trace; if the "
+        "targets are drawn at random, also those that had left, or were under another fault",
     ] = ()
-    recorded: Annotated[bool, "whether the recording of `workers.availability` has it"] = False
+    recorded: Annotated[bool, "whether it comes from the trace of `workers.availability`"] = False
 
 
 @dataclass(frozen=True)
 class MemoryRead(Event):
-    """Memory that each worker has to itself; the last such event of a run counts."""
+    """The private memory of each worker was read; the last such event of a run counts."""
 
     private_bytes: Annotated[Mapping[str, int], "by worker"]
 
 
 @dataclass(frozen=True)
 class LinksCarried(Event):
-    """What has left nodes through their links by the training's end."""
+    """The traffic that nodes have sent through their links was read at the end of the training."""
 
-    up_bytes: Annotated[Mapping[str, int], "by node that still runs, in Ethernet bytes"]
+    up_bytes: Annotated[Mapping[str, int], "by node that is still running, in Ethernet bytes"]
 
 
 # Events of the parameter server (PS).
@@ -207,50 +212,50 @@ class LinksCarried(Event):
 
 @dataclass(frozen=True)
 class Listening(Event):
-    """The parameter server takes calls."""
+    """The parameter server accepts calls."""
 
-    port: Annotated[int, "for workers"]
+    port: Annotated[int, "its port for workers"]
 
 
 @dataclass(frozen=True)
 class Joined(Event):
-    """A worker takes part."""
+    """A worker joined the training."""
 
     node: Annotated[str, "its name"]
 
 
 @dataclass(frozen=True)
 class Left(Event):
-    """A worker takes no part any more."""
+    """A worker left the training."""
 
     node: Annotated[str, "its name"]
     reason: Annotated[
-        str | None, "how its process ended; null if it said itself that it leaves"
+        str | None, "how its process ended; null if the worker itself announced that it leaves"
     ] = None
 
 
 @dataclass(frozen=True)
 class Silent(Event):
-    """A worker has stood still for so long that nobody reckons with it any more."""
+    """A worker has been frozen for too long: the end of the training does not wait for it."""
 
     node: Annotated[str, "its name"]
 
 
 @dataclass(frozen=True)
 class Crashed(Event):
-    """A push was a worker's last, by a fault of the scenario; nobody was told."""
+    """A worker crashed after a push, by a fault of the scenario, without notifying other nodes."""
 
     node: Annotated[str, "its name"]
     sequence: Annotated[int, "number of that push"]
-    time_seconds: Annotated[float, "when it was taken, emulated"]
+    time_seconds: Annotated[float, "when the push was accepted, emulated"]
 
 
 @dataclass(frozen=True)
 class Gap(Event):
-    """A node's own time stood still: it was stopped or frozen, or got no CPU."""
+    """A node did not execute for a time: it was stopped or frozen, or got no CPU."""
 
     node: Annotated[str, "its name"]
-    seconds: Annotated[float, "for how long, real; less than a second is not told"]
+    seconds: Annotated[float, "real duration; gaps below a second are not reported"]
 
 
 @dataclass(frozen=True)
@@ -262,71 +267,79 @@ class Started(Event):
 class Evaluated(Event):
     """The model was evaluated."""
 
-    time_seconds: Annotated[float, "when the model was taken, emulated"]
+    time_seconds: Annotated[float, "when the model was copied, emulated"]
     version: Annotated[int, "updates in the model"]
-    payload_up_bytes: Annotated[int, "payload of all pushes until then"]
-    loss: Annotated[float | None, "what is minimised: of the images, and the model's penalty"]
-    top1: Annotated[
-        float | None, "share of images whose class was the first; none where targets are numbers"
+    payload_up_bytes: Annotated[int, "payload of all pushes up to then"]
+    loss: Annotated[
+        float | None, "the objective: mean loss of the images, plus the model's penalty"
     ]
-    top5: Annotated[float | None, "share of images whose class was among the first five; likewise"]
-    images: Annotated[int, "test images used"]
+    top1: Annotated[
+        float | None,
+        "share of images whose class was predicted first; null if the targets are numbers",
+    ]
+    top5: Annotated[
+        float | None,
+        "share of images whose class was among the first five predictions; null likewise",
+    ]
+    images: Annotated[int, "number of test images"]
     final: Annotated[bool, "whether this is the evaluation on all test images after the end"]
 
 
 @dataclass(frozen=True)
 class _Refusal(Event):
-    node: Annotated[str | None, "who called; null for an unknown peer"]
+    node: Annotated[str | None, "the caller; null for an unknown peer"]
     reason: Annotated[str, "why"]
     peer: Annotated[str | None, "its address"] = None
-    method: Annotated[str | None, "of the contract"] = None
-    code: Annotated[str | None, "gRPC's"] = None
+    method: Annotated[str | None, "the called method"] = None
+    code: Annotated[str | None, "gRPC status code"] = None
 
 
 @dataclass(frozen=True)
 class Rejected(_Refusal):
-    """A call was refused; nothing of it was applied."""
+    """A call was rejected and had no effect."""
 
 
 @dataclass(frozen=True)
 class Incomplete(_Refusal):
-    """A call broke off before all of it had come."""
+    """A call was interrupted before it had been received completely."""
 
 
 @dataclass(frozen=True)
 class KeysMissed(Event):
-    """A receiver did not know the core keys that a message left out: it came again with them."""
+    """A receiver did not know the core keys omitted from a message; it was sent again with them."""
 
-    node: Annotated[str, "the worker that sent it, or was sent it"]
+    node: Annotated[str, "the worker that sent or received it"]
     direction: Annotated[str, "`up`: a push, `down`: a reply"]
-    payload_bytes: Annotated[int, "of the message that was of no use; in no update's row"]
+    payload_bytes: Annotated[int, "payload of the useless message; not in the row of any update"]
 
 
 @dataclass(frozen=True)
 class Omitted(Event):
-    """Events that were only counted: the node had caused too many of their kind before."""
+    """Events were only counted, because the node had caused too many of this kind."""
 
-    node: Annotated[str | None, "whose; null for unknown peers"]
-    kind: Annotated[str, "their name"]
-    count: Annotated[int, "how many"]
+    node: Annotated[str | None, "the node; null for unknown peers"]
+    kind: Annotated[str, "name of the events"]
+    count: Annotated[int, "their number"]
 
 
 @dataclass(frozen=True)
 class Load(Event):
-    """How busy the parameter server is, once a second (real) while it trains."""
+    """The load of the parameter server, once a second (real) during training."""
 
-    waiting: Annotated[int, "requests that wait for their reply"]
-    cpu_seconds: Annotated[float, "CPU time of its process so far"]
+    waiting: Annotated[int, "requests waiting for a reply"]
+    cpu_seconds: Annotated[float, "CPU time of its process"]
 
 
 @dataclass(frozen=True)
 class Produced(Event):
-    """How far a producer of streams has come, once a second (real)."""
+    """The progress of a producer of streams, once a second (real)."""
 
     producer: Annotated[str, "its node"]
-    due: Annotated[int, "records that were to be sent by then, by the rates asked for"]
-    sent: Annotated[int, "those that were, and that the broker has written if there is one"]
-    worst_lag_ratio: Annotated[float, "of the device that lacks most, the share that was not sent"]
+    due: Annotated[int, "records due by then at the configured rates"]
+    sent: Annotated[int, "records sent, and written by the broker if there is one"]
+    worst_lag_ratio: Annotated[
+        float, "largest share of due records that were not sent, over the devices"
+    ]
 
 
 @dataclass(frozen=True)
@@ -335,53 +348,54 @@ class Finished(Event):
 
     reason: Annotated[str, "why"]
     version: Annotated[int, "updates in the model"]
-    stalled: Annotated[bool, "whether it ended because nobody was left who could push"] = False
+    stalled: Annotated[bool, "whether it ended because no worker could push any more"] = False
 
 
 @dataclass(frozen=True)
 class Drained(Event):
-    """The workers know of the end, or have had the time to ask."""
+    """The workers were notified of the end, or the time for this has passed."""
 
-    untold: Annotated[tuple[str, ...], "those who did not"] = ()
+    untold: Annotated[tuple[str, ...], "workers that were not notified"] = ()
 
 
 @dataclass(frozen=True)
 class Saved(Event):
-    """A checkpoint is on the disk."""
+    """A checkpoint was written to disk."""
 
     version: Annotated[int, "updates in the model"]
-    size_bytes: Annotated[int, "of the file"]
-    held_seconds: Annotated[float, "real seconds for which no update was taken: a copy was made"]
-    seconds: Annotated[float, "until it was written, the updates going on"]
+    size_bytes: Annotated[int, "size of the file"]
+    held_seconds: Annotated[float, "real time without updates, while a copy of the model was made"]
+    seconds: Annotated[float, "real time until it was written, while updates continued"]
 
 
 @dataclass(frozen=True)
 class Restored(Event):
-    """The parameter server was started again, and goes on from its newest checkpoint."""
+    """The parameter server was restarted from its newest checkpoint."""
 
     version: Annotated[int, "updates in the model"]
-    time_seconds: Annotated[float, "when the checkpoint was made, emulated"]
-    lost_updates: Annotated[int, "updates on record that are in the model no more"]
+    time_seconds: Annotated[float, "emulated time of the checkpoint"]
+    lost_updates: Annotated[int, "recorded updates that are no longer in the model"]
 
 
 @dataclass(frozen=True)
 class Done(Event):
-    """The parameter server has nothing left to do: the final model is evaluated."""
+    """The parameter server has finished: the final model was evaluated."""
 
-    evaluated: Annotated[bool, "whether that came about"]
-    applied: Annotated[int, "pushes that are in the model"] = 0
+    evaluated: Annotated[bool, "whether the final evaluation took place"]
+    applied: Annotated[int, "pushes in the model"] = 0
     applied_bytes: Annotated[int, "their payload"] = 0
-    repeated: Annotated[int, "pushes that came again after a lost connection"] = 0
+    repeated: Annotated[int, "pushes sent again after a lost connection"] = 0
     repeated_bytes: Annotated[int, "their payload"] = 0
     dropped: Annotated[
         int,
-        "pushes that are in no model, as they came after the end or in a round that did not close",
+        "pushes in no model, because they arrived after the end or in a round that did not "
+        "complete",
     ] = 0
     dropped_bytes: Annotated[int, "their payload"] = 0
-    lost: Annotated[int, "pushes whose model, or they themselves, were lost with a server"] = 0
-    lost_bytes: Annotated[int, "payload of those of them that came again"] = 0
-    served: Annotated[int, "requests that took their turn at a server with a `service`"] = 0
-    served_late: Annotated[int, "those of them that had to wait for the host too"] = 0
+    lost: Annotated[int, "pushes lost with a server, or computed on a model lost with it"] = 0
+    lost_bytes: Annotated[int, "payload of those that were sent again"] = 0
+    served: Annotated[int, "requests that passed the service queue of a server with `service`"] = 0
+    served_late: Annotated[int, "those that were delayed by the host in addition"] = 0
     largest_gap_seconds: Annotated[
-        float | None, "the longest that a node's own time stood still, real"
+        float | None, "longest real time during which a node did not execute"
     ] = None

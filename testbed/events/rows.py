@@ -26,8 +26,8 @@ CLOCK = "the clock of the training"
 PUSH = "the push"
 WORKER = "the worker, in its push"
 STREAM = "the worker's buffer"
-UPDATE_OF = "the algorithm's server half"
-SNAPSHOT = "the parameter server, as the model is taken"
+UPDATE_OF = "the algorithm's server side"
+SNAPSHOT = "the parameter server, when the model is copied"
 EVALUATOR = "the evaluator"
 INTERFACE = "`eth0` of the parameter server"
 SOCKETS = "the parameter server's sockets"
@@ -50,9 +50,9 @@ class UpdateRow(NamedTuple):
     """One update in the model."""
 
     time_seconds: Annotated[float, Column("<f8", "when it was applied, emulated", CLOCK)]
-    wall_seconds: Annotated[float, Column("<f8", "the same, real", CLOCK)]
+    wall_seconds: Annotated[float, Column("<f8", "the same, in real time", CLOCK)]
     worker: Annotated[int, Column("<i4", "index of the worker", PUSH)]
-    sequence: Annotated[int, Column("<i8", "number of this worker's push, from 1 on", PUSH)]
+    sequence: Annotated[int, Column("<i8", "number of this worker's push, from 1", PUSH)]
     version_pulled: Annotated[
         int, Column("<i8", "j: version of the model that it was computed on", PUSH, "updates")
     ]
@@ -63,7 +63,7 @@ class UpdateRow(NamedTuple):
         int,
         Column(
             "<i8",
-            "i - j, those that were applied together with it not counted",
+            "i - j, without updates applied together with it",
             UPDATE_OF,
             "updates",
         ),
@@ -78,12 +78,12 @@ class UpdateRow(NamedTuple):
             "updates",
         ),
     ]
-    sigma_max: Annotated[int, Column("<i8", "the largest of it", UPDATE_OF, "updates")]
+    sigma_max: Annotated[int, Column("<i8", "the largest such staleness", UPDATE_OF, "updates")]
     step_scale: Annotated[
         float, Column("<f4", "mean over the values sent of 1 / max(1, sigma)", UPDATE_OF, "ratio")
     ]
-    samples: Annotated[int, Column("<i4", "training samples that went into it", PUSH, "samples")]
-    entries: Annotated[int, Column("<i8", "values that were sent", PUSH, "values")]
+    samples: Annotated[int, Column("<i4", "training samples used", PUSH, "samples")]
+    entries: Annotated[int, Column("<i8", "values sent", PUSH, "values")]
     payload_up_bytes: Annotated[
         int, Column("<i8", "payload of this push and of its `messages`", "the codec")
     ]
@@ -91,24 +91,24 @@ class UpdateRow(NamedTuple):
         int,
         Column(
             "<i8",
-            "payload of the reply that brought the model it was computed on, and of the replies to "
-            "its `messages`",
+            "payload of the reply with the model it was computed on, and of the replies to its "
+            "`messages`",
             "the codec",
         ),
     ]
     compute_seconds: Annotated[
-        float, Column("<f4", "training, up to the speed of its class where it has one", WORKER)
+        float, Column("<f4", "computation; at the speed of its class if it has one", WORKER)
     ]
     late_seconds: Annotated[
-        float, Column("<f4", "what the step took beyond the speed of its class", WORKER)
+        float, Column("<f4", "duration of the step beyond the speed of its class", WORKER)
     ]
-    think_seconds: Annotated[float, Column("<f4", "the wait between computing and pushing", WORKER)]
+    think_seconds: Annotated[float, Column("<f4", "the wait between computation and push", WORKER)]
     transfer_seconds: Annotated[
         float,
         Column(
             "<f4",
-            "the call that brought the model, and those of its `messages`, without "
-            "`blocked_seconds`, and a worker's coding where a simulation's `codec` states it",
+            "the call that returned the model, and those of its `messages`, without "
+            "`blocked_seconds`; includes a worker's coding if a simulation sets `codec`",
             WORKER,
         ),
     ]
@@ -116,33 +116,37 @@ class UpdateRow(NamedTuple):
         float,
         Column(
             "<f4",
-            "how long the parameter server held the replies of these calls back: the algorithm's "
-            "waiting, the queue where `ps.service` makes one, and coding there by `codec`",
+            "time for which the parameter server delayed the replies of these calls: waiting by "
+            "the algorithm, the queue of `ps.service`, and coding there by `codec`",
             WORKER,
         ),
     ]
-    steps: Annotated[int, Column("<i4", "training steps that went into it", PUSH, "steps")] = 1
+    steps: Annotated[int, Column("<i4", "training steps used", PUSH, "steps")] = 1
     messages: Annotated[
         int,
         Column(
-            "<i4", "what the worker has sent without a step since its last update", PUSH, "messages"
+            "<i4",
+            "messages that the worker sent without a step since its last update",
+            PUSH,
+            "messages",
         ),
     ] = 0
     overslept_seconds: Annotated[
-        float, Column("<f4", "by which `think_seconds` is longer than what was drawn", WORKER)
+        float, Column("<f4", "excess of `think_seconds` over the drawn time", WORKER)
     ] = 0.0
     pickle9_bytes: Annotated[
         int,
         Column(
             "<i8",
-            "what the payload of this push and of its `messages` would be with 9 bytes a value and "
-            "3 an index",
+            "payload of this push and of its `messages` with 9 bytes per value and 3 per index",
             PUSH,
         ),
     ] = 0
     saturated: Annotated[
         int,
-        Column("<i8", "values beyond float16's range, sent as its largest", WORKER, "values"),
+        Column(
+            "<i8", "values beyond the range of float16, sent as its largest value", WORKER, "values"
+        ),
     ] = 0
 
 
@@ -150,45 +154,51 @@ class StreamColumns(NamedTuple):
     """Additional columns of an update if the algorithm can train on streams."""
 
     stream_wait_seconds: Annotated[
-        float, Column("<f4", "waiting for samples since its last update", STREAM)
+        float, Column("<f4", "time spent waiting for samples since its last update", STREAM)
     ] = 0.0
     stream_lag_seconds: Annotated[
-        float, Column("<f4", "age of the oldest sample when it was taken", STREAM)
+        float, Column("<f4", "age of the oldest sample when it was used", STREAM)
     ] = 0.0
     stream_rate: Annotated[
-        float, Column("<f4", "samples that came in a second, measured", STREAM, "samples/s")
+        float, Column("<f4", "measured rate of arriving samples, per second", STREAM, "samples/s")
     ] = 0.0
     stream_produced: Annotated[
-        int, Column("<i8", "came to the device until then, repeated ones too", STREAM, "samples")
+        int,
+        Column(
+            "<i8",
+            "samples that had arrived at the device, including repeated ones",
+            STREAM,
+            "samples",
+        ),
     ] = 0
-    stream_used: Annotated[int, Column("<i8", "of those, taken for steps", STREAM, "samples")] = 0
+    stream_used: Annotated[int, Column("<i8", "of those, used for steps", STREAM, "samples")] = 0
     stream_buffered: Annotated[
-        int, Column("<i8", "of those, waiting once the step had its own", STREAM, "samples")
+        int, Column("<i8", "of those, waiting after the step took its samples", STREAM, "samples")
     ] = 0
     stream_truncated: Annotated[
-        int, Column("<i8", "of those, discarded by the buffer's policy", STREAM, "samples")
+        int, Column("<i8", "of those, discarded by the buffer policy", STREAM, "samples")
     ] = 0
     stream_duplicates: Annotated[
-        int, Column("<i8", "of those, dropped as they had come before", STREAM, "samples")
+        int, Column("<i8", "of those, dropped as duplicates", STREAM, "samples")
     ] = 0
     stream_latency_seconds: Annotated[
-        float, Column("<f4", "from the making of the newest sample to its coming", STREAM)
+        float, Column("<f4", "time from the creation of the newest sample to its arrival", STREAM)
     ] = 0.0
     stream_refused: Annotated[
-        int, Column("<i8", "records that came and were no samples", STREAM, "records")
+        int, Column("<i8", "received records that were not samples", STREAM, "records")
     ] = 0
     stream_missing: Annotated[
-        int, Column("<i8", "samples that never came, those refused among them", STREAM, "samples")
+        int, Column("<i8", "samples that never arrived, including rejected ones", STREAM, "samples")
     ] = 0
     injected: Annotated[
-        int, Column("<i4", "of `samples`, those that other workers have shared", PUSH, "samples")
+        int, Column("<i4", "of `samples`, those shared by other workers", PUSH, "samples")
     ] = 0
     compressed: Annotated[int, Column("<i4", "1 if it was compressed", PUSH, "boolean")] = 0
     rho: Annotated[
-        float, Column("<f4", "share of the squared norm that Top-k loses of it", PUSH, "ratio")
+        float, Column("<f4", "share of the squared norm lost by Top-k", PUSH, "ratio")
     ] = 0.0
     rho_mean: Annotated[
-        float, Column("<f4", "moving average of it, by which compression is decided", PUSH, "ratio")
+        float, Column("<f4", "its moving average, which decides on compression", PUSH, "ratio")
     ] = 0.0
 
 
@@ -196,9 +206,9 @@ class TrafficRow(NamedTuple):
     """One reading of the kernel's counters and of the host; None for missing measurements."""
 
     time_seconds: Annotated[
-        float | None, Column("float64", "when, emulated; empty before the training", CLOCK)
+        float | None, Column("float64", "emulated time; empty before the training", CLOCK)
     ]
-    wall_seconds: Annotated[float | None, Column("float64", "the same, real", CLOCK)]
+    wall_seconds: Annotated[float | None, Column("float64", "the same, in real time", CLOCK)]
     sockets: Annotated[int, Column("Int64", "open connections", SOCKETS, "sockets")]
     wire_rx_bytes: Annotated[
         int, Column("Int64", "received: Ethernet frames, headers, ACKs of the pulls", INTERFACE)
@@ -207,28 +217,28 @@ class TrafficRow(NamedTuple):
     wire_tx_bytes: Annotated[int, Column("Int64", "sent", INTERFACE)]
     wire_tx_packets: Annotated[int, Column("Int64", "sent", INTERFACE, "packets")]
     tcp_received_bytes: Annotated[
-        int, Column("Int64", "received, without headers and repetitions", SOCKETS)
+        int, Column("Int64", "received, without headers and retransmissions", SOCKETS)
     ]
     tcp_segments_in: Annotated[int, Column("Int64", "received", SOCKETS, "segments")]
     tcp_acked_bytes: Annotated[
-        int, Column("Int64", "sent and acknowledged, without headers and repetitions", SOCKETS)
+        int, Column("Int64", "sent and acknowledged, without headers and retransmissions", SOCKETS)
     ]
-    tcp_segments_out: Annotated[int, Column("Int64", "sent, with repetitions", SOCKETS, "segments")]
-    retransmitted_in_bytes: Annotated[int, Column("Int64", "sent again", "the workers' sockets")]
-    retransmitted_out_bytes: Annotated[int, Column("Int64", "sent again", SOCKETS)]
+    tcp_segments_out: Annotated[
+        int, Column("Int64", "sent, including retransmissions", SOCKETS, "segments")
+    ]
+    retransmitted_in_bytes: Annotated[int, Column("Int64", "retransmitted", "the workers' sockets")]
+    retransmitted_out_bytes: Annotated[int, Column("Int64", "retransmitted", SOCKETS)]
     host_busy_ratio: Annotated[
         float | None,
-        Column("float64", "share of the CPU time that was used since the row before", HOST),
+        Column("float64", "share of the CPU time used since the previous row", HOST),
     ]
-    host_available_bytes: Annotated[
-        int | None, Column("Int64", "memory that could still be had", HOST)
-    ]
+    host_available_bytes: Annotated[int | None, Column("Int64", "available memory", HOST)]
     host_pressure_ratio: Annotated[
         float | None,
         Column(
             "float64",
-            "share of the time since the row before in which a process waited for a CPU; empty in "
-            "older folders, and where the kernel does not say",
+            "share of the time since the previous row in which a process waited for a CPU; "
+            "empty in older folders, and if the kernel does not report it",
             HOST,
         ),
     ] = None
@@ -241,15 +251,15 @@ Rows = NDArray[np.void]
 class LinkRow(NamedTuple):
     """Capacity and traffic of a link that follows a recording, since the previous row."""
 
-    time_seconds: Annotated[float, Column("float64", "until when, emulated", CLOCK)]
-    wall_seconds: Annotated[float, Column("float64", "the same, real", CLOCK)]
-    node: Annotated[str, Column("str", "whose link", SWITCH)]
+    time_seconds: Annotated[float, Column("float64", "end of the interval, emulated", CLOCK)]
+    wall_seconds: Annotated[float, Column("float64", "the same, in real time", CLOCK)]
+    node: Annotated[str, Column("str", "the node of the link", SWITCH)]
     direction: Annotated[str, Column("str", "`up` or `down`", SWITCH)]
     asked_bits_per_second: Annotated[
-        float, Column("float64", "mean of the recorded rate, emulated", "the recording", "bit/s")
+        float, Column("float64", "mean of the rate in the trace, emulated", "the trace", "bit/s")
     ]
     delivered_bits_per_second: Annotated[
-        float, Column("float64", "Ethernet frames that passed, emulated", SWITCH, "bit/s")
+        float, Column("float64", "transferred Ethernet frames, emulated", SWITCH, "bit/s")
     ]
 
 
@@ -275,7 +285,7 @@ def _evaluation_columns() -> Mapping[str, Column]:
         default = getattr(Evaluated, name, REQUIRED)  # a dataclass keeps defaults in the class
         made[name] = Column(kind, meaning, source, units.get(name, ""), default)
         if name == "time_seconds":
-            made["wall_seconds"] = Column("float64", "the same, real", SNAPSHOT)
+            made["wall_seconds"] = Column("float64", "the same, in real time", SNAPSHOT)
     return made
 
 

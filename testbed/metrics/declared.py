@@ -9,7 +9,7 @@ from __future__ import annotations
 from testbed.metrics.metric import Metric
 
 ROWS = "rows of updates"
-STREAMS = "rows of updates, of runs with streams"
+STREAMS = "rows of updates, in runs with streams"
 TRAFFIC = "readings of traffic"
 USAGE = "the agent, every 5 s"
 EXPORTER = "the exporter"
@@ -30,55 +30,55 @@ STALENESS = Metric(
 )
 PAYLOAD = Metric(
     "testbed_payload_bytes_total",
-    "Payload of the updates: up, their pushes; down, the pulls that they were computed on.",
+    "Payload of the updates: up, of their pushes; down, of the pulls that they were computed on.",
     ROWS,
     BOTH_WAYS,
 )
 LATE_STEPS = Metric(
     "testbed_late_steps_total",
-    "Updates whose steps took longer than the speed of their class.",
+    "Updates whose steps took longer than the speed of their class allows.",
     ROWS,
     BY_CLASS,
     measured_in="updates",
 )
 REJECTED = Metric(
     "testbed_rejected_total",
-    "Calls that the parameter server refused, by gRPC's code; nothing of them was applied.",
+    "Calls that the parameter server rejected without effect, by gRPC status code.",
     "rejected, omitted",
     ("reason",),
     measured_in="calls",
 )
 TCP = Metric(
     "testbed_tcp_bytes_total",
-    "What the parameter server's sockets carried, without headers and repetitions.",
+    "Bytes carried by the parameter server's sockets, without headers and retransmissions.",
     TRAFFIC,
     ("direction",),
 )
 WIRE = Metric(
     "testbed_wire_bytes_total",
-    "What the parameter server's interface carried: Ethernet frames.",
+    "Bytes carried by the parameter server's interface, as Ethernet frames.",
     TRAFFIC,
     ("direction",),
 )
 RETRANSMITTED = Metric(
     "testbed_retransmitted_bytes_total",
-    "Payload of TCP that was sent again.",
+    "Retransmitted TCP payload.",
     TRAFFIC,
     ("direction",),
 )
 WORKER_UPDATES = Metric(
-    "testbed_worker_updates_total", "Updates of a worker in the model.", ROWS, BY_WORKER
+    "testbed_worker_updates_total", "Updates by a worker in the model.", ROWS, BY_WORKER
 )
 PUSH_AGE = Metric(
     "testbed_worker_push_age_seconds",
-    "Time since a worker's last update entered the model; since the start before its first.",
+    "Time since a worker's last update was applied; before its first, since the start.",
     ROWS,
     BY_WORKER,
 )
 CYCLE = Metric(
     "testbed_worker_cycle_seconds_total",
-    "A worker's time by activity: compute, think, transfer, blocked by the algorithm's waiting, or "
-    "stream_wait, for samples, in runs with streams.",
+    "A worker's time by activity: compute, think, transfer, blocked by the algorithm, and in "
+    "runs with streams stream_wait, for samples.",
     ROWS,
     (*BY_WORKER, "activity"),
 )
@@ -90,33 +90,33 @@ def _of_streams(name: str, text: str, measured_in: str = "") -> Metric:
 
 STREAM_PRODUCED = _of_streams(
     "produced_samples_total",
-    "Samples that came to the workers of a class until their last updates, repeated ones too.",
+    "Samples received by the workers of a class until their last updates, including repeated ones.",
 )
-STREAM_USED = _of_streams("used_samples_total", "Of those, taken for steps.")
-STREAM_BUFFERED = _of_streams("buffered_samples", "Of those, waiting once the steps had their own.")
+STREAM_USED = _of_streams("used_samples_total", "Of those, used for steps.")
+STREAM_BUFFERED = _of_streams(
+    "buffered_samples", "Of those, waiting after the steps took their samples."
+)
 STREAM_TRUNCATED = _of_streams(
-    "truncated_samples_total", "Of those, discarded by the buffer's policy."
+    "truncated_samples_total", "Of those, discarded by the buffer policy."
 )
-STREAM_DUPLICATES = _of_streams(
-    "duplicate_samples_total", "Of those, dropped as they had come before."
-)
+STREAM_DUPLICATES = _of_streams("duplicate_samples_total", "Of those, dropped as duplicates.")
 STREAM_RATE = _of_streams(
     "samples_per_second",
-    "Samples that come to a worker in a second, as measured: mean over the workers' last updates.",
+    "Measured samples received by a worker per second: mean over the workers' last updates.",
     measured_in="samples per second",
 )
 STREAM_BATCH = _of_streams(
     "batch_samples",
-    "Samples of a worker's own stream in an update: mean over the workers' last ones.",
+    "Samples of a worker's own stream in an update: mean over the workers' last updates.",
 )
 STREAM_LAG = _of_streams(
     "lag_seconds",
-    "Age of the oldest sample when it was taken: mean over the workers' last updates.",
+    "Age of the oldest sample when it was used: mean over the workers' last updates.",
 )
-STREAM_WAIT = _of_streams("wait_seconds_total", "How long workers have waited for samples.")
+STREAM_WAIT = _of_streams("wait_seconds_total", "Time that workers have waited for samples.")
 WORKER_STATE = Metric(
     "testbed_worker_state",
-    "0 absent, 1 running, 2 frozen or crashed, 3 lost unplanned, 4 left or ended by plan.",
+    "0 absent, 1 running, 2 frozen or crashed, 3 lost unplanned, 4 left or ended as planned.",
     "joined, left, exited, crashed, fault",
     BY_WORKER,
 )
@@ -128,107 +128,108 @@ WORKERS = Metric(
 )
 ACCURACY = Metric(
     "testbed_accuracy_ratio",
-    "Share of test images whose class is among the model's first 1 or 5 at the last evaluation.",
+    "Share of test images whose class is among the model's first 1 or 5 predictions at the last "
+    "evaluation.",
     "evaluated",
     ("top",),
 )
 LOSS = Metric(
     "testbed_loss",
-    "Mean loss at the last evaluation: cross-entropy in nats, or what the model's objective is.",
+    "Mean loss at the last evaluation: cross-entropy in nats, or the model's objective.",
     "evaluated",
     measured_in="1",
 )
 RATE_CONFIGURED = Metric(
     "testbed_link_configured_bytes_per_second",
-    "Rate of a class's links as planned, in real time.",
+    "Planned rate of a class's links, in real time.",
     PLAN,
     BOTH_WAYS,
     measured_in="bytes per second",
 )
 RATE_PROBED = Metric(
     "testbed_link_probed_bytes_per_second",
-    "Rate of a class's link as measured before the training, in real time.",
+    "Rate of a class's link, measured before the training, in real time.",
     "rate",
     BOTH_WAYS,
     measured_in="bytes per second",
 )
 TRIP_CONFIGURED = Metric(
     "testbed_link_configured_round_trip_seconds",
-    "Round trip that the delays of a class's links add up to, real.",
+    "Sum of the planned delays of a class's links, real.",
     "round_trip",
     BY_CLASS,
 )
 TRIP_PROBED = Metric(
     "testbed_link_probed_round_trip_seconds",
-    "Median round trip as measured before the training, real.",
+    "Median round trip, measured before the training, real.",
     "round_trip",
     BY_CLASS,
 )
 TRIP_NOW = Metric(
     "testbed_link_round_trip_seconds",
-    "Median over a class's connections of TCP's smoothed round trip now (tcpi_rtt), real.",
+    "Median of the current smoothed TCP round trip (tcpi_rtt) of a class's connections, real.",
     USAGE,
     BY_CLASS,
 )
 DROPS = Metric(
     "testbed_link_dropped_packets_total",
-    "Packets dropped by the queues towards a class's nodes; of class ps, both ways.",
+    "Packets dropped by the queues towards a class's nodes; for class ps, in both directions.",
     USAGE,
     BOTH_WAYS,
 )
 BACKLOG = Metric(
     "testbed_link_backlog_bytes",
-    "What waits in the queues towards a class's nodes now; of class ps, both ways.",
+    "Bytes in the queues towards a class's nodes; for class ps, in both directions.",
     USAGE,
     BOTH_WAYS,
 )
 LINK_CHANGES = Metric(
-    "testbed_link_changes_total", "Changes of links while the run went on.", "link_changed"
+    "testbed_link_changes_total", "Changes of links during the run.", "link_changed"
 )
 FAULTS = Metric(
     "testbed_faults_total",
-    "Workers that faults have struck; one struck twice counts twice.",
+    "Workers affected by faults; a worker affected twice counts twice.",
     "fault",
     ("fault",),
     measured_in="workers",
 )
 FAULTS_ACTIVE = Metric(
     "testbed_faults_active",
-    "Workers that stand under a fault now.",
+    "Workers currently affected by a fault.",
     "fault",
     ("fault",),
     measured_in="workers",
 )
 FAULT_PLANNED = Metric(
     "testbed_fault_planned_seconds",
-    "When the latest fault of a kind was to come, since the start of the training.",
+    "Planned time of the latest fault of a kind, since the start of the training.",
     "fault",
     ("fault",),
 )
 FAULT_ACTUAL = Metric(
     "testbed_fault_actual_seconds",
-    "When the latest fault of a kind came, since the start of the training.",
+    "Actual time of the latest fault of a kind, since the start of the training.",
     "fault",
     ("fault",),
 )
 HOST_BUSY = Metric("testbed_host_cpu_busy_ratio", "Share of the host's CPU time in use.", TRAFFIC)
 HOST_PRESSURE = Metric(
     "testbed_host_cpu_pressure_ratio",
-    "Share of the time in which a process waited for a CPU.",
+    "Share of the time during which a process waited for a CPU.",
     TRAFFIC,
 )
 HOST_MEMORY = Metric(
-    "testbed_host_memory_available_bytes", "Memory of the host that could still be had.", TRAFFIC
+    "testbed_host_memory_available_bytes", "Available memory of the host.", TRAFFIC
 )
 CONTAINER_CPU = Metric(
     "testbed_container_cpu_seconds_total",
-    "CPU time of a node's container, real, where control groups tell.",
+    "CPU time of a node's container, real, if control groups report it.",
     USAGE,
     BY_WORKER,
 )
 CONTAINER_MEMORY = Metric(
     "testbed_container_memory_bytes",
-    "Memory of a node's container, where control groups tell.",
+    "Memory of a node's container, if control groups report it.",
     USAGE,
     BY_WORKER,
 )
@@ -237,25 +238,26 @@ SERVER_CPU = Metric(
 )
 SERVER_WAITING = Metric(
     "testbed_server_waiting_requests",
-    "Requests that wait at the parameter server for their reply.",
+    "Requests waiting at the parameter server for their reply.",
     "load",
 )
 TIME = Metric("testbed_time_seconds", "Time since the training started.", EXPORTER)
 PROGRESS = Metric(
     "testbed_progress_ratio",
-    "How far the run is by its stop rule, in updates or time; 1 at its end.",
+    "Progress of the run towards its stop rule, in updates or time; 1 at its end.",
     EXPORTER,
 )
-RUN_STATE = Metric("testbed_run_state", "1 for the state that the run is in.", "state", ("state",))
+RUN_STATE = Metric("testbed_run_state", "1 for the current state of the run.", "state", ("state",))
 REASONS = Metric(
     "testbed_verdict_reasons",
-    "What speaks against the run so far, by the verdict's rule; the summary has the sentences.",
+    "Reasons against the validity of the run so far, by rule of the verdict; see the summary "
+    "for details.",
     "rate, round_trip, links, fault, gap, exited, rejected; traffic",
     ("rule",),
 )
 EXPORTER_TIME = Metric(
     "testbed_exporter_cpu_seconds_total",
-    "CPU time that the metrics have taken: keeping them, and answering scrapes; real.",
+    "CPU time used for collecting metrics and answering scrapes, real.",
     EXPORTER,
 )
 

@@ -18,7 +18,7 @@ from testbed.errors import HostError, Problem, ScenarioError
 from testbed.metrics.reading import MetricsSink
 
 OPTION = "--metrics-address"
-EXPECTED = "an address and a port, like 127.0.0.1:9500, or port 0 for any that is free"
+EXPECTED = "an address and a port, like 127.0.0.1:9500; port 0 for any free port"
 LARGEST_PORT = 65535
 LOOK_SECONDS = 0.1
 """Interval at which the server thread checks for shutdown."""
@@ -42,8 +42,11 @@ def parse_address(text: str, *, insecure: bool) -> tuple[str, int]:
     except ValueError:
         raise ScenarioError([Problem(OPTION, 0, "", repr(text), EXPECTED)]) from None
     if not (address.is_loopback or insecure):
-        hint = "Anyone who reaches it may read the metrics: add --insecure-listen if that is meant."
-        wanted = "an address of the loopback, like 127.0.0.1"
+        hint = (
+            "Any host that reaches this address can read the metrics: add --insecure-listen to "
+            "allow that."
+        )
+        wanted = "a loopback address, like 127.0.0.1"
         raise ScenarioError([Problem(OPTION, 0, "", str(address), wanted, hint)])
     return str(address), int(port)
 

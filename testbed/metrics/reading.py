@@ -48,7 +48,7 @@ JUDGED: tuple[type[Event], ...] = (
 )
 """Events that the verdict evaluates."""
 
-TOLD_EARLY = ("nodes", "gaps", "links", "lateness", "traffic")
+LIVE_RULES = ("nodes", "gaps", "links", "lateness", "traffic")
 """Rules of the verdict that can be applied before the end of the run."""
 
 
@@ -211,4 +211,4 @@ class MetricsSink(Sink, Collector):
             ingress=self._ingress,
             egress=self._egress,
         )
-        return {rule: sum(1 for _ in RULES[rule](measured)) for rule in TOLD_EARLY}
+        return {rule: sum(1 for _ in RULES[rule](measured)) for rule in LIVE_RULES}

@@ -26,7 +26,7 @@ STEP_SECONDS = 5.0
 
 SOURCES = {metric.name: metric.source.split(", ") for metric in METRICS}
 
-Told = tuple[float, Entry | TrafficRow]
+Record = tuple[float, Entry | TrafficRow]
 
 
 @dataclass(frozen=True)
@@ -60,20 +60,20 @@ class Replay:
         self._sink = MetricsSink(outline, seconds=lambda: 0.0)
         self._rows = read_updates(run.folder)
         self._entries = read_events(run.folder.events)
-        self._told = _in_order(self._entries, run, outline.time_scale)
+        self._records = _in_order(self._entries, run, outline.time_scale)
         self.started = _started(run, self._entries)
 
     @property
     def seconds(self) -> float:
         """Emulated seconds from the start to the last record."""
         last = float(self._rows["time_seconds"].max()) if len(self._rows) else 0.0
-        return max([last, *(moment for moment, _ in self._told)])
+        return max([last, *(moment for moment, _ in self._records)])
 
     def moments(self) -> Iterator[Moment]:
         """Yield a snapshot for every step, and in between for every event that changes a gauge."""
-        told: Iterator[tuple[float, Entry | TrafficRow | None]]
-        told = iter([*self._told, (inf, None)])
-        at, what = next(told)
+        records: Iterator[tuple[float, Entry | TrafficRow | None]]
+        records = iter([*self._records, (inf, None)])
+        at, what = next(records)
         for step in range(ceil(self.seconds / STEP_SECONDS) + 1):
             until = step * STEP_SECONDS
             while what is not None and at <= until:
@@ -81,7 +81,7 @@ class Replay:
                 self._tell(what, at)
                 if isinstance(what, Entry) and (changed := self._changed_by(what.name)):
                     yield Moment(at, changed)
-                at, what = next(told)
+                at, what = next(records)
             self._tell_rows(until)
             self._sink.time_passed(min(until, self.seconds))
             yield Moment(until, self._sink.families())
@@ -109,15 +109,17 @@ class Replay:
         }
 
 
-def _in_order(entries: list[Entry], run: Run, time_scale: float) -> list[Told]:
+def _in_order(entries: list[Entry], run: Run, time_scale: float) -> list[Record]:
     """Sort events and traffic readings by emulated time; records from before the start are at 0."""
-    told: list[Told] = [((entry.elapsed_seconds or 0.0) * time_scale, entry) for entry in entries]
+    records: list[Record] = [
+        ((entry.elapsed_seconds or 0.0) * time_scale, entry) for entry in entries
+    ]
     table = run.traffic[list(TRAFFIC)].astype(object)
     for values in table.where(table.notna(), None).to_numpy():
         row = TrafficRow(*values)
         if row.time_seconds is not None:
-            told.append((row.time_seconds, row))
-    return sorted(told, key=lambda one: one[0])
+            records.append((row.time_seconds, row))
+    return sorted(records, key=lambda one: one[0])
 
 
 def _started(run: Run, entries: list[Entry]) -> float:

@@ -108,7 +108,7 @@ def was_ended(status: int) -> bool:
     return status <= 0 or status > FIRST_OF_SIGNALS
 
 
-def meaning(node: NodeSpec, status: int, *, seen: Collection[type[Event]]) -> Ending:
+def classify_exit(node: NodeSpec, status: int, *, seen: Collection[type[Event]]) -> Ending:
     """Return what a node's end means, given the events that the parameter server has recorded.
 
     Before training starts, other nodes wait for every node except one with its own command.

@@ -56,7 +56,7 @@ class BrokerRole(Role):
             end="restarted" if kafka.restart else "fatal",
             command=("/bin/sh", str(FOLDER / START)),
             image="kafka",
-            takes=Size(kafka.heap + JAVA_BYTES),
+            memory_estimate=Size(kafka.heap + JAVA_BYTES),
         )
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
@@ -68,4 +68,4 @@ class BrokerRole(Role):
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
         """Return its limit, if it has one; else its heap plus the memory of Java."""
-        return int(node.memory or node.takes or 0)
+        return int(node.memory or node.memory_estimate or 0)

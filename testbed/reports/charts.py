@@ -92,8 +92,8 @@ class Chart:
             return ""
         shown, total = sum(len(one.x) for one in cut), sum(one.total for one in cut)
         return (
-            f"{shown:,} of {total:,} points are drawn, the least and the greatest of every "
-            "stretch among them."
+            f"{shown:,} of {total:,} points are drawn, including the minimum and maximum of every "
+            "interval."
         )
 
 
@@ -211,8 +211,8 @@ def _pace(runs: Sequence[Run]) -> Chart:
         counts, edges = np.histogram(updates["time_seconds"], PACE_WINDOWS, (0.0, end))
         width = end / PACE_WINDOWS
         series.append(curve(name, edges[:-1] + width / 2, counts / width, most=MOST_POINTS))
-    title = f"Updates a second, in {PACE_WINDOWS} stretches of time"
-    return Chart("pace", title, _X["time_seconds"][1], "updates an emulated second", tuple(series))
+    title = f"Updates per second, in {PACE_WINDOWS} intervals"
+    return Chart("pace", title, _X["time_seconds"][1], "updates per emulated second", tuple(series))
 
 
 def _time_shares(runs: Sequence[Run]) -> Chart:
@@ -232,7 +232,9 @@ def _time_shares(runs: Sequence[Run]) -> Chart:
         for column, words in TIMES.items()
     ]
     whose = "run" if len(runs) > 1 else "class"
-    return Chart("time", "Where the workers' time went", whose, "share of it (%)", tuple(series))
+    return Chart(
+        "time", "Time of the workers by activity", whose, "share of the time (%)", tuple(series)
+    )
 
 
 def _bytes(runs: Sequence[Run], most: int) -> Chart:
@@ -271,7 +273,7 @@ def _host(runs: Sequence[Run], most: int) -> Chart:
         for run in runs
         for column, words in columns.items()
     ]
-    title = "How busy the host was"
+    title = "Load of the host"
     return Chart("host", title, _X["time_seconds"][1], "share of the time (%)", tuple(series))
 
 

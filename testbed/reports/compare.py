@@ -78,7 +78,7 @@ def differences(first: Run, second: Run, *, accuracy: float | None = None) -> li
     """
     if found := compare(first, second, accuracy=accuracy):
         return found
-    raise NodeError("there is nothing to compare: one of the runs has not applied any update.")
+    raise NodeError("nothing to compare: one of the runs has not applied any update.")
 
 
 LEARNT = ("final_accuracy", "best_accuracy", "final_loss", "ingress", "egress")

@@ -58,5 +58,5 @@ def late_faults(events: Sequence[Entry], time_scale: float) -> list[tuple[str, f
         seconds = (event.actual_seconds - event.planned_seconds) / time_scale
         if seconds > LATE_FAULT_LIMIT_SECONDS:
             what = event.kind if event.begins else f"the end of {event.kind}"
-            late.append((f"{what} of {', '.join(event.nodes) or 'nobody'}", seconds))
+            late.append((f"{what} of {', '.join(event.nodes) or 'no node'}", seconds))
     return late

@@ -178,7 +178,7 @@ def read_csv(path: Path, columns: Mapping[str, Column]) -> pd.DataFrame:
                 table[name] = pd.Series(column.default, table.index, dtype=column.type)
     except ValueError as error:
         raise TestbedError(
-            f"{path}: not the table that it should be: {error}.",
-            hint="The file is damaged; docs/run-folder.md has its columns.",
+            f"{path}: unexpected table: {error}.",
+            hint="The file is damaged; docs/run-folder.md lists its columns.",
         ) from error
     return table[list(columns)]

@@ -36,7 +36,7 @@ STATE_AFTER = {
 }
 """A worker's state after a fault; other faults leave the state unchanged."""
 
-SEEN_LEAVING = "the parameter server saw it leave"
+SEEN_LEAVING = "its departure was noticed by the parameter server"
 
 
 class FaultSpan(NamedTuple):
@@ -122,8 +122,8 @@ class RunHistory:
             case Exited(planned=False):
                 self._exit(event)
             case Restored(version, _, updates):
-                went_on = f"it went on from its checkpoint at update {version:,}"
-                how = self._lost.get("ps", "ended").removesuffix(", and started again")
+                went_on = f"it resumed from its checkpoint at update {version:,}"
+                how = self._lost.get("ps", "ended").removesuffix(", and restarted")
                 self._lost["ps"] = f"{how}; {went_on}, and {updates:,} updates were lost"
 
     def _leave(self, node: str) -> None:
@@ -140,7 +140,7 @@ class RunHistory:
         if self.state(node) not in ("crashed", "killed"):
             self._states[node] = "lost"
         how = f"killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        self._lost[node] = f"{how}, and started again" if event.restarted else how
+        self._lost[node] = f"{how}, and restarted" if event.restarted else how
 
     def _fault(self, event: FaultApplied) -> None:
         self.struck[event.kind] += len(event.nodes) if event.begins else 0

@@ -20,7 +20,7 @@ def missed_evaluations(evaluations: pd.DataFrame, updates: pd.DataFrame, scenari
     evaluation counts for it. Multiples that a round reaches at the same time share one evaluation.
     """
     every, stop = scenario.evaluate.every, scenario.stop
-    assert every is not None, "a scenario that was read has one"
+    assert every is not None, "every valid scenario has one"
     by_version = isinstance(every, int)
     reached = evaluations["version" if by_version else "time_seconds"]
     if reached.empty:

@@ -56,14 +56,14 @@ class Definition:
         unit: one of UNITS.
         of: computes it from a run, or from its evaluations; None and NaN mean not measured,
             infinity means never reached. Arguments are passed by name.
-        takes: the arguments in brackets; a window is optional.
+        parameters: the arguments in brackets; a window is optional.
         evaluations: whether ``of`` receives only the table of evaluations.
     """
 
     title: str
     unit: str
     of: Callable[..., float | None]
-    takes: tuple[Argument, ...] = ()
+    parameters: tuple[Argument, ...] = ()
     evaluations: bool = False
 
 
@@ -163,8 +163,10 @@ def _reached(column: str, share: str = "top1") -> Callable[..., float]:
     return reached
 
 
-def _evaluated(title: str, unit: str, of: Callable[..., float], *takes: Argument) -> Definition:
-    return Definition(title, unit, of, takes, evaluations=True)
+def _evaluated(
+    title: str, unit: str, of: Callable[..., float], *parameters: Argument
+) -> Definition:
+    return Definition(title, unit, of, parameters, evaluations=True)
 
 
 MEASURES: Mapping[str, Definition] = {
@@ -192,11 +194,11 @@ MEASURES: Mapping[str, Definition] = {
     "blocked": Definition("blocked time of a worker", "s", _workers("blocked_seconds")),
     "heterogeneity": Definition("heterogeneity", "", _heterogeneity),
     "implicit_momentum": Definition("implicit momentum", "", _implicit_momentum),
-    "ingress_rate": Definition("ingress a second", "B/s", _rate("payload_up_bytes")),
-    "egress_rate": Definition("egress a second", "B/s", _rate("payload_down_bytes")),
+    "ingress_rate": Definition("ingress per second", "B/s", _rate("payload_up_bytes")),
+    "egress_rate": Definition("egress per second", "B/s", _rate("payload_down_bytes")),
     "final_top5": Definition("final top-5 accuracy, all test images", "images", _final("top5")),
-    "produced": Definition("samples that came", "count", _streamed("produced")),
-    "buffered": Definition("samples that wait in the end", "count", _streamed("buffered")),
+    "produced": Definition("samples received", "count", _streamed("produced")),
+    "buffered": Definition("samples waiting at the end", "count", _streamed("buffered")),
     "truncated": Definition("samples discarded", "count", _streamed("truncated")),
     "buffered_most": Definition(
         "samples in the fullest buffer, before a step", "count", of_streams(fullest)
@@ -210,7 +212,7 @@ MEASURES: Mapping[str, Definition] = {
     "round_seconds": Definition("a round", "s", _per_round("time_seconds", "max")),
     "round_samples": Definition("samples of a round", "", _per_round("samples", "sum")),
     "shared_bytes": Definition(
-        "samples shared in a round, a byte a pixel", "B", of_streams(shared_bytes)
+        "samples shared in a round, one byte per pixel", "B", of_streams(shared_bytes)
     ),
     "cnc": Definition("CNC", "", of_streams(_updates("compressed", "mean"))),
     "floats": Definition("values sent by a worker", "count", _floats),
@@ -242,6 +244,6 @@ MEASURES: Mapping[str, Definition] = {
         "updates between two maxima of the loss, from update", "count", loss_period, "first"
     ),
     "verge_period": Definition(
-        "the same on the verge of instability, from update", "count", _verge_period, ("first",)
+        "the same at the stability limit, from update", "count", _verge_period, ("first",)
     ),
 }

@@ -25,10 +25,10 @@ _TEXT = {"accuracy": _NUMBER, "loss": _NUMBER, "first": _INTEGER}
 _EXAMPLE = {"accuracy": "0.9", "loss": "0.5", "first": "1000"}
 
 
-def _brackets(takes: Sequence[Argument]) -> str:
+def _brackets(parameters: Sequence[Argument]) -> str:
     """Return the pattern of a measure's arguments."""
-    needed = ",".join(_TEXT[one] for one in takes if one != "window")
-    if "window" not in takes:
+    needed = ",".join(_TEXT[one] for one in parameters if one != "window")
+    if "window" not in parameters:
         return rf"\({needed}\)" if needed else ""
     return rf"\({needed}(?:,{_INTEGER})?\)" if needed else rf"(?:\({_INTEGER}\))?"
 
@@ -36,14 +36,14 @@ def _brackets(takes: Sequence[Argument]) -> str:
 def _pattern() -> str:
     forms: dict[str, list[str]] = {}
     for name, definition in MEASURES.items():
-        forms.setdefault(_brackets(definition.takes), []).append(name)
+        forms.setdefault(_brackets(definition.parameters), []).append(name)
     return "|".join(f"(?:{'|'.join(names)}){brackets}" for brackets, names in forms.items())
 
 
 def _wanted() -> str:
     alone, examples = [], []
     for name, definition in MEASURES.items():
-        first = next(iter(definition.takes), "window")
+        first = next(iter(definition.parameters), "window")
         if first == "window":
             alone.append(name)
         else:
@@ -84,7 +84,7 @@ class Measure(TextValue):
             raise InvalidValue(shortened(text), cls.WANTED)
         name, _, arguments = text.strip().removesuffix(")").partition("(")
         values = arguments.split(",") if arguments else ()
-        given = dict(zip(MEASURES[name].takes, map(float, values), strict=False))
+        given = dict(zip(MEASURES[name].parameters, map(float, values), strict=False))
         accuracy, loss, first = (given.get(one) for one in ("accuracy", "loss", "first"))
         if loss is not None and not loss > 0:
             raise InvalidValue(shortened(text), "a loss above 0, like convergence_time(0.5)")
@@ -133,7 +133,7 @@ class Measure(TextValue):
         return self._of(evaluations)
 
     def _of(self, source: Run | pd.DataFrame) -> float:
-        arguments = {name: getattr(self, name) for name in self.definition.takes}
+        arguments = {name: getattr(self, name) for name in self.definition.parameters}
         value = self.definition.of(source, **arguments)
         return nan if value is None else float(value)
 

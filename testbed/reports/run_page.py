@@ -53,14 +53,13 @@ def page_of(runs: Sequence[Run]) -> Page:
         *(Section(_titled("Environment", run, alone), tables=[_environment(run)]) for run in runs),
     ]
     names = [run.name for run in runs]
-    title = f"{summaries[0]['scenario']}: {names[0]}" if alone else f"{len(runs)} runs side by side"
+    title = f"{summaries[0]['scenario']}: {names[0]}" if alone else f"{len(runs)} runs compared"
     subtitle = f"{names[0]}, {_when(summaries[0])}" if alone else ", ".join(names)
     return Page(title, subtitle, [(run.name, run.verdict) for run in runs], sections)
 
 
 _NUMBERS_NOTE = (
-    "Every number of summary.json as it stands there; null is what was not measured. "
-    "docs/run-folder.md explains them.",
+    "All values of summary.json; null means not measured. docs/run-folder.md describes them.",
 )
 
 
@@ -70,7 +69,7 @@ def _titled(title: str, run: Run, alone: Run | None) -> str:
 
 def _when(summary: Mapping[str, Any]) -> str:
     if summary["started"] is None:
-        return "which did not come to train"
+        return "which did not start training"
     return f"{summary['runtime']}, started {summary['started']}"
 
 
@@ -122,7 +121,7 @@ def _workers(runs: Sequence[Run]) -> Iterator[PageTable]:
     if found:
         columns = list(next(iter(found.values())))
         rows = [[node, *(json.dumps(of[name]) for name in columns)] for node, of in found.items()]
-        title = f"Where the time of each of {len(rows)} workers went"
+        title = f"Time of each of {len(rows)} workers by activity"
         yield PageTable(["worker", *columns], rows, title, folded=True)
 
 
@@ -136,7 +135,9 @@ def _links(run: Run, *, alone: bool) -> Section:
     for read in only(events, LinksRead):
         differences = "; ".join(read.differences) or "none differs"
         notes.append(f"{read.checked} links were read back from the kernel: {differences}.")
-        notes += [f"Left out, as the kernel lacks it: {what}." for what in read.left_out]
+        notes += [
+            f"Skipped, because the kernel does not support it: {what}." for what in read.left_out
+        ]
     classes = run.scenario.workers.classes.items()
     asked: list[tuple[str, Link]] = [(f"class {name}", member.link) for name, member in classes]
     asked.insert(0, ("parameter server", run.scenario.ps.link))
@@ -182,7 +183,7 @@ def _faults(run: Run, *, alone: bool) -> Section:
     scale = run.scenario.time_scale
     rows = [row for entry in read_events(run.folder.events) for row in _incident(entry, scale)]
     if not rows:
-        return Section(title, ["No fault came, and no link was changed."])
+        return Section(title, ["There were no faults and no changes of links."])
     headings = ["time (s)", "what", "nodes", "planned (s)", "actual (s)", "late by (s)"]
     return Section(title, ["All seconds are emulated."], [PageTable(headings, rows)])
 
@@ -194,7 +195,7 @@ def _incident(entry: Entry, scale: float) -> Iterator[list[str]]:
         case FaultApplied(kind, begins, nodes, planned, actual):
             what = kind if begins else f"end of {kind}"
             moments = [f"{planned:.3f}", f"{actual:.3f}", f"{actual - planned:.3f}"]
-            yield [when, what, ", ".join(nodes) or "nobody", *moments]
+            yield [when, what, ", ".join(nodes) or "no node", *moments]
         case LinkChanged(action, nodes, up, down, planned, actual):
             shapes = [f"{name} {_words(to)}" for name, to in (("up", up), ("down", down)) if to]
             late = f"{(actual - planned) * scale:.3f}"
@@ -204,9 +205,9 @@ def _incident(entry: Entry, scale: float) -> Iterator[list[str]]:
         case Left(node, reason) if reason:
             yield [when, f"left: {reason}", node, "", "", ""]
         case Silent(node):
-            yield [when, "fell silent, and was removed", node, "", "", ""]
+            yield [when, "frozen too long: no longer waited for", node, "", "", ""]
         case Restored(version, _, lost):
-            what = f"went on from update {version:,}, {lost:,} were lost"
+            what = f"resumed from update {version:,}, {lost:,} were lost"
             yield [when, what, "ps", "", "", ""]
 
 

@@ -90,7 +90,7 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "host busy", _percent(summary["host"]["busy_ratio"]["mean"])
     median = summary["memory"]["worker_private_bytes_median"]
     mebibytes = None if median is None else median / 2**20
-    yield "memory", _number(mebibytes, ".1f", " MiB of its own per worker (median)")
+    yield "memory", _number(mebibytes, ".1f", " MiB private memory per worker (median)")
     yield "time", _times(summary)
 
 
@@ -121,7 +121,7 @@ def _encoding(encoding: Mapping[str, Any]) -> str:
 
 def _cycle(cycle: Mapping[str, Any]) -> str:
     unexplained = cycle.get("unexplained_ratio")
-    host = "" if unexplained is None else f", {unexplained:.1%} the host's"
+    host = "" if unexplained is None else f", {unexplained:.1%} by the host"
     return (
         f"{cycle['mean_seconds']:.4g} s ± {cycle['deviation_ratio']:.1%} from push to push, "
         f"{cycle['think_ratio']:.1%} think{host}"
@@ -147,7 +147,7 @@ def _waiting(waiting: Mapping[str, Any]) -> str:
 def _links(links: Mapping[str, Any]) -> str:
     """Describe configured and carried rates of links that follow recordings, and late changes."""
     parts = [
-        f"{direction} {rates['asked_bits_per_second'] / 1e6:.4g} mbit/s asked, "
+        f"{direction} {rates['asked_bits_per_second'] / 1e6:.4g} mbit/s configured, "
         f"{rates['delivered_bits_per_second'] / 1e6:.4g} delivered"
         for direction in ("up", "down")
         if (rates := links[direction]) is not None

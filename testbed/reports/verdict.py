@@ -59,65 +59,65 @@ def _uneven(measured: Measurements) -> Iterator[str]:
     """On a real device, the time of a step grows with its batch."""
     for name, (least, most) in measured.uneven_batches.items():
         yield (
-            f"Batches of {name} had {least:,.0f} to {most:,.0f} samples, and steps took the same "
-            f"time with all of them. Give workers.classes.{name}.speed as "
-            "{base: DURATION, each: DURATION}, the time of any step and that of each sample."
+            f"The batches of {name} had {least:,.0f} to {most:,.0f} samples, but all steps took "
+            f"the same time. Set workers.classes.{name}.speed to {{base: DURATION, each: "
+            "DURATION}, the time of a step and the additional time per sample."
         )
 
 
 def _clock(measured: Measurements) -> Iterator[str]:
     told = [
-        f"{clock_set(seconds)} during the run. Its moments go on from how that clock was read "
-        "before, and nothing that was measured is by it."
+        f"{clock_set(seconds)} during the run. Recorded times continue from the earlier reading "
+        "of that clock; no measurement depends on it."
         for seconds in measured.clock_set_seconds
     ]
-    yield from _first(told, "So it was {} more times.")
+    yield from _first(told, "The clock was set {} more times.")
 
 
 def _end(measured: Measurements) -> Iterator[str]:
     why = f": {measured.reason}" if measured.reason else ""
     if measured.state in ("failed", "interrupted"):
         how = "failed" if measured.state == "failed" else "was interrupted"
-        yield f"The run {how} before its end{why}. Run it again once that is mended."
+        yield f"The run {how} before its end{why}. Fix the cause, and run it again."
     elif measured.alive:
-        yield "The run is still going on."
+        yield "The run is still active."
     elif measured.state != "finished":
         yield (
-            f"The run did not come to its end: its controller died in the state {measured.state}. "
-            "Run it again."
+            f"The run did not finish: its controller died in state {measured.state}. Run it again."
         )
     elif not measured.attended:
         yield (
-            "The run came to its end without its controller, which had died: what happened to "
-            "nodes, links and host from then on is not on record. Run it again."
+            "The run finished after its controller had died: events of nodes, links and the host "
+            "since then were not recorded. Run it again."
         )
     elif measured.updates == 0:
-        yield f"No update was applied{why}. A later `stop` or a smaller learning rate mends that."
+        yield f"No update was applied{why}. Set a later `stop` or a smaller learning rate."
     if measured.stalled:
         alone = NO_WORKER_LEFT in measured.stalled
         yield f"The training {measured.stalled}. {_ALL_GONE if alone else _SOME_AWAITED}"
 
 
-_ALL_GONE = "Let fewer workers crash or leave, or give `stop` less to reach."
+_ALL_GONE = "Let fewer workers crash or leave, or set an earlier `stop`."
 _SOME_AWAITED = (
-    "This algorithm waits for workers that neither push nor leave; `ps.dead_after` removes such."
+    "This algorithm waits for workers that neither push nor leave; set `ps.dead_after` to remove "
+    "them."
 )
 
 
 def _nodes(measured: Measurements) -> Iterator[str]:
     rejected = [f"A push of {node} was rejected: {why}." for node, why in measured.rejected]
-    yield from _first(rejected, "So were pushes of {} other nodes.")
+    yield from _first(rejected, "Pushes of {} other nodes were rejected, too.")
     lost = [
-        f"{node} was lost before the end: {how}. What it printed says why: logs/{node}.log."
+        f"{node} was lost before the end: {how}. Check its output: logs/{node}.log."
         for node, how in measured.lost
     ]
-    yield from _first(lost, "So were {} other nodes.")
+    yield from _first(lost, "{} other nodes were lost, too.")
     late = [
-        f"{fault} came {late:.2f} s late by the host's clock "
-        f"({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). Take fewer workers."
+        f"{fault} was {late:.2f} s late by the host's clock ({LATE_FAULT_LIMIT_SECONDS:g} s is "
+        "allowed). Use fewer workers."
         for fault, late in measured.late_faults
     ]
-    yield from _first(late, "So did {} other faults.")
+    yield from _first(late, "{} other faults were late, too.")
 
 
 def _first(reasons: Sequence[str], others: str) -> Iterator[str]:
@@ -134,45 +134,45 @@ def _followed(measured: Measurements) -> Iterator[str]:
     latest = links.latest_change_seconds or 0.0
     if links.late_changes_ratio > LATE_LINKS_LIMIT_RATIO or latest > LATE_FAULT_LIMIT_SECONDS:
         yield (
-            f"{links.late_changes_ratio:.2%} of the changes of links that follow recordings came "
-            f"more than {LATE_LINK_LIMIT_SECONDS * 1e3:g} ms late ({LATE_LINKS_LIMIT_RATIO:.0%} is "
+            f"{links.late_changes_ratio:.2%} of the link changes by traces were more than "
+            f"{LATE_LINK_LIMIT_SECONDS * 1e3:g} ms late ({LATE_LINKS_LIMIT_RATIO:.0%} is "
             f"allowed), the latest {latest:.2f} s ({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). "
-            "Take recordings that change less often, or fewer workers that follow them."
+            "Use traces with fewer changes, or fewer workers with traces."
         )
 
 
 def _gaps(measured: Measurements) -> Iterator[str]:
-    mend = (
-        "If somebody stopped or paused it, run again without that; if the host had no time or "
-        "memory for it, take fewer workers or a host with less to do."
+    fix = (
+        "If it was stopped or paused manually, run again without that; if the host lacked CPU "
+        "time or memory, use fewer workers or a less busy host."
     )
     found = dict(measured.gaps or {})
     allowed = f"({GAP_LIMIT_SECONDS:g} s are allowed)"
     server = found.pop("ps", 0.0)
     if server > GAP_LIMIT_SECONDS:
-        yield f"The parameter server stood still for {server:.1f} s, unplanned {allowed}. {mend}"
+        yield f"The parameter server did not execute for {server:.1f} s, unplanned {allowed}. {fix}"
     still = sorted(
         ((seconds, node) for node, seconds in found.items() if seconds > GAP_LIMIT_SECONDS),
         reverse=True,
     )
     if len(still) == 1:
         ((seconds, node),) = still
-        yield f"{node} stood still for {seconds:.1f} s, unplanned {allowed}. {mend}"
+        yield f"{node} did not execute for {seconds:.1f} s, unplanned {allowed}. {fix}"
     elif still:
         seconds, node = still[0]
         yield (
-            f"{len(still)} workers stood still, unplanned, {node} for the longest: {seconds:.1f} s "
-            f"{allowed}. {mend}"
+            f"{len(still)} workers did not execute for a time, unplanned, {node} for the longest: "
+            f"{seconds:.1f} s {allowed}. {fix}"
         )
 
 
 def _links(measured: Measurements) -> Iterator[str]:
     different = [
-        f"A link is not as configured: {difference}. If another program changes qdiscs, keep "
-        "it from the run; else set that field to what the kernel can do."
+        f"A link is not as configured: {difference}. If another program changes qdiscs, stop it "
+        "during the run; otherwise set the field to a value that the kernel supports."
         for difference in measured.differences or ()
     ]
-    yield from _first(different, "There are {} other such differences.")
+    yield from _first(different, "There are {} more such differences.")
     for rate in measured.rates:
         asked, found = rate.configured_bits_per_second, rate.measured_bits_per_second
         if found is None:
@@ -180,9 +180,9 @@ def _links(measured: Measurements) -> Iterator[str]:
         off = abs(found - asked) / asked
         if off > RATE_LIMIT_RATIO:
             yield (
-                f"{rate.link}: the rate measured {_bits(found)}, "
-                f"{off:.2%} off the configured {_bits(asked)} "
-                f"({RATE_LIMIT_RATIO:.0%} is allowed). {_mend_rate(rate.link, found < asked)}"
+                f"{rate.link}: the rate measured {_bits(found)}, {off:.2%} off the configured "
+                f"{_bits(asked)} ({RATE_LIMIT_RATIO:.0%} is allowed). "
+                f"{_fix_rate(rate.link, found < asked)}"
             )
     for trip in measured.round_trips:
         away = abs(trip.measured_seconds - trip.configured_seconds)
@@ -191,24 +191,24 @@ def _links(measured: Measurements) -> Iterator[str]:
             yield (
                 f"{trip.link}: the round trip measured {trip.measured_seconds * 1e3:.2f} ms, "
                 f"{away * 1e3:.2f} ms off the configured {trip.configured_seconds * 1e3:.2f} ms "
-                f"({limit * 1e3:.2f} ms and what the jitter explains are allowed). Where the host "
-                "was too busy for its timers, run again; else give the links a longer `delay`, or "
-                "lower time_scale, which makes delays longer."
+                f"({limit * 1e3:.2f} ms and what the jitter explains are allowed). If the host "
+                "was too busy for accurate timers, run again; otherwise set a longer `delay`, or "
+                "lower time_scale, which lengthens delays."
             )
     for what in measured.left_out:
         yield (
-            f"The network ran without what the kernel lacks (missing: warn): {what}. Take a kernel "
-            "with netem, or leave that out of the scenario."
+            "The kernel does not support some settings of the network, which were skipped "
+            f"(missing: warn): {what}. Use a kernel with netem, or remove them from the scenario."
         )
 
 
-def _mend_rate(link: str, slow: bool) -> str:
+def _fix_rate(link: str, slow: bool) -> str:
     *_, name, direction = link.split()
     field = f"workers.classes.{name}.link.{direction}.rate"
-    cure = f"else lower {field}, or time_scale, which multiplies it"
+    cure = f"otherwise lower {field}, or time_scale, which multiplies it"
     if not slow:
-        cure = f"else {field} is more than the kernel's timer can hold back: lower it or time_scale"
-    return f"Where the host was too busy to measure it, run again; {cure}."
+        cure = f"otherwise {field} is too high for the kernel's timers: lower it, or time_scale"
+    return f"If the host was too busy to measure it, run again; {cure}."
 
 
 def _lateness(measured: Measurements) -> Iterator[str]:
@@ -217,14 +217,14 @@ def _lateness(measured: Measurements) -> Iterator[str]:
         slower = f"workers.classes.{measured.latest_class or 'NAME'}.speed"
         yield (
             f"{ratio:.2%} of the steps took longer than their class's speed "
-            f"({LATE_LIMIT_RATIO:.0%} is allowed). Give them more time with {slower}, lower "
-            "time_scale, or take fewer workers."
+            f"({LATE_LIMIT_RATIO:.0%} is allowed). Allow longer steps with {slower}, lower "
+            "time_scale, or use fewer workers."
         )
     ratio = measured.late_requests_ratio
     if ratio is not None and ratio > LATE_LIMIT_RATIO:
         yield (
-            f"The parameter server was late for {ratio:.2%} of the requests, by its service "
-            f"({LATE_LIMIT_RATIO:.0%} is allowed). Raise ps.service, lower time_scale, or take "
+            f"The parameter server served {ratio:.2%} of the requests later than its service time "
+            f"({LATE_LIMIT_RATIO:.0%} is allowed). Raise ps.service, lower time_scale, or use "
             "fewer workers."
         )
     yield from _slower(measured)
@@ -235,15 +235,16 @@ def _producers(measured: Measurements) -> Iterator[str]:
     for producer, ratio in measured.lag.items():
         if ratio > PRODUCER_LIMIT_RATIO:
             yield (
-                f"{producer} has not sent {ratio:.2%} of the samples that were due "
-                f"({PRODUCER_LIMIT_RATIO:.0%} is allowed). Take more streams.producers, lower "
-                "rates or a lower time_scale; where a device has not fetched them, mend that."
+                f"{producer} has not sent {ratio:.2%} of the samples due "
+                f"({PRODUCER_LIMIT_RATIO:.0%} is allowed). Use more streams.producers, lower "
+                "rates or a lower time_scale; if a device did not fetch its samples, fix that "
+                "first."
             )
 
 
 def _slower(measured: Measurements) -> Iterator[str]:
     """Workers' cycles were slower than the scenario says."""
-    mend = "Lower time_scale, raise {}, or take fewer workers."
+    fix = "Lower time_scale, raise {}, or use fewer workers."
     for what, pace, cure in (
         ("Computing and thinking", measured.pace, "the classes' speed or workers.think.mean"),
         ("Thinking", measured.slept, "workers.think.mean"),
@@ -253,11 +254,11 @@ def _slower(measured: Measurements) -> Iterator[str]:
         beyond = pace.measured_seconds - pace.asked_seconds
         limit = max(PACE_LIMIT_RATIO * pace.asked_seconds, PACE_LIMIT_SECONDS)
         if beyond > limit + STANDARD_ERRORS * pace.error_seconds:
-            law = " and what the law of thinking explains are" if what != "Thinking" else " are"
+            law = " and the variation of the think times are" if what != "Thinking" else " are"
             yield (
-                f"{what} took {pace.measured_seconds * 1e3:.1f} ms an update, "
-                f"{pace.excess_ratio:.2%} more than the {pace.asked_seconds * 1e3:.1f} ms asked "
-                f"for ({limit * 1e3:.1f} ms more{law} allowed). {mend.format(cure)}"
+                f"{what} took {pace.measured_seconds * 1e3:.1f} ms per update, "
+                f"{pace.excess_ratio:.2%} more than the {pace.asked_seconds * 1e3:.1f} ms "
+                f"configured ({limit * 1e3:.1f} ms more{law} allowed). {fix.format(cure)}"
             )
 
 
@@ -274,8 +275,9 @@ def _pressure(measured: Measurements) -> Iterator[str]:
     if blind and _crowded(measured) and waited is not None and waited > PRESSURE_LIMIT_RATIO:
         yield (
             f"No class has a speed, and processes waited for a CPU during {waited:.2%} of the run "
-            f"({PRESSURE_LIMIT_RATIO:.0%} is allowed): how long the steps took was up to the host. "
-            "Give the classes a speed, lower time_scale, take fewer workers, or say paced: false."
+            f"({PRESSURE_LIMIT_RATIO:.0%} is allowed): the host determined the duration of the "
+            "steps. Set a speed for the classes, lower time_scale, use fewer workers, or set "
+            "paced: false."
         )
 
 
@@ -286,13 +288,13 @@ def _busy(measured: Measurements) -> Iterator[str]:
     also = "" if waited is None else f", and processes waited for a CPU during {waited:.2%} of it"
     yield (
         f"The host was more than {BUSY_LIMIT_RATIO:.0%} busy during "
-        f"{measured.busy_share_ratio:.2%} of the run{also}. That alone says nothing against the "
-        "run: what was late because of it would be a reason of its own."
+        f"{measured.busy_share_ratio:.2%} of the run{also}. This alone does not make the run "
+        "invalid: delays that it caused would be separate reasons."
     )
 
 
-_MEND_LOSSES = {
-    name: f"Give {first} or {second} a longer `queue` or a higher `rate`, take fewer workers, or "
+_FIX_LOSSES = {
+    name: f"Give {first} or {second} a longer `queue` or a higher `rate`, use fewer workers, or "
     "configure less `loss`."
     for name, first, second in (
         ("ingress", "workers.classes.{}.link.up", "ps.link.down"),
@@ -307,9 +309,9 @@ def _cycle(measured: Measurements) -> Iterator[str]:
     if measured.paced and ratio is not None and ratio > UNEXPLAINED_LIMIT_RATIO:
         yield (
             f"{ratio:.2%} of the time between two pushes of a worker was neither its step, nor "
-            f"think, nor what its links take ({UNEXPLAINED_LIMIT_RATIO:.0%} is allowed): the host "
-            "makes the law of the waits. Lower time_scale, raise workers.think.mean, or take fewer "
-            "workers."
+            f"think time, nor transfer time ({UNEXPLAINED_LIMIT_RATIO:.0%} is allowed): the host "
+            "determines the distribution of the waits. Lower time_scale, raise "
+            "workers.think.mean, or use fewer workers."
         )
 
 
@@ -327,12 +329,12 @@ def _traffic(measured: Measurements) -> Iterator[str]:
             yield (
                 f"{name}: {again:,} of {flow.tcp_bytes:,} tcp bytes were retransmitted, "
                 f"{ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed). "
-                f"{_MEND_LOSSES[name].format(slowest)}"
+                f"{_FIX_LOSSES[name].format(slowest)}"
             )
         if payload > flow.tcp_bytes:
             yield (
-                f"{name}: {payload:,} payload bytes do not fit into the {flow.tcp_bytes:,} bytes "
-                "that the sockets carried. A count of this run is wrong: run it again."
+                f"{name}: {payload:,} payload bytes exceed the {flow.tcp_bytes:,} bytes that the "
+                "sockets carried. A counter of this run is wrong: run it again."
             )
     yield from _reconciliation(measured.ingress, measured.sent_beyond)
 
@@ -349,25 +351,25 @@ def _reconciliation(flow: Flow, sent_beyond: Mapping[str, int]) -> Iterator[str]
         senders = [f"{name} {sent:,}" for name, sent in sent_beyond.items() if sent >= least]
         who = f" Bytes beyond its pushes: {', '.join(senders[:MOST_SENDERS])}." if senders else ""
         yield (
-            f"ingress: the interface counted {flow.wire_bytes:,} bytes where the sockets account "
-            f"for {flow.expected_wire_bytes:,}, {ratio:.2%} off "
-            f"({RECONCILIATION_LIMIT_RATIO:.0%} is allowed).{who} Keep other traffic, of programs "
-            "or `testbed exec`, off the parameter server's link."
+            f"ingress: the interface counted {flow.wire_bytes:,} bytes, but the sockets account "
+            f"for {flow.expected_wire_bytes:,}, {ratio:.2%} off ({RECONCILIATION_LIMIT_RATIO:.0%} "
+            f"is allowed).{who} Avoid other traffic, of programs or `testbed exec`, on the "
+            "parameter server's link."
         )
 
 
 def _unchecked(measured: Measurements) -> Iterator[str]:
     if measured.paced and measured.busy_share_ratio is None:
-        yield "how busy the host was"
+        yield "the load of the host"
     if measured.differences is None:
         yield "the links' qdiscs"
     for rate in measured.rates:
         if rate.measured_bits_per_second is None:
-            yield f"the rate of {rate.link}, as the host could not send that fast"
+            yield f"the rate of {rate.link}, because the host could not send that fast"
     if measured.ingress.tcp_bytes is None:
         yield "the PS's traffic"
     if measured.gaps is None:
-        yield "the nodes' own time"
+        yield "gaps in the nodes' execution"
 
 
 def _bits(rate: float) -> str:

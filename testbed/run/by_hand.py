@@ -76,8 +76,9 @@ def ask(
         while not done.exists():
             if clock() > deadline or not folder.alive():
                 raise NodeError(
-                    f"{folder.name} did not take it: no controller looks after its training.",
-                    hint="`testbed ps` lists the runs that go on.",
+                    f"{folder.name} did not accept the request: no controller is running its "
+                    "training.",
+                    hint="`testbed ps` lists the active runs.",
                 )
             time.sleep(LOOK_SECONDS)
         if against := done.read_text(encoding="utf-8"):
@@ -143,7 +144,7 @@ def partition_of(text: str, folder: RunFolder) -> float:
     seconds, time_scale = duration_of(text), read_plan(folder).time_scale
     if seconds > LONGEST_PARTITION_SECONDS * time_scale:
         most = Duration(LONGEST_PARTITION_SECONDS * time_scale)
-        expected = f"at most {most}: connections do not outlive a longer one that was not planned"
+        expected = f"at most {most}: connections do not survive a longer unplanned one"
         raise ScenarioError([Problem("--for", 0, "", text, expected)])
     return seconds
 

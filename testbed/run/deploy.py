@@ -183,7 +183,7 @@ class Deployment:
         others = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
         log = quote_log(folder.log(first))
         return NodeError(
-            f"{first}{others} not ready by the deadline of the bring-up. {first} is running{log}",
+            f"{first}{others} not ready by the startup deadline. {first} is running{log}",
             hint=f"All logs: testbed logs {folder.name}",
         )
 

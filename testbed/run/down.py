@@ -18,7 +18,7 @@ from testbed.telemetry.folder import ENDED, RunFolder
 from testbed.telemetry.registry import Registry, list_runs
 from testbed.telemetry.untrusted import SpoiledError
 
-BY_DOWN = "ended by `testbed down`"
+BY_DOWN = "stopped by `testbed down`"
 SIMULATION_SECONDS = 30.0
 REQUEST = "down"
 """File in ``control/`` while a run is being ended, so that its controller sees no failure."""

@@ -27,8 +27,8 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.topology import NodeSpec
 
-HELD = {"freeze": "stands still", "partition": "is cut off", "slow": "is slowed down"}
-"""What is reported of a worker under a manual fault, by the kind of fault."""
+HELD = {"freeze": "is frozen", "partition": "is partitioned", "slow": "is slowed down"}
+"""Reported state of a worker under a manual fault, by the kind of fault."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class FaultyNodes:
         """Freeze a worker's node."""
         node = self.node(worker)
         if not for_good:
-            self.watch.by_plan.standing.add(node.name)
+            self.watch.planned_exits.frozen.add(node.name)
         with _as_node_errors():
             self.driver.freeze(self.setup.folder, node.name)
 
@@ -64,12 +64,12 @@ class FaultyNodes:
         node = self.node(worker)
         with _as_node_errors():
             self.driver.thaw(self.setup.folder, node.name)
-        self.watch.by_plan.standing.discard(node.name)
+        self.watch.planned_exits.frozen.discard(node.name)
 
     def kill(self, worker: int, *, for_good: bool) -> None:
         """Kill a worker's node with SIGKILL."""
         if not for_good:
-            self.watch.by_plan.away.add(self.names[worker])
+            self.watch.planned_exits.restarting.add(self.names[worker])
         self._end(worker, signal.SIGKILL)
 
     def leave(self, worker: int) -> None:
@@ -81,19 +81,19 @@ class FaultyNodes:
         node = self.node(worker)
         self._await_end(node.name)
         if node.part == "client":
-            self.watch.removals.tell()
-            if not self.watch.removals.is_told(worker):
-                raise NodeError("the parameter server could not be told that it had ended.")
-        self.watch.by_plan.away.discard(node.name)
+            self.watch.worker_status.send()
+            if not self.watch.worker_status.is_sent(worker):
+                raise NodeError("the parameter server could not be notified that it had ended.")
+        self.watch.planned_exits.restarting.discard(node.name)
         with _as_node_errors():
             self.deployment.start(node)
 
     def _await_end(self, node: str) -> None:
         """Wait until the end of its process, caused by a fault, was noticed and reported."""
         deadline = self.watch.clock() + ENDING_SECONDS
-        while node in self.watch.by_plan.ending:
+        while node in self.watch.planned_exits.ending:
             if self.watch.clock() > deadline:
-                raise NodeError(f"it has not ended after {ENDING_SECONDS:g} s.")
+                raise NodeError(f"it did not end within {ENDING_SECONDS:g} s.")
             self.pause(LOOK_SECONDS)
             self.watch.look()
 
@@ -118,7 +118,7 @@ class FaultyNodes:
     def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
         """Change a worker's link."""
         node, time_scale = self.node(worker), self.setup.plan.time_scale
-        assert node.link is not None, "whatever a fault strikes has one"
+        assert node.link is not None, "every target of a fault has one"
         self.agent.reshape(
             [node.name],
             up=changed(node.link.up, up, time_scale),
@@ -142,7 +142,7 @@ class FaultyNodes:
         name = self.node(worker).name
         self.freeze(worker, for_good=False)
         self.watch.count()
-        self.watch.by_plan.ending.add(name)
+        self.watch.planned_exits.ending.add(name)
         self.agent.signal(name, number)
         self.thaw(worker)
 
@@ -239,9 +239,9 @@ class Faults(Sink):
         kind = request.verb if begins else "freeze"
         for worker in workers:
             if worker in population.absent or worker in population.crashed:
-                return f"w{worker} is not there, or has crashed"
+                return f"w{worker} is not running, or has crashed"
             if (worker in population.held_by(kind)) == begins:
-                return f"w{worker} {HELD[kind] if begins else 'goes on'} already"
+                return f"w{worker} {HELD[kind] if begins else 'is not under this fault'} already"
         try:
             for worker in workers:
                 if begins:

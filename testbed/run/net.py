@@ -82,7 +82,7 @@ class Links:
         names = [node.name for node in self.plan.nodes if node.link is not None]
         done = self.agent.reset_links(self._linked(selectors) if selectors else names)
         if done.failure:
-            raise NodeError(f"not every link could be reset: {done.failure}")
+            raise NodeError(f"some links could not be reset: {done.failure}")
         return f"reset {len(done.nodes)} links"
 
     def _linked(self, selectors: Sequence[str]) -> list[str]:
@@ -139,8 +139,8 @@ def open_links(folder: RunFolder) -> Iterator[Links]:
     plan = read_plan(folder)
     driver = driver_for(folder, plan)
     ended = NodeError(
-        f"{folder.name} does not go on: it has no links any more.",
-        hint="`testbed ps` lists the runs that go on.",
+        f"{folder.name} has ended: it no longer has links.",
+        hint="`testbed ps` lists the active runs.",
     )
     if not folder.agent_socket.exists():
         raise ended

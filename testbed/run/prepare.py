@@ -183,7 +183,7 @@ def _check_folders(scenario: Scenario) -> None:
         for index, folder in enumerate(program.folders):
             if not Path(folder).is_dir():
                 path = f"programs.{name}.folders.{index}"
-                raise ScenarioError.at(path, repr(folder), "a folder of this host")
+                raise ScenarioError.at(path, repr(folder), "a folder on this host")
 
 
 def kafka_of_host(scenario: Scenario, environment: Mapping[str, str]) -> KafkaFiles | None:
@@ -338,7 +338,10 @@ def custom_files(scenario: Scenario, beside: Path) -> tuple[Path, ...]:
     for path, name in names_of(scenario).items():
         file = beside / name
         if copied.setdefault(file.name, file).resolve() != file.resolve():
-            expected = f"another name than {copied[file.name]} has: both are copied into one folder"
+            expected = (
+                f"a name other than that of {copied[file.name]}: both files are copied into one "
+                "folder"
+            )
             raise ScenarioError.at(dotted(path), str(file), expected)
     return tuple(sorted(copied.values()))
 

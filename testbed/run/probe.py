@@ -154,7 +154,7 @@ class Prober:
         deadline = time.monotonic() + within
         while running := names & set(self.agent.running()):
             if (left := deadline - time.monotonic()) <= 0:
-                raise NodeError(f"{min(running)}: this probe has not ended after {within:g} s.")
+                raise NodeError(f"{min(running)}: this probe did not end within {within:g} s.")
             self.agent.exits(left)  # or of an earlier probe of that name: so ask again
 
     def _result(self, node: NodeSpec) -> ClassProbe:
@@ -162,8 +162,8 @@ class Prober:
         found = _last_json(self.folder.log(node.name))
         if found is None:
             raise NodeError(
-                f"{node.name}: the probe of class {node.device_class} came to no result.",
-                hint=f"See {self.folder.log(node.name)}.",
+                f"{node.name}: the probe of class {node.device_class} has no result.",
+                hint=f"Check {self.folder.log(node.name)}.",
             )
         return ClassProbe(node.device_class, node.link.up, node.link.down, **found)
 

@@ -30,15 +30,22 @@ from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.faults import Faults, FaultyNodes
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.metering import Metering
-from testbed.run.removals import Removals
-from testbed.run.revival import Restarts, Revival
+from testbed.run.restarters import NodeRestarter, ServerRestarter
 from testbed.run.setup import Setup
 from testbed.run.traces import Traces
 from testbed.run.watch import Watch
+from testbed.run.worker_status import WorkerStatusReporter
 from testbed.runtimes.base import Lifeline, RuntimeDriver
 from testbed.scenario.own_code import own_files
 from testbed.scenario.traces import followings, own_copy
-from testbed.telemetry.breakage import MEND, UNREAD, breakage, deletion, find_gone, shortage
+from testbed.telemetry.folder_errors import (
+    FREE_SPACE,
+    OUTPUT_CLOSED,
+    deletion_error,
+    find_deleted,
+    folder_error,
+    low_disk_space,
+)
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.untrusted import SpoiledError
 
@@ -53,7 +60,7 @@ class NotTornDown(HostError):  # noqa: N818 - named after the state, like its me
     """A run has ended, but not everything that it had on this host could be removed."""
 
     def __init__(self, run: str, state: State, reason: str, failure: TestbedError) -> None:
-        message = f"the run has ended ({state}: {reason}), but not all of it is gone from this host"
+        message = f"the run has ended ({state}: {reason}), but parts of it remain on this host"
         hint = f"{failure.hint} Then: testbed down {run}".strip()
         super().__init__(f"{message}: {failure.message}", hint=hint)
 
@@ -85,7 +92,7 @@ class Execution:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise breakage(self.setup.folder, error) from None
+            raise folder_error(self.setup.folder, error) from None
 
     def _carry_out(self) -> None:
         begun = self.clock()
@@ -106,10 +113,10 @@ class Execution:
             self._end("interrupted", f"by {signal}", lifeline)
             raise
         except BrokenPipeError:
-            self._end("interrupted", UNREAD, lifeline)
+            self._end("interrupted", OUTPUT_CLOSED, lifeline)
             raise
         except OSError as error:
-            failure = breakage(self.setup.folder, error)
+            failure = folder_error(self.setup.folder, error)
             self._end("failed", first_line(failure), lifeline, exit_code=failure.exit_code)
             raise
         except BaseException as error:
@@ -124,8 +131,10 @@ class Execution:
         deadline = time.monotonic() + AGENT_SECONDS
         waiting, pause = self.interrupts.allowed, self.interrupts.sleep
         with AgentClient.connect(folder.agent_socket, deadline=deadline, waiting=waiting) as agent:
-            removals = Removals(folder.ps_socket, token_of(setup.secret, CONTROLLER))
-            watch = Watch(setup.plan, folder, self.recorder, agent, removals, self.clock)
+            worker_status = WorkerStatusReporter(
+                folder.ps_socket, token_of(setup.secret, CONTROLLER)
+            )
+            watch = Watch(setup.plan, folder, self.recorder, agent, worker_status, self.clock)
             watch.own_files = own_files(setup.scenario)
             self._followed = watch
             if self.metering is not None:
@@ -144,9 +153,9 @@ class Execution:
             nodes = FaultyNodes(setup, self.driver, agent, watch, deployment, timeline.names, pause)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
-            watch.restarts = Restarts(folder.name, deployment.launch, self.clock)
+            watch.node_restarter = NodeRestarter(folder.name, deployment.launch, self.clock)
             if setup.scenario.checkpoint is not None:
-                watch.revival = Revival(folder.name, deployment.launch)
+                watch.server_restarter = ServerRestarter(folder.name, deployment.launch)
             probed = self.clock()
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is not part of starting nodes
@@ -182,9 +191,9 @@ class Execution:
         while event not in watch.seen:
             if deadline is not None and self.clock() > deadline:
                 raise NodeError(
-                    f"training has ended, but after {within:g} s more there is no "
-                    f"`{NAMES[event]}` from the parameter server.",
-                    hint=f"See testbed logs {self.setup.folder.name} ps",
+                    f"training has ended, but {within:g} s later there is no `{NAMES[event]}` "
+                    "from the parameter server.",
+                    hint=f"Check its log: testbed logs {self.setup.folder.name} ps",
                 )
             pause = LOOK_SECONDS if faults is None else faults.pause(LOOK_SECONDS)
             pause = pause if traces is None else traces.pause(pause)
@@ -233,20 +242,20 @@ class Execution:
         Raises:
             OSError: the end of a run that had not failed cannot be written to the folder.
         """
-        untold = suppress(OSError) if state == "failed" else nullcontext()
-        with untold, closing(self.recorder), suppress(RunNotFound):  # deleted: no readers
+        reporting = suppress(OSError) if state == "failed" else nullcontext()
+        with reporting, closing(self.recorder), suppress(RunNotFound):  # deleted: no readers
             self.recorder.event(StateChanged(state, reason, exit_code))
 
     def _cause(self, error: TestbedError, lifeline: Lifeline | None) -> TestbedError:
         """Find a cause that lost nodes cannot report: without disk space a node cannot log."""
         if not isinstance(error, NodeError | RunNotFound):
             return error
-        gone = find_gone(self.setup.folder)
+        gone = find_deleted(self.setup.folder)
         if gone is not None:
-            return deletion(gone)
-        lack = shortage(self.setup.folder)
+            return deletion_error(gone)
+        lack = low_disk_space(self.setup.folder)
         if lack:
-            return HostError(f"No space left on device: {lack}. {error.message}", hint=MEND)
+            return HostError(f"No space left on device: {lack}. {error.message}", hint=FREE_SPACE)
         found = lifeline.explain() if lifeline and isinstance(error, NodeError) else None
         if found is None:
             return error

@@ -38,14 +38,14 @@ def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Set
     runtime = scenario.runtime
     if isinstance(runtime, Real):
         return Settled(scenario, runtime, None)
-    assert isinstance(runtime, Auto), f"{runtime.name} makes no containers"
+    assert isinstance(runtime, Auto), f"{runtime.name} creates no containers"
     gpus = next((name for name, one in scenario.workers.classes.items() if one.gpus), None)
     choice = choose(gpu=gpus is not None)
     if gpus is not None and not choice.runtime.capabilities.gpus:
         raise HostError(
-            f"class {gpus} has GPUs, which runtime docker gives and native does not. "
-            f"`runtime: auto` takes native here: {choice.why}",
-            hint="Mend that and set `runtime: docker`, or set gpus to 0.",
+            f"class {gpus} has GPUs, which only runtime docker supports. `runtime: auto` chooses "
+            f"native here: {choice.why}",
+            hint="Fix that and set `runtime: docker`, or set gpus to 0.",
         )
     settled = scenario.model_copy(update={"runtime": choice.runtime})
     return Settled(settled, choice.runtime, choice)
@@ -91,5 +91,5 @@ def driver_for(folder: RunFolder, plan: Plan) -> RuntimeDriver:
     if isinstance(runtime, Real):
         return runtime.driver()
     expected = "a run with containers and links: native or docker"
-    hint = "A simulated run is watched with `testbed logs` and `testbed report` alone."
+    hint = "A simulated run has no nodes; use `testbed logs` and `testbed report`."
     raise ScenarioError([Problem(str(folder.plan), 0, "runtime", runtime.name, expected, hint)])

@@ -19,9 +19,9 @@ from testbed.experiment import Experiment
 from testbed.host.isolation import LOADING_SECONDS, Opened, run_in_child
 from testbed.host.terminal import diverted
 from testbed.plan.selection import SIMULATION
-from testbed.run.audience import Audience, concluded
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import SIGNALS, Interrupts
+from testbed.run.listener import RunListener, concluded
 from testbed.run.prepare import (
     RunRequest,
     known_size,
@@ -44,7 +44,7 @@ from testbed.user_code import one_process
 
 def up_simulated(
     request: RunRequest,
-    audience: Audience,
+    listener: RunListener,
     *,
     loading_seconds: float = LOADING_SECONDS,
     reuse: Reuse | None = None,
@@ -65,15 +65,15 @@ def up_simulated(
             workers = request.scenario.workers.count
             require_memory(workers, size, processes=cpus(), available=available_bytes())
         folder = prepare_simulation(request)
-        one = _Simulation(folder, data, audience, now=request.now, reuse=reuse)
-        with concluded(one.folder, audience, now=request.now, contained=False) as valid:
+        one = _Simulation(folder, data, listener, now=request.now, reuse=reuse)
+        with concluded(one.folder, listener, now=request.now, contained=False) as valid:
             one.carry_out(own_files(request.scenario), within_seconds=loading_seconds)
     return valid()
 
 
 def resume(
     folder: RunFolder,
-    audience: Audience,
+    listener: RunListener,
     *,
     environment: Mapping[str, str],
     reuse: Reuse | None = None,
@@ -87,8 +87,8 @@ def resume(
     scenario, now = resumable(folder), WALL.read()
     with Interrupts() as interrupts, interrupts.allowed():
         data = prepare_own_data(scenario, folder, environment)
-        one = _Simulation(folder, data, audience, now=now, resumes=True, reuse=reuse)
-        with concluded(folder, audience, now=now, contained=False) as valid:
+        one = _Simulation(folder, data, listener, now=now, resumes=True, reuse=reuse)
+        with concluded(folder, listener, now=now, contained=False) as valid:
             one.carry_out(own_files(scenario))
     return valid()
 
@@ -102,15 +102,17 @@ def resumable(folder: RunFolder) -> Scenario:
     state, name = folder.state().state, folder.name
     scenario = load(folder.scenario, custom_files=folder.custom)
     if state == "finished":
-        raise NodeError(f"{name} has come to its end: there is nothing to resume.")
+        raise NodeError(f"{name} has finished: there is nothing to resume.")
     if not scenario.simulated:
         raise NodeError(
-            f"{name} was no simulation: its containers have ended, and nothing of them goes on.",
-            hint=f"`testbed up {folder.scenario} --name NAME` runs it again from its beginning. A "
-            "parameter server that dies while its run goes on is started again by itself.",
+            f"{name} is not a simulation: its containers have ended and cannot be resumed.",
+            hint=f"`testbed up {folder.scenario} --name NAME` repeats it from the start. In an "
+            "active run, a parameter server that dies is restarted automatically.",
         )
     if folder.alive():
-        raise NodeError(f"{name} goes on.", hint=f"`testbed wait {name}` waits for its end.")
+        raise NodeError(
+            f"{name} is still running.", hint=f"`testbed wait {name}` waits until it ends."
+        )
     Checkpoint.open(folder)
     return scenario
 
@@ -128,7 +130,7 @@ class _Simulation:
 
     folder: RunFolder
     data: Path
-    audience: Audience
+    listener: RunListener
     _: KW_ONLY
     now: float
     resumes: bool = False
@@ -144,7 +146,7 @@ class _Simulation:
             return
         self.folder.logs.mkdir(exist_ok=True)
         log, writer = Log.open(self.folder.log(SIMULATION))
-        with closing(log), os.fdopen(writer, "wb"), self._end_told():
+        with closing(log), os.fdopen(writer, "wb"), self._end_reported():
             run_in_child(
                 lambda opened: self._simulate_own(files, opened, writer),
                 label=files,
@@ -155,13 +157,13 @@ class _Simulation:
     def _simulate_own(self, files: str, opened: Opened, writer: int) -> None:
         """Simulate with the user's own files; their output goes into a log, as in a live run."""
         with diverted(writer) as shown:
-            self.audience.sink.show_on(shown)
+            self.listener.sink.show_on(shown)
             self._simulate(files, opened)
 
     def _simulate(self, files: str, opened: Opened) -> None:
         """Simulate, and record the outcome; ``opened`` is called once the simulation can begin."""
-        folder, audience = self.folder, self.audience
-        audience.phase(f"run {folder.name} (simulated){', resumed' if self.resumes else ''}")
+        folder, listener = self.folder, self.listener
+        listener.phase(f"run {folder.name} (simulated){', resumed' if self.resumes else ''}")
         try:
             with _as_before(files):
                 experiment = Experiment.open(folder.path, data=self.data)
@@ -176,17 +178,17 @@ class _Simulation:
                 experiment,
                 folder,
                 events=EventQueue(),
-                sinks=[audience.sink],
+                sinks=[listener.sink],
                 interrupted=lambda: BY_DOWN if asked_to_end(folder) else "interrupted",
                 resumes=self.resumes,
                 reuse=self.reuse,
             )
         finally:
             if files:
-                audience.sink.close()  # this process's copy; the caller has its own
+                listener.sink.close()  # this process's copy; the caller has its own
 
     @contextmanager
-    def _end_told(self) -> Iterator[None]:
+    def _end_reported(self) -> Iterator[None]:
         """Inside, the unreported end of a child process is recorded in the run's folder."""
         try:
             yield
@@ -214,6 +216,7 @@ def _as_before(files: str) -> Iterator[None]:
             signal.signal(number, handler)
     if left := [one.name for one in threading.enumerate() if one not in threads]:
         raise UserCodeError(
-            f"{files}: this code leaves a thread running, {left[0]}.",
-            hint="The processes of a simulation are forked, and have no such thread: end it.",
+            f"{files}: this code left a thread running: {left[0]}.",
+            hint="The processes of a simulation are forked, and threads do not survive a fork: "
+            "end the thread before returning.",
         )

@@ -11,8 +11,8 @@ from testbed.events.sink import Sink
 from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
 from testbed.reports.remake import libraries_imported
-from testbed.run.audience import Audience, concluded
 from testbed.run.interrupts import Interrupts
+from testbed.run.listener import RunListener, concluded
 from testbed.run.metering import Metering
 from testbed.run.prepare import RunRequest, model_size, prepare, prepare_data
 from testbed.run.run import Execution
@@ -25,7 +25,7 @@ from testbed.telemetry.record import Recorder
 
 def up(
     request: RunRequest,
-    audience: Audience,
+    listener: RunListener,
     *,
     keep: bool = False,
     leave: Callable[[RunFolder], None] | None = None,
@@ -35,7 +35,7 @@ def up(
 
     Args:
         request: the user's request.
-        audience: receives the records and messages of the run.
+        listener: receives the records and messages of the run.
         keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
         leave: called when training has started, for a run that continues in the background.
         metering: exports the metrics of the run until its summary is written.
@@ -46,7 +46,7 @@ def up(
     """
     settled = settle(request.scenario)
     if settled.choice is not None:
-        audience.say(str(settled.choice))
+        listener.say(str(settled.choice))
     request = replace(request, scenario=settled.scenario)
     users = users_of(settled.runtime)
     planned = plan(settled.scenario, settled.scenario.name)
@@ -59,14 +59,14 @@ def up(
         setup = prepare(request, planned, data, driver=settled.driver, users=users)
         with (
             metering or nullcontext(),
-            concluded(setup.folder, audience, now=request.now) as valid,
+            concluded(setup.folder, listener, now=request.now) as valid,
             libraries_imported(),  # while the agent imports torch, this process waits
         ):
-            audience.phase(f"run {setup.folder.name}")
-            recorder = _recorder(setup.folder, settled, audience.sink)
+            listener.phase(f"run {setup.folder.name}")
+            recorder = _recorder(setup.folder, settled, listener.sink)
             if metering is not None:
                 metering.attach(setup, recorder)
-                audience.say(f"metrics: {metering.exporter.url}")
+                listener.say(f"metrics: {metering.exporter.url}")
             Execution(
                 setup=setup,
                 driver=settled.driver,

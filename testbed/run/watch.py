@@ -28,13 +28,13 @@ from testbed.events.kinds import (
 )
 from testbed.host.isolation import early_exit
 from testbed.nodes import role_of
-from testbed.nodes.base import FIRST_OF_SIGNALS, meaning, was_ended
-from testbed.run.removals import Removals
-from testbed.run.revival import Restarts, Revival
-from testbed.telemetry.breakage import deletion, find_gone
+from testbed.nodes.base import FIRST_OF_SIGNALS, classify_exit, was_ended
+from testbed.run.restarters import NodeRestarter, ServerRestarter
+from testbed.run.worker_status import WorkerStatusReporter
 from testbed.telemetry.events import follow_ps_events
 from testbed.telemetry.files import read_tail
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.folder_errors import deletion_error, find_deleted
 from testbed.telemetry.host import HostSampler
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.spool import SpoolReader
@@ -47,7 +47,9 @@ FAILURES: dict[int, type[TestbedError]] = {
 }
 """A run adopts the exit status of a node that an error in an algorithm or in user code ended."""
 
-TOLD = frozenset((TestbedError.exit_code, *(k.exit_code for k in TestbedError.__subclasses__())))
+REPORTED = frozenset(
+    (TestbedError.exit_code, *(k.exit_code for k in TestbedError.__subclasses__()))
+)
 """Exit statuses of a role that has reported why it ended."""
 
 FAULTS = frozenset(
@@ -60,15 +62,21 @@ USAGE_INTERVAL_SECONDS = 5.0
 
 
 @dataclass
-class ByPlan:
-    """Nodes that faults have ended, or that are frozen and will be thawed or have crashed."""
+class PlannedExits:
+    """Nodes that faults have ended or frozen.
 
-    ending: set[str] = field(default_factory=set)  # sent SIGTERM or SIGKILL
-    away: set[str] = field(default_factory=set)  # killed temporarily: a fault restarts them
-    standing: set[str] = field(default_factory=set)
+    Attributes:
+        ending: nodes that were sent SIGTERM or SIGKILL.
+        restarting: nodes that were killed temporarily; a fault restarts them.
+        frozen: nodes that are frozen, either until they are thawed or because they crashed.
+    """
 
-    def ends(self, node: str) -> bool:
-        """Return whether a node ended by plan; called once for each end."""
+    ending: set[str] = field(default_factory=set)
+    restarting: set[str] = field(default_factory=set)
+    frozen: set[str] = field(default_factory=set)
+
+    def take(self, node: str) -> bool:
+        """Return whether a node ended as planned; called once for each exit."""
         ended = node in self.ending
         self.ending.discard(node)
         return ended
@@ -82,20 +90,20 @@ class Watch:
     folder: RunFolder
     recorder: Recorder
     agent: AgentClient
-    removals: Removals
+    worker_status: WorkerStatusReporter
     clock: Callable[[], float]  # monotonic seconds
-    revival: Revival | None = None  # restarts a parameter server; None: its end ends the run
-    restarts: Restarts | None = None  # restarts nodes that must run; None: no restarts
+    server_restarter: ServerRestarter | None = None  # None: the exit of the PS ends the run
+    node_restarter: NodeRestarter | None = None  # restarts nodes that must run; None: no restarts
     seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended before training
-    by_plan: ByPlan = field(default_factory=ByPlan)
+    planned_exits: PlannedExits = field(default_factory=PlannedExits)
     ending: str = ""  # why training has ended, as the PS says
     _full: set[str] = field(default_factory=set)  # nodes with full logs
     own_files: str = ""  # names of the user's own files; empty for none
     _failed: TestbedError | None = None  # failure of a worker by an algorithm or user code
     saved: int | None = None  # the version of the PS's newest checkpoint
-    _revived: bool = False  # whether a PS was restarted and has not reported its version
+    _server_restarted: bool = False  # whether a PS was restarted and has not reported its version
     _host: HostSampler = field(default_factory=HostSampler)
     _counted: float = -COUNT_INTERVAL_SECONDS
     metered: bool = False  # whether queues and container usage are recorded
@@ -112,13 +120,13 @@ class Watch:
             NodeError: the run cannot continue, for example because the PS or evaluator has ended.
             HostError: the run's folder was deleted, or a part of it.
         """
-        gone = find_gone(self.folder)
+        gone = find_deleted(self.folder)
         if gone is not None:  # what the nodes write now is lost
-            raise deletion(gone)
+            raise deletion_error(gone)
         ended = self.agent.exits()  # before reading files: these then hold all that the nodes wrote
         self._read_ps()
         self._take_exits(ended)
-        self.removals.tell()
+        self.worker_status.send()
         if Started in self.seen and self.clock() - self._counted >= COUNT_INTERVAL_SECONDS:
             self.count()
             if self.metered and self.clock() - self._used >= USAGE_INTERVAL_SECONDS:
@@ -144,8 +152,10 @@ class Watch:
         for change in self.agent.link_changes():
             self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
         frozen = set(self.agent.frozen())  # no data arrives from a frozen worker
-        frozen -= self.by_plan.standing
-        self.removals.frozen({one.index for one in self.plan.workers if one.name in frozen})
+        frozen -= self.planned_exits.frozen
+        self.worker_status.set_frozen(
+            {one.index for one in self.plan.workers if one.name in frozen}
+        )
         traffic = self.agent.count()
         self._look_at_logs()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
@@ -185,10 +195,10 @@ class Watch:
         """
         if not isinstance(event, Restored):
             return
-        if not self._revived or event.version < (self.saved or 0):
-            found = f"that it went back to update {event.version:,}, which it was not asked to"
+        if not self._server_restarted or event.version < (self.saved or 0):
+            found = f"that it went back to update {event.version:,}, without having been restarted"
             raise SpoiledError(self.folder.ps_events, FROM_PS, found)
-        self._revived = False
+        self._server_restarted = False
 
     def _take_exits(self, exits: Sequence[Exit]) -> None:
         planned_names = {node.name for node in self.plan.nodes}
@@ -196,30 +206,30 @@ class Watch:
             if ended.node not in planned_names:  # a probe
                 continue
             node = self.plan.node(ended.node)
-            means = meaning(node, ended.status, seen=self.seen)
-            if node.name in self.by_plan.away and means != "expected":
-                means = "noticed"
-            if means == "fatal" and self._revive(node, ended):
+            exit_class = classify_exit(node, ended.status, seen=self.seen)
+            if node.name in self.planned_exits.restarting and exit_class != "expected":
+                exit_class = "noticed"
+            if exit_class == "fatal" and self._restart_server(node, ended):
                 continue
-            if means == "restarted":
+            if exit_class == "restarted":
                 self._restart(node, ended)
                 continue
-            ended_by_plan = means == "noticed" and self.by_plan.ends(node.name)
-            aside = means == "noticed" and bool(node.command)
-            planned = means == "expected" or aside or ended_by_plan
-            what = "" if means == "expected" else describe_exit(node, ended)
-            fatal = means == "fatal"
+            planned_end = exit_class == "noticed" and self.planned_exits.take(node.name)
+            aside = exit_class == "noticed" and bool(node.command)
+            planned = exit_class == "expected" or aside or planned_end
+            what = "" if exit_class == "expected" else describe_exit(node, ended)
+            fatal = exit_class == "fatal"
             self.recorder.event(
                 Exited(node.name, ended.status, planned=planned, how=what, ends_run=fatal)
             )
             if fatal:
                 raise self._failure(node, ended)
-            if ended_by_plan and node.part == "client":
-                self.removals.add(node.index, what)
+            if planned_end and node.part == "client":
+                self.worker_status.add(node.index, what)
             if planned or node.part == "aside":
                 continue
             self.lost[node.name] = what
-            self.removals.add(node.index, what)
+            self.worker_status.add(node.index, what)
             failure = self._failure(node, ended)
             if failure.exit_code in FAILURES:
                 self._failed = failure
@@ -229,21 +239,28 @@ class Watch:
                 log = quote_log(self.folder.log(node.name))
                 self.recorder.event(Phase(f"{what}: no worker is left{log}"))
 
-    def _revive(self, node: NodeSpec, ended: Exit) -> bool:
+    def _restart_server(self, node: NodeSpec, ended: Exit) -> bool:
         """Restart a parameter server that was killed; return whether it was.
 
         Raises:
             NodeError: restarts made no progress, or it cannot be started.
         """
         killed = node.part == "server" and was_ended(ended.status) and not ended.container_ended
-        if self.revival is None or not killed or Finished in self.seen or self.saved is None:
+        if (
+            self.server_restarter is None
+            or not killed
+            or Finished in self.seen
+            or self.saved is None
+        ):
             return False
         how = describe_exit(node, ended)
-        self.revival.check(how, saved=self.saved, log=quote_log(self.folder.log(node.name)))
+        self.server_restarter.check(
+            how, saved=self.saved, log=quote_log(self.folder.log(node.name))
+        )
         self.recorder.event(Exited(node.name, ended.status, how=how, restarted=True))
-        self.recorder.event(Launched(node.name, self.revival.launch(node)))
-        self.removals.tell_again()
-        self._revived = True
+        self.recorder.event(Launched(node.name, self.server_restarter.launch(node)))
+        self.worker_status.resend()
+        self._server_restarted = True
         return True
 
     def _restart(self, node: NodeSpec, ended: Exit) -> None:
@@ -253,45 +270,45 @@ class Watch:
             NodeError: it repeatedly dies early, or cannot be started.
         """
         how = describe_exit(node, ended)
-        if Finished in self.seen or self.restarts is None:
+        if Finished in self.seen or self.node_restarter is None:
             self.recorder.event(Exited(node.name, ended.status, planned=True, how=how))
             return
-        planned = self.by_plan.ends(node.name)
+        planned = self.planned_exits.take(node.name)
         if not planned:
-            self.restarts.check(node.name, how, log=quote_log(self.folder.log(node.name)))
+            self.node_restarter.check(node.name, how, log=quote_log(self.folder.log(node.name)))
         self.recorder.event(
             Exited(node.name, ended.status, planned=planned, how=how, restarted=True)
         )
-        self.recorder.event(Launched(node.name, self.restarts.launch(node)))
+        self.recorder.event(Launched(node.name, self.node_restarter.launch(node)))
 
     def _failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
-        """Return the error that a node's end means for a run that cannot continue without it."""
+        """Return the error to raise if a run cannot continue without the node that ended."""
         what = describe_exit(node, ended)
         kind: type[TestbedError] = NodeError
         if role_of(node).entry:  # exit statuses of a program have other meanings
             kind = FAILURES.get(ended.status, NodeError)
-            if self.own_files and _untold(ended):
+            if self.own_files and _is_unreported(ended):
                 kind = UserCodeError
                 end = early_exit(self.own_files, ended.status).message.rstrip(".")
-                what = f"{node.name}: {end}{'' if ended.status else ' (or SIGTERM has ended it)'}"
+                what = f"{node.name}: {end}{'' if ended.status else ' (or was ended by SIGTERM)'}"
         return kind(
             f"{what}{quote_log(self.folder.log(node.name))}",
-            hint=f"The whole log: testbed logs {self.folder.name} {node.name}",
+            hint=f"Full log: testbed logs {self.folder.name} {node.name}",
         )
 
 
-def _untold(ended: Exit) -> bool:
+def _is_unreported(ended: Exit) -> bool:
     """Return whether a role ended in a way that only code in it can cause, without a report."""
     if ended.status < 0:
         return -ended.status in FAULTS
-    return ended.status not in TOLD and ended.status < FIRST_OF_SIGNALS
+    return ended.status not in REPORTED and ended.status < FIRST_OF_SIGNALS
 
 
 def describe_exit(node: NodeSpec, ended: Exit) -> str:
     """Return how a node ended, as a sentence without its full stop."""
     status = ended.status
     if ended.out_of_memory:
-        limit = node.memory or "half of the host's memory, as it has no `memory` of its own"
+        limit = node.memory or "half of the host's memory, as its `memory` is not set"
         return f"{node.name} ran out of memory: the kernel killed it at its limit of {limit}"
     if status >= 0:
         return f"{node.name} exited with status {status}"

@@ -34,8 +34,8 @@ from testbed.simulation.pool import Pool
 from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.streams import Arrivals
-from testbed.telemetry.breakage import UNREAD, breakage, deletion
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.folder_errors import OUTPUT_CLOSED, deletion_error, folder_error
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Clock, FolderSink, Recorder
 from testbed.telemetry.wall import WALL
@@ -129,16 +129,16 @@ def _recording_failure(
     try:
         yield
     except RunNotFound:
-        raise deletion(folder.path) from None
+        raise deletion_error(folder.path) from None
     except TestbedError as error:
         log_trace(error, folder)
         _record_failure(recorder, "failed", error.message, exit_code=error.exit_code)
         raise
     except BrokenPipeError:
-        _record_failure(recorder, "interrupted", UNREAD)
+        _record_failure(recorder, "interrupted", OUTPUT_CLOSED)
         raise
     except OSError as error:
-        failure = breakage(folder, error)
+        failure = folder_error(folder, error)
         _record_failure(recorder, "failed", failure.message, exit_code=failure.exit_code)
         raise failure from None
     except KeyboardInterrupt:

@@ -33,7 +33,7 @@ INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
-class Errand:
+class StudyRunRequest:
     """Request to execute one run.
 
     Attributes:
@@ -74,7 +74,7 @@ class Errand:
         cpus: Sequence[int],
         resumes: bool = False,
         reuse: Reuse | None = None,
-    ) -> Errand:
+    ) -> StudyRunRequest:
         """Create the request for a run of a study."""
         return cls(
             scenario=dump(run.scenario),
@@ -118,7 +118,7 @@ class Errand:
 
 @dataclass(frozen=True)
 class Quiet:
-    """A listener that prints nothing: the sweep reports how the run ended; see Audience."""
+    """A listener that prints nothing: the sweep reports how the run ended; see RunListener."""
 
     sink: Sink = field(default_factory=Sink)
 
@@ -138,7 +138,7 @@ def main() -> int:
     from testbed.run.simulated import resume, up_simulated
     from testbed.run.up import up
 
-    errand = Errand(**json.load(sys.stdin))
+    errand = StudyRunRequest(**json.load(sys.stdin))
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != errand.sweep:  # the sweep exited before PDEATHSIG was set
         return INTERRUPTED

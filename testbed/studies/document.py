@@ -22,7 +22,7 @@ def _level(value: Any) -> Any:
 
 def _one_line(text: str) -> str:
     if not text.strip() or not text.isprintable():
-        raise InvalidValue(repr(text) if text else "", "words on one line")
+        raise InvalidValue(repr(text) if text else "", "text on one line")
     return text
 
 
@@ -46,18 +46,18 @@ Tolerance = Annotated[float, Field(ge=0, lt=10, allow_inf_nan=False)]
 
 
 class Curves(StrictModel):
-    """A figure: a curve for every case, the mean over its seeds within the least and the greatest.
+    """A figure: a curve for every case, with the mean, minimum and maximum over its seeds.
 
     Attributes:
-        show: what is drawn: accuracy (top-1), top5 or loss of the evaluations during training.
-        against: what it is drawn against: updates, steps, emulated time, or payload into the PS.
-        where: which cases; all by default.
-        panels: factors of which each combination of levels has a panel of its own.
-        mean_of: so many evaluations in a row are averaged.
-        range: the ends of the vertical axis; accuracies are shares.
-        between: what is drawn: from here to there on the horizontal axis; all by default.
-        mark: where a horizontal line is drawn.
-        log: which axes are logarithmic: x is the horizontal one, y the vertical one.
+        show: vertical axis: accuracy (top-1), top5 or loss of the evaluations during training.
+        against: horizontal axis: updates, steps, emulated time, or payload into the PS.
+        where: the cases to draw; all by default.
+        panels: factors; each combination of their levels has its own panel.
+        mean_of: the number of consecutive evaluations to average.
+        range: the limits of the vertical axis; accuracies are shares.
+        between: the limits of the horizontal axis; everything by default.
+        mark: the position of a horizontal line.
+        log: the logarithmic axes: x is the horizontal one, y the vertical one.
     """
 
     show: Literal["accuracy", "top5", "loss"] = "accuracy"
@@ -75,7 +75,7 @@ class Curves(StrictModel):
         for axis, ends in (("x", self.between), ("y", self.range)):
             if axis in self.log and ends is not None and min(ends) <= 0:
                 raise InvalidValue(
-                    f"a logarithmic {axis} axis from {min(ends):g} on", "ends above 0"
+                    f"a logarithmic {axis} axis from {min(ends):g} on", "limits above 0"
                 )
         return self
 
@@ -85,7 +85,7 @@ class TableOf(StrictModel):
 
     Attributes:
         measures: such as final_accuracy or updates_to(0.97,10).
-        where: which cases; all by default.
+        where: the cases to list; all by default.
     """
 
     measures: Annotated[tuple[Measure, ...], Field(min_length=1)]
@@ -100,7 +100,7 @@ DEFAULT_TABLE = TableOf(
 
 
 class ReportOf(StrictModel):
-    """What is reported.
+    """The figures and tables of a study.
 
     Attributes:
         figures: by name.
@@ -112,13 +112,13 @@ class ReportOf(StrictModel):
 
 
 class PaperNumber(StrictModel):
-    """A number of the paper's, which tables show beside ours.
+    """A published number, which tables show next to the measured one.
 
     Attributes:
-        measure: which of a run's numbers it is.
-        where: the cases that it is of; all by default.
-        value: the number, or words such as `23,000 to 53,000`.
-        source: where in the paper it stands.
+        measure: the measure of a run that it corresponds to.
+        where: the cases that it applies to; all by default.
+        value: the number, or a text such as `23,000 to 53,000`.
+        source: its place in the paper.
     """
 
     measure: Measure
@@ -128,7 +128,7 @@ class PaperNumber(StrictModel):
 
 
 class Paper(StrictModel):
-    """What was published.
+    """Published results.
 
     Attributes:
         source: the publication.
@@ -140,22 +140,22 @@ class Paper(StrictModel):
 
 
 class Expectation(StrictModel):
-    """Something that is expected of the results: an order, or a value, of one case or of two.
+    """An expected result: an order of cases, or a value of one or two cases.
 
     Attributes:
-        measure: of what.
-        source: who says so, and where.
-        where: levels that all cases in it have.
-        order: cases, from that with the greatest measure to that with the least.
-        ratio: two cases: what is meant is the measure of the first over that of the second.
-        difference: two cases: what is meant is the measure of the first without that of the second.
-        value: what is expected of the one case that `where` names, or of the two; `never` of what
-            is never reached.
-        at_most: instead of a value: it is this, or less.
-        tolerance: how far off it may be, as a share of the value. Of an order: how far the
-            next may be ahead after all; with one, equals are in order too.
-        basis: ``arithmetic`` of what follows from the scenario's own numbers, with any seed, and
-            says nothing about a training; ``posthoc`` where the value, its tolerance or the
+        measure: the measure to compare.
+        source: the origin of the expectation.
+        where: levels common to all its cases.
+        order: cases, from the greatest to the smallest measure.
+        ratio: two cases: the measure of the first, divided by that of the second, is compared.
+        difference: two cases: the measure of the first, minus that of the second, is compared.
+        value: the expected value of the one case that `where` selects, or of the two; `never` for
+            a measure that is never reached.
+        at_most: instead of a value: an upper limit.
+        tolerance: the allowed deviation, as a share of the value. For an order: by how much the
+            next case may be ahead; with a tolerance, equal measures are in order too.
+        basis: ``arithmetic`` if it follows from the numbers in the scenario, with any seed, and
+            says nothing about the training; ``posthoc`` if the value, its tolerance or the
             threshold of its measure was chosen after runs had been seen.
     """
 
@@ -200,20 +200,20 @@ class Expectation(StrictModel):
 
 
 class StudyDocument(StrictModel):
-    """A study: a scenario, what is varied in it, and what is made of the runs.
+    """A study: a scenario, the factors to vary in it, and the report on its runs.
 
     Attributes:
-        name: of the study, of its results' folder, and the beginning of its runs' names.
-        scenario: a scenario's file, relative to the study's, or a scenario in place.
-        vary: factors by name. A factor is a list of settings (`path=value`, as `--set` takes
-            them), or levels by name, each a setting or a list of them. Settings are applied in
-            the order of the factors.
-        cases: which combinations of levels are run: every entry is the product of the levels that
-            it names, and of all levels of the factors that it does not. Without it, all are.
-        seeds: every case is run with each of them; by default with the scenario's own.
+        name: the name of the study and of its results folder, and the prefix of its runs' names.
+        scenario: the file of a scenario, relative to the study's, or an inline scenario.
+        vary: factors by name. A factor is a list of settings (`path=value`, as for `--set`), or a
+            mapping of level names to a setting or a list of settings. Settings are applied in the
+            order of the factors.
+        cases: the combinations of levels to run: every entry is the product of the levels that it
+            lists, and of all levels of the other factors. By default, all combinations.
+        seeds: the seeds for every case; by default the seed of the scenario.
         report: the figures and tables.
-        paper: what was published.
-        expects: what is expected of the results, by name.
+        paper: published results.
+        expects: expected results, by name.
     """
 
     name: Name

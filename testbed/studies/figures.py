@@ -176,7 +176,7 @@ def _finish(axes: Axes, wanted: Curves, *, is_scaled: bool) -> None:
 def _title(name: str, curves: Sequence[Curve], results: Results) -> str:
     counts = sorted({curve.seeds for curve in curves})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    over = "1 seed" if counts == [1] else f"mean, least and greatest of {seeds} seeds"
+    over = "1 seed" if counts == [1] else f"mean, minimum and maximum of {seeds} seeds"
     scaled = "" if results.study.scale == 1 else f", SCALED by {results.study.scale:g}"
     replaced = any(substitutes(run.scenario) for run in results.study.runs)
     return f"{results.study.name}: {name} ({over}{scaled}{', SUBSTITUTE' if replaced else ''})"

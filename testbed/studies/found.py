@@ -27,7 +27,7 @@ from testbed.telemetry.registry import Registry
 if TYPE_CHECKING:
     from testbed.events.kinds import State
 
-Condition = Literal["valid", "invalid", "goes on", "broken off"]
+Condition = Literal["valid", "invalid", "running", "interrupted"]
 
 MARKER = "study.json"
 
@@ -39,7 +39,7 @@ class FoundRun:
     Attributes:
         path: the folder, or the file.
         condition: ``valid`` and ``invalid`` runs have finished; a run that failed, was
-            interrupted, or lost its process is ``broken off``.
+            interrupted, or lost its process is ``interrupted``.
         reason: for an invalid run, the verdict's reasons; otherwise, why it ended.
     """
 
@@ -72,7 +72,7 @@ def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
     """
 
     def rank(one: FoundRun) -> tuple[int, bool]:
-        order: tuple[Condition, ...] = ("broken off", "goes on", "invalid", "valid")
+        order: tuple[Condition, ...] = ("interrupted", "running", "invalid", "valid")
         return order.index(one.condition), not one.is_kept
 
     by_identity = dict(_kept_beside(study))
@@ -118,16 +118,16 @@ def examine(path: Path) -> FoundRun:
     run = Run(path)
     ended: State = run.state.state
     if run.alive:
-        return FoundRun(path, "goes on", "")
+        return FoundRun(path, "running", "")
     if ended != "finished":
-        return FoundRun(path, "broken off", run.state.reason)
+        return FoundRun(path, "interrupted", run.state.reason)
     return _ended(path, {"verdict": run.summary["verdict"], "reason": run.state.reason})
 
 
-def left_off(run: StudyRun, runs: Path) -> str | None:
+def resumable_run(run: StudyRun, runs: Path) -> str | None:
     """Return the name of an interrupted simulation that can resume from its checkpoint, or None."""
     path = runs / run.base_name
-    if run.scenario.simulated and run.scenario.checkpoint and _was_broken_off(path, run):
+    if run.scenario.simulated and run.scenario.checkpoint and _was_interrupted(path, run):
         from testbed.run.simulated import resumable
 
         with suppress(TestbedError):  # no checkpoint yet, or it is damaged
@@ -136,7 +136,7 @@ def left_off(run: StudyRun, runs: Path) -> str | None:
     return None
 
 
-def begin_anew(run: StudyRun, runs: Path, registry: Registry) -> str:
+def claim_run_name(run: StudyRun, runs: Path, registry: Registry) -> str:
     """Remove what a sweep has left of an interrupted run; return the name for the new run.
 
     Folders with another name were not created by a sweep, and another scenario is another run:
@@ -147,16 +147,16 @@ def begin_anew(run: StudyRun, runs: Path, registry: Registry) -> str:
     """
     for name in (run.base_name, f"{run.base_name[:51].rstrip('-')}-{run.identity[:8]}"):
         path = runs / name
-        if _was_never_begun(path) or _was_broken_off(path, run):
+        if _is_incomplete(path) or _was_interrupted(path, run):
             _remove(path, registry)
         if not os.path.lexists(path):
             return name
-    raise TestbedError(f"{path} is in the way of a run.", hint="Move it elsewhere.")
+    raise TestbedError(f"{path} occupies the name of a run.", hint="Move it elsewhere.")
 
 
-def _was_broken_off(path: Path, run: StudyRun) -> bool:
+def _was_interrupted(path: Path, run: StudyRun) -> bool:
     try:
-        return _identity_of(path) in run.identities and examine(path).condition == "broken off"
+        return _identity_of(path) in run.identities and examine(path).condition == "interrupted"
     except (TestbedError, OSError):  # not a run, or damaged
         return False
 
@@ -174,7 +174,7 @@ def _remove(path: Path, registry: Registry) -> None:
     shutil.rmtree(path)
 
 
-def _was_never_begun(path: Path) -> bool:
+def _is_incomplete(path: Path) -> bool:
     """Whether a folder is what remains if a command is killed while it creates a run folder."""
     folder = RunFolder(path)
     if not path.is_dir() or folder.run_file.exists():
@@ -195,7 +195,7 @@ def results_folder(study: Study, runs: Path) -> Path:
     marker = folder / MARKER
     known = read_json(marker)
     if known is None and folder.is_dir() and any(folder.iterdir()):
-        found, hint = "a folder that holds something else", "Choose another --runs, or another name"
+        found, hint = "a folder with other content", "Choose another --runs, or another name"
         raise ScenarioError([_of_name(study, f"{folder}, {found}", hint)])
     if known is not None and known != mine:
         found = f"{folder} with the results of another study, {known.get('file')}"
@@ -205,15 +205,15 @@ def results_folder(study: Study, runs: Path) -> Path:
     try:
         within.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        message = f"{within}: the folder of results cannot be made: {error.strerror}."
-        raise HostError(message, hint="Choose another place with --runs.") from None
+        message = f"{within}: the results folder cannot be created: {error.strerror}."
+        raise HostError(message, hint="Choose another folder with --runs.") from None
     if known is None:
         write_atomically(marker, json.dumps(mine, indent=2) + "\n")
     return within
 
 
 def _of_name(study: Study, found: str, hint: str) -> Problem:
-    return Problem(str(study.file), 0, "name", found, "a name that no other study has there", hint)
+    return Problem(str(study.file), 0, "name", found, "a name that no other study uses there", hint)
 
 
 @contextmanager
@@ -229,10 +229,8 @@ def alone(runs: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            message = (
-                f"Another sweep is at work in {runs} (pid {lock.read().strip() or 'unknown'})."
-            )
-            hint = "Wait for its end, or choose another folder with --runs."
+            message = f"Another sweep is active in {runs} (pid {lock.read().strip() or 'unknown'})."
+            hint = "Wait until it ends, or choose another folder with --runs."
             raise TestbedError(message, hint=hint) from None
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")

@@ -66,8 +66,8 @@ class KeptRun:
         }
         if content.get("format") != FORMAT or not wanted <= set(content):
             raise TestbedError(
-                f"{path}: not what `testbed report STUDY --keep` writes (format {FORMAT}).",
-                hint="Remove it, or take it from the repository again.",
+                f"{path}: not a file written by `testbed report STUDY --keep` (format {FORMAT}).",
+                hint="Remove it, or restore it from the repository.",
             )
         return cls(path, content)
 
@@ -117,7 +117,9 @@ def keep(run: Run, measures: Iterable[Measure], folder: Path) -> Path:
     if path.exists():
         before = KeptRun.open(path)
         if dump(before.scenario) != text:
-            raise TestbedError(f"{path} is what was kept of another run.", hint="Move it away.")
+            raise TestbedError(
+                f"{path} contains the kept numbers of another run.", hint="Move it elsewhere."
+            )
         values = {**before.content["measures"], **values}
     content = {
         "format": FORMAT,

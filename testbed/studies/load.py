@@ -80,7 +80,10 @@ def read_study(
     """
     if not _says_study(document):
         origin = document.origin(())
-        expected, hint = "a study: a `scenario`, and what to `vary` in it", "One run: testbed up"
+        expected, hint = (
+            "a study: a `scenario`, and what to `vary` in it",
+            ("To execute one run: testbed up"),
+        )
         raise ScenarioError(
             [Problem(origin.file, origin.line, "", "a scenario", expected, f"{hint} {path}")]
         )
@@ -189,7 +192,7 @@ class _Reading:
         if runs < 2:
             found = "nothing that varies" if model.vary else "no `vary`"
             expected = "at least two runs: levels of a factor, or seeds"
-            hint = "One run alone is a scenario: testbed up FILE"
+            hint = "For a single run, use a scenario: testbed up FILE"
             self._problem(("vary",), found, expected, hint)
         for index, seed in enumerate(model.seeds or ()):
             if seed in (model.seeds or ())[:index]:
@@ -204,7 +207,7 @@ class _Reading:
         for factor, wanted in selection.items():
             inside = (*path, factor)
             if factor not in levels:
-                expected = f"a factor of `vary`: {', '.join(levels) or 'there is none'}"
+                expected = f"a factor of `vary`: {', '.join(levels) or 'none'}"
                 self._problem(inside, factor, expected, nearest(factor, list(levels)))
                 continue
             for level in levels_of(wanted):
@@ -218,7 +221,9 @@ class _Reading:
     ) -> None:
         """Check that every selection names existing levels, and the required number of cases."""
         for name in {*OWN_TABLES, *model.report.figures} & set(model.report.tables):
-            self._problem(("report", "tables", name), name, "another name: a file of it is there")
+            self._problem(
+                ("report", "tables", name), name, "another name: a file with this name exists"
+            )
         for kind in ("figures", "tables"):
             for name, item in getattr(model.report, kind).items():
                 path: Keys = ("report", kind, name)
@@ -245,7 +250,7 @@ class _Reading:
         self, where: Selection, path: Keys, cases: Sequence[Case], levels: dict[str, list[str]]
     ) -> None:
         if self._check_selection(where, path, levels) and not any(one.fits(where) for one in cases):
-            self._problem(path, "no case", "levels that some case has together")
+            self._problem(path, "no case", "a combination of levels that a case has")
 
     def _check_one(
         self, where: Selection, path: Keys, cases: Sequence[Case], levels: dict[str, list[str]]
@@ -256,7 +261,7 @@ class _Reading:
         if len(fitting) != 1:
             some = "; ".join(fitting[:4]) + ("; ..." if len(fitting) > 4 else "")
             found = f"{len(fitting)} cases ({some})" if fitting else "no case"
-            self._problem(path, found, "levels that exactly one case has together")
+            self._problem(path, found, "a combination of levels that exactly one case has")
 
     # ---- the scenarios ----------------------------------------------------------------------
 
@@ -275,7 +280,7 @@ class _Reading:
             text = scenario.model_dump_json(by_alias=True)
             if text in known:
                 found = f"the same scenario for ({known[text].name}) and ({case.name})"
-                expected = "settings that differ, none of which a later factor replaces"
+                expected = "different settings that are not overridden by a later factor"
                 self._problem(("vary",), found, expected)
             known[text] = case
             for seed in model.seeds or (scenario.seed,):

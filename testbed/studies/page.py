@@ -28,7 +28,7 @@ def page_of_study(report: StudyReport) -> Page:
     ]
     conditions = [results.condition(run) for run in study.runs]
     subtitle = f"a study of {len(study.cases)} cases; of {len(conditions)} runs "
-    subtitle += f"{conditions.count('valid')} are there and valid"
+    subtitle += f"{conditions.count('valid')} exist and are valid"
     return Page(study.name, " ".join([f"{subtitle}.", *_plain(study_notes(study))]), (), sections)
 
 
@@ -94,9 +94,11 @@ def _paper(results: Results) -> Iterator[Section]:
             values = [results.value(run, one.measure) for run in results.valid(case)]
             ours = spread(values, one.measure.show) if values else "no valid run"
             rows.append([one.measure.title, case.name, published, ours, one.source])
-    headings = ["measure", "case", "paper", "ours", "where in the paper"]
+    headings = ["measure", "case", "paper", "ours", "place in the paper"]
     if rows:
-        yield Section("Beside the paper", [f"Paper: {paper.source}."], [PageTable(headings, rows)])
+        yield Section(
+            "Comparison with the paper", [f"Paper: {paper.source}."], [PageTable(headings, rows)]
+        )
 
 
 def _of_data(table: StudyTable) -> PageTable:

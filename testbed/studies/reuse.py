@@ -70,9 +70,9 @@ def reused_gradients(
     free = shutil.disk_usage(runs).free
     if free < most_bytes:
         raise HostError(
-            f"{Size(most_bytes)} of gradients are to be kept in {runs}, where {free / 1e9:.1f} GB "
-            "are free.",
-            hint="Give --reuse less, or another place with --runs.",
+            f"{Size(most_bytes)} are needed for gradients in {runs}, which has {free / 1e9:.1f} "
+            "GB of free space.",
+            hint="Lower --reuse, or choose another folder with --runs.",
         )
     folder.mkdir()
     try:

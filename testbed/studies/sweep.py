@@ -16,16 +16,16 @@ from typing import IO, TYPE_CHECKING
 
 from testbed.errors import NodeError, TestbedError
 from testbed.run.follow import wait_for_end
-from testbed.studies.carry_out import ENTRY, Errand
+from testbed.studies.carry_out import ENTRY, StudyRunRequest
 from testbed.studies.found import (
     Found,
     FoundRun,
     alone,
-    begin_anew,
+    claim_run_name,
     examine,
     find_runs,
-    left_off,
     results_folder,
+    resumable_run,
 )
 from testbed.studies.reuse import ReusedGradients, reused_gradients
 from testbed.studies.study import Study, StudyRun
@@ -68,7 +68,7 @@ class Swept:
     failed: Mapping[StudyRun, Failure]
 
     def __repr__(self) -> str:
-        there = f"{len(self.found)} of {len(self.study.runs)} runs are there"
+        there = f"{len(self.found)} of {len(self.study.runs)} runs exist"
         bad = f"{len(self.invalid)} of them not valid, {len(self.failed)} failed"
         return f"<Swept {self.study.name}: {there}, {bad}>"
 
@@ -127,12 +127,12 @@ def sweep(
         found = _wait_for_others(find_runs(study, runs), tell)
         missing = [run for run in study.runs if run not in found or not _has_ended(found[run])]
         there = len(study.runs) - len(missing)
-        tell(f"{study.name}: {len(study.runs)} runs, {there} there already")
-        crew = Crew(runs, environment, home, tuple(argv), tell, gradients, total=len(missing))
-        crew.carry_out([run for run in missing if run.scenario.simulated], jobs=jobs)
-        crew.carry_out([run for run in missing if not run.scenario.simulated], jobs=1)
+        tell(f"{study.name}: {len(study.runs)} runs, {there} exist already")
+        pool = RunPool(runs, environment, home, tuple(argv), tell, gradients, total=len(missing))
+        pool.carry_out([run for run in missing if run.scenario.simulated], jobs=jobs)
+        pool.carry_out([run for run in missing if not run.scenario.simulated], jobs=1)
         now = {run: one for run, one in find_runs(study, runs).items() if _has_ended(one)}
-    return Swept(study, runs, now, crew.failed)
+    return Swept(study, runs, now, pool.failed)
 
 
 def _has_ended(found: FoundRun) -> bool:
@@ -143,8 +143,8 @@ def _wait_for_others(found: Found, tell: Tell) -> dict[StudyRun, FoundRun]:
     """Wait for runs that another process started; return what was found afterwards."""
     result = dict(found)
     for run, one in found.items():
-        if one.condition == "goes on":
-            tell(f"{one.path.name} goes on: waiting for its end")
+        if one.condition == "running":
+            tell(f"{one.path.name} is active: waiting for its end")
             wait_for_end(RunFolder(one.path), timeout_seconds=None)
             result[run] = examine(one.path)
     return result
@@ -172,7 +172,7 @@ class Job:
 
 
 @dataclass
-class Crew:
+class RunPool:
     """Processes that execute one run each.
 
     Attributes:
@@ -218,14 +218,14 @@ class Crew:
         self._begun += 1
         registry = Registry.of_user(self.environment, self.home)
         try:
-            resumed = left_off(run, self.runs)
-            name = resumed or begin_anew(run, self.runs, registry)
+            resumed = resumable_run(run, self.runs)
+            name = resumed or claim_run_name(run, self.runs, registry)
         except TestbedError as error:
             self._fail(run, run.base_name, Failure(str(error), error.exit_code))
             return
-        self.tell(f"[{self._begun}/{self.total}] {name} {'goes on' if resumed else 'begins'}")
+        self.tell(f"[{self._begun}/{self.total}] {name} {'resumes' if resumed else 'starts'}")
         slot = slots.pop()
-        errand = Errand.of(
+        request = StudyRunRequest.of(
             run,
             name=name,
             runs=self.runs,
@@ -246,7 +246,7 @@ class Crew:
         going.append(Job(run, name, process, log, os.pidfd_open(process.pid), slot))
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
-            pipe.write(errand.text().encode())
+            pipe.write(request.text().encode())
 
     def _conclude(self, job: Job) -> None:
         status = job.process.wait()
@@ -258,13 +258,13 @@ class Crew:
         try:
             found = examine(path)
         except TestbedError as error:
-            found = FoundRun(path, "broken off", error.message)
+            found = FoundRun(path, "interrupted", error.message)
         if found.condition == "valid":
             self.tell(f"{job.name} finished: {found.reason}{reused}")
         elif found.condition == "invalid":
             self.tell(f"{job.name} is INVALID, and kept: {found.reason}{reused}")
         else:
-            ended = f"its process ended by signal {-status}" if status < 0 else found.reason
+            ended = f"its process was ended by signal {-status}" if status < 0 else found.reason
             code = status if status > 0 else NodeError.exit_code
             self._fail(job.run, job.name, Failure(said or ended, code))
 
@@ -275,7 +275,7 @@ class Crew:
         refused, count = self.gradients.refused(job.name), self.gradients.end(job.name)
         told = f"; {count:,} gradients reused" if count else ""
         if refused:
-            told += f"; {len(refused):,} of --reuse were damaged and computed again: {refused[0]}"
+            told += f"; {len(refused):,} of --reuse were damaged and recomputed: {refused[0]}"
         return told
 
     def _fail(self, run: StudyRun, name: str, failure: Failure) -> None:

@@ -51,8 +51,8 @@ def study_notes(study: Study) -> tuple[str, ...]:
     labels = [f"**SUBSTITUTE**: {one}." for one in dict.fromkeys(told)]
     if study.scale != 1:
         labels.append(
-            f"**SCALED**: every run is {study.scale:g} times as long as in the study, "
-            "and evaluated in the same proportion."
+            "**SCALED**: the length of every run and its evaluation interval are multiplied by "
+            f"{study.scale:g}."
         )
     return tuple(labels)
 
@@ -146,19 +146,19 @@ def _notes(cases: Sequence[Case], results: Results) -> Iterator[str]:
     invalid = [run for run in runs if results.condition(run) == "invalid"]
     if invalid:
         yield (
-            f"{INVALID_MARK} {len(invalid)} of {len(runs)} runs are not valid, are kept, and are "
-            "in no number here; to run one again, remove its folder:"
+            f"{INVALID_MARK} {len(invalid)} of {len(runs)} runs are not valid; they are kept, but "
+            "excluded from all numbers here. To repeat one, remove its folder:"
         )
         yield from (f"- {results.found[run].name}: {results.found[run].reason}" for run in invalid)
     missing = sum(results.condition(run) not in ("valid", "invalid") for run in runs)
     if missing:
-        yield f"{missing} of {len(runs)} runs are not there."
+        yield f"{missing} of {len(runs)} runs are missing."
     for run in runs:
         missed = results.value(run, MISSED) if results.condition(run) == "valid" else 0
         if missed > 0:
             yield (
-                f"- {results.found[run].name} missed {missed:.0f} evaluations: means of several in "
-                "a row reach back further there."
+                f"- {results.found[run].name} missed {missed:.0f} evaluations: its means of "
+                "consecutive evaluations cover more time."
             )
     for run in runs:
         if results.condition(run) == "valid" and results.found[run].reason.startswith(DIVERGED):

@@ -93,13 +93,13 @@ def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, Pla
     except FileNotFoundError:
         raise DataError(
             f"There is no checkpoint {path}.",
-            hint="A scenario with `checkpoint: {every: 500}` makes them; without one, `testbed up` "
-            "runs it from its beginning.",
+            hint="A scenario with `checkpoint: {every: 500}` creates checkpoints; without one, "
+            "repeat the run with `testbed up`.",
         ) from None
     except PermissionError as error:
         raise damaged(path, str(error.strerror)) from None
     except SafetensorError as error:
-        raise damaged(path, f"no safetensors, or cut short ({error})") from None
+        raise damaged(path, f"not a safetensors file, or truncated ({error})") from None
     except SpoiledError as error:
         raise DataError(error.message, hint=error.hint) from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -107,17 +107,17 @@ def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, Pla
     if found != FORMAT:
         raise DataError(
             f"{path}: a checkpoint of format {found!r}, expected {FORMAT}.",
-            hint="Resume with the testbed that made it, or run the scenario from its beginning: "
-            "testbed up.",
+            hint="Resume with the version of testbed that wrote it, or repeat the run with "
+            "`testbed up`.",
         )
     if about.kind != kind:
-        raise damaged(path, f"that of a {about.kind}, expected that of a {kind}")
+        raise damaged(path, f"the checkpoint of a {about.kind}, expected that of a {kind}")
     if about.scenario != scenario:
         raise DataError(
-            f"{path}: a checkpoint of another scenario than the run's scenario.yaml, or of other "
-            "files of the user's own.",
-            hint="What a run is made of must not change before it goes on; `testbed up` runs it "
-            "from its beginning, under another name.",
+            f"{path}: the checkpoint belongs to another scenario than the run's scenario.yaml, "
+            "or to other custom files.",
+            hint="The scenario and custom files of a run must not change before it is resumed; "
+            "start a new run with `testbed up`, under another name.",
         )
     return about, PlainState(tree, arrays)
 
@@ -126,7 +126,7 @@ def damaged(path: Path, what: str) -> DataError:
     """Return the error for an unusable checkpoint."""
     return DataError(
         f"{path}: not a checkpoint: {what}.",
-        hint="The file is damaged; `testbed up` runs the scenario from its beginning.",
+        hint="The file is damaged; repeat the run with `testbed up`.",
     )
 
 
@@ -141,13 +141,13 @@ def _change(file: BinaryIO) -> str:
     size = os.fstat(file.fileno()).st_size
     head_bytes = 8 + int.from_bytes(file.read(8), "little")
     if head_bytes > size:
-        return "no safetensors, or cut short"
+        return "not a safetensors file, or truncated"
     file.seek(0)
     head = bytearray(file.read(head_bytes))
     try:
         at = _digest_place(head)
     except ValueError:
-        return "it has no digest: another version wrote it, or it is damaged"
+        return "it has no digest: it was written by another version, or is damaged"
     end = at + len(NO_DIGEST)
     told, head[at:end] = bytes(head[at:end]), NO_DIGEST.encode()
     digest = hashlib.sha256(head)
@@ -155,4 +155,4 @@ def _change(file: BinaryIO) -> str:
         digest.update(piece)
     if told == digest.hexdigest().encode():
         return ""
-    return "it was cut short or changed since it was written: its SHA-256 is another"
+    return "it was truncated or changed after it was written: its SHA-256 differs"

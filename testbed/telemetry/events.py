@@ -99,7 +99,7 @@ class EventReader:
                 raise SpoiledError(self._lines.path, node, what) from None
             raise TestbedError(
                 f"{self._lines.path}:{self._number}: found {line[:60]!r}, {error}.",
-                hint="The file is damaged; remove that line to read the rest.",
+                hint="The file is damaged; remove this line to read the rest.",
             ) from None
 
 

@@ -149,5 +149,5 @@ def _read_state(path: Path) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_STATE:
-            raise ValueError(f"no ordinary file of at most {LARGEST_STATE:,} bytes")
+            raise ValueError(f"not a regular file of at most {LARGEST_STATE:,} bytes")
         return file.read(LARGEST_STATE)

@@ -135,11 +135,11 @@ class RunFolder:
             folder.path.mkdir(parents=True)
         except FileExistsError:
             hint = f"Choose another name, or remove {folder.path}."
-            problem = Problem("--name", 0, "", name, "a name that no run has yet", hint)
+            problem = Problem("--name", 0, "", name, "a name that no run uses", hint)
             raise ScenarioError([problem]) from None
         except OSError as error:
-            message = f"{folder.path}: the run folder cannot be made: {error.strerror}."
-            raise HostError(message, hint="Choose another place with --runs.") from None
+            message = f"{folder.path}: the run folder cannot be created: {error.strerror}."
+            raise HostError(message, hint="Choose another folder with --runs.") from None
         for part in folder.parts:
             part.mkdir()
         folder.sockets.chmod(0o700)
@@ -217,7 +217,7 @@ class RunFolder:
         if isinstance(found, int) and found > FORMAT:
             raise TestbedError(
                 f"{self.run_file}: format {found}, this testbed reads up to {FORMAT}.",
-                hint="Read the run with the testbed that made it, or a newer one.",
+                hint="Read the run with the version of testbed that created it, or a newer one.",
             )
         known = {field.name for field in fields(RunState)} & content.keys()
         try:
@@ -226,7 +226,7 @@ class RunFolder:
         except (TypeError, KeyError) as error:
             raise TestbedError(
                 f"{self.run_file}: not the record of a run ({error}).",
-                hint="The file was changed by hand, or is from something else.",
+                hint="The file was edited, or was not written by testbed.",
             ) from None
 
     def move(
@@ -300,13 +300,13 @@ class RunFolder:
         found = self.path.stat()
         if found.st_uid == os.geteuid():
             return HostError(
-                f"{self.path} is yours, and its permissions do not let you read it (mode "
+                f"{self.path} is yours, but its permissions do not let you read it (mode "
                 f"{found.st_mode & 0o777:03o}).",
                 hint=f"chmod -R u+rwX {self.path}",
             )
         return HostError(
-            f"{self.path} is not yours: the run is that of the user {found.st_uid}.",
-            hint="Ask that user, or do it as root.",
+            f"{self.path} is not yours: the run belongs to user {found.st_uid}.",
+            hint="Ask that user, or run the command as root.",
         )
 
     def _write(self, state: RunState) -> None:

@@ -99,8 +99,8 @@ class DamagedPartError(DataError):
     def __init__(self, folder: Path, number: int, what: str) -> None:
         super().__init__(
             f"{_path(folder, number)}: the part {what}.",
-            hint="Its rows are not in ps/updates.bin either. Delete it and every later part to "
-            "read what lies before.",
+            hint="Its rows are not in ps/updates.bin either. Delete it and all later parts to "
+            "read the earlier rows.",
         )
         self.folder = folder
         self.number = number
@@ -136,7 +136,7 @@ def read_parts(folder: Path) -> Iterator[Rows]:
     """
     for number, path in enumerate(part_paths(folder)):
         if _number(path) != number:
-            raise DamagedPartError(folder, number, "is missing, while later ones are there")
+            raise DamagedPartError(folder, number, "is missing, but later ones exist")
         yield _read_part(path)
 
 

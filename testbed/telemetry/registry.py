@@ -52,8 +52,8 @@ class Registry:
 
     def _refused(self, reason: str) -> HostError:
         return HostError(
-            f"{self.folder}, where your runs are listed, cannot be made or written to: {reason}.",
-            hint="Set XDG_STATE_HOME to a folder that can be written to.",
+            f"{self.folder}, the list of your runs, cannot be created or written: {reason}.",
+            hint="Set XDG_STATE_HOME to a writable folder.",
         )
 
     def add(self, run: Path) -> None:
@@ -108,7 +108,7 @@ def find_run(text: str, *, runs: Path, registry: Registry) -> RunFolder:
         where = " and ".join(str(path) for path in matches)
         raise TestbedError(
             f"There are {len(matches)} runs named {text}: {where}.",
-            hint="Give the path of the one you mean.",
+            hint="Give the path of one of them.",
         )
     if _is_run(Path(text)):
         return RunFolder.open(Path(text))
@@ -124,8 +124,8 @@ def _unknown(text: str, names: list[str], *, runs: Path, registry: Registry) -> 
     elif names:
         hint = "`testbed ps` lists the runs."
     else:
-        hint = "No run was made yet; `testbed up SCENARIO` makes one."
-    message = f"There is no run named {text} (looked in {runs} and {registry.folder})."
+        hint = "There are no runs yet; `testbed up SCENARIO` starts one."
+    message = f"There is no run named {text} (searched {runs} and {registry.folder})."
     return RunNotFound(message, hint=hint)
 
 

@@ -121,8 +121,8 @@ class SpoolReader:
                 return conform({name: stored[name] for name in layout.names or ()}, len(stored))
         except KeyError as error:
             raise TestbedError(
-                f"{self._path}: found no column {error}, expected one.",
-                hint="Read the run with the testbed that made it, or a newer one.",
+                f"{self._path}: found no column {error}.",
+                hint="Read the run with the version of testbed that created it, or a newer one.",
             ) from None
 
     def _check(self, rows: Rows) -> Rows:
@@ -139,7 +139,7 @@ class SpoolReader:
         if self._over and not rows[first]["sequence"] and not rows[first]["samples"]:
             return rows[:first]
         found = ", ".join(f"{name} {rows[first][name]}" for name in unsound if unsound[name][first])
-        raise SpoiledError(self._path, WRITER, f"an update that cannot be ({found})")
+        raise SpoiledError(self._path, WRITER, f"an impossible update ({found})")
 
     def rewind(self, *, rows: int) -> None:
         """Continue after the first rows: the others were cut off and are written again."""
@@ -172,7 +172,7 @@ class SpoolReader:
             raise TestbedError(
                 f"{self._path}: found a header that cannot be read ({error}), expected one of "
                 "numpy's format.",
-                hint="The file is damaged; move it away to read what the controller wrote.",
+                hint="The file is damaged; move it elsewhere to read the controller's records.",
             ) from None
 
 

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from testbed.errors import NodeError
 
 _KINDS = {
-    stat.S_IFREG: "an ordinary file",
+    stat.S_IFREG: "a regular file",
     stat.S_IFLNK: "a symbolic link",
     stat.S_IFIFO: "a named pipe",
     stat.S_IFDIR: "a folder",
@@ -31,8 +31,8 @@ class SpoiledError(NodeError):
     def __init__(self, path: Path, node: str, what: str) -> None:
         super().__init__(
             f"{path}: found {what}, written by {node}.",
-            hint=f"Something that ran in {node} has done this: the user's own code, most likely. "
-            "What the controller recorded itself is in the other files of the run folder.",
+            hint=f"A program in {node} caused this, most likely custom code. The controller's own "
+            "records are in the other files of the run folder.",
         )
 
 
@@ -56,7 +56,7 @@ def open_untrusted(path: Path, *, node: str, folder: Path | None = None) -> Bina
         reached = root
         for name in (*folders, last):
             if name == "..":
-                raise ValueError(f"{path} leads out of {root}")
+                raise ValueError(f"{path} points outside {root}")
             _require(place, stat.S_IFDIR, reached, node)
             place, reached = _look(name, place, held), reached / name
         _require(place, stat.S_IFREG, path, node)

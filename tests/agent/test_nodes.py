@@ -25,7 +25,7 @@ class Container:
 
     def prepare(self) -> None: ...
 
-    def move_in(self, pid: int) -> Any:
+    def on_role_started(self, pid: int) -> Any:
         return type("Anchor", (), {"pid": pid})
 
     def __init__(self) -> None:

@@ -66,7 +66,7 @@ def test_a_file_without_an_algorithm(
 
 def test_a_scenario_without_an_algorithm_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(SHIPPED.parent / "quickstart.yaml")]) == 2
-    assert "algorithm: found adacomp, expected an algorithm of one's own" in capsys.readouterr().err
+    assert "algorithm: found adacomp, expected a custom algorithm" in capsys.readouterr().err
 
 
 DATA = """

@@ -22,7 +22,7 @@ def test_a_detached_run_ends_as_an_attached_one(bed: Any, name: str) -> None:
     up = bed("up", bed.scenario, "--detach", "--name", name, *LONGER)
     assert f"testbed wait {name}" in up.stdout
     assert bed.state(name) == "training"
-    assert "still goes on" in bed("wait", name, "--timeout", "0", status=124).stderr
+    assert "is still running" in bed("wait", name, "--timeout", "0", status=124).stderr
     assert bed("wait", name, status=ENDED).returncode == bed.verdict(name)
     folder = bed.runs / name
     assert bed.state(name) == "finished"
@@ -79,12 +79,12 @@ def test_down_calls_a_run_finished_that_came_to_its_end_without_its_controller(
     os.kill(bed.controller(name), signal.SIGKILL)
     bed("wait", name, status=6)
     assert bed.state(name) == "training"
-    assert bed("down", name).stdout == f"{name}: ended\n"
+    assert bed("down", name).stdout == f"{name}: stopped\n"
     assert bed.state(name) == "finished"
     bed("wait", name, status=6)
     report = json.loads(bed("report", name, "--json").stdout)
     assert (report["reason"], report["updates"]["total"]) == ("600 updates applied", 600)
-    assert "without its controller" in report["verdict"]["reasons"][0]
+    assert "after its controller had died" in report["verdict"]["reasons"][0]
 
 
 @pytest.mark.parametrize("role", ["ps", "w"])

@@ -21,7 +21,7 @@ def test_every_check_says_what_it_found(bed: Any) -> None:
     findings = json.loads(bed("doctor", "--json").stdout)
     assert [finding["check"] for finding in findings] == CHECKS
     assert all(finding["found"] for finding in findings)
-    assert all(finding["mend"] for finding in findings if finding["level"] != "ok")
+    assert all(finding["fix"] for finding in findings if finding["level"] != "ok")
 
 
 def test_what_a_scenario_needs_is_missing(bed: Any) -> None:

@@ -32,7 +32,7 @@ def make(name: str, state: State) -> RunFolder:
 @pytest.mark.parametrize("arguments", [[], ["good", "--all"]])
 def test_either_runs_or_all(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["down", *arguments]) == 2
-    assert "Name the runs to end, or give --all." in capsys.readouterr().err
+    assert "Name the runs to stop, or give --all." in capsys.readouterr().err
 
 
 def test_a_run_that_nobody_knows_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,11 +45,11 @@ def test_a_run_that_nobody_knows_ends_nothing(capsys: pytest.CaptureFixture[str]
 def test_a_run_whose_controller_died_is_ended_once(capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("e2e-made-by-hand", "training")
     assert main(["down", folder.name]) == 0
-    assert capsys.readouterr().out == "e2e-made-by-hand: ended\n"
+    assert capsys.readouterr().out == "e2e-made-by-hand: stopped\n"
     state = folder.state()
-    assert (state.state, state.reason) == ("interrupted", "ended by `testbed down`")
+    assert (state.state, state.reason) == ("interrupted", "stopped by `testbed down`")
     assert main(["down", folder.name]) == 0
-    assert capsys.readouterr().out == "e2e-made-by-hand: nothing of it was left\n"
+    assert capsys.readouterr().out == "e2e-made-by-hand: nothing to remove\n"
 
 
 def test_a_damaged_folder_is_named(capsys: pytest.CaptureFixture[str]) -> None:

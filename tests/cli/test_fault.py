@@ -38,16 +38,16 @@ def test_workers_are_frozen_by_hand_and_no_killed_controller_leaves_them_so(
     options = ("--detach", "--name", name, "--set", "stop.updates=1000000", "--set", planned)
     bed("up", bed.scenario, *options)
     frozen = fault(bed, "freeze", name, "w0", "--for", "1h")
-    assert (frozen.returncode, frozen.stdout) == (0, "w0: stand still for 1h of emulated time\n"), (
+    assert (frozen.returncode, frozen.stdout) == (0, "w0: frozen for 1h of emulated time\n"), (
         frozen.stderr
     )
     assert condition(bed, name, "w0") == "frozen"
     again = fault(bed, "freeze", name, "w0")
-    assert (again.returncode, "w0 stands still already" in again.stderr) == (5, True)
+    assert (again.returncode, "w0 is frozen already" in again.stderr) == (5, True)
     assert "expected workers" in fault(bed, "freeze", name, "ps").stderr
     assert "expected a duration" in fault(bed, "freeze", name, "w1", "--for", "soon").stderr
     thawed = fault(bed, "thaw", name)
-    assert (thawed.returncode, thawed.stdout) == (0, "w0: go on\n"), thawed.stderr
+    assert (thawed.returncode, thawed.stdout) == (0, "w0: thawed\n"), thawed.stderr
     first, second, third = json.loads(fault(bed, "list", name, "--json").stdout)
     assert (first["kind"], first["nodes"], first["planned"]) == ("freeze", ["w0"], "by hand")
     assert (second["begins"], second["nodes"]) == (False, ["w0"])
@@ -63,7 +63,7 @@ def test_workers_are_frozen_by_hand_and_no_killed_controller_leaves_them_so(
     long = fault(bed, "partition", name, "w0", "--for", "1h")
     assert (long.returncode, "expected at most 10s" in long.stderr) == (2, True)
     cut = fault(bed, "partition", name, "w0", "--for", "1s")
-    assert cut.stdout == "w0: cut off for 1s of emulated time\n", cut.stderr
+    assert cut.stdout == "w0: links blocked for 1s of emulated time\n", cut.stderr
     assert fault(bed, "freeze", name, "w*", "--for", "1h").returncode == 0
     os.kill(bed.controller(name), signal.SIGKILL)
     for node in ("w0", "w1"):

@@ -35,7 +35,7 @@ def test_what_only_a_registry_has_is_not_built_offline(
     option: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["image", "build", "--offline", *option]) == 2
-    assert "--offline goes with neither --gpu nor --base." in capsys.readouterr().err
+    assert "--offline cannot be combined with --gpu or --base." in capsys.readouterr().err
 
 
 @pytest.mark.docker

@@ -39,7 +39,7 @@ def test_every_shipped_scenario_can_be_copied_under_another_name(example: str) -
 def test_files_of_python_are_copied_too(capsys: pytest.CaptureFixture[str]) -> None:
     Path("net.py").touch()
     assert main(["init", "mine", "--from", "custom/dc-asgd"]) == 2
-    assert "net.py: found a file of that name" in capsys.readouterr().err
+    assert "net.py: found an existing file" in capsys.readouterr().err
     assert not Path("mine.yaml").exists()
     Path("net.py").unlink()
     assert main(["init", "mine", "--from", "custom/dc-asgd"]) == 0
@@ -49,7 +49,7 @@ def test_files_of_python_are_copied_too(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_file_that_is_there_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
     Path("first.yaml").write_text("mine")
     assert main(["init"]) == 2
-    assert "first.yaml: found a file of that name, expected a name" in capsys.readouterr().err
+    assert "first.yaml: found an existing file, expected a name" in capsys.readouterr().err
     assert Path("first.yaml").read_text() == "mine"
 
 

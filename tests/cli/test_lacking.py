@@ -54,7 +54,7 @@ def test_it_is_listed(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     without(part)
     assert main(["ps", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    assert (row["run"], row["state"]) == (NAME, "created, but its controller is gone")
+    assert (row["run"], row["state"]) == (NAME, "created, but its controller has died")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -62,7 +62,7 @@ def test_it_is_listed(part: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_it_is_ended(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     folder = without(part)
     assert main(["down", NAME]) == 0
-    assert capsys.readouterr().out == f"{NAME}: ended\n"
+    assert capsys.readouterr().out == f"{NAME}: stopped\n"
     assert folder.state().state == "interrupted"
     assert main(["ps", NAME]) == 0
 
@@ -74,7 +74,7 @@ def test_what_there_is_of_it_is_reported(part: str, capsys: pytest.CaptureFixtur
     summary = json.loads(capsys.readouterr().out)
     assert summary["updates"]["total"] == 0
     assert summary["verdict"]["reasons"] == [
-        "The run did not come to its end: its controller died in the state created. Run it again."
+        "The run did not finish: its controller died in state created. Run it again."
     ]
 
 

@@ -131,7 +131,7 @@ def test_what_happens_is_shown_where_somebody_waits_for_it() -> None:
         "starting 3 workers",
         "training",
         "w1: rejected: a value is NaN",
-        "w2 was ended by SIGKILL; the others go on",
+        "w2 was ended by SIGKILL; the other nodes continue",
         "50 updates (50%)  15/s  accuracy 0.8750  ingress 1.00 MB  staleness 0.0  ETA 0:03",
     ]
 

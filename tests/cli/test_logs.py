@@ -87,7 +87,7 @@ def test_following_a_run_that_has_ended_ends(capsys: pytest.CaptureFixture[str])
 
 def test_silence_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", "good", "w0", "evaluator"]) == 0
-    assert capsys.readouterr() == ("", "nothing was printed by w0, evaluator\n")
+    assert capsys.readouterr() == ("", "no output of w0, evaluator\n")
 
 
 def test_a_selector_that_names_nothing(capsys: pytest.CaptureFixture[str]) -> None:

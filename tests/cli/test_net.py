@@ -142,7 +142,7 @@ def test_a_class_is_probed_as_it_is_now_and_leaves_no_node_behind(
             "selector: found 'w7', expected a node (ps, evaluator, w0 to",
         ),
         (["evaluator", "--up", "1mbit"], "selector: found evaluator, without a link"),
-        (["--up", "1mbit"], "Name nodes, or give --class"),
+        (["--up", "1mbit"], "Name the nodes whose links to change, or give --class"),
         (["--class", "fast", "--up", "1mbti"], "mbti"),
         (["--class", "fast", "--up", "rates=1mbit"], "rates"),
         (["--class", "fast", "--up", "rate=1mbit,loss=much"], "much"),
@@ -163,4 +163,4 @@ def test_a_run_that_has_ended_has_no_links(
 ) -> None:
     live.end()
     assert net(live, "show") == 5
-    assert "does not go on" in capsys.readouterr().err
+    assert "has ended" in capsys.readouterr().err

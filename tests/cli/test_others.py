@@ -77,7 +77,7 @@ def test_they_do_not_fill_ps(runs: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert listed().keys() == {"training", "damaged", "closed"}
     with somebody():
         assert listed() == {"training": "training"}
-        assert listed("--all")["damaged"] == "not yours, and cannot be read"
+        assert listed("--all")["damaged"] == "another user's, not readable"
 
 
 @pytest.mark.parametrize("run", ["training", "closed"])
@@ -88,7 +88,7 @@ def test_nothing_is_done_with_them(
     capsys.readouterr()
     with somebody():
         assert main([*command, run, "--runs", str(runs)]) == 3
-    told = f"{runs / run} is not yours: the run is that of the user 0.\n"
+    told = f"{runs / run} is not yours: the run belongs to user 0.\n"
     assert told in capsys.readouterr().err
 
 
@@ -103,5 +103,5 @@ def test_a_folder_of_one_s_own_that_is_closed(
     with somebody():
         for command in ("wait", "report", "resume"):
             assert main([command, "closed", "--runs", str(runs)]) == 3
-    told = f"{run} is yours, and its permissions do not let you read it (mode 000).\n"
+    told = f"{run} is yours, but its permissions do not let you read it (mode 000).\n"
     assert capsys.readouterr().err.count(f"{told}  chmod -R u+rwX {run}\n") == 3

@@ -114,7 +114,7 @@ def test_a_long_list_takes_a_few_lines_and_says_how_much_is_left(
 def test_what_only_the_start_can_tell(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert as_json(capsys, file, "--runtime", "auto")["requests"] == []
     assert main(["plan", file, "--runtime", "auto"]) == 0
-    assert "runtime auto: `testbed up` settles it" in capsys.readouterr().out
+    assert "runtime auto: chosen by `testbed up`" in capsys.readouterr().out
 
 
 def test_options_change_the_scenario(file: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ def test_a_run_goes_on_as_long_as_its_lock_is_held(capsys: pytest.CaptureFixture
     assert [row["state"] for row in listed(capsys)] == ["training"]
     os.close(lock)
     states = [row["state"] for row in listed(capsys)]
-    assert states == ["training, but its controller is gone"]
+    assert states == ["training, but its controller has died"]
 
 
 def test_a_damaged_run_does_not_hide_the_others(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,8 +134,8 @@ def test_a_run_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
     make("good", "finished")
     assert main(["ps", "goof"]) == 7
     assert capsys.readouterr().err.splitlines() == [
-        f"There is no run named goof (looked in runs and {os.environ['XDG_STATE_HOME']}"
-        "/testbed/runs).",
+        "There is no run named goof (searched runs and "
+        f"{os.environ['XDG_STATE_HOME']}/testbed/runs).",
         "  Did you mean good?",
     ]
 

@@ -64,8 +64,8 @@ def refuse_what_was_changed(bed: Any, run: Path) -> None:
     """Nothing is touched of a run whose checkpoint is not that of its scenario, or no whole one."""
     before, checkpoint = everything(run), run / "ps" / "checkpoint.safetensors"
     for file, changed, told in (
-        (checkpoint, lambda was: was[: len(was) // 2], "cut short"),
-        (checkpoint, lambda was: was + bytes(8), "its SHA-256 is another"),
+        (checkpoint, lambda was: was[: len(was) // 2], "truncated"),
+        (checkpoint, lambda was: was + bytes(8), "its SHA-256 differs"),
         (checkpoint, lambda was: edited(checkpoint, None), "its tree is a NoneType"),
         (checkpoint, lambda was: edited(checkpoint, COMMAND), "no record is a"),
         (

@@ -64,7 +64,7 @@ def test_a_run_folder_is_a_scenario_and_gives_the_same_bits(bed: Any, name: str)
             assert (bed.runs / run / record).read_bytes() == (
                 bed.runs / first / record
             ).read_bytes()
-    assert "a run that is repeated with --again RUN" in bed("up", status=2).stderr
+    assert "a run to repeat with --again RUN" in bed("up", status=2).stderr
 
 
 @pytest.mark.parametrize("option", ["--detach", "--keep"])
@@ -106,12 +106,12 @@ def test_down_ends_one_that_goes_on_and_settles_one_that_was_killed(
             up.communicate()
             bed.wait_until(lambda: not RunFolder(bed.runs / name).alive())  # nor its pool
             assert bed.state(name) == "training"
-        assert f"{name}: ended" in bed("down", name).stdout
+        assert f"{name}: stopped" in bed("down", name).stdout
         up.communicate()
     assert up.returncode == (-9 if dead else 130)
     run = json.loads((bed.runs / name / "run.json").read_text())
-    assert (run["state"], run["reason"]) == ("interrupted", "ended by `testbed down`")
-    assert f"{name}: nothing of it was left" in bed("down", name).stdout
+    assert (run["state"], run["reason"]) == ("interrupted", "stopped by `testbed down`")
+    assert f"{name}: nothing to remove" in bed("down", name).stdout
     assert bed.leftovers(name) == []
 
 

@@ -41,8 +41,8 @@ def test_a_current_folder_that_was_deleted(
     (tmp_path / "gone").rmdir()
     assert main(["ps"]) == 3
     assert capsys.readouterr().err == (
-        "the current folder cannot be found: No such file or directory.\n"
-        "  It was deleted, perhaps: cd to one that is there.\n"
+        "the current folder does not exist: No such file or directory.\n  It may have been "
+        "deleted: cd to a folder that exists.\n"
     )
 
 
@@ -50,7 +50,7 @@ def test_paths_that_are_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ps", "--runs", os.fsdecode(b"a\xff")]) == 2
-    assert "is not UTF-8: rename it." in capsys.readouterr().err
+    assert "is not valid UTF-8: rename it." in capsys.readouterr().err
     folder = tmp_path / os.fsdecode(b"b\xff")
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -61,13 +61,13 @@ def test_paths_that_are_no_text(
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ("ulimit -n 9; exec testbed up quickstart", "`ulimit -n` is 9, and a run needs at least"),
-        ("ulimit -v 900000; exec testbed up quickstart", "`ulimit -v` is 900,000, and a run needs"),
-        ("ulimit -n 70; exec testbed up quickstart", "`ulimit -Hn` is 70, but a run of 14 nodes"),
+        ("ulimit -n 9; exec testbed up quickstart", "`ulimit -n` is 9; a run needs at least"),
+        ("ulimit -v 900000; exec testbed up quickstart", "`ulimit -v` is 900,000; a run needs"),
+        ("ulimit -n 70; exec testbed up quickstart", "`ulimit -Hn` is 70, and a run of 14 nodes"),
         ("exec testbed ps > /dev/full", "writing: No space left on device."),
         (
             "XDG_STATE_HOME=/dev/null/x exec testbed up quickstart --runtime simulated",
-            "/dev/null/x/testbed/runs, where your runs are listed, cannot be made",
+            "/dev/null/x/testbed/runs, the list of your runs, cannot be created",
         ),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_run_folder_that_is_deleted(bed: Any, name: str, runtime: str, evaluat
         shutil.rmtree(bed.runs / name, ignore_errors=True)
     _, errors = up.communicate(timeout=30)
     assert up.returncode == 3
-    assert "was deleted while the run went on" in errors
+    assert "was deleted while the run was active" in errors
     assert bed.leftovers(name) == []
 
 

@@ -175,4 +175,4 @@ def test_a_scenario_may_have_no_limit_of_updates(
         encoding="utf-8",
     )
     assert main(["validate", str(file)]) == 0
-    assert "timed, 3 workers, no limit of updates" in capsys.readouterr().out
+    assert "timed, 3 workers, no limit on updates" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.run.simulated import up_simulated
 from testbed.studies import Study, is_study, load_study
-from testbed.studies.carry_out import Errand, Quiet
+from testbed.studies.carry_out import Quiet, StudyRunRequest
 from testbed.studies.document import Selection
 from testbed.studies.found import find_runs
 from testbed.studies.report import report_study
@@ -69,7 +69,7 @@ def test_it_runs_and_is_reported(
     (run,) = study.runs
     if run.identity not in there:
         there.add(run.identity)
-        errand = Errand.of(
+        errand = StudyRunRequest.of(
             run, name=run.base_name, runs=runs, argv=("testbed",), home=tmp_path, cpus=()
         )
         assert up_simulated(errand.request(), Quiet())
@@ -78,4 +78,4 @@ def test_it_runs_and_is_reported(
     assert (found.condition, found.reason) == ("valid", f"{updates} updates applied")
     text = report_study(load_study(study.file, scale=SCALE), runs=runs).text
     assert "**SCALED**" in text
-    assert "runs are not there" in text
+    assert "runs are missing" in text

@@ -53,12 +53,12 @@ def test_after_down_nothing_is_left(bed: Any, rng: random.Random, moment: str) -
     up = bed.up(*ENDLESS)
     kill_at(up, moment, rng)
     down = bed.run("down", up.name)
-    assert (down.status, down.out) == (0, f"{up.name}: ended\n"), down
+    assert (down.status, down.out) == (0, f"{up.name}: stopped\n"), down
     assert bed.remains(up.name) == []
     state = up.folder.state()
-    assert (state.state, state.reason) == ("interrupted", "ended by `testbed down`")
+    assert (state.state, state.reason) == ("interrupted", "stopped by `testbed down`")
     again = bed.run("down", up.name)
-    assert (again.status, again.out) == (0, f"{up.name}: nothing of it was left\n")
+    assert (again.status, again.out) == (0, f"{up.name}: nothing to remove\n")
     assert bed.run("report", up.name, "--json").status == 0
     assert bed.run("ps", "--json").json == []
 
@@ -73,7 +73,7 @@ def test_without_down_the_agent_ends_by_itself_and_the_records_are_recovered(bed
         assert time.monotonic() < deadline, bed.remains(up.name)
         time.sleep(0.05)
     (row,) = bed.run("ps", "--json").json
-    assert row["state"] == "training, but its controller is gone"
+    assert row["state"] == "training, but its controller has died"
     (spooled,) = spooled_rows(up.folder, over=True)
     assert len(spooled) >= 100
     report = bed.run("report", up.name)
@@ -82,7 +82,7 @@ def test_without_down_the_agent_ends_by_itself_and_the_records_are_recovered(bed
     summary = json.loads(up.folder.summary.read_text())
     assert summary["updates"]["total"] == len(spooled)
     (reason, *_) = summary["verdict"]["reasons"]
-    assert "its controller died in the state training" in reason
+    assert "its controller died in state training" in reason
     run = testbed.Run(up.folder.path)
     assert run.updates["version_applied"].tolist() == list(range(len(spooled)))
     assert run.evaluations["version"].is_monotonic_increasing
@@ -105,14 +105,14 @@ def test_down_all_ends_known_runs_only(bed: Any) -> None:
     assert down.status == 0, down
     assert sorted(down.out.splitlines()) == sorted(
         [
-            f"{killed.name}: ended",
-            f"{live.name}: ended",
-            f"{other}: left alone; it goes on, and is none of your runs",
+            f"{killed.name}: stopped",
+            f"{live.name}: stopped",
+            f"{other}: skipped: it is active and belongs to another user",
         ]
     )
     assert live.end().status == 130
     assert theirs.process.poll() is None
-    assert bed.run("down", "--all", *runs, **stranger).out == f"{other}: ended\n"
+    assert bed.run("down", "--all", *runs, **stranger).out == f"{other}: stopped\n"
     assert theirs.end().status == 130
-    assert bed.run("down", "--all").out == "nothing of yours was left to end\n"
+    assert bed.run("down", "--all").out == "nothing to stop: you have no active runs\n"
     assert [line for up in bed.started for line in bed.remains(up.name)] == []

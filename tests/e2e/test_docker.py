@@ -114,7 +114,7 @@ def test_a_run_from_its_first_to_its_last_container(dock: Dock) -> None:
     assert (said.name, dock.image in said.why) == ("docker", True)
     lines = [line.strip() for line in done.out.splitlines()]
     assert "creating 5 containers" in lines
-    assert "everything is torn down" in lines
+    assert "all containers are removed" in lines
     assert dock.containers(up.name) == {}
     assert dock.bed.remains(up.name) == []
     summary = json.loads(up.folder.summary.read_text())
@@ -156,10 +156,10 @@ def test_commands_and_the_engine_show_a_running_run(dock: Dock) -> None:
     assert "changed 2 links" in changed.out
     assert "reset 2 links" in dock.bed.run("net", "reset", up.name).out
     assert dock.bed.run("wait", up.name, "--timeout", "0.5").status == 124
-    assert dock.bed.run("down", up.name).out == f"{up.name}: ended\n"
+    assert dock.bed.run("down", up.name).out == f"{up.name}: stopped\n"
     assert dock.containers(up.name) == {}
     assert up.end().status == 130
-    assert dock.bed.run("down", up.name).out == f"{up.name}: nothing of it was left\n"
+    assert dock.bed.run("down", up.name).out == f"{up.name}: nothing to remove\n"
 
 
 def test_paused_nodes_are_reported_as_frozen_and_do_not_block_down(dock: Dock) -> None:
@@ -175,7 +175,9 @@ def test_paused_nodes_are_reported_as_frozen_and_do_not_block_down(dock: Dock) -
     dock.engine.unpause(dock.container(up, "ps"))
     up.wait_for(lambda: "gap" in up.events())
     reasons = dock.bed.run("report", up.name, "--json").json["verdict"]["reasons"]
-    assert any(one.startswith("The parameter server stood still for ") for one in reasons), reasons
+    assert any(one.startswith("The parameter server did not execute for ") for one in reasons), (
+        reasons
+    )
     dock.engine.pause(dock.container(up, "w1"))
     assert dock.bed.run("down", up.name).status == 0
     assert dock.containers(up.name) == {}
@@ -199,7 +201,7 @@ def test_workers_with_removed_containers_are_lost_and_the_others_continue(dock: 
     assert states == {name: "ended" if name in gone else "running" for name in states}
     assert dock.bed.run("down", up.name).status == 0
     said = up.end()
-    assert all(f"{node}: {why}; the others go on" in said.out + said.err for node in gone)
+    assert all(f"{node}: {why}; the other nodes continue" in said.out + said.err for node in gone)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +241,7 @@ def test_in_the_background_and_kept(dock: Dock) -> None:
     assert dock.bed.run("wait", name).status in (0, 6)
     assert dock.containers(name)["w0"] == "running"
     kept = {row["run"]: row["state"] for row in dock.bed.run("ps", "--json").json}
-    assert kept[name] == "finished, its containers are kept"
+    assert kept[name] == "finished, containers kept"
     assert dock.bed.run("exec", name, "w0", "--", "hostname").out == "w0\n"
     assert dock.bed.run("down", name).status == 0
     assert dock.containers(name) == {}
@@ -290,8 +292,8 @@ def test_a_missing_engine_does_not_block_down_of_native_runs(dock: Dock) -> None
     native.wait_for_updates(20)
     done = dock.bed.run("down", "--all", DOCKER_HOST=f"unix://{dock.bed.path}/nowhere.sock")
     assert done.status == 3
-    assert f"{native.name}: ended" in done.out
-    assert f"{docked.name}: NOT ended" in done.out
+    assert f"{native.name}: stopped" in done.out
+    assert f"{docked.name}: NOT stopped" in done.out
     assert "No Docker engine answers" in done.err
     assert docked.process.poll() is None
 

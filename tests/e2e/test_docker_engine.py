@@ -90,7 +90,7 @@ def test_an_engine_is_stopped_and_started_again(bed: Any, engine: Any) -> None:
     assert done.status == HostError.exit_code
     assert "No Docker engine answers" in done.err
     assert f"Then: testbed down {run.name}" in done.err
-    assert "everything is torn down" not in done.out
+    assert "all containers are removed" not in done.out
     state = run.folder.state()
     assert (state.state, state.exit_code) == ("failed", HostError.exit_code)
     assert "No Docker engine answers" in state.reason
@@ -98,7 +98,7 @@ def test_an_engine_is_stopped_and_started_again(bed: Any, engine: Any) -> None:
     assert json.loads(run.folder.summary.read_text())["updates"]["total"] >= 20
     engine.start()
     assert "agent" in containers(engine, run=run.name)
-    assert f"{run.name}: ended" in down(bed, engine).out
+    assert f"{run.name}: stopped" in down(bed, engine).out
     assert containers(engine, run=run.name) == []
     assert bed.remains(run.name) == []
 
@@ -125,11 +125,11 @@ def test_without_its_engine_a_run_can_be_interrupted(bed: Any, engine: Any) -> N
     engine.stop(signal.SIGKILL)
     done = run.signal(signal.SIGINT)
     assert done.status == HostError.exit_code
-    assert "(interrupted: by SIGINT), but not all of it is gone from this host" in done.err
+    assert "(interrupted: by SIGINT), but parts of it remain on this host" in done.err
     assert run.folder.state().state == "interrupted"
     assert no_processes(bed, run.name)  # the agent has ended them
     engine.start()
-    assert f"{run.name}: ended" in down(bed, engine, run.name).out
+    assert f"{run.name}: stopped" in down(bed, engine, run.name).out
     assert containers(engine, run=run.name) == []
 
 
@@ -145,8 +145,8 @@ def test_a_run_with_a_deleted_folder_is_ended(bed: Any, engine: Any) -> None:
     shutil.rmtree(elsewhere / mine)
     shutil.rmtree(bed.path / "state")  # as if both were another user's
     said = down(bed, engine).out.splitlines()
-    assert f"{mine}: ended" in said
-    assert f"{theirs}: left alone; it goes on, and is none of your runs" in said
+    assert f"{mine}: stopped" in said
+    assert f"{theirs}: skipped: it is active and belongs to another user" in said
     assert containers(engine, run=mine) == []
     assert no_processes(bed, mine)
     assert len(containers(engine, run=theirs)) == 6

@@ -79,7 +79,7 @@ def test_the_container_of_a_broker_is_killed_and_no_record_is_lost(bed: Any, eng
     entered = bed.run("exec", up.name, "broker", "--", "sh", "-c", "hostname; id -u")
     assert (entered.status, entered.out) == (0, "broker\n20002\n"), entered
     assert "Formatting metadata directory" in bed.run("logs", up.name, "broker").out
-    assert bed.run("down", up.name).out == f"{up.name}: ended\n"
+    assert bed.run("down", up.name).out == f"{up.name}: stopped\n"
     assert up.end().status == 130
     (killed,) = (one for one in only(read_events(up.folder.events), Exited) if one.restarted)
     assert (killed.node, killed.how) == ("broker", "broker: its container was stopped or removed")

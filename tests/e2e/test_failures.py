@@ -72,7 +72,7 @@ def test_a_node_that_fails_in_the_bring_up(bed: Any) -> None:
     assert "net.py:14: model:" in quoted
     assert any('raise RuntimeError("the forward pass is broken")' in line for line in quoted_lines)
     assert "the forward pass is broken" in quoted
-    assert hint == f"  The whole log: testbed logs {up.name} w1"
+    assert hint == f"  Full log: testbed logs {up.name} w1"
     assert "failed before any update" in done.out
     assert f"folder: {up.folder.path}" in done.out.splitlines()
     assert "verdict" not in done.out
@@ -96,7 +96,7 @@ def test_a_worker_whose_push_is_rejected(bed: Any) -> None:
     done = up.end()
     assert (done.status, done.err) == (6, "")
     assert "w1: rejected: w1: a value is NaN or infinite" in done.out
-    assert "w1 exited with status 8; the others go on" in done.out
+    assert "w1 exited with status 8; the other nodes continue" in done.out
     assert reasons(up)[0] == "A push of w1 was rejected: w1: a value is NaN or infinite."
     run = testbed.Run(up.folder.path)
     assert len(run.updates) == 150
@@ -124,7 +124,7 @@ def test_a_killed_worker_is_named_and_the_others_continue(bed: Any) -> None:
     bed.kill_node(up, "w1")
     done = up.end()
     assert (done.status, done.err) == (6, "")
-    assert "w1 was ended by SIGKILL; the others go on" in done.out
+    assert "w1 was ended by SIGKILL; the other nodes continue" in done.out
     lost = "w1 was lost before the end: killed by signal 9. "
     assert any(reason.startswith(lost) for reason in reasons(up))
     run = testbed.Run(up.folder.path)

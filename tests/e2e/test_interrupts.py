@@ -94,9 +94,9 @@ def test_down_from_elsewhere_at_some_moment(bed: Any, rng: random.Random, moment
     up = bed.up(*ENDLESS)
     at_a_moment(up, moment, rng)
     ended = bed.run("down", str(up.folder.path))
-    assert (ended.status, ended.out) == (0, f"{up.name}: ended\n")
+    assert (ended.status, ended.out) == (0, f"{up.name}: stopped\n")
     done = up.end()
     assert done.status == 130, done
     assert bed.remains(up.name) == []
     state = up.folder.state()
-    assert (state.state, state.reason) == ("interrupted", "ended by `testbed down`")
+    assert (state.state, state.reason) == ("interrupted", "stopped by `testbed down`")

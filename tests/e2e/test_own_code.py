@@ -71,7 +71,7 @@ def test_a_server_half_that_spoils_the_record_of_its_node(bed: Any) -> None:
     """A pipe without a writer: neither `up` nor `report` nor `down` waits for it."""
     up = own(bed, was="        self.version += 1\n", becomes=SPOIL)
     done = up.end()
-    told = "events.jsonl: found a named pipe, expected an ordinary file, written by ps."
+    told = "events.jsonl: found a named pipe, expected a regular file, written by ps."
     assert done.status == 5
     assert told in done.err
     state = up.folder.state()

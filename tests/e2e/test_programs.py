@@ -159,7 +159,7 @@ def test_how_their_exits_are_classified(bed: Any, runtime: str) -> None:
     assert done.status == NODE_FAILED
     assert "needed exited with status 0; it printed nothing." in done.err
     for name, (end, status) in ends.items():
-        told = f"{name} exited with status {status}; the others go on" in done.out
+        told = f"{name} exited with status {status}; the other nodes continue" in done.out
         assert told == (end != "fatal" and status != 0)
         assert [one["planned"] for one in ended.exits(name)] == [end != "fatal"]
     assert bed.remains(up.name) == []
@@ -200,7 +200,7 @@ def test_they_may_end_before_the_training_starts(bed: Any, runtime: str) -> None
     shutil.rmtree(tools)
     done = bed.up("--runtime", runtime, file=file).end()
     assert done.status == SCENARIO
-    expected = f"programs.given.folders.0: found '{tools}', expected a folder of this host"
+    expected = f"programs.given.folders.0: found '{tools}', expected a folder on this host"
     assert f"early.yaml:7: {expected}" in done.err
 
 

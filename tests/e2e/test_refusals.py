@@ -28,8 +28,12 @@ def nothing_was_made(bed: Any) -> bool:
         (["tiny.yaml", "--runtime", "podman"], 2, "runtime: found 'podman', expected"),
         (["tiny.yaml", "--name", "Bad Name"], 2, "--name: found 'Bad Name', expected 1 to 60"),
         (["tiny.yaml", "--name", "-x"], 2, "--name: found '-x', expected 1 to 60"),
-        (["tiny.yaml", "--runs", "/proc/nowhere"], 3, "Choose another place with --runs."),
-        (["tiny.yaml", "--runs", "tiny.yaml"], 3, "the run folder cannot be made: Not a directory"),
+        (["tiny.yaml", "--runs", "/proc/nowhere"], 3, "Choose another folder with --runs."),
+        (
+            ["tiny.yaml", "--runs", "tiny.yaml"],
+            3,
+            "the run folder cannot be created: Not a directory",
+        ),
     ],
     ids=lambda value: " ".join(value[1:]) if isinstance(value, list) else None,
 )
@@ -59,7 +63,7 @@ def test_without_netem_and_with_a_warning(bed: Any) -> None:
     up = bed.up(*DELAY, "--set", "network.missing=warn")
     done = up.end()
     assert (done.status, done.err) == (6, "")
-    without = "The network ran without what the kernel lacks (missing: warn): class fast: up.delay"
+    without = "which were skipped (missing: warn): class fast: up.delay"
     reasons = bed.run("report", up.name, "--json").json["verdict"]["reasons"]
     assert any(reason.startswith(f"{without} 20ms. ") for reason in reasons)
 
@@ -70,7 +74,7 @@ def test_a_name_that_is_taken(bed: Any) -> None:
     done = bed.run("up", "tiny.yaml", "--name", name)
     assert (done.status, done.out) == (2, "")
     assert done.err == (
-        f"--name: found {name}, expected a name that no run has yet. "
-        f"Choose another name, or remove {bed.runs / name}.\n"
+        f"--name: found {name}, expected a name that no run uses. Choose another name, or remove "
+        f"{bed.runs / name}.\n"
     )
     assert list((bed.runs / name).iterdir()) == []

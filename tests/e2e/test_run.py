@@ -190,7 +190,7 @@ def test_it_is_reported_listed_and_ended_again(finished: Any, shared_bed: Any) -
     assert {(node["condition"], node["pid"]) for node in nodes.values()} == {("ended", None)}
     for _ in range(2):
         ended = shared_bed.run("down", up.name)
-        assert (ended.status, ended.out) == (0, f"{up.name}: nothing of it was left\n")
+        assert (ended.status, ended.out) == (0, f"{up.name}: nothing to remove\n")
 
 
 PRINTING = """\
@@ -247,14 +247,14 @@ def test_an_active_run_can_be_inspected(bed: Any) -> None:
     assert len(uids) == 5
     check_limits(up.name)
     live = bed.run("report", up.name, "--json")
-    assert live.json["verdict"]["reasons"][0] == "The run is still going on."
+    assert live.json["verdict"]["reasons"][0] == "The run is still active."
     assert not up.folder.summary.exists()
     ended = bed.run("down", up.name)
-    assert (ended.status, ended.out) == (0, f"{up.name}: ended\n")
+    assert (ended.status, ended.out) == (0, f"{up.name}: stopped\n")
     done = up.end()
     assert done.status == 130
     state = up.folder.state()
-    assert (state.state, state.reason) == ("interrupted", "ended by `testbed down`")
+    assert (state.state, state.reason) == ("interrupted", "stopped by `testbed down`")
     assert bed.remains(up.name) == []
 
 

@@ -12,7 +12,7 @@ import pytest
 from testbed.reports.run_measure import Measure
 from testbed.run.simulated import up_simulated
 from testbed.studies import load_study
-from testbed.studies.carry_out import Errand, Quiet
+from testbed.studies.carry_out import Quiet, StudyRunRequest
 from testbed.studies.document import Selection
 from testbed.studies.found import find_runs
 from testbed.studies.report import report_study
@@ -37,7 +37,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         study = load_study(FOLDER / f"{name}.yaml", scale=SCALE)
         (case,) = study.select(where)
         (run,) = [run for run in study.runs if run.case == case]
-        errand = Errand.of(
+        errand = StudyRunRequest.of(
             run, name=run.base_name, runs=runs, argv=("testbed",), home=tmp_path, cpus=()
         )
         assert up_simulated(errand.request(), Quiet())

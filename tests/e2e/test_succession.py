@@ -33,13 +33,13 @@ def test_workers_continue_and_every_update_is_recorded_once(
     bed.kill_node(up, "ps", number)
     done = up.end()
     assert done.status == 6, done
-    assert f"{how}; it is started again from its checkpoint" in done.out
+    assert f"{how}; restarted from its checkpoint" in done.out
     run, events = testbed.Run(up.folder.path), read_events(up.folder.events)
     assert run.state.reason == "600 updates applied"
 
     (restored,) = only(events, Restored)
     assert restored.version in {event.version for event in only(events, Saved)}
-    assert f"goes on from update {restored.version:,}" in done.out
+    assert f"resumed from update {restored.version:,}" in done.out
     assert run.summary["restarts"] == {"total": 1, "lost_updates": restored.lost_updates}
     (reason,) = (one for one in run.verdict.reasons if one.startswith("ps"))
     assert f"{restored.lost_updates:,} updates were lost" in reason

@@ -22,7 +22,7 @@ from testbed.network.counters import Traffic
 
 COLUMNS = {
     "version": Column("<i8", "updates in the model", "the push"),
-    "steps": Column("<i4", "steps that went into it", "the push", default=1),
+    "steps": Column("<i4", "training steps used", "the push", default=1),
 }
 
 

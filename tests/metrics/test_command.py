@@ -22,10 +22,10 @@ stop: {updates: 4}
 @pytest.mark.parametrize(
     ("options", "status", "told"),
     [
-        (["--metrics"], 2, "`testbed export prometheus RUN --out FILE` writes its metrics"),
+        (["--metrics"], 2, "testbed export prometheus RUN --out FILE"),
         (["--metrics-address", "9500"], 2, "--metrics-address: found '9500', expected an address"),
         (["--metrics-address", "0.0.0.0:0"], 2, "add --insecure-listen"),
-        (["--metrics-per-worker"], 2, "go with --metrics or --metrics-address"),
+        (["--metrics-per-worker"], 2, "need --metrics or --metrics-address"),
     ],
 )
 def test_refused(

@@ -112,7 +112,9 @@ def test_the_command_writes_all_or_nothing(
     written = out.read_text()
     assert written.endswith("# EOF\n")
     assert main(arguments) == 2
-    assert "expected a file that is not there yet. Or add --force." in capsys.readouterr().err
+    assert (
+        "expected a file that does not exist yet. Choose another file, or add --force."
+    ) in capsys.readouterr().err
     assert main([*arguments, "--force", "--at", "noon"]) == 2
     assert "--at: found 'noon', expected run, now or a time like 2026-" in capsys.readouterr().err
     assert main([*arguments, "--force", "--at", "2026-10-01T12:00"]) == 0
@@ -122,7 +124,7 @@ def test_the_command_writes_all_or_nothing(
     assert "expected an event" in capsys.readouterr().err
     assert out.read_text() == written  # nothing half-written
     assert main([*arguments[:-1], str(tmp_path / "nowhere" / "runs.txt")]) == 2
-    assert "a file in a folder that is there" in capsys.readouterr().err
+    assert "a file in an existing folder" in capsys.readouterr().err
 
 
 def test_workers_of_a_simulated_run_are_running(run: Run) -> None:

@@ -124,10 +124,10 @@ def test_what_is_no_model_is_refused_and_nothing_is_waited_for(writer: ModelWrit
     assert "is float64 " in refusal()
     file.unlink()
     file.symlink_to("/etc/passwd")
-    assert "found a symbolic link, expected an ordinary file, written by evaluator" in refusal()
+    assert "found a symbolic link, expected a regular file, written by evaluator" in refusal()
     file.unlink()
     os.mkfifo(file)
-    assert "found a named pipe, expected an ordinary file, written by evaluator" in refusal()
+    assert "found a named pipe, expected a regular file, written by evaluator" in refusal()
 
 
 def test_where_nothing_can_be_written_it_is_the_systems_own_error(writer: ModelWriter) -> None:

@@ -131,7 +131,7 @@ def curves(count: int, *, kind: Kind = "line", x_title: str = "x") -> Chart:
     series = (
         Series(f"class-number-{number}", x, (1.0,) * len(x), 2, kind) for number in range(count)
     )
-    return Chart("chart", "Chart", x_title, "share of it (%)", tuple(series))
+    return Chart("chart", "Chart", x_title, "share of the time (%)", tuple(series))
 
 
 def test_titles_of_axes_are_not_clipped(folder: RunFolder) -> None:
@@ -176,7 +176,7 @@ def test_of_a_thousand_curves_the_first_are_named(kind: Kind) -> None:
 
 def test_of_a_thousand_bars_there_are_no_names() -> None:
     one = curves(1_000, kind="bars", x_title="class").series[0]
-    figure = draw(Chart("time", "Time", "class", "share of it (%)", (one,)))
+    figure = draw(Chart("time", "Time", "class", "share of the time (%)", (one,)))
     figure.draw_without_rendering()
     assert figure.axes[0].get_xlabel() == "class: 1,000"
     assert not figure.axes[0].get_xticks().size

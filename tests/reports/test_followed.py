@@ -40,7 +40,7 @@ def test_late_changes_speak_against_a_run() -> None:
     assert judge(Measurements("finished", links=by_one)).valid
     by_two = followed(rows(), [*[changed(0.0625)] * 2, *[changed(0.001)] * 98])
     (reason,) = judge(Measurements("finished", links=by_two)).reasons
-    assert reason.startswith("2.00% of the changes of links that follow recordings came more than")
+    assert reason.startswith("2.00% of the link changes by traces were more than")
     far = followed(rows(), [changed(1.5), *[changed(0.001)] * 199])
     (reason,) = judge(Measurements("finished", links=far)).reasons
     assert "the latest 1.50 s (1 s is allowed)" in reason

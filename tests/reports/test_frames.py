@@ -65,7 +65,7 @@ def test_a_run_that_was_only_created(tmp_path: Path, folder: RunFolder) -> None:
     assert len(run.updates) == len(run.evaluations) == len(run.traffic) == len(run.events) == 0
     assert "samples" in run.evaluations
     assert run.summary["verdict"]["reasons"] == [
-        "The run did not come to its end: its controller died in the state created. Run it again."
+        "The run did not finish: its controller died in state created. Run it again."
     ]
 
 
@@ -101,7 +101,7 @@ def test_damaged_files_are_named(make_run: Callable[..., RunFolder]) -> None:
     with pytest.raises(TestbedError, match=r"part-0000\.parquet: the part cannot be read"):
         _ = Run(folder.path).updates
     folder.evaluations.write_text("time_seconds,version\n1,2\n")
-    with pytest.raises(TestbedError, match=r"evaluations\.csv: not the table"):
+    with pytest.raises(TestbedError, match=r"evaluations\.csv: unexpected table"):
         _ = Run(folder.path).evaluations
     folder.events.write_text('{"time": 1, "event": "torn_down", "seconds": 1}\n[]\n')
     with pytest.raises(TestbedError, match=r"events\.jsonl:2: found b'\[\]', expected an event"):
@@ -137,7 +137,7 @@ def test_a_column_that_a_table_did_not_have_yet_gets_its_default(tmp_path: Path)
     path.write_text("version\n3\n4\n")
     columns = {
         "version": Column("int64", "updates in the model", "the push"),
-        "steps": Column("Int64", "steps that went into it", "the push", default=1),
+        "steps": Column("Int64", "training steps used", "the push", default=1),
     }
     table = read_csv(path, columns)
     assert list(table["version"]) == [3, 4]

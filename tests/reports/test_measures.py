@@ -63,7 +63,7 @@ def test_a_lost_worker_is_named_once_with_what_is_known_best() -> None:
     )
     assert RunHistory.of(events).lost() == [
         ("w0", "killed by signal 11"),
-        ("w2", "the parameter server saw it leave"),
+        ("w2", "its departure was noticed by the parameter server"),
     ]
 
 

@@ -50,7 +50,7 @@ def test_a_run_whose_controller_was_killed(killed: RunFolder) -> None:
     assert report.summary["updates"]["total"] == 6
     assert report.summary["state"] == "training"
     assert report.summary["verdict"]["reasons"][0] == (
-        "The run did not come to its end: its controller died in the state training. Run it again."
+        "The run did not finish: its controller died in state training. Run it again."
     )
 
 
@@ -58,7 +58,7 @@ def test_a_run_that_goes_on_gets_a_figure_but_no_summary_yet(killed: RunFolder) 
     with killed.lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         report = remake(killed.path)
-    assert report.summary["verdict"]["reasons"][0] == "The run is still going on."
+    assert report.summary["verdict"]["reasons"][0] == "The run is still active."
     assert report.summary["updates"]["total"] == 6
     assert report.figure is not None
     assert not killed.summary.exists()
@@ -71,7 +71,7 @@ def test_a_run_that_has_ended_is_not_going_on_while_its_lock_is_still_held(
     with folder.lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         report = remake(folder.path)
-    assert "The run is still going on." not in report.summary["verdict"]["reasons"]
+    assert "The run is still active." not in report.summary["verdict"]["reasons"]
     assert folder.summary.exists()
 
 

@@ -115,13 +115,14 @@ def test_the_verdict_names_what_was_measured_and_allowed(folder: RunFolder) -> N
     assert verdict == {
         "valid": False,
         "reasons": [
-            "50.00% of the steps took longer than their class's speed (5% is allowed). Give them "
-            "more time with workers.classes.fast.speed, lower time_scale, or take fewer workers.",
+            "50.00% of the steps took longer than their class's speed (5% is allowed). Allow "
+            "longer steps with workers.classes.fast.speed, lower time_scale, or use fewer "
+            "workers.",
         ],
-        "unchecked": ["the nodes' own time"],
+        "unchecked": ["gaps in the nodes' execution"],
         "warnings": [
-            "The host was more than 90% busy during 50.00% of the run. That alone says nothing "
-            "against the run: what was late because of it would be a reason of its own.",
+            "The host was more than 90% busy during 50.00% of the run. This alone does not make "
+            "the run invalid: delays that it caused would be separate reasons.",
         ],
     }
 
@@ -139,8 +140,8 @@ def test_payload_beyond_tcp_is_seen(make_run: Callable[..., RunFolder]) -> None:
     folder = make_run(tcp_received_bytes=6199, wire_rx_bytes=6199 + 3300)
     reasons = Run(folder.path).summary["verdict"]["reasons"]
     assert (
-        "ingress: 6,200 payload bytes do not fit into the 6,199 bytes that the sockets carried. "
-        "A count of this run is wrong: run it again."
+        "ingress: 6,200 payload bytes exceed the 6,199 bytes that the sockets carried. A counter "
+        "of this run is wrong: run it again."
     ) in reasons
 
 
@@ -168,8 +169,8 @@ def test_a_run_that_failed_at_once_has_nothing_measured(folder: RunFolder) -> No
     assert summary["host"]["busy_ratio"]["mean"] is None
     assert summary["bring_up_seconds"] is None
     assert summary["verdict"]["reasons"] == [
-        "The run failed before its end: w2 did not join. Run it again once that is mended.",
-        "w2 was lost before the end: killed by signal 9. What it printed says why: logs/w2.log.",
+        "The run failed before its end: w2 did not join. Fix the cause, and run it again.",
+        "w2 was lost before the end: killed by signal 9. Check its output: logs/w2.log.",
     ]
     assert len(summary["verdict"]["unchecked"]) == 4
 

@@ -39,10 +39,10 @@ def test_what_was_not_measured_is_said_and_speaks_not_against_the_run() -> None:
     verdict = judge(Measurements("finished"))
     assert verdict.valid
     assert verdict.unchecked == (
-        "how busy the host was",
+        "the load of the host",
         "the links' qdiscs",
         "the PS's traffic",
-        "the nodes' own time",
+        "gaps in the nodes' execution",
     )
 
 
@@ -51,9 +51,9 @@ def test_what_was_not_measured_is_said_and_speaks_not_against_the_run() -> None:
     [
         ({"state": "failed", "reason": "w1 did not join"}, "The run failed before its end: w1"),
         ({"state": "interrupted"}, "The run was interrupted before its end. Run it again"),
-        ({"state": "training", "alive": True}, "The run is still going on."),
-        ({"state": "training"}, "its controller died in the state training."),
-        ({"attended": False}, "The run came to its end without its controller, which had died"),
+        ({"state": "training", "alive": True}, "The run is still active."),
+        ({"state": "training"}, "its controller died in state training."),
+        ({"attended": False}, "The run finished after its controller had died"),
     ],
 )
 def test_a_run_must_reach_its_end(changes: dict[str, Any], reason: str) -> None:
@@ -71,7 +71,7 @@ def test_a_busy_host_alone_is_a_warning() -> None:
     assert warnings(busy_share_ratio=0.1) == ()
     assert warnings(busy_share_ratio=1.0, paced=False) == ()
     (found,) = warnings(busy_share_ratio=0.101)
-    assert found.startswith("The host was more than 90% busy during 10.10% of the run. That alone")
+    assert found.startswith("The host was more than 90% busy during 10.10% of the run. This alone")
     (found,) = warnings(busy_share_ratio=0.5, pressure_ratio=0.75)
     assert "50.00% of the run, and processes waited for a CPU during 75.00% of it." in found
 
@@ -99,17 +99,19 @@ def test_gaps() -> None:
     assert reasons(gaps={"ps": 1.5, "w1": 1.5}) == ()
     server, worker = reasons(gaps={"w7": 3.04, "ps": 45.0})
     assert server.startswith(
-        "The parameter server stood still for 45.0 s, unplanned (1.5 s are allowed). If somebody "
+        "The parameter server did not execute for 45.0 s, unplanned (1.5 s are allowed). If it "
+        "was stopped "
     )
     assert worker.startswith(
-        "w7 stood still for 3.0 s, unplanned (1.5 s are allowed). If somebody "
+        "w7 did not execute for 3.0 s, unplanned (1.5 s are allowed). If it was stopped "
     )
 
 
 def test_gaps_of_many_workers_are_counted() -> None:
     (found,) = reasons(gaps={"w0": 1.0, "w1": 2.5, "w2": 45.0, "w3": 3.0})
     assert found.startswith(
-        "3 workers stood still, unplanned, w2 for the longest: 45.0 s (1.5 s are allowed). "
+        "3 workers did not execute for a time, unplanned, w2 for the longest: 45.0 s (1.5 s are "
+        "allowed). "
     )
 
 
@@ -117,8 +119,8 @@ def test_late_steps() -> None:
     assert reasons(late_steps_ratio=0.05) == ()
     assert reasons(late_steps_ratio=None) == ()
     assert reasons(late_steps_ratio=0.051, latest_class="slow") == (
-        "5.10% of the steps took longer than their class's speed (5% is allowed). Give them more "
-        "time with workers.classes.slow.speed, lower time_scale, or take fewer workers.",
+        "5.10% of the steps took longer than their class's speed (5% is allowed). Allow longer "
+        "steps with workers.classes.slow.speed, lower time_scale, or use fewer workers.",
     )
 
 
@@ -126,8 +128,8 @@ def test_late_requests() -> None:
     assert reasons(late_requests_ratio=0.05) == ()
     assert reasons(late_requests_ratio=None) == ()
     assert reasons(late_requests_ratio=0.051) == (
-        "The parameter server was late for 5.10% of the requests, by its service (5% is allowed). "
-        "Raise ps.service, lower time_scale, or take fewer workers.",
+        "The parameter server served 5.10% of the requests later than its service time (5% is "
+        "allowed). Raise ps.service, lower time_scale, or use fewer workers.",
     )
 
 
@@ -138,9 +140,9 @@ def test_the_pace_of_the_workers() -> None:
     assert reasons(pace=Pace(0.1, 0.05)) == ()
     assert reasons(pace=Pace(0.1, 0.2), paced=False) == ()
     assert reasons(pace=Pace(0.1, 0.107)) == (
-        "Computing and thinking took 107.0 ms an update, 7.00% more than the 100.0 ms asked for "
-        "(5.0 ms more and what the law of thinking explains are allowed). Lower time_scale, raise "
-        "the classes' speed or workers.think.mean, or take fewer workers.",
+        "Computing and thinking took 107.0 ms per update, 7.00% more than the 100.0 ms "
+        "configured (5.0 ms more and the variation of the think times are allowed). Lower "
+        "time_scale, raise the classes' speed or workers.think.mean, or use fewer workers.",
     )
 
 
@@ -156,11 +158,11 @@ def test_rates() -> None:
     assert reasons(rates=allowed) == ()
     assert reasons(rates=[RateMeasured(f"{name} up", 10e6, 9.4e6)]) == (
         "class slow up: the rate measured 9.4 mbit/s, 6.00% off the configured 10 mbit/s (5% is "
-        "allowed). Where the host was too busy to measure it, run again; else lower "
+        "allowed). If the host was too busy to measure it, run again; otherwise lower "
         "workers.classes.slow.link.up.rate, or time_scale, which multiplies it.",
     )
     (fast,) = reasons(rates=[RateMeasured(f"{name} down", 10e6, 10.6e6)])
-    assert "workers.classes.slow.link.down.rate is more than the kernel's timer can hold" in fast
+    assert "workers.classes.slow.link.down.rate is too high for the kernel's timers" in fast
 
 
 def test_a_rate_that_the_host_could_not_send_is_unchecked() -> None:
@@ -178,16 +180,16 @@ def test_round_trips() -> None:
     assert reasons(round_trips=allowed) == ()
     assert reasons(round_trips=[RoundTripMeasured("class slow", 0.04, 0.0425)]) == (
         "class slow: the round trip measured 42.50 ms, 2.50 ms off the configured 40.00 ms "
-        "(2.00 ms and what the jitter explains are allowed). Where the host was too busy for its "
-        "timers, run again; else give the links a longer `delay`, or lower time_scale, which makes "
-        "delays longer.",
+        "(2.00 ms and what the jitter explains are allowed). If the host was too busy for "
+        "accurate timers, run again; otherwise set a longer `delay`, or lower time_scale, which "
+        "lengthens delays.",
     )
 
 
 def test_a_training_that_could_not_go_on() -> None:
     assert reasons(stalled="stalled: 11 workers wait for w3") == (
         "The training stalled: 11 workers wait for w3. This algorithm waits for workers that "
-        "neither push nor leave; `ps.dead_after` removes such.",
+        "neither push nor leave; set `ps.dead_after` to remove them.",
     )
 
 
@@ -195,14 +197,14 @@ def test_a_training_without_workers_does_not_blame_a_barrier() -> None:
     """Asynchronous SGD, of which every worker has crashed: it waited for no one."""
     assert reasons(stalled=stall(0, (), silent=200)) == (
         "The training stalled: no worker is left that could push (200 silent, the others have "
-        "left). Let fewer workers crash or leave, or give `stop` less to reach.",
+        "left). Let fewer workers crash or leave, or set an earlier `stop`.",
     )
 
 
 def test_nodes() -> None:
     assert reasons(lost=[("w2", "killed by signal 9")], rejected=[("w1", "NaN")]) == (
         "A push of w1 was rejected: NaN.",
-        "w2 was lost before the end: killed by signal 9. What it printed says why: logs/w2.log.",
+        "w2 was lost before the end: killed by signal 9. Check its output: logs/w2.log.",
     )
 
 
@@ -213,15 +215,15 @@ def test_hundreds_of_nodes_are_no_hundreds_of_sentences() -> None:
     )
     assert reasons(rejected=rejected)[2:] == (
         "A push of w2 was rejected: NaN.",
-        "So were pushes of 98 other nodes.",
+        "Pushes of 98 other nodes were rejected, too.",
     )
     different = [f"w{index} up: rate" for index in range(8)]
-    assert reasons(differences=different)[3:] == ("There are 5 other such differences.",)
+    assert reasons(differences=different)[3:] == ("There are 5 more such differences.",)
 
 
 def test_what_was_left_out() -> None:
     (found,) = reasons(left_out=["w0 up: delay 30ms"])
-    assert "(missing: warn): w0 up: delay 30ms. Take a kernel with netem" in found
+    assert "(missing: warn): w0 up: delay 30ms. Use a kernel with netem" in found
 
 
 @pytest.mark.parametrize(
@@ -234,8 +236,8 @@ def test_what_was_left_out() -> None:
 def test_retransmissions(side: str, first: str, second: str) -> None:
     assert reasons(**{side: Flow(1000, 1000, 50, 1660, 1660)}) == ()
     assert reasons(slowest_classes=("far", "slow"), **{side: Flow(1000, 1000, 51, 1660, 1660)}) == (
-        f"{side}: 51 of 1,000 tcp bytes were retransmitted, 5.10% (5% is allowed). Give {first} or "
-        f"{second} a longer `queue` or a higher `rate`, take fewer workers, or configure less "
+        f"{side}: 51 of 1,000 tcp bytes were retransmitted, 5.10% (5% is allowed). Give {first} "
+        f"or {second} a longer `queue` or a higher `rate`, use fewer workers, or configure less "
         "`loss`.",
     )
 
@@ -243,8 +245,8 @@ def test_retransmissions(side: str, first: str, second: str) -> None:
 @pytest.mark.parametrize("side", ["ingress", "egress"])
 def test_payload_must_fit_into_what_the_sockets_carried(side: str) -> None:
     assert reasons(**{side: Flow(1001, 1000, 0, 1660, 1660)}) == (
-        f"{side}: 1,001 payload bytes do not fit into the 1,000 bytes that the sockets carried. "
-        "A count of this run is wrong: run it again.",
+        f"{side}: 1,001 payload bytes exceed the 1,000 bytes that the sockets carried. A counter "
+        "of this run is wrong: run it again.",
     )
 
 
@@ -252,8 +254,8 @@ def test_the_interface_and_the_sockets_must_agree() -> None:
     assert reasons(ingress=Flow(0, 1000, 0, 10_000, 9_900)) == ()
     assert reasons(ingress=Flow(0, 1000, 0, 10_000, 10_100)) == ()
     assert reasons(ingress=Flow(0, 1000, 0, 10_000, 9_899)) == (
-        "ingress: the interface counted 10,000 bytes where the sockets account for 9,899, "
-        "1.01% off (1% is allowed). Keep other traffic, of programs or `testbed exec`, off the "
+        "ingress: the interface counted 10,000 bytes, but the sockets account for 9,899, 1.01% "
+        "off (1% is allowed). Avoid other traffic, of programs or `testbed exec`, on the "
         "parameter server's link.",
     )
     assert len(reasons(ingress=Flow(0, 1000, 0, 10_000, 10_101))) == 1
@@ -280,7 +282,7 @@ def test_a_run_without_an_update_has_shown_nothing() -> None:
     reason = "diverged: loss is nan at version 0"
     verdict = judge(Measurements("finished", reason=reason, updates=0))
     assert verdict.reasons == (
-        f"No update was applied: {reason}. A later `stop` or a smaller learning rate mends that.",
+        f"No update was applied: {reason}. Set a later `stop` or a smaller learning rate.",
     )
     assert judge(Measurements("finished", reason=reason, updates=1)).valid
 
@@ -288,9 +290,9 @@ def test_a_run_without_an_update_has_shown_nothing() -> None:
 def test_a_cycle_that_the_host_makes() -> None:
     assert reasons(unexplained_ratio=0.2) == ()
     assert reasons(unexplained_ratio=0.201) == (
-        "20.10% of the time between two pushes of a worker was neither its step, nor think, nor "
-        "what its links take (20% is allowed): the host makes the law of the waits. Lower "
-        "time_scale, raise workers.think.mean, or take fewer workers.",
+        "20.10% of the time between two pushes of a worker was neither its step, nor think "
+        "time, nor transfer time (20% is allowed): the host determines the distribution of the "
+        "waits. Lower time_scale, raise workers.think.mean, or use fewer workers.",
     )
     assert reasons(unexplained_ratio=0.9, paced=False) == ()
 
@@ -301,12 +303,12 @@ def test_waits_that_were_slept_longer_than_they_were_drawn() -> None:
     assert reasons(slept=Pace(0.01, 0.0119)) == ()  # 2 ms, as timers and the scheduler take them
     assert reasons(slept=Pace(0.1, 0.2), paced=False) == ()
     assert reasons(pace=Pace(1.1, 1.107), slept=Pace(0.1, 0.107)) == (
-        "Thinking took 107.0 ms an update, 7.00% more than the 100.0 ms asked for (5.0 ms more are "
-        "allowed). Lower time_scale, raise workers.think.mean, or take fewer workers.",
+        "Thinking took 107.0 ms per update, 7.00% more than the 100.0 ms configured (5.0 ms "
+        "more are allowed). Lower time_scale, raise workers.think.mean, or use fewer workers.",
     )
 
 
 def test_producers_may_lack_a_twentieth_of_what_was_due() -> None:
     assert reasons(lag={"producer0": 0.05}) == ()
     (found,) = reasons(lag={"producer0": 0.02, "producer1": 0.0523})
-    assert found.startswith("producer1 has not sent 5.23% of the samples that were due (5% is all")
+    assert found.startswith("producer1 has not sent 5.23% of the samples due (5% is all")

@@ -20,9 +20,9 @@ from testbed.host.users import Users
 from testbed.network.counters import Traffic
 from testbed.plan.make import plan
 from testbed.rpc.tokens import token_of
-from testbed.run.removals import Removals
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
+from testbed.run.worker_status import WorkerStatusReporter
 from testbed.runtimes.base import ContainerSpec
 from testbed.scenario import Override, dump, load_text
 from testbed.telemetry.folder import RunFolder
@@ -142,7 +142,7 @@ class Small:
             folder=self.setup.folder,
             recorder=self.recorder,
             agent=agent,
-            removals=Removals(
+            worker_status=WorkerStatusReporter(
                 self.setup.folder.ps_socket, token_of(self.setup.secret, "controller")
             ),
             clock=self.clock,

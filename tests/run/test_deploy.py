@@ -177,7 +177,7 @@ def test_a_link_that_cannot_be_read_though_all_nodes_live(small: Any) -> None:
 
 def test_a_parameter_server_that_does_not_listen(small: Any) -> None:
     small.tick = 10.0
-    with pytest.raises(NodeError, match="ps not ready by the deadline of the bring-up") as late:
+    with pytest.raises(NodeError, match="ps not ready by the startup deadline") as late:
         deployment(small).bring_up()
     assert late.value.hint == "All logs: testbed logs small-1"
 
@@ -190,6 +190,6 @@ def test_workers_that_do_not_join_are_named(small: Any) -> None:
     with pytest.raises(NodeError) as late:
         deployment(small).bring_up()
     assert late.value.message == (
-        "w1 and 1 more not ready by the deadline of the bring-up. "
-        "w1 is running; it printed:\n    still loading"
+        "w1 and 1 more not ready by the startup deadline. w1 is running; it printed:\n    still "
+        "loading"
     )

@@ -46,7 +46,7 @@ def test_nodes_that_share_one_uid_can_be_told_apart() -> None:
     assert kernel.describe_users(Users("range")).level == "ok"
     found = kernel.describe_users(Users("one"))
     assert (found.level, found.check) == ("warning", "namespaces")
-    assert "sudo apt-get install uidmap" in found.mend
+    assert "sudo apt-get install uidmap" in found.fix
 
 
 def test_the_address_space(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_open_files_are_counted_by_the_workers(case: ExaminedRun) -> None:
     assert resources.check_files(case, limit=-1).found == "no limit"
     short = resources.check_files(case, limit=369)
     assert short.level == "missing"
-    assert short.mend.endswith("ulimit -n 370")
+    assert short.fix.endswith("ulimit -n 370")
 
 
 def test_the_soft_limit_of_open_files_is_none_as_the_agent_raises_it(case: ExaminedRun) -> None:
@@ -87,7 +87,7 @@ def test_processes_are_counted_by_the_workers(case: ExaminedRun, tmp_path: Path)
     found = resources.check_processes(case, proc=tmp_path)
     assert found.level == "missing"
     assert found.found == "kernel.pid_max is 1,000, expected 1,800 for 100 workers"
-    assert found.mend == "Raise it: sysctl -w kernel.pid_max=1800"
+    assert found.fix == "Raise it: sysctl -w kernel.pid_max=1800"
 
 
 def test_inotify_is_only_a_warning(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ stop: {updates: 1}
     needed = resources.check_kafka(replace(without, plan=plan(load_text(text), "r1")))
     assert needed.level == "missing"
     assert "TESTBED_KAFKA is not set" in needed.found
-    assert "kafka.apache.org/downloads" in needed.mend
+    assert "kafka.apache.org/downloads" in needed.fix
 
 
 def test_the_interpreter_and_its_packages() -> None:

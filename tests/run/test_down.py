@@ -82,7 +82,7 @@ def test_a_run_whose_controller_died(tmp_path: Path) -> None:
     assert end(folder, host).acted
     state = folder.state()
     assert (state.state, state.ended) == ("interrupted", "2026-01-01T12:01:00.000Z")
-    assert state.reason == "ended by `testbed down`"
+    assert state.reason == "stopped by `testbed down`"
     assert host.present == set()
     assert not end(folder, host).acted
     assert folder.state() == state
@@ -92,7 +92,7 @@ def test_a_run_whose_controller_died(tmp_path: Path) -> None:
     ("last", "state", "reason"),
     [
         ("done", "finished", "300 updates applied"),
-        ("finished", "interrupted", "ended by `testbed down`"),
+        ("finished", "interrupted", "stopped by `testbed down`"),
     ],
 )
 def test_a_run_that_had_come_to_its_end_without_its_controller(

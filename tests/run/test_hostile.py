@@ -107,8 +107,8 @@ AT_IMPORT = (
     Hostile("abort", head="os.abort()", told=SIGNAL.format("SIGABRT")),
     Hostile("segfault", head=SEGFAULT, told=SIGNAL.format("SIGSEGV")),
     Hostile("close", head=CLOSE, told=CLOSED),
-    Hostile("thread", head=THREAD.format(""), told="net.py: this code leaves a thread running, mi"),
-    Hostile("daemon", head=THREAD.format(", daemon=True"), told="leaves a thread running, mine"),
+    Hostile("thread", head=THREAD.format(""), told="net.py: this code left a thread running: mi"),
+    Hostile("daemon", head=THREAD.format(", daemon=True"), told="left a thread running: mine"),
     Hostile("loop", head="while True: pass", told=r"net.py:3: this code still runs", hangs=True),
     Hostile("sleep", head="time.sleep(1000)", told=r"net.py:3: this code still runs", hangs=True),
     Hostile("deaf", head=DEAF, told="net.py: this code still runs after", hangs=True),
@@ -161,7 +161,7 @@ QUICK = ("leave", "base", "make-by-process", "use-leave")
 
 @dataclass(frozen=True)
 class Nobody:
-    """Asks for a run, and looks away; see testbed.run.audience.Audience."""
+    """Asks for a run, and looks away; see testbed.run.listener.RunListener."""
 
     sink: Sink = field(default_factory=Sink)
 

@@ -33,7 +33,7 @@ def folder(runs: Path, *, runtime: str = "simulated") -> RunFolder:
 
 def test_a_live_run_is_not_resumed(tmp_path: Path) -> None:
     run = folder(tmp_path, runtime="native")
-    with pytest.raises(NodeError, match="r was no simulation") as error:
+    with pytest.raises(NodeError, match="r is not a simulation") as error:
         resumable(run)
     assert f"testbed up {run.scenario} --name NAME" in error.value.hint
 
@@ -42,10 +42,10 @@ def test_nor_one_that_goes_on_or_has_ended_or_was_never_saved(tmp_path: Path) ->
     run = folder(tmp_path)
     with pytest.raises(TestbedError, match="There is no checkpoint"):
         resumable(run)
-    with holding_lock(run), pytest.raises(NodeError, match="r goes on"):
+    with holding_lock(run), pytest.raises(NodeError, match="r is still running"):
         resumable(run)
     run.move("finished", now=1.0)
-    with pytest.raises(NodeError, match="r has come to its end"):
+    with pytest.raises(NodeError, match="r has finished"):
         resumable(run)
 
 

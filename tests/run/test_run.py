@@ -158,8 +158,8 @@ def test_what_cannot_be_removed_is_told_with_why_the_run_has_ended(
     with pytest.raises(NotTornDown) as left:
         carry_out(small, Driver(lifeline), Training(failure))
     assert left.value.message == (
-        f"the run has ended ({state}: {reason}), but not all of it is gone from this host: "
-        "No engine answers."
+        f"the run has ended ({state}: {reason}), but parts of it remain on this host: No engine "
+        "answers."
     )
     assert left.value.hint == "Start it. Then: testbed down small-1"
     found = small.setup.folder.state()
@@ -187,7 +187,7 @@ def test_a_reader_that_has_gone_is_no_failure_of_the_run(small: Any) -> None:
     with pytest.raises(BrokenPipeError):
         carry_out(small, Driver(lifeline), Training(BrokenPipeError()))
     state = small.setup.folder.state()
-    assert (state.state, state.reason) == ("interrupted", "nobody reads what it prints any more")
+    assert (state.state, state.reason) == ("interrupted", "the reader of its output is gone")
     assert lifeline.done[-1] == ("close", "interrupted")
 
 
@@ -211,7 +211,7 @@ def test_a_folder_that_is_deleted_is_what_is_told_whatever_is_met_first(
     small = replace(small, recorder=Recorder.into(folder, time_scale=1.0))
     with pytest.raises(HostError) as failed:
         carry_out(small, Driver(), Deletion(failure))
-    assert failed.value.message.startswith(f"{folder.path} was deleted while the run went on")
+    assert failed.value.message.startswith(f"{folder.path} was deleted while the run was active")
 
 
 def test_a_signal_in_the_training_and_more_in_the_tear_down(small: Any) -> None:
@@ -241,10 +241,10 @@ def test_a_signal_before_the_start_starts_nothing(small: Any) -> None:
 def test_an_agent_that_down_has_killed_is_no_failure(small: Any) -> None:
     lifeline = Lifeline(small)
     (small.setup.folder.control / "down").touch()
-    with pytest.raises(Interrupted, match="ended by `testbed down`"):
+    with pytest.raises(Interrupted, match="stopped by `testbed down`"):
         carry_out(small, Driver(lifeline), Training(NodeError("the agent has ended.")))
     state = small.setup.folder.state()
-    assert (state.state, state.reason) == ("interrupted", "ended by `testbed down`")
+    assert (state.state, state.reason) == ("interrupted", "stopped by `testbed down`")
 
 
 def test_the_first_line_of_an_error() -> None:

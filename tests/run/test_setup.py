@@ -129,5 +129,7 @@ def test_files_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_two_files_of_one_name(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=r"dataset.file: found .*b/net.py, expected another"):
+    with pytest.raises(
+        ScenarioError, match=r"dataset.file: found .*b/net.py, expected a name other than"
+    ):
         own(tmp_path, model="net.py", dataset=os.path.join("b", "net.py"))  # noqa: PTH118

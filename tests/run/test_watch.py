@@ -16,7 +16,7 @@ from testbed.agent.launch import Exit
 from testbed.errors import AlgorithmError, HostError, NodeError, TestbedError, UserCodeError
 from testbed.events.kinds import Joined, Listening
 from testbed.events.rows import UpdateRow
-from testbed.run.revival import Restarts, Revival
+from testbed.run.restarters import NodeRestarter, ServerRestarter
 from testbed.run.run import first_line
 from testbed.run.watch import describe_exit, quote_log
 from testbed.telemetry.spool import SpoolWriter
@@ -44,14 +44,14 @@ def test_updates_of_workers_that_there_are_not(small: Any) -> None:
     values = dict.fromkeys(UpdateRow._fields, 0) | {"sequence": 1, "worker": 3}
     with closing(SpoolWriter(small.setup.folder.spool)) as spool:
         spool.append(UpdateRow(**values))  # there are w0, w1 and w2
-    with pytest.raises(SpoiledError, match=r"an update that cannot be \(worker 3\), written by ps"):
+    with pytest.raises(SpoiledError, match=r"an impossible update \(worker 3\), written by ps"):
         small.watch().look()
 
 
 def test_the_parameter_server_cannot_speak_for_the_controller(small: Any) -> None:
     watch = start(small)
     small.says("state", state="finished", reason="all is well", exit_code=None)
-    with pytest.raises(SpoiledError, match="expected an event of the parameter server's"):
+    with pytest.raises(SpoiledError, match="expected an event of the parameter server"):
         watch.look()
     assert small.setup.folder.state().state == "created"
 
@@ -75,7 +75,9 @@ def test_a_worker_that_ends_is_named_and_the_others_go_on(small: Any) -> None:
     small.agent.ended = [Exit("w1", -9)]
     watch.look()
     assert watch.lost == {"w1": "w1 was ended by SIGKILL"}
-    assert small.shown.getvalue().splitlines()[-1] == "w1 was ended by SIGKILL; the others go on"
+    assert small.shown.getvalue().splitlines()[-1] == (
+        "w1 was ended by SIGKILL; the other nodes continue"
+    )
     assert small.events()[-1]["event"] == "exited"
     assert small.events()[-1]["planned"] is False
     assert small.events()[-1]["how"] == "w1 was ended by SIGKILL"
@@ -121,8 +123,8 @@ def test_without_workers_the_parameter_server_ends_the_training(small: Any) -> N
         (
             (7, 0, 0),
             UserCodeError,
-            "w2: net.py: this code ended its process with status 0 before it returned (or SIGTERM "
-            "has ended it); it printed:",
+            "w2: net.py: this code ended its process with status 0 before it returned (or was "
+            "ended by SIGTERM); it printed:",
         ),
         ((99, 5, 5), UserCodeError, "w0: net.py: this code ended its process with status 99 "),
         ((-11, 5, 5), UserCodeError, "w0: net.py: the process of this code was ended by SIGSEGV;"),
@@ -154,7 +156,7 @@ def test_some_nodes_cannot_be_done_without(small: Any, node: str) -> None:
     small.agent.ended = [Exit(node, 1)]
     with pytest.raises(NodeError, match=f"{node} exited with status 1; it printed nothing") as it:
         watch.look()
-    assert it.value.hint == f"The whole log: testbed logs small-1 {node}"
+    assert it.value.hint == f"Full log: testbed logs small-1 {node}"
 
 
 def start_again(small: Any) -> tuple[Any, list[str]]:
@@ -165,7 +167,7 @@ def start_again(small: Any) -> tuple[Any, list[str]]:
         launched.append(node.name)
         return 4000 + len(launched)
 
-    watch.revival = Revival("small-1", launch)
+    watch.server_restarter = ServerRestarter("small-1", launch)
     return watch, launched
 
 
@@ -192,8 +194,8 @@ def test_a_parameter_server_that_is_killed_is_started_again(
     assert (exited["event"], exited["restarted"], exited["ends_run"]) == ("exited", True, False)
     assert (started["event"], started["node"], started["pid"]) == ("launched", "ps", 4001)
     assert small.shown.getvalue().splitlines()[-2:] == [
-        f"{how}; it is started again from its checkpoint",
-        "goes on from update 500: 37 updates are lost",
+        f"{how}; restarted from its checkpoint",
+        "resumed from update 500: 37 updates are lost",
     ]
 
 
@@ -203,7 +205,9 @@ def test_one_that_was_not_started_again_cannot_go_back(small: Any, version: int)
     watch, _ = start_again(small)
     small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
     small.says("restored", version=version, time_seconds=1.0, lost_updates=0)
-    with pytest.raises(SpoiledError, match=f"went back to update {version}, which it was not"):
+    with pytest.raises(
+        SpoiledError, match=f"went back to update {version}, without having been restarted"
+    ):
         watch.look()
     assert small.events()[-1]["event"] == "saved"
 
@@ -269,7 +273,7 @@ def test_what_a_node_wrote_before_its_end_is_read_before_its_end_is_judged(small
 def test_a_folder_that_was_deleted_ends_the_run(small: Any) -> None:
     watch = start(small)
     shutil.rmtree(small.setup.folder.path)
-    with pytest.raises(HostError, match="was deleted while the run went on"):
+    with pytest.raises(HostError, match="was deleted while the run was active"):
         watch.look()
 
 
@@ -307,7 +311,7 @@ def restarting(small: Any) -> tuple[Any, list[str]]:
         launched.append(node.name)
         return 5000
 
-    watch.restarts = Restarts("small-1", launch, small.clock)
+    watch.node_restarter = NodeRestarter("small-1", launch, small.clock)
     return watch, launched
 
 
@@ -326,7 +330,7 @@ def test_faults_that_kill_it_are_no_sign_that_it_never_lives_for_long(small: Any
     """Three kills within a minute that nobody planned would be the most."""
     watch, launched = restarting(small)
     for _ in range(5):
-        watch.by_plan.ending.add("w2")
+        watch.planned_exits.ending.add("w2")
         small.agent.ended = [Exit("w2", -9)]
         watch.look()
     assert launched == ["w2"] * 5
@@ -339,13 +343,13 @@ def test_what_was_killed_for_a_time_is_started_by_nobody_else(small: Any, end: A
     watch, launched = restarting(small)
     aside = replace(watch.plan.node("w2"), end=end)
     watch.plan = replace(watch.plan, nodes=(*watch.plan.nodes[:-1], aside))
-    watch.by_plan.away.add("w2")
-    watch.by_plan.ending.add("w2")
+    watch.planned_exits.restarting.add("w2")
+    watch.planned_exits.ending.add("w2")
     small.agent.ended = [Exit("w2", -9)]
     watch.look()
     exited = small.events()[-1]
     assert (exited["planned"], exited["restarted"], exited["ends_run"]) == (True, False, False)
-    assert (launched, watch.lost, watch.by_plan.ending) == ([], {}, set())
+    assert (launched, watch.lost, watch.planned_exits.ending) == ([], {}, set())
 
 
 def test_but_not_when_it_has_ended_by_itself(small: Any) -> None:

@@ -13,7 +13,7 @@ from testbed.errors import TestbedError
 from testbed.runtimes import Auto, Docker, Native
 from testbed.scenario import Scenario
 from testbed.studies import Study, load_study
-from testbed.studies.found import alone, begin_anew, find_runs
+from testbed.studies.found import alone, claim_run_name, find_runs
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
 
@@ -67,8 +67,8 @@ def with_runtime(scenario: Scenario, runtime: Auto | Docker | Native) -> Scenari
     [
         ("finished", 4, "valid"),
         ("finished", 0, "invalid"),
-        ("failed", 4, "broken off"),
-        ("interrupted", 4, "broken off"),
+        ("failed", 4, "interrupted"),
+        ("interrupted", 4, "interrupted"),
     ],
 )
 def test_how_a_run_stands(
@@ -82,11 +82,11 @@ def test_a_run_whose_process_is_gone_was_broken_off(
     study: Study, runs: Path, write_run: WriteRun
 ) -> None:
     folder = write_run(study.runs[0], runs, [0.5], state="training")
-    assert find_runs(study, runs)[study.runs[0]].condition == "broken off"
+    assert find_runs(study, runs)[study.runs[0]].condition == "interrupted"
     folder.lock.touch()
     with folder.lock.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert find_runs(study, runs)[study.runs[0]].condition == "goes on"
+        assert find_runs(study, runs)[study.runs[0]].condition == "running"
 
 
 def test_of_two_the_one_that_came_further_is_taken(
@@ -112,7 +112,7 @@ def test_what_was_broken_off_is_removed_and_its_name_taken_again(
     run = study.runs[0]
     folder = write_run(run, runs, [0.5], state="interrupted")
     registry.add(folder.path)
-    assert begin_anew(run, runs, registry) == run.base_name
+    assert claim_run_name(run, runs, registry) == run.base_name
     assert not folder.path.exists()
     assert registry.runs() == []
 
@@ -121,7 +121,7 @@ def test_what_somebody_else_has_broken_off_is_kept(
     study: Study, runs: Path, registry: Registry, write_run: WriteRun
 ) -> None:
     folder = write_run(study.runs[0], runs, [0.5], state="failed", name="by-hand")
-    assert begin_anew(study.runs[0], runs, registry) == study.runs[0].base_name
+    assert claim_run_name(study.runs[0], runs, registry) == study.runs[0].base_name
     assert folder.state().state == "failed"
 
 
@@ -132,7 +132,7 @@ def test_what_was_killed_before_it_was_a_run_is_removed(
     left = runs / run.base_name
     (left / "updates").mkdir(parents=True)
     (left / ".scenario.yaml.17.tmp").touch()
-    assert begin_anew(run, runs, registry) == run.base_name
+    assert claim_run_name(run, runs, registry) == run.base_name
     assert not left.exists()
 
 
@@ -141,7 +141,7 @@ def test_the_run_of_another_scenario_keeps_its_name(
 ) -> None:
     first, second = study.runs[:2]
     folder = write_run(second, runs, [0.5], name=first.base_name)
-    name = begin_anew(first, runs, registry)
+    name = claim_run_name(first, runs, registry)
     assert name == f"{first.base_name}-{first.identity[:8]}"
     assert folder.state().state == "finished"
 
@@ -152,14 +152,14 @@ def test_a_folder_that_is_none_of_ours_is_left_alone(
     mine = runs / study.runs[0].base_name
     mine.mkdir(parents=True)
     (mine / "thesis.tex").touch()
-    assert begin_anew(study.runs[0], runs, registry) != mine.name
+    assert claim_run_name(study.runs[0], runs, registry) != mine.name
     assert (mine / "thesis.tex").exists()
 
 
 def test_two_sweeps_of_one_folder_are_refused(runs: Path) -> None:
     with (
         alone(runs),
-        pytest.raises(TestbedError, match=r"Another sweep is at work in .* \(pid \d+"),
+        pytest.raises(TestbedError, match=r"Another sweep is active in .* \(pid \d+"),
         alone(runs),
     ):
         raise AssertionError("both are at work")

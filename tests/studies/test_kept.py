@@ -101,7 +101,9 @@ def test_another_run_of_that_name_is_not_replaced(
     before = files[0].read_text()
     shutil.rmtree(runs)
     write_run(study.runs[2], runs, [0.9], name="rates-0-1-two-s1")
-    with pytest.raises(TestbedError, match=r"s1\.run\.json is what was kept of another run"):
+    with pytest.raises(
+        TestbedError, match=r"s1\.run\.json contains the kept numbers of another run"
+    ):
         keep_runs(study, runs=runs)
     assert files[0].read_text() == before
 
@@ -123,6 +125,6 @@ def test_on_the_command_line(
     assert "### rates" in shown
     assert "| better      | not resolved | posthoc |" in shown
     assert main([*words, "--keep", "--scale", "0.5"]) == 2
-    assert "as long as their study has them" in capsys.readouterr().err
+    assert "--keep cannot be combined with --scale" in capsys.readouterr().err
     assert main(["report", "tiny", "--verdicts"]) == 2
-    assert "for files of studies" in capsys.readouterr().err
+    assert "need files of studies" in capsys.readouterr().err

@@ -59,9 +59,9 @@ def test_tables_say_mean_least_and_greatest_and_what_the_paper_has(
     assert ["0.1", "two", "2", "60.50% (60.00% to 61.00%)", "90.00% (table 1)", "40"] in cells
     assert ["0.1", "four", "1 of 2†", "62.00%", "90.00% (table 1)", "40"] in cells
     assert ["0.01", "four", "0 of 2", "not run", "", "not run"] in cells
-    assert "† 1 of 8 runs are not valid, are kept, and are in no number here" in text
+    assert "† 1 of 8 runs are not valid; they are kept, but excluded from all numbers here" in text
     assert "- rates-0-1-four-s2: No update was applied" in text
-    assert "2 of 8 runs are not there." in text
+    assert "2 of 8 runs are missing." in text
     assert "Paper: someone, 2026." in text
     assert "SCALED" not in text
 
@@ -113,7 +113,10 @@ def test_a_table_says_what_was_missed(
     first = write_run(study.runs[0], runs, [0.2, 0.9, 0.6])
     lines = first.evaluations.read_text().splitlines(keepends=True)
     first.evaluations.write_text("".join(line for line in lines if ",0.9," not in line))
-    said = "- rates-0-1-two-s1 missed 1 evaluations: means of several in a row reach back further"
+    said = (
+        "- rates-0-1-two-s1 missed 1 evaluations: its means of consecutive evaluations cover "
+        "more time"
+    )
     assert said in report_study(study, runs=runs).text
 
 
@@ -153,7 +156,7 @@ def test_every_table_of_a_scaled_study_says_so(
     write_run(study.runs[0], runs, [0.5])
     report = report_study(study, runs=runs)
     assert report.folder == runs / "rates/scale-0.5"
-    said = "**SCALED**: every run is 0.5 times as long as in the study"
+    said = "**SCALED**: the length of every run and its evaluation interval are multiplied by 0.5"
     for table in report.tables[:-1]:
         assert said in table.markdown()
     for name in ("expectations", "results", "runs"):
@@ -175,7 +178,7 @@ def test_the_results_of_another_study_are_not_replaced(study: Study, runs: Path)
 def test_a_folder_of_something_else_is_not_filled(study: Study, runs: Path) -> None:
     (runs / "rates").mkdir()
     (runs / "rates/thesis.tex").touch()
-    with pytest.raises(ScenarioError, match="a folder that holds something else"):
+    with pytest.raises(ScenarioError, match="a folder with other content"):
         report_study(study, runs=runs)
     assert [path.name for path in (runs / "rates").iterdir()] == ["thesis.tex"]
 
@@ -191,7 +194,7 @@ def test_on_the_command_line(
     found = json.loads(capsys.readouterr().out)
     assert found["tables"]["results"][0]["best_accuracy mean"] == pytest.approx(0.605)
     assert main(["report", "tiny", "--scale", "0.5"]) == 2
-    assert "for the file of a study" in capsys.readouterr().err
+    assert "need the file of a study" in capsys.readouterr().err
     assert main(["validate", str(study.file)]) == 0
     assert "rates, a study of 4 cases, 8 runs" in capsys.readouterr().out
 
@@ -208,7 +211,9 @@ def test_axes_are_logarithmic_where_the_study_asks_for_it(study: Study, runs: Pa
 
 def test_a_logarithmic_axis_begins_above_0(write_study: Callable[..., Path]) -> None:
     more = "report: {figures: {loss: {show: loss, range: [0, 2], log: [y]}}}"
-    with pytest.raises(ScenarioError, match="logarithmic y axis from 0 on, expected ends above 0"):
+    with pytest.raises(
+        ScenarioError, match="logarithmic y axis from 0 on, expected limits above 0"
+    ):
         load_study(write_study(more))
 
 
@@ -216,7 +221,12 @@ def test_a_page_has_no_marks_of_markdown(write_study: Callable[..., Path], runs:
     report = report_study(load_study(write_study(MORE), scale=0.5), runs=runs)
     page = page_of_study(report)
     notes = [note for section in page.sections for note in section.notes]
-    assert any(note.startswith("SCALED: every run is 0.5 times as long") for note in notes)
+    assert any(
+        note.startswith(
+            "SCALED: the length of every run and its evaluation interval are multiplied by 0.5"
+        )
+        for note in notes
+    )
     assert "**" not in " ".join([page.subtitle, *notes])
     assert "**SCALED**" in report.text
 
@@ -227,8 +237,8 @@ def test_as_a_page_beside_the_paper(
     """Six of eight runs are there; the paper has 0.9 where ours are 0.60 to 0.61, and 0.62."""
     page = page_of_study(report_study(study, runs=runs))
     sections = {section.title: section for section in page.sections}
-    assert "of 8 runs 5 are there and valid" in page.subtitle
-    (table,) = sections["Beside the paper"].tables
+    assert "of 8 runs 5 exist and are valid" in page.subtitle
+    (table,) = sections["Comparison with the paper"].tables
     assert list(table.rows) == [
         ["best accuracy", "rate 0.1, two", "90.00%", "60.50% (60.00% to 61.00%)", "table 1"],
         ["best accuracy", "rate 0.1, four", "90.00%", "62.00%", "table 1"],
@@ -242,6 +252,6 @@ def test_as_a_page_beside_the_paper(
     out, figures = tmp_path / "out.html", tmp_path / "figures"
     words = ["report", str(study.file), "--runs", str(runs)]
     assert main([*words, "--html", str(out), "--figures", str(figures)]) == 0
-    assert "Beside the paper" in out.read_text()
+    assert "Comparison with the paper" in out.read_text()
     assert (figures / "curves-four.svg").stat().st_size
     capsys.readouterr()

@@ -73,7 +73,7 @@ def test_what_a_killed_sweep_has_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_has_less_room(tmp_path: Path) -> None:
-    told = r"1000000000GB of gradients are to be kept in .*, where [0-9.]+ GB are free"
+    told = r"1000000000GB are needed for gradients in .*, which has [0-9.]+ GB of free space"
     with (
         pytest.raises(HostError, match=told),
         reused_gradients(tmp_path, 10**18, side_by_side=1),

@@ -137,12 +137,12 @@ def test_a_run_with_recordings_and_code_of_the_users_own_is_found_again(
         text="name: own\nscenario: base.yaml\nseeds: [1, 2]\n"
         f"vary: {{files: {{mine: {json.dumps(settings)}}}}}\n"
     )
-    assert "2 of 2 runs are there" in sweeps("sweep", "study.yaml")
+    assert "2 of 2 runs exist" in sweeps("sweep", "study.yaml")
     before = sweeps.begun()
-    assert "own: 2 runs, 2 there already" in sweeps("sweep", "study.yaml")
+    assert "own: 2 runs, 2 exist already" in sweeps("sweep", "study.yaml")
     assert sweeps.begun() == before
     (traces / "days.csv").write_text("time_seconds,available\n0,1\n100,0\n300,1\n")
-    assert "own: 2 runs, 0 there already" in sweeps("sweep", "study.yaml")
+    assert "own: 2 runs, 0 exist already" in sweeps("sweep", "study.yaml")
     assert len(sweeps.begun()) == 4
 
 
@@ -151,13 +151,13 @@ def test_a_sweep_runs_what_is_not_there_and_two_studies_share(
 ) -> None:
     write_study(text=two_rates("first", 60))
     said = sweeps("sweep", "study.yaml", "--only", "0.1")
-    assert "first: 1 runs, 0 there already" in said
+    assert "first: 1 runs, 0 exist already" in said
     before = sweeps.begun()
     assert list(before) == ["first-60-0-1-s0"]
     said = sweeps("sweep", "study.yaml")
-    assert "first: 2 runs, 1 there already" in said
+    assert "first: 2 runs, 1 exist already" in said
     write_study(text=two_rates("second", 60), name="second.yaml")
-    assert "second: 2 runs, 2 there already" in sweeps("sweep", "second.yaml")
+    assert "second: 2 runs, 2 exist already" in sweeps("sweep", "second.yaml")
     after = sweeps.begun()
     assert after.keys() == {"first-60-0-1-s0", "first-60-0-01-s0"}
     assert after["first-60-0-1-s0"] == before["first-60-0-1-s0"]
@@ -217,7 +217,7 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(
     sweep.communicate(timeout=LONGEST_SECONDS)
     broken = sweeps.begun()
     said = sweeps("sweep", "study.yaml")
-    assert "long: 2 runs, 1 there already" in said
+    assert "long: 2 runs, 1 exist already" in said
     after = sweeps.begun()
     assert after.keys() == {"long-60-s0", "long-1500-s0"}
     assert after["long-60-s0"] == short["long-60-s0"]
@@ -239,9 +239,9 @@ def test_a_sweep_that_is_killed_goes_on_from_a_checkpoint(sweeps: Sweeps, write_
     sweep.communicate(timeout=LONGEST_SECONDS)
     broken = sweeps.begun()
     said = sweeps("sweep", "study.yaml")
-    assert "long-kept-s0 goes on" in said
-    assert "long-short-s0 begins" in said
-    assert "2 of 2 runs are there, 0 of them not valid" in said
+    assert "long-kept-s0 resumes" in said
+    assert "long-short-s0 starts" in said
+    assert "2 of 2 runs exist, 0 of them not valid" in said
     assert sweeps.begun()["long-kept-s0"] == broken["long-kept-s0"]
 
 
@@ -259,9 +259,9 @@ def test_a_run_that_is_killed_is_told_and_begins_anew(
     said, _ = sweep.communicate(timeout=LONGEST_SECONDS)
     assert sweep.returncode == 5
     assert "long-1500-s0 FAILED" in said
-    assert "1 of 2 runs are there" in said
+    assert "1 of 2 runs exist" in said
     eventually(lambda: not any(lives(pid) for pid in pool))  # they notice its end themselves
-    assert "1 there already" in sweeps("sweep", "study.yaml")
+    assert "1 exist already" in sweeps("sweep", "study.yaml")
 
 
 def test_an_invalid_run_is_kept_marked_and_told(sweeps: Sweeps, write_study: Any) -> None:
@@ -273,7 +273,7 @@ def test_an_invalid_run_is_kept_marked_and_told(sweeps: Sweeps, write_study: Any
     said = sweeps("sweep", "study.yaml", status=6)
     assert "bad-60-crashed-s0 is INVALID, and kept: The training stalled: nobody is left" in said
     before = sweeps.begun()
-    assert "2 there already" in sweeps("sweep", "study.yaml", status=6)
+    assert "2 exist already" in sweeps("sweep", "study.yaml", status=6)
     assert sweeps.begun() == before
     assert "0 of 1†" in sweeps("report", "study.yaml")
 
@@ -290,7 +290,7 @@ def test_a_run_that_fails_does_not_keep_the_others_from_being_run(
     said = sweeps("sweep", "study.yaml", status=2)
     assert "nets-mine-s0 FAILED" in said
     assert "net.py" in said
-    assert "1 of 2 runs are there" in said
+    assert "1 of 2 runs exist" in said
 
 
 def test_the_results_of_another_study_are_refused_before_anything_runs(

@@ -44,7 +44,7 @@ def test_one_that_is_cut_short_is_refused(file: Path) -> None:
 
 
 def test_another_scenario_s_is_refused(file: Path) -> None:
-    with pytest.raises(TestbedError, match="of another scenario"):
+    with pytest.raises(TestbedError, match="belongs to another scenario"):
         read_checkpoint(file, kind="ps", scenario="abd")
     with pytest.raises(TestbedError, match="that of a ps, expected that of a simulation"):
         read_checkpoint(file, kind="simulation", scenario="abc")
@@ -57,7 +57,7 @@ def test_what_a_node_may_have_put_there_is_not_followed(file: Path) -> None:
         read_checkpoint(other, kind="ps", scenario="abc")
     pipe = file.with_name("pipe")
     os.mkfifo(pipe)
-    with pytest.raises(TestbedError, match="found a named pipe, expected an ordinary file"):
+    with pytest.raises(TestbedError, match="found a named pipe, expected a regular file"):
         read_checkpoint(pipe, kind="ps", scenario="abc")
 
 

@@ -70,13 +70,13 @@ def test_states_and_their_times(tmp_path: Path) -> None:
 
 def test_a_name_is_given_once(tmp_path: Path) -> None:
     make(tmp_path)
-    with pytest.raises(ScenarioError, match="found r1, expected a name that no run has yet"):
+    with pytest.raises(ScenarioError, match="found r1, expected a name that no run uses"):
         make(tmp_path)
 
 
 def test_a_place_where_no_folder_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
-    with pytest.raises(HostError, match="cannot be made"):
+    with pytest.raises(HostError, match="cannot be created"):
         make(tmp_path / "runs")
 
 

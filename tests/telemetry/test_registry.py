@@ -95,7 +95,7 @@ def test_two_of_a_name_are_both_named(tmp_path: Path, registry: Registry) -> Non
 
 
 def test_an_unknown_name(tmp_path: Path, registry: Registry) -> None:
-    with pytest.raises(RunNotFound, match="No run was made yet"):
+    with pytest.raises(RunNotFound, match="There are no runs yet"):
         find_run("quickstart-1", runs=tmp_path / "runs", registry=registry)
     make(tmp_path / "runs", "quickstart-1")
     with pytest.raises(RunNotFound, match=r"Did you mean quickstart-1\?"):

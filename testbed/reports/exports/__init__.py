@@ -27,7 +27,7 @@ def open_runs(folders: Sequence[Path]) -> list[Run]:
     runs = [Run(folder) for folder in folders]
     names = [run.name for run in runs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        expected = "runs of different names, or each exported by itself"
+        expected = "runs with different names, or a separate export of each run"
         raise ScenarioError([Problem("RUN", 0, "", f"{', '.join(twice)} more than once", expected)])
     return runs
 
@@ -58,5 +58,5 @@ def lacks(library: str, extra: str) -> HostError:
     """Return the error for a library that is not installed."""
     return HostError(
         f"The Python package {library} is not installed.",
-        hint=f"Try: pip install 'edge-testbed[{extra}]'",
+        hint=f"Install it: pip install 'edge-testbed[{extra}]'",
     )

@@ -83,8 +83,8 @@ def _database(out: Path) -> Iterator[MlflowClient]:
             client.search_experiments()
         except (MlflowException, SQLAlchemyError) as error:
             raise DataError(
-                f"{path} cannot be read as a database of MLflow's: {str(error).splitlines()[0]}",
-                hint="Name another folder with --out.",
+                f"{path} cannot be read as an MLflow database: {str(error).splitlines()[0]}",
+                hint="Choose another folder with --out.",
             ) from None
         yield client
     except BaseException:

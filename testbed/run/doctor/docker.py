@@ -14,7 +14,7 @@ from testbed.runtimes import Docker
 
 LIMITS = {
     "MemoryLimit": "memory",
-    "SwapLimit": "swap, and so none on memory that holds",
+    "SwapLimit": "swap, and thus memory limits without swap",
     "CpuCfsQuota": "cpu",
     "CPUSet": "cpuset",
     "PidsLimit": "processes",
@@ -60,9 +60,9 @@ def check_group_driver(info: Mapping[str, Any]) -> Finding:
     """Report the engine's cgroup driver, for the record: the agent works with any container's."""
     driver, version = info.get("CgroupDriver"), info.get("CgroupVersion", "1")
     if driver == "none":
-        found = "the engine has no driver of control groups: nothing is limited, or paused"
-        mend = "Run the engine as root, with cgroups."
-        return Finding("engine's control groups", "missing", found, mend)
+        found = "the engine has no cgroup driver: it cannot limit or pause containers"
+        fix = "Run the engine as root on a host with cgroups."
+        return Finding("engine's control groups", "missing", found, fix)
     return Finding("engine's control groups", "ok", f"version {version}, driver {driver}")
 
 
@@ -71,10 +71,10 @@ def check_engine_limits(info: Mapping[str, Any]) -> Finding:
     lacking = [words for name, words in LIMITS.items() if not info.get(name)]
     if lacking:
         found = (
-            f"the engine cannot limit {', '.join(lacking)}: scenarios that ask for it are refused"
+            f"the engine cannot limit {', '.join(lacking)}: scenarios with such limits are rejected"
         )
-        mend = "See the warnings of `docker info`; swapaccount=1 on the kernel's command line."
-        return Finding("engine's limits", "warning", found, mend)
+        fix = "Check the warnings of `docker info`; for swap, boot the kernel with swapaccount=1."
+        return Finding("engine's limits", "warning", found, fix)
     return Finding("engine's limits", "ok", "memory, cpu, cpuset, processes")
 
 
@@ -84,11 +84,11 @@ def check_data_root(info: Mapping[str, Any], case: ExaminedRun) -> Finding:
     try:
         free = shutil.disk_usage(root).free
     except OSError as error:  # readable only for root
-        found = f"{root}: {error.strerror}; its free space is not known"
-        return Finding("engine's disk", "warning", found, f"See it as root: sudo df -h {root}")
+        found = f"{root}: {error.strerror}; its free space is unknown"
+        return Finding("engine's disk", "warning", found, f"Check it as root: sudo df -h {root}")
     wanted = DISK_AT_LEAST_BYTES + CONTAINER_DISK_BYTES * case.workers
     text = f"{free / 1e6:,.0f} MB free at {root}"
     if free < wanted:
-        mend = "Make room: docker system prune, testbed image prune"
-        return Finding("engine's disk", "missing", f"{text}, expected {wanted / 1e6:,.0f} MB", mend)
+        fix = "Free disk space: docker system prune, testbed image prune"
+        return Finding("engine's disk", "missing", f"{text}, expected {wanted / 1e6:,.0f} MB", fix)
     return Finding("engine's disk", "ok", text)

@@ -24,7 +24,7 @@ class Finding:
     check: str
     level: Level  # ``missing`` if `testbed up` would not work, ``warning`` if something would not
     found: str  # the actual state, and the expected one if it differs
-    mend: str = ""  # how to fix it; empty if there is nothing to fix
+    fix: str = ""  # how to fix it; empty if there is nothing to fix
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from testbed.run.doctor.findings import Finding
 
 LEAST_KERNEL = (5, 12)
 SUBORDINATE = (
-    "For a uid of its own for every node: sudo apt-get install uidmap, and a line "
-    f"USER:100000:65536 in /etc/subuid and /etc/subgid (at least {MIN_IDS:,} ids)."
+    "To give every node its own uid: sudo apt-get install uidmap, and a line USER:100000:65536 "
+    f"in /etc/subuid and /etc/subgid (at least {MIN_IDS:,} ids)."
 )
 
 STATUS = Path("/proc/self/status")
@@ -41,7 +41,9 @@ def check_kernel(release: str | None = None) -> Finding:
     version = tuple(int(word) for word in re.findall(r"\d+", found)[:2])
     if version < LEAST_KERNEL:
         wanted = f"Linux {found}, expected 5.12 or newer (mount_setattr)"
-        return Finding("kernel", "missing", wanted, "Use a newer kernel, or a virtual machine.")
+        return Finding(
+            "kernel", "missing", wanted, "Use a newer kernel, or a virtual machine with one."
+        )
     return Finding("kernel", "ok", f"Linux {found}")
 
 
@@ -55,31 +57,31 @@ def check_namespaces() -> Finding:
     except HostError as error:
         return Finding("namespaces", "missing", error.message, error.hint)
     except OSError as error:
-        mend = "Inside a container, give it CAP_SYS_ADMIN; or use the host itself."
-        return Finding("namespaces", "missing", f"root may make none: {error.strerror}", mend)
+        fix = "If this is a container, start it with CAP_SYS_ADMIN, or run testbed on the host."
+        return Finding("namespaces", "missing", f"root cannot create any: {error.strerror}", fix)
     return describe_users(users)
 
 
 def describe_users(users: Users) -> Finding:
     """Report, once namespaces can be created, whether every node has its own uid in them."""
     if users.kind == "one":
-        found = f"can be made; {users.mode}: nodes are not protected from one another"
+        found = f"can be created; {users.mode}: nodes are not protected from one another"
         return Finding("namespaces", "warning", found, SUBORDINATE)
-    return Finding("namespaces", "ok", f"can be made; {users.mode}")
+    return Finding("namespaces", "ok", f"can be created; {users.mode}")
 
 
 def check_capabilities(status: Path = STATUS, *, root: bool | None = None) -> Finding:
     """Check root's capabilities, which a container may restrict; a user has all in a namespace."""
     if not (os.geteuid() == 0 if root is None else root):
-        return Finding("capabilities", "ok", "none are needed: a run has its own user namespace")
+        return Finding("capabilities", "ok", "none needed: a run has its own user namespace")
     lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
     effective = int(lines["CapEff"], 16)
     lacking = [name for name, number in CAPABILITIES.items() if not effective >> number & 1]
     if lacking:
         listed = ", ".join(f"CAP_{name}" for name in lacking)
-        mend = "Start the surrounding container with them (docker run --cap-add ...)."
-        return Finding("capabilities", "missing", f"root lacks {listed}", mend)
-    return Finding("capabilities", "ok", "all that are needed")
+        fix = "Start the container in which testbed runs with them (docker run --cap-add ...)."
+        return Finding("capabilities", "missing", f"root lacks {listed}", fix)
+    return Finding("capabilities", "ok", "all required ones")
 
 
 def check_control_groups() -> Finding:
@@ -90,13 +92,16 @@ def check_control_groups() -> Finding:
     except HostError as error:
         return Finding("control groups", "missing", error.message, error.hint)
     if not trees:
-        mend = "For limits: systemd-run --user --scope -p Delegate=yes testbed up ..., or root."
-        found = "none delegated to this user: limits are refused"
-        return Finding("control groups", "warning", found, mend)
+        fix = (
+            "To use limits: systemd-run --user --scope -p Delegate=yes testbed up ..., or run as "
+            "root."
+        )
+        found = "none delegated to this user: limits are not available"
+        return Finding("control groups", "warning", found, fix)
     listed = "; ".join(
         f"{', '.join(sorted(tree.controllers))} (version {tree.version})" for tree in trees
     )
     if not all(os.access(tree.root, os.W_OK) for tree in trees):
-        mend = "Mount /sys/fs/cgroup writable; for a container: docker run --cgroupns=host -v ..."
-        return Finding("control groups", "missing", f"{listed}; read-only", mend)
+        fix = "Mount /sys/fs/cgroup writable; for a container: docker run --cgroupns=host -v ..."
+        return Finding("control groups", "missing", f"{listed}; read-only", fix)
     return Finding("control groups", "ok", listed)

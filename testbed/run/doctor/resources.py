@@ -28,7 +28,7 @@ TASKS_AT_LEAST, TASKS_PER_WORKER = 200, 16
 
 LEAST_INOTIFY = 8
 
-NO_KAFKA = "none, which only streams with `transport: kafka` need"
+NO_KAFKA = "not found; needed only for streams with `transport: kafka`"
 
 PACKAGES = ("torch", "numpy", "grpcio", "protobuf", "pyroute2", "pandas", "pyarrow", "matplotlib")
 
@@ -39,7 +39,7 @@ def check_memory(case: ExaminedRun, *, available: int | None = None) -> Finding:
     wanted = case.memory_bytes
     text = f"{_mb(found)} available, about {_mb(wanted)} for {case.workers:,} workers"
     if found < wanted:
-        return Finding("memory", "missing", text, "Take fewer workers: --workers N")
+        return Finding("memory", "missing", text, "Use fewer workers: --workers N")
     more = (found - wanted) // case.worker_bytes
     return Finding("memory", "ok", f"{text}; room for about {more:,} more")
 
@@ -50,11 +50,11 @@ def check_cpus(case: ExaminedRun, *, cpus: int | None = None) -> Finding:
     promised = 0.0 if case.budget is None else case.budget.cpu_limits
     if promised > found:
         text = f"{found}, but the limits of the nodes add up to {promised:g}"
-        mend = "If they compute at the same time, the verdict will be that they were late."
-        return Finding("CPUs", "warning", text, mend)
+        fix = "If the nodes compute at the same time, the verdict will report late steps."
+        return Finding("CPUs", "warning", text, fix)
     if case.workers > WORKERS_PER_CPU * found:
         text = f"{found} for {case.workers:,} workers"
-        return Finding("CPUs", "warning", text, "Take fewer workers, or a smaller time_scale.")
+        return Finding("CPUs", "warning", text, "Use fewer workers, or a smaller time_scale.")
     return Finding("CPUs", "ok", f"{found} for {case.workers:,} workers")
 
 
@@ -67,12 +67,12 @@ def check_disk(case: ExaminedRun) -> Finding:
             file.flush()
     except OSError as error:
         found = f"{place} cannot be written to: {error.strerror}"
-        return Finding("disk", "missing", found, "Choose another place with --runs.")
+        return Finding("disk", "missing", found, "Choose another folder with --runs.")
     free = shutil.disk_usage(place).free
     text = f"{_mb(free)} free at {place}"
     if free < LEAST_DISK_BYTES:
-        mend = "Make room, or choose another place with --runs."
-        return Finding("disk", "missing" if free < FULL_DISK_BYTES else "warning", text, mend)
+        fix = "Free disk space, or choose another folder with --runs."
+        return Finding("disk", "missing" if free < FULL_DISK_BYTES else "warning", text, fix)
     return Finding("disk", "ok", text)
 
 
@@ -83,11 +83,14 @@ def check_address_space(*, limit_bytes: int | None = None, proc: Path = PROC) ->
     if limit_bytes != resource.RLIM_INFINITY and limit_bytes < MIN_ADDRESS_BYTES:
         least = f"{MIN_ADDRESS_BYTES / 2**30:g} GiB"
         found = f"limited to {limit_bytes / 2**30:.1f} GiB, expected {least} or no limit"
-        return Finding("address space", "missing", found, "Lift it: ulimit -v unlimited")
+        return Finding("address space", "missing", found, "Remove the limit: ulimit -v unlimited")
     if _number(proc / "sys/vm/overcommit_memory") == 2:
-        mend = "sudo sysctl -w vm.overcommit_memory=0"
-        found = "vm.overcommit_memory is 2: memory that forks share is counted for each of them"
-        return Finding("address space", "warning", found, mend)
+        fix = "sudo sysctl -w vm.overcommit_memory=0"
+        found = (
+            "vm.overcommit_memory is 2: memory shared by forked processes is counted for each of "
+            "them"
+        )
+        return Finding("address space", "warning", found, fix)
     limited = limit_bytes != resource.RLIM_INFINITY
     text = f"limited to {limit_bytes / 2**30:.1f} GiB" if limited else "no limit"
     return Finding("address space", "ok", text)
@@ -126,10 +129,12 @@ def check_inotify(*, proc: Path = PROC) -> Finding:
     instances = _number(folder / "max_user_instances")
     watches = _number(folder / "max_user_watches")
     if instances is None or watches is None:
-        return Finding("inotify", "warning", "this kernel has none", "`logs --follow` looks often.")
+        return Finding(
+            "inotify", "warning", "not supported by this kernel", "`logs --follow` polls instead."
+        )
     if instances < LEAST_INOTIFY:
-        mend = "sudo sysctl -w fs.inotify.max_user_instances=128"
-        return Finding("inotify", "warning", f"{instances} instances", mend)
+        fix = "sudo sysctl -w fs.inotify.max_user_instances=128"
+        return Finding("inotify", "warning", f"{instances} instances", fix)
     return Finding("inotify", "ok", f"{instances:,} instances, {watches:,} watches")
 
 
@@ -147,12 +152,12 @@ def check_packages() -> Finding:
         except PackageNotFoundError:
             lacking.append(name)
     if lacking:
-        mend = f"Install it: {sys.executable} -m pip install {' '.join(lacking)}"
-        return Finding("packages", "missing", f"there is no {', '.join(lacking)}", mend)
+        fix = f"Install it: {sys.executable} -m pip install {' '.join(lacking)}"
+        return Finding("packages", "missing", f"not installed: {', '.join(lacking)}", fix)
     listed = ", ".join(f"{name} {found[name]}" for name in ("torch", "numpy", "grpcio"))
     if "+cu" in found["torch"]:
-        mend = "It works; the CPU build takes less disk: https://download.pytorch.org/whl/cpu"
-        return Finding("packages", "warning", f"{listed}: torch's build for GPUs", mend)
+        fix = "It works; the CPU build needs less disk space: https://download.pytorch.org/whl/cpu"
+        return Finding("packages", "warning", f"{listed}: torch's build for GPUs", fix)
     return Finding("packages", "ok", listed)
 
 
@@ -160,12 +165,12 @@ def check_data(case: ExaminedRun) -> Finding:
     """Report where raw data sets are looked for, and where prepared ones are stored."""
     given = case.environment.get("TESTBED_DATA", "")
     if given and not Path(given).is_dir():
-        mend = "Set TESTBED_DATA to a folder with the data sets, or unset it."
-        return Finding("data", "missing", f"TESTBED_DATA is {given}, which is no folder", mend)
+        fix = "Set TESTBED_DATA to a folder with the data sets, or unset it."
+        return Finding("data", "missing", f"TESTBED_DATA is {given}, which is not a folder", fix)
     place = _existing(case.cache)
     if not os.access(place, os.W_OK):
-        mend = "Set XDG_CACHE_HOME to a folder that can be written to."
-        return Finding("data", "missing", f"the cache {place} cannot be written to", mend)
+        fix = "Set XDG_CACHE_HOME to a writable folder."
+        return Finding("data", "missing", f"the cache {place} is not writable", fix)
     sources = f"TESTBED_DATA is {given}" if given else "TESTBED_DATA is not set"
     return Finding("data", "ok", f"{sources}; prepared data sets are kept in {case.cache}")
 

@@ -73,7 +73,7 @@ class TrialRun:
         status: int | None = None
         while status is None:
             if (left := deadline - time.monotonic()) <= 0:
-                raise NodeError(f"{node} does not end.")
+                raise NodeError(f"{node} does not exit.")
             exits = self.agent.exits(left)
             status = next((ended.status for ended in exits if ended.node == node), None)
         text = self.folder.log(node).read_text()
@@ -109,10 +109,10 @@ def _container(trial: TrialRun) -> Finding:
     allowed = json.loads(trial.output("w0"))["capabilities"]["CapEff"]
     if allowed:
         found = f"a worker has the capabilities {allowed:#x}, expected none"
-        return Finding("container", "missing", found, "This is a fault of this program.")
+        return Finding("container", "missing", found, "This is a bug in testbed: please report it.")
     text = f"the first after {trial.start_seconds:.2f} s, each one {seconds * 1e3:.0f} ms"
     if seconds > SLOW_SECONDS:
-        return Finding("container", "warning", text, "Something else keeps this host busy.")
+        return Finding("container", "warning", text, "Another program keeps this host busy.")
     return Finding("container", "ok", text)
 
 
@@ -126,8 +126,10 @@ def _link(trial: TrialRun) -> Finding:
     expected = RATE * PAYLOAD_RATIO
     text = f"{measured / 1e6:.2f} mbit/s of payload through a link of {RATE}"
     if abs(measured / expected - 1) > TOLERANCE_RATIO:
-        mend = "Something else keeps this host busy, or its kernel cannot shape at this rate."
-        return Finding("link", "warning", f"{text}, expected {expected / 1e6:.2f}", mend)
+        fix = (
+            "Another program keeps this host busy, or its kernel cannot shape traffic at this rate."
+        )
+        return Finding("link", "warning", f"{text}, expected {expected / 1e6:.2f}", fix)
     return Finding("link", "ok", text)
 
 
@@ -139,7 +141,7 @@ def _netem(trial: TrialRun, case: ExaminedRun) -> Finding:
         nodes = case.plan.nodes if case.plan and case.plan.network.missing == "fail" else ()
         links = [node.link for node in nodes if node.link is not None]
         refused = any(link.up.needs_netem or link.down.needs_netem for link in links)
-        found = "none: links can have rates and queues, but no delay, jitter or loss"
+        found = "not available: links can have rates and queues, but no delay, jitter or loss"
         return Finding("netem", "missing" if refused else "warning", found, error.hint)
     trial.output("w2")
     return Finding("netem", "ok", "links can have delay, jitter and loss")

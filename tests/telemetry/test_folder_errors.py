@@ -13,9 +13,9 @@ import pytest
 
 from testbed.events.kinds import BroughtUp, StateChanged
 from testbed.events.rows import UPDATE
-from testbed.telemetry.breakage import breakage, find_gone, shortage
 from testbed.telemetry.files import replacing, write_atomically
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.folder_errors import find_deleted, folder_error, low_disk_space
 from testbed.telemetry.parts import PartWriter
 from testbed.telemetry.record import Recorder
 
@@ -38,19 +38,19 @@ def failure_of(act: Callable[[], None]) -> OSError:
 
 
 def test_nothing_is_gone_of_a_run_that_goes_on(folder: RunFolder) -> None:
-    assert find_gone(folder) is None
-    assert shortage(folder) == ""
+    assert find_deleted(folder) is None
+    assert low_disk_space(folder) == ""
 
 
 def test_a_folder_without_its_state_is_gone_as_a_whole(folder: RunFolder) -> None:
     folder.run_file.unlink()
-    assert find_gone(folder) == folder.path
+    assert find_deleted(folder) == folder.path
 
 
 @pytest.mark.parametrize("part", ["updates", "logs", "ps", "control"])
 def test_a_part_that_is_gone_is_named(folder: RunFolder, part: str) -> None:
     shutil.rmtree(folder.path / part)
-    assert find_gone(folder) == folder.path / part
+    assert find_deleted(folder) == folder.path / part
 
 
 def test_what_cannot_be_written_into_a_deleted_folder_is_told_as_its_deletion(
@@ -61,8 +61,8 @@ def test_what_cannot_be_written_into_a_deleted_folder_is_told_as_its_deletion(
     writer.add(PENDING, now=0.0)
     shutil.rmtree(folder.updates)
     failure = failure_of(writer.close)
-    told = breakage(folder, failure).message
-    assert told == f"{folder.updates} was deleted while the run went on; it has been ended."
+    told = folder_error(folder, failure).message
+    assert told == f"{folder.updates} was deleted while the run was active; the run was stopped."
 
 
 def test_a_file_that_vanishes_before_it_is_put_in_place(folder: RunFolder) -> None:
@@ -74,24 +74,24 @@ def test_a_file_that_vanishes_before_it_is_put_in_place(folder: RunFolder) -> No
             fresh.unlink()
 
     failure = failure_of(write)
-    assert find_gone(folder) is None
-    assert f"{failure.filename} was deleted while" in breakage(folder, failure).message
+    assert find_deleted(folder) is None
+    assert f"{failure.filename} was deleted while" in folder_error(folder, failure).message
 
 
 def test_what_is_missing_elsewhere_is_no_deletion(folder: RunFolder, tmp_path: Path) -> None:
-    told = breakage(folder, missing(tmp_path / "elsewhere")).message
-    assert told == f"the run cannot go on: {tmp_path}/elsewhere: No such file or directory."
+    told = folder_error(folder, missing(tmp_path / "elsewhere")).message
+    assert told == f"the run cannot continue: {tmp_path}/elsewhere: No such file or directory."
 
 
 def test_a_full_disk_names_the_folder_and_what_to_do(folder: RunFolder) -> None:
-    told = breakage(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-    assert told.message == f"the run cannot go on: {folder.path}: No space left on device."
+    told = folder_error(folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert told.message == f"the run cannot continue: {folder.path}: No space left on device."
     assert "--runs" in told.hint
 
 
 def test_room_in_a_folder_that_is_gone_is_no_matter(folder: RunFolder) -> None:
     shutil.rmtree(folder.path)
-    assert shortage(folder) == ""
+    assert low_disk_space(folder) == ""
 
 
 def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from testbed.events.kinds import Event, Finished, Listening, Started
-from testbed.nodes.base import meaning
+from testbed.nodes.base import classify_exit
 from testbed.plan.make import plan
 from testbed.scenario import load_text
 from testbed.topology import Ending
@@ -52,5 +52,5 @@ OVER = {*TRAINING, Finished}
         (replace(WORKER, end="restarted"), 1, TRAINING, "fatal"),
     ],
 )
-def test_meaning(node: object, status: int, seen: set[type[Event]], means: Ending) -> None:
-    assert meaning(node, status, seen=seen) == means  # type: ignore[arg-type]
+def test_classify_exit(node: object, status: int, seen: set[type[Event]], means: Ending) -> None:
+    assert classify_exit(node, status, seen=seen) == means  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Restarts nodes that were killed, as long as the run makes progress."""
+"""NodeRestarter nodes that were killed, as long as the run makes progress."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WITHIN_SECONDS = 60.0
 
 
 @dataclass
-class Revival:
-    """Restarts the parameter server of one run.
+class ServerRestarter:
+    """NodeRestarter the parameter server of one run.
 
     Attributes:
         run: its name.
@@ -41,16 +41,16 @@ class Revival:
         if self._times == MOST_IN_VAIN:
             raise NodeError(
                 f"{how}, for the {MOST_IN_VAIN + 1}th time since its checkpoint at update "
-                f"{saved:,}: it gets no further{log}",
-                hint=f"More memory (`ps.memory`), or checkpoints that are made more often "
-                f"(`checkpoint.every`), may help. The whole log: testbed logs {self.run} ps",
+                f"{saved:,}: it makes no progress{log}",
+                hint="More memory (`ps.memory`) or more frequent checkpoints "
+                f"(`checkpoint.every`) may help. Full log: testbed logs {self.run} ps",
             )
         self._times += 1
 
 
 @dataclass
-class Restarts:
-    """Restarts other nodes of one run that were killed.
+class NodeRestarter:
+    """NodeRestarter other nodes of one run that were killed.
 
     Attributes:
         run: its name.
@@ -73,6 +73,6 @@ class Restarts:
         lately = [at for at in self._moments.get(node, []) if now - at < WITHIN_SECONDS]
         if len(lately) == MOST_RESTARTS:
             times = f"for the {MOST_RESTARTS + 1}th time within {WITHIN_SECONDS:g} s"
-            hint = f"The whole log: testbed logs {self.run} {node}"
-            raise NodeError(f"{how}, {times}: it is not started again{log}", hint=hint)
+            hint = f"Full log: testbed logs {self.run} {node}"
+            raise NodeError(f"{how}, {times}: it is not restarted{log}", hint=hint)
         self._moments[node] = [*lately, now]

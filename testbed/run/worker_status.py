@@ -20,42 +20,42 @@ ANSWER_SECONDS = 1.0
 
 
 @dataclass
-class Removals:
+class WorkerStatusReporter:
     """Changes of workers' processes that the parameter server does not know yet."""
 
     socket: Path  # where it answers the controller
     token: str  # the controller's
     answer_seconds: float = ANSWER_SECONDS  # how long to wait for an answer
-    _untold: dict[int, str] = field(default_factory=dict)
-    _told: dict[int, str] = field(default_factory=dict)
+    _pending: dict[int, str] = field(default_factory=dict)
+    _sent: dict[int, str] = field(default_factory=dict)
     _frozen: set[int] = field(default_factory=set)
-    _changed: dict[int, bool] = field(default_factory=dict)
+    _frozen_changes: dict[int, bool] = field(default_factory=dict)
 
     def add(self, worker: int, reason: str) -> None:
         """Register that a worker's process has ended, unplanned, for this reason."""
-        self._untold[worker] = reason
+        self._pending[worker] = reason
 
-    def is_told(self, worker: int) -> bool:
-        """Return whether the parameter server knows of its end."""
-        return worker not in self._untold
+    def is_sent(self, worker: int) -> bool:
+        """Return whether the parameter server was notified of its end."""
+        return worker not in self._pending
 
-    def frozen(self, workers: set[int]) -> None:
+    def set_frozen(self, workers: set[int]) -> None:
         """Set the frozen workers: these, and no others."""
-        self._changed |= {worker: worker in workers for worker in workers ^ self._frozen}
+        self._frozen_changes |= {worker: worker in workers for worker in workers ^ self._frozen}
         self._frozen = workers
 
-    def tell_again(self) -> None:
+    def resend(self) -> None:
         """Forget what was sent: a new parameter server has been started."""
-        self._untold = self._told | self._untold
-        self._changed = dict.fromkeys(self._frozen, True) | self._changed
+        self._pending = self._sent | self._pending
+        self._frozen_changes = dict.fromkeys(self._frozen, True) | self._frozen_changes
 
-    def tell(self) -> None:
+    def send(self) -> None:
         """Send all reports; a report that fails is sent again the next time.
 
         If the parameter server has ended, all fail: that is detected elsewhere, and makes no
         difference to the workers. A report that it rejects is among its own events.
         """
-        if not self._untold and not self._changed:
+        if not self._pending and not self._frozen_changes:
             return
         from testbed.rpc._pb import ps_pb2
         from testbed.rpc.client import Connection
@@ -70,14 +70,14 @@ class Removals:
                 patience_seconds=0.0,
             ) as connection,
         ):
-            for worker, reason in list(self._untold.items()):
+            for worker, reason in list(self._pending.items()):
                 request = ps_pb2.RemoveRequest(worker=worker, reason=reason)
                 self._call(connection, methods.REMOVE, request.SerializeToString())
-                self._told[worker] = self._untold.pop(worker)
-            for worker, silent in list(self._changed.items()):
+                self._sent[worker] = self._pending.pop(worker)
+            for worker, silent in list(self._frozen_changes.items()):
                 change = ps_pb2.SilenceRequest(worker=worker, silent=silent)
                 self._call(connection, methods.SILENCE, change.SerializeToString())
-                del self._changed[worker]
+                del self._frozen_changes[worker]
 
     def _call(self, connection: Connection, method: str, request: bytes) -> None:
         with suppress(RejectedError):

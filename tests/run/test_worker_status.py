@@ -19,14 +19,14 @@ from testbed.rpc.addresses import unix_address
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Call, Gate, serving
 from testbed.rpc.tokens import token_of
-from testbed.run.removals import Removals
+from testbed.run.worker_status import WorkerStatusReporter
 
 TOKEN = token_of("s3cret", "controller")
 Answer = Callable[[bytes], Awaitable[bytes]]
 
 
 class Heard(list[tuple[int, str]]):
-    """The removals that have reached a server; this one answers them well."""
+    """The reports that reached a server, which accepts them."""
 
     async def __call__(self, message: bytes) -> bytes:
         request = ps_pb2.RemoveRequest.FromString(message)
@@ -36,7 +36,7 @@ class Heard(list[tuple[int, str]]):
 
 @contextmanager
 def server(socket: Path, answer: Answer, method: str = methods.REMOVE) -> Iterator[None]:
-    """Answers removals at a socket, in a thread of its own."""
+    """Answers reports at a socket, in its own thread."""
     loop, over, listening = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
 
     async def remove(message: bytes, call: Call) -> bytes:
@@ -75,15 +75,15 @@ def socket(tmp_path: Path) -> Path:
 
 
 def test_each_is_reported_once(socket: Path) -> None:
-    heard, removals = Heard(), Removals(socket, TOKEN)
+    heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
     with server(socket, heard):
-        removals.tell()
-        removals.add(2, "w2 was ended by SIGKILL")
-        removals.add(0, "w0 exited with status 2")
-        removals.tell()
-        removals.tell()
-        removals.add(1, "w1 ran out of memory")
-        removals.tell()
+        reporter.send()
+        reporter.add(2, "w2 was ended by SIGKILL")
+        reporter.add(0, "w0 exited with status 2")
+        reporter.send()
+        reporter.send()
+        reporter.add(1, "w1 ran out of memory")
+        reporter.send()
     assert heard == [
         (2, "w2 was ended by SIGKILL"),
         (0, "w0 exited with status 2"),
@@ -92,7 +92,7 @@ def test_each_is_reported_once(socket: Path) -> None:
 
 
 def test_who_stands_still_and_who_goes_on_is_reported_when_it_changes(socket: Path) -> None:
-    heard, removals = Heard(), Removals(socket, TOKEN)
+    heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
 
     async def silence(message: bytes) -> bytes:
         request = ps_pb2.SilenceRequest.FromString(message)
@@ -101,56 +101,56 @@ def test_who_stands_still_and_who_goes_on_is_reported_when_it_changes(socket: Pa
 
     with server(socket, silence, methods.SILENCE):
         for frozen in (set(), {1}, {1}, {1, 2}, {2}):
-            removals.frozen(frozen)
-            removals.tell()
+            reporter.set_frozen(frozen)
+            reporter.send()
     assert heard == [(1, "silent"), (2, "silent"), (1, "goes on")]
 
 
 def test_what_nobody_hears_is_said_again(socket: Path) -> None:
-    heard, removals = Heard(), Removals(socket, TOKEN)
-    removals.add(1, "killed")
-    removals.tell()  # nobody listens
+    heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
+    reporter.add(1, "killed")
+    reporter.send()  # nobody listens
     with server(socket, heard):
-        removals.tell()
-        removals.tell()
+        reporter.send()
+        reporter.send()
     assert heard == [(1, "killed")]
 
 
 def test_a_folder_that_is_gone_is_no_failure_of_the_run(socket: Path) -> None:
-    removals = Removals(socket, TOKEN)
-    removals.add(1, "killed")
+    reporter = WorkerStatusReporter(socket, TOKEN)
+    reporter.add(1, "killed")
     socket.parent.rmdir()
-    removals.tell()
+    reporter.send()
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for(socket: Path) -> None:
-    removals = Removals(socket, TOKEN, answer_seconds=0.1)
-    removals.add(1, "killed")
+    reporter = WorkerStatusReporter(socket, TOKEN, answer_seconds=0.1)
+    reporter.add(1, "killed")
 
     async def silent(message: bytes) -> bytes:
         await asyncio.Event().wait()
         raise AssertionError
 
     with server(socket, silent):
-        removals.tell()
+        reporter.send()
     heard = Heard()
     with server(socket, heard):
-        removals.tell()
+        reporter.send()
     assert heard == [(1, "killed")]
 
 
 def test_what_is_refused_is_not_said_again(socket: Path) -> None:
-    removals, asked = Removals(socket, TOKEN), Heard()
+    reporter, asked = WorkerStatusReporter(socket, TOKEN), Heard()
 
     async def refuse(message: bytes) -> bytes:
         await asked(message)
         raise RejectedError("worker 7: the scenario has 3, from 0 on")
 
-    removals.add(7, "killed")
-    removals.add(1, "killed too")
+    reporter.add(7, "killed")
+    reporter.add(1, "killed too")
     with server(socket, refuse):
-        removals.tell()
-        removals.tell()
+        reporter.send()
+        reporter.send()
     assert [worker for worker, _ in asked] == [7, 1]
 
 

@@ -12,7 +12,7 @@ from testbed.run.run import NotTornDown
 from testbed.telemetry.folder import RunFolder
 
 
-class Audience(Protocol):
+class RunListener(Protocol):
     """The listener of a run, implemented by the caller that requested it."""
 
     @property
@@ -37,7 +37,7 @@ class Audience(Protocol):
 
 @contextmanager
 def concluded(
-    folder: RunFolder, audience: Audience, *, now: float, contained: bool = True
+    folder: RunFolder, listener: RunListener, *, now: float, contained: bool = True
 ) -> Iterator[Callable[[], bool]]:
     """Conclude the run after the body, even if that fails; yield a function for the verdict.
 
@@ -50,9 +50,9 @@ def concluded(
         with suppress(OSError, TestbedError):
             _not_begun(folder, failure, now=now)
         with suppress(OSError, RunNotFound):  # the first error must be reported
-            audience.conclude(folder, torn_down=contained and not isinstance(failure, NotTornDown))
+            listener.conclude(folder, torn_down=contained and not isinstance(failure, NotTornDown))
         raise
-    verdict.append(audience.conclude(folder, torn_down=contained))
+    verdict.append(listener.conclude(folder, torn_down=contained))
 
 
 def _not_begun(folder: RunFolder, failure: BaseException, *, now: float) -> None:

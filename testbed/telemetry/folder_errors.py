@@ -9,11 +9,11 @@ from testbed.errors import HostError
 from testbed.telemetry.folder import RunFolder, is_gone
 
 FULL_BYTES = 65_536
-MEND = "Make room, or choose another place with --runs."
-UNREAD = "nobody reads what it prints any more"
+FREE_SPACE = "Free disk space, or choose another folder with --runs."
+OUTPUT_CLOSED = "the reader of its output is gone"
 
 
-def breakage(folder: RunFolder, error: OSError) -> HostError:
+def folder_error(folder: RunFolder, error: OSError) -> HostError:
     """Return the error of a run that cannot continue, from an error of the operating system.
 
     A folder that is being deleted loses its parts one by one, so any of them may be missing
@@ -22,28 +22,28 @@ def breakage(folder: RunFolder, error: OSError) -> HostError:
     if isinstance(error, FileNotFoundError):
         missing = Path(error.filename or "")
         inside = missing if missing.is_relative_to(folder.path) else None
-        if gone := find_gone(folder) or inside:
-            return deletion(gone)
+        if gone := find_deleted(folder) or inside:
+            return deletion_error(gone)
     place = error.filename or folder.path
-    return HostError(f"the run cannot go on: {place}: {error.strerror}.", hint=MEND)
+    return HostError(f"the run cannot continue: {place}: {error.strerror}.", hint=FREE_SPACE)
 
 
-def find_gone(folder: RunFolder) -> Path | None:
+def find_deleted(folder: RunFolder) -> Path | None:
     """Return the deleted path of an active run: its folder, or its first missing part, or None."""
     if is_gone(folder.run_file):
         return folder.path
     return next(filter(is_gone, folder.parts), None)
 
 
-def deletion(path: Path) -> HostError:
+def deletion_error(path: Path) -> HostError:
     """Return the error of a run whose files were deleted while it was active."""
     return HostError(
-        f"{path} was deleted while the run went on; it has been ended.",
-        hint="Its records are lost. Let `testbed down` end a run before you delete it.",
+        f"{path} was deleted while the run was active; the run was stopped.",
+        hint="Its records are lost. Stop a run with `testbed down` before you delete its folder.",
     )
 
 
-def shortage(folder: RunFolder) -> str:
+def low_disk_space(folder: RunFolder) -> str:
     """Return how little disk space is left for the folder; empty if there is enough."""
     try:
         free = disk_usage(folder.path).free
