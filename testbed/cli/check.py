@@ -120,7 +120,7 @@ def _try_model(
 ) -> Iterator[Told]:
     import torch
 
-    from testbed.frame.own_model import Tried, examine_model, noise
+    from testbed.frame.own_model import ModelUnderTest, examine_model, noise
     from testbed.models import CustomModel
     from testbed.user_code import UserCode
 
@@ -131,7 +131,9 @@ def _try_model(
     opened()
     torch.set_num_threads(1)
     own, code = model, UserCode(beside / model.file, model.class_name, "model")
-    tried = Tried(code.name, lambda: own.build_of(code, *shape), data[0] if data else noise(*shape))
+    tried = ModelUnderTest(
+        code.name, lambda: own.build_of(code, *shape), data[0] if data else noise(*shape)
+    )
     yield _told(f"{model.class_name} in {model.file}", examine_model(tried))
 
 

@@ -134,7 +134,7 @@ class Faults:
         self.heal(worker)
         self.reset_link(worker)
         self.engine.workers.discard(worker)
-        self.timeline.population.gone(worker)
+        self.timeline.population.mark_absent(worker)
 
     def living(self, worker: int, happening: Happening) -> Happening:
         """Wrap a callback so that it runs only if the worker's process still exists."""

@@ -146,7 +146,7 @@ def test_reading_a_run_folder_executes_nothing(file: Path, tmp_path: Path) -> No
         ("Disobedient", r"mine.py:43: algorithm: found batch in OBEYS, expected some of batch_s"),
         (
             "Lossy",
-            r"mine.py:46: algorithm: found options that change when written and read back: {.every.: 6}",
+            r"mine.py:46: algorithm: found options that change when written .*every.: 6",
         ),
         ("Odd", r"mine.py: algorithm: found writing the options of Odd raised Pydantic.*object"),
     ],

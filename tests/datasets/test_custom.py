@@ -88,7 +88,7 @@ def test_the_content_decides_what_is_new(tmp_path: Path) -> None:
         ("x, y, x", r"found 3 values from function\(\), expected \(train_images, train_labels"),
         (
             "None",
-            r"no train_images, train_labels, test_images, test_labels in the result of function\(\)",
+            r"no train_images, train_labels, test_images, test_labels in the result",
         ),
         ("1 / 0", r"data.py:6: dataset: found function\(\) raised ZeroDivisionError"),
         ("x[0], y, x, y", r"train_images of shape \(2, 2\) and type int64, expected numbers of"),
