@@ -115,7 +115,7 @@ class UserCode:
         except ScenarioError:
             raise
         except BaseException as error:
-            if is_asked_for(error):
+            if raised_by_signal(error):
                 raise
             raise self.raised(error, doing=doing, expected=expected) from error
 
@@ -245,8 +245,8 @@ def own_failures(node: str) -> Iterator[None]:
     except TestbedError:
         raise
     except BaseException as error:  # sys.exit() or a BaseException in user code must not end us
-        place = own_place(traceback.walk_tb(error.__traceback__))
-        if not place or is_asked_for(error):
+        place = user_code_location(traceback.walk_tb(error.__traceback__))
+        if not place or raised_by_signal(error):
             raise
         trace = "".join(traceback.format_exception(error))
         raise UserCodeError(f"{place}: {_shown(error)}", node=node, trace=trace) from error
@@ -282,7 +282,7 @@ def closed_descriptors(whose: str) -> UserCodeError:
     )
 
 
-def own_place(frames: Iterable[tuple[FrameType, int]]) -> str:
+def user_code_location(frames: Iterable[tuple[FrameType, int]]) -> str:
     """Return the last frame in the user's own code, as ``net.py:7``; empty if there is none."""
     own = [(frame, line) for frame, line in frames if is_own(frame)]
     return f"{Path(own[-1][0].f_code.co_filename).name}:{own[-1][1]}" if own else ""
@@ -293,7 +293,7 @@ def is_own(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).startswith(MODULE)
 
 
-def is_asked_for(error: BaseException) -> bool:
+def raised_by_signal(error: BaseException) -> bool:
     """Whether a signal raised the error, not the code it interrupted.
 
     If Python's own handler is not installed, Ctrl-C raises no KeyboardInterrupt.

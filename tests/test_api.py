@@ -164,7 +164,7 @@ def test_a_run_with_containers() -> None:
         (
             SCENARIO,
             {"workers.batch_size": 10**6},
-            r"found 1,000,000, expected at most \d,\d+: digits",
+            r"found 1,000,000, expected at most \d,\d+: the training samples of digits",
         ),
         (SCENARIO, {"workers.count": 5000}, "of 5000 workers without any of the"),
         ("gone.yaml", {}, "gone.yaml: found no such file, expected a scenario file"),

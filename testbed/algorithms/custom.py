@@ -25,7 +25,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from testbed.algorithms.base import AlgorithmConfig, Orders, ServerHalf, WorkerHalf
-from testbed.user_code import OwnCode, UserCode, is_asked_for
+from testbed.user_code import OwnCode, UserCode, raised_by_signal
 
 
 class CustomAlgorithm(OwnCode):
@@ -93,7 +93,7 @@ def configured(
     except ValidationError:
         raise
     except BaseException as error:
-        if is_asked_for(error):
+        if raised_by_signal(error):
             raise
         raise code.raised(error, doing=code.name, expected="valid options") from error
 

@@ -122,7 +122,7 @@ def _try_model(
 ) -> Iterator[CheckReport]:
     import torch
 
-    from testbed.frame.own_model import Tried, examine_model, noise
+    from testbed.frame.own_model import ModelUnderTest, examine_model, noise
     from testbed.models import CustomModel
     from testbed.user_code import UserCode
 
@@ -133,7 +133,9 @@ def _try_model(
     opened()
     torch.set_num_threads(1)
     own, code = model, UserCode(beside / model.file, model.class_name, "model")
-    tried = Tried(code.name, lambda: own.build_of(code, *shape), data[0] if data else noise(*shape))
+    tried = ModelUnderTest(
+        code.name, lambda: own.build_of(code, *shape), data[0] if data else noise(*shape)
+    )
     yield _result(f"{model.class_name} in {model.file}", examine_model(tried))
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from testbed.datasets.base import DatasetConfig
-from testbed.datasets.files import Archive, Places
+from testbed.datasets.files import Archive, FileLocations
 from testbed.datasets.prepared import Prepared, RawImages, Transform, prepare_once
 from testbed.datasets.standard import distorted, standardised
 
@@ -84,13 +84,13 @@ def prepare_cifar10(
     """Implement ``Cifar10.prepare`` for any archive of its format; ``raw`` keeps raw images."""
     *training, test = archive.members.items()
     archive = replace(archive, members=dict([*training[:batches], test]))
-    places = Places.of("cifar10", cache, environment=environment, urls=urls)
+    places = FileLocations.of("cifar10", cache, environment=environment, urls=urls)
     sums = hashlib.sha256("".join(archive.members.values()).encode()).hexdigest()
     target = cache / "prepared" / f"cifar10-{'raw-' if raw else ''}1-{sums[:8]}"
     return prepare_once(target, lambda: _read(archive, places, raw=raw))
 
 
-def _read(archive: Archive, places: Places, *, raw: bool) -> Prepared:
+def _read(archive: Archive, places: FileLocations, *, raw: bool) -> Prepared:
     members = archive.read(places.find(archive))
     records = [
         np.frombuffer(member, np.uint8).reshape(-1, 1 + np.prod(SHAPE)) for member in members

@@ -90,7 +90,7 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Places:
+class FileLocations:
     """Locations of the files of one data set, in search order.
 
     Attributes:
@@ -116,7 +116,7 @@ class Places:
         environment: Mapping[str, str],
         urls: Sequence[str],
         shared: bool = True,
-    ) -> Places:
+    ) -> FileLocations:
         """Create the default locations.
 
         Raises:

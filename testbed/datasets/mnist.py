@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.datasets.base import DatasetConfig
-from testbed.datasets.files import Places, SourceFile
+from testbed.datasets.files import FileLocations, SourceFile
 from testbed.datasets.prepared import Prepared, prepare_once
 from testbed.datasets.standard import standardised
 
@@ -96,7 +96,7 @@ def prepare_mnist(
     the data set was prepared before.
     """
     shared = dataset == "mnist"  # other data sets have files with the same names
-    places = Places.of(dataset, cache, environment=environment, urls=urls, shared=shared)
+    places = FileLocations.of(dataset, cache, environment=environment, urls=urls, shared=shared)
     files = (*train.files, *test.files)
     sums = "".join(file.sha256 for file in files)
     target = cache / "prepared" / f"{dataset}-1-{hashlib.sha256(sums.encode()).hexdigest()[:8]}"
@@ -107,7 +107,7 @@ def prepare_mnist(
     return prepare_once(target, lambda: _read(train, test, places))
 
 
-def _read(train: Split, test: Split, places: Places) -> Prepared:
+def _read(train: Split, test: Split, places: FileLocations) -> Prepared:
     train_images, train_labels = read_split(train, places)
     test_images, test_labels = read_split(test, places)
     return Prepared(
@@ -125,7 +125,7 @@ def sums_of(*halves: Split) -> dict[str, str]:
     return {file.name: f"sha256 {file.sha256}" for half in halves for file in half.files}
 
 
-def read_split(half: Split, places: Places) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def read_split(half: Split, places: FileLocations) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Read the raw pixels of a half, shape (n, 28, 28), and its labels, shape (n,).
 
     Raises:

@@ -22,7 +22,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from testbed.datasets.base import DatasetConfig
-from testbed.datasets.files import Places
+from testbed.datasets.files import FileLocations
 from testbed.datasets.mnist import TEST, TRAIN, URLS, Split, read_split, sums_of
 from testbed.datasets.prepared import Images, Prepared, prepare_once
 from testbed.datasets.standard import standardised
@@ -48,19 +48,19 @@ class MnistPair100(DatasetConfig):
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
         """Prepare the data set. It uses the files of the data set ``mnist``."""
-        places = Places.of("mnist", cache, environment=environment, urls=URLS)
+        places = FileLocations.of("mnist", cache, environment=environment, urls=URLS)
         sums = hashlib.sha256("".join(sums_of(TRAIN, TEST).values()).encode()).hexdigest()
         target = cache / "prepared" / f"mnist-pair-100-1-{sums[:8]}"
         return prepare_once(target, lambda: _read(places))
 
 
-def _read(places: Places) -> Prepared:
+def _read(places: FileLocations) -> Prepared:
     train, test = _half(TRAIN, "train", places), _half(TEST, "test", places)
     source = {"name": "mnist-pair-100", "of": "SUBSTITUTE: pairs of MNIST", **sums_of(TRAIN, TEST)}
     return Prepared(*train, *test, classes=CLASSES, source=source)
 
 
-def _half(half: Split, name: str, places: Places) -> tuple[Images, Numbers]:
+def _half(half: Split, name: str, places: FileLocations) -> tuple[Images, Numbers]:
     pixels, digits = read_split(half, places)
     left, right = pairs(digits, each=EACH[name], rng=stream(0, "mnist-pair-100", name))
     return standardised(side_by_side(pixels[left], pixels[right])), label(digits, left, right)

@@ -136,8 +136,7 @@ def _write(data: Prepared, target: Path) -> None:
     """Write to a temporary folder, then rename it; the caller holds the target's lock."""
     for left_over in target.parent.glob(f".{target.name}.*.tmp"):  # from a process that was killed
         shutil.rmtree(left_over, ignore_errors=True)
-    beside = tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    folder = Path(beside)
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     try:
         sums = {}
         for part in PARTS:

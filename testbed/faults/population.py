@@ -46,17 +46,17 @@ class Population:
         """Return those of the first ``workers`` that participate."""
         return [worker for worker in range(workers) if worker not in self.absent]
 
-    def held_by(self, kind: str) -> dict[int, int]:
+    def active(self, kind: str) -> dict[int, int]:
         """Return the workers on which a fault of this kind is active, and its position."""
         return self.held.setdefault(kind, {})
 
-    def take(self, worker: int, fault: TimedFault, place: int, *, node: str) -> None:
+    def apply(self, worker: int, fault: TimedFault, place: int, *, node: str) -> None:
         """Apply a fault to a worker, or to another ``node``.
 
         Raises:
             Contradiction: it is impossible.
         """
-        here = worker not in self.absent and worker not in self.held_by("kill")
+        here = worker not in self.absent and worker not in self.active("kill")
         if isinstance(fault, Join):
             if here:
                 raise Contradiction(place, f"{node} joins, but is already present")
@@ -64,33 +64,33 @@ class Population:
             return
         if not here:
             raise Contradiction(place, f"{fault.kind} of {node}, which is absent")
-        if worker in self.held_by("freeze") and isinstance(fault, Freeze | Leave):
+        if worker in self.active("freeze") and isinstance(fault, Freeze | Leave):
             raise Contradiction(place, f"{fault.kind} of {node}, which is frozen")
         if isinstance(fault, Kill | Leave):
-            self.ended(worker)
+            self.end_faults(worker)
             if isinstance(fault, Kill) and fault.duration is not None:
-                self.held_by("kill")[worker] = place
+                self.active("kill")[worker] = place
             elif worker not in self.restarted:
                 self.absent.add(worker)
-        elif worker in self.held_by(fault.kind):
+        elif worker in self.active(fault.kind):
             found = f"a second {fault.kind} of {node} before the first has ended"
             raise Contradiction(place, found)
         else:
-            self.held_by(fault.kind)[worker] = place
+            self.active(fault.kind)[worker] = place
 
     def undo(self, worker: int, kind: str, place: int) -> bool:
         """Undo a fault; return whether it was still active on the worker."""
-        if self.held_by(kind).get(worker) != place:
+        if self.active(kind).get(worker) != place:
             return False
-        del self.held_by(kind)[worker]
+        del self.active(kind)[worker]
         return True
 
-    def gone(self, worker: int) -> None:
+    def mark_absent(self, worker: int) -> None:
         """Register that a worker has ended, planned or not."""
         self.absent.add(worker)
-        self.ended(worker)
+        self.end_faults(worker)
 
-    def ended(self, worker: int) -> None:
+    def end_faults(self, worker: int) -> None:
         """End all active faults of an ended process, except one that killed it for a time."""
         for kind, held in self.held.items():
             if kind != "kill":

@@ -189,12 +189,12 @@ class Timeline:
         heaps = (self._due, self._changes)
         while come := [heap for heap in heaps if heap and heap[0][0] <= now]:
             planned, begins, place = heapq.heappop(min(come, key=itemgetter(0)))
-            take = self._take_fault if place < len(self.faults) else self._take_change
+            take = self._fault_action if place < len(self.faults) else self._availability_action
             action = take(place, planned, begins)
             if action is not None:
                 yield action
 
-    def _take_fault(self, place: int, planned: float, begins: bool) -> FaultAction | None:
+    def _fault_action(self, place: int, planned: float, begins: bool) -> FaultAction | None:
         """Begin or end a fault."""
         fault, population = self._timed(place), self.population
         over: list[int] = []
@@ -202,7 +202,7 @@ class Timeline:
         for one in self.targets[place]:
             (over if self._is_passed_over(one) else others).append(one)
         if begins:
-            workers = tuple(one for one in others if self._takes(one, fault, place))
+            workers = tuple(one for one in others if self._try_apply(one, fault, place))
             over += [one for one in others if one not in workers]
             self._plan_next(fault, place, planned)
         else:
@@ -211,21 +211,21 @@ class Timeline:
             FaultAction(place, begins, planned, workers, tuple(over)) if workers or begins else None
         )
 
-    def _takes(self, worker: int, fault: TimedFault, place: int) -> bool:
+    def _try_apply(self, worker: int, fault: TimedFault, place: int) -> bool:
         """Try to apply a fault to a worker; if drawn, skip a worker that cannot be a target.
 
         Raises:
             Contradiction: the scenario names the worker, which cannot be a target.
         """
         try:
-            self.population.take(worker, fault, place, node=self.names[worker])
+            self.population.apply(worker, fault, place, node=self.names[worker])
         except Contradiction:
             if not fault.is_drawn:
                 raise
             return False
         return True
 
-    def _take_change(self, place: int, planned: float, comes: bool) -> FaultAction | None:
+    def _availability_action(self, place: int, planned: float, comes: bool) -> FaultAction | None:
         """Make a recording's worker join or leave; None if it already has, or has crashed."""
         worker, population = self.availabilities[place - len(self.faults)].worker, self.population
         self._plan_change(place, planned, there=comes)
@@ -234,7 +234,7 @@ class Timeline:
         if comes:
             population.absent.discard(worker)
         else:
-            population.gone(worker)
+            population.mark_absent(worker)
         return FaultAction(place, comes, planned, (worker,))
 
     def _is_passed_over(self, worker: int) -> bool:

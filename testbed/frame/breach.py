@@ -21,13 +21,13 @@ def breach(half: WorkerHalf[Any] | ServerHalf[Any], method: str, what: str) -> A
     """
     side = "worker" if isinstance(half, WorkerHalf) else "server"
     return AlgorithmError(
-        f"{place(half, method)}: the {side} half of {type(half.config).__name__} violated "
+        f"{location(half, method)}: the {side} half of {type(half.config).__name__} violated "
         f"the contract: {what}.",
         hint="See the contract in testbed/algorithms/base.py.",
     )
 
 
-def place(half: object, method: str) -> str:
+def location(half: object, method: str) -> str:
     """Return a method's location: ``mine.py:33``, or the module for algorithms of this package.
 
     The line is left out for an inherited method, as it is defined in another file.

@@ -32,7 +32,7 @@ from testbed.frame.trial import (
 from testbed.user_code import own_failures
 from testbed.values.state import PlainState
 
-STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+CONTRACT_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions that our own code may raise on invalid return values of a half."""
 
 
@@ -75,7 +75,7 @@ def run_checks(
                 check(subject)
         except TestbedError as error:
             yield CheckResult(promise, error.message, getattr(error, "trace", ""))
-        except STUMBLES as error:
+        except CONTRACT_ERRORS as error:
             reason = f"{type(error).__name__}: {error}"
             yield CheckResult(promise, reason, "".join(traceback.format_exception(error)))
         else:

@@ -23,7 +23,7 @@ TOLERANCE = 0.1
 
 
 @dataclass(frozen=True)
-class Tried:
+class ModelUnderTest:
     """A model and the data to check it on.
 
     Attributes:
@@ -57,65 +57,65 @@ def noise(image_shape: ImageShape, classes: int) -> Prepared:
     return Prepared(images, targets, images, targets, classes, {})
 
 
-def examine_model(tried: Tried) -> Iterator[CheckResult]:
+def examine_model(subject: ModelUnderTest) -> Iterator[CheckResult]:
     """Check the whole contract of a model."""
-    return run_checks((check_alike, check_repeats, check_slope, check_evaluation), tried)
+    return run_checks((check_alike, check_repeats, check_slope, check_evaluation), subject)
 
 
-def check_alike(tried: Tried) -> None:
+def check_alike(subject: ModelUnderTest) -> None:
     """It has the same parameters in every process, and reproducible initial values."""
-    one, other = tried.build(), tried.build()
+    one, other = subject.build(), subject.build()
     if one.layout != other.layout:
-        raise UserCodeError(f"{tried.name}: two calls build different parameters.")
+        raise UserCodeError(f"{subject.name}: two calls build different parameters.")
     first, second = (network.initial(np.random.default_rng(0)) for network in (one, other))
     if not np.array_equal(first, second):
         flaw = "its initial values are not all drawn from torch's global generator"
-        raise UserCodeError(f"{tried.name}: {flaw}.")
+        raise UserCodeError(f"{subject.name}: {flaw}.")
 
 
-def check_repeats(tried: Tried) -> None:
+def check_repeats(subject: ModelUnderTest) -> None:
     """Its gradient is reproducible, independent of previous computations and draws."""
-    bound, _ = tried.bound()
-    first, _, again = (_gradient(bound, tried, draw) for draw in (1, 2, 1))
+    bound, _ = subject.bound()
+    first, _, again = (_gradient(bound, subject, draw) for draw in (1, 2, 1))
     if not np.array_equal(first, again, equal_nan=True):
         flaw = "its gradient for the same step differs after another step was computed"
         cause = "it keeps state between batches, or draws from its own generator"
         hint = "Draw from torch's global generator, which is seeded for every step."
-        raise UserCodeError(f"{tried.name}: {flaw}: {cause}. {hint}")
+        raise UserCodeError(f"{subject.name}: {flaw}: {cause}. {hint}")
 
 
-def check_slope(tried: Tried) -> None:
+def check_slope(subject: ModelUnderTest) -> None:
     """Its gradient is finite, and that of the loss that is minimised."""
-    bound, at = tried.bound()
-    start, gradient = at.copy(), _gradient(bound, tried)
+    bound, at = subject.bound()
+    start, gradient = at.copy(), _gradient(bound, subject)
     norm = float(np.linalg.norm(gradient))
     if not 0 < norm < np.inf:
         raise UserCodeError(
-            f"{tried.name}: the norm of its gradient is {norm:g}, expected above 0."
+            f"{subject.name}: the norm of its gradient is {norm:g}, expected above 0."
         )
     losses = []
     for way in (STEP, -STEP):
         at[:] = start + np.float32(way / norm) * gradient
-        losses.append(_loss(bound, tried))
+        losses.append(_loss(bound, subject))
     slope = (losses[0] - losses[1]) / (2 * STEP)
     if abs(slope - norm) > TOLERANCE * norm:
         flaw = f"the loss has a slope of {slope:.4g} along its gradient, expected {norm:.4g}"
-        raise UserCodeError(f"{tried.name}: {flaw}, the norm of its gradient.")
+        raise UserCodeError(f"{subject.name}: {flaw}, the norm of its gradient.")
 
 
-def check_evaluation(tried: Tried) -> None:
+def check_evaluation(subject: ModelUnderTest) -> None:
     """Its evaluation is finite and reproducible."""
-    bound, _ = tried.bound()
-    batch = tried.batch()
+    bound, _ = subject.bound()
+    batch = subject.batch()
     one, other = (bound.evaluate(*batch) for _ in range(2))
     if not np.isfinite(one.loss) or one != other:
         flaw = f"the loss of two evaluations is {one.loss:g} and {other.loss:g}"
-        raise UserCodeError(f"{tried.name}: {flaw}, expected the same finite number.")
+        raise UserCodeError(f"{subject.name}: {flaw}, expected the same finite number.")
 
 
-def _gradient(bound: BoundModel, tried: Tried, draw: int = 1) -> Vector:
-    return bound.loss_and_gradient(*tried.batch(draw))[1].copy()
+def _gradient(bound: BoundModel, subject: ModelUnderTest, draw: int = 1) -> Vector:
+    return bound.loss_and_gradient(*subject.batch(draw))[1].copy()
 
 
-def _loss(bound: BoundModel, tried: Tried) -> float:
-    return bound.loss_and_gradient(*tried.batch())[0]
+def _loss(bound: BoundModel, subject: ModelUnderTest) -> float:
+    return bound.loss_and_gradient(*subject.batch())[0]

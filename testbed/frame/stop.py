@@ -67,7 +67,7 @@ def stall(waiting: int, awaited: Collection[int], *, silent: int) -> str:
     return f"stalled: {NO_WORKER_LEFT} ({silent} silent, the others have left)"
 
 
-def unheard(seconds: float) -> str:
+def silence_reason(seconds: float) -> str:
     """Return why a worker was removed that sent nothing for this many emulated seconds."""
     return f"nothing was received from it for {seconds:g} s"
 

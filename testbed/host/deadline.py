@@ -10,7 +10,7 @@ from types import FrameType
 
 from testbed.errors import NodeError, UserCodeError
 from testbed.host.isolation import TimeLimitExceeded
-from testbed.user_code import own_place
+from testbed.user_code import user_code_location
 
 AGAIN_SECONDS = 1.0
 """The alarm goes off again after this time, for code that catches its first exception."""
@@ -31,7 +31,7 @@ def evaluated_within(seconds: float) -> Iterator[None]:
 
     def ring(number: int, frame: FrameType | None) -> None:
         nonlocal place
-        place = own_place(reversed(list(traceback.walk_stack(frame))))
+        place = user_code_location(reversed(list(traceback.walk_stack(frame))))
         raise TimeLimitExceeded
 
     before = signal.signal(signal.SIGALRM, ring)

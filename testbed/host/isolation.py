@@ -23,7 +23,7 @@ from typing import Any, NoReturn, Protocol
 from testbed import errors
 from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError, escaped
 from testbed.host import syscalls
-from testbed.user_code import Signalled, closed_descriptors, own_failures, own_place
+from testbed.user_code import Signalled, closed_descriptors, own_failures, user_code_location
 
 LOADING_SECONDS = 60.0
 """How long reading the user's own files, and creating their classes, may take."""
@@ -303,7 +303,7 @@ class _ChildSide:
         """Inside, an alarm goes off repeatedly once the time is over; yield its off switch."""
 
         def ring(number: int, frame: FrameType | None) -> None:
-            place = own_place(reversed(list(traceback.walk_stack(frame))))
+            place = user_code_location(reversed(list(traceback.walk_stack(frame))))
             if place:  # else our code takes the time
                 raise TimeLimitExceeded(
                     f"{place}: this code still runs after {self.within_seconds:g} s."

@@ -28,9 +28,9 @@ from testbed.user_code import (
     OwnDescriptor,
     UserCode,
     closed_descriptors,
-    is_asked_for,
     one_process,
-    own_place,
+    raised_by_signal,
+    user_code_location,
 )
 
 OwnLoss = Callable[[Tensor, Tensor], Any]
@@ -208,7 +208,9 @@ class _BoundOwnModule(BoundModule):
         except TestbedError:
             raise
         except BaseException as error:
-            if is_asked_for(error) or own_place(traceback.walk_tb(error.__traceback__)):
+            if raised_by_signal(error) or user_code_location(
+                traceback.walk_tb(error.__traceback__)
+            ):
                 raise
             trace = "".join(traceback.format_exception(error))
             message = f"{code.path.name}:{code.line()}: {code.name} cannot be trained: {error}"

@@ -18,7 +18,7 @@ from testbed.events.kinds import Crashed, Finished, Gap, Joined, Left, Silent, S
 from testbed.frame.effects import Effects, Release
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
-from testbed.frame.stop import unheard
+from testbed.frame.stop import silence_reason
 from testbed.roles.calls import WaitingCalls
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import LOGGED_GAP_SECONDS
@@ -300,7 +300,7 @@ class Training:
         """Apply the effects of a call to the server."""
         self.record.applied(effects.applied)
         for worker in effects.removed:
-            self.remove(worker, unheard(self.server.dead_after))
+            self.remove(worker, silence_reason(self.server.dead_after))
         self._deliver(effects.releases)
         for worker in effects.orders:
             self._orders.notify(worker)

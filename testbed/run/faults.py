@@ -191,9 +191,9 @@ class Faults(Sink):
         """Register that a node's process has ended, planned or not."""
         population = self.timeline.population
         if self.nodes.node(number).part != "client":  # restarted without a join
-            population.ended(number)
+            population.end_faults(number)
             return
-        population.gone(number)
+        population.mark_absent(number)
         self.nodes.slow(number, 1.0)  # the fault does not apply after a restart
         for kind in HELD:
             self._undo_at.pop((kind, number), None)
@@ -240,7 +240,7 @@ class Faults(Sink):
         for worker in workers:
             if worker in population.absent or worker in population.crashed:
                 return f"w{worker} is not running, or has crashed"
-            if (worker in population.held_by(kind)) == begins:
+            if (worker in population.active(kind)) == begins:
                 return f"w{worker} {HELD[kind] if begins else 'is not under this fault'} already"
         try:
             for worker in workers:
@@ -260,14 +260,14 @@ class Faults(Sink):
                 self.nodes.slow(worker, request.factor)
             case _:
                 self.nodes.freeze(worker, for_good=request.seconds is None)
-        self.timeline.population.held_by(kind)[worker] = BY_HAND
+        self.timeline.population.active(kind)[worker] = BY_HAND
         if request.seconds is not None:
             self._undo_at[kind, worker] = planned + request.seconds
         self._note(kind, worker, begins=True, planned=planned)
 
     def _undo(self, kind: str, worker: int, *, planned: float) -> None:
         self._undo_at.pop((kind, worker), None)
-        self.timeline.population.held_by(kind).pop(worker, None)
+        self.timeline.population.active(kind).pop(worker, None)
         match kind:
             case "partition":
                 self.nodes.heal(worker)

@@ -28,7 +28,7 @@ from testbed.plan.make import plan
 from testbed.plan.written import plan_text
 from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
-from testbed.scenario.checks import beyond_wire, ill_fitting
+from testbed.scenario.checks import check_model_targets, model_too_large
 from testbed.scenario.dump import dump_data
 from testbed.scenario.links import changed_links
 from testbed.scenario.own_code import names_of, with_copies
@@ -69,7 +69,7 @@ def prepare_data(request: RunRequest) -> Path:
     """
     folder = _prepared(request.scenario.dataset, request.environment, request.beside)
     data = datasets.load(folder)
-    if unfit := list(ill_fitting(request.scenario, data.classes)):
+    if unfit := list(check_model_targets(request.scenario, data.classes)):
         raise ScenarioError(
             [Problem(UNKNOWN_FILE, 0, dotted(path), *told) for path, *told in unfit]
         )
@@ -97,7 +97,7 @@ def model_size(request: RunRequest, data: Path) -> int | None:
         return known_size(scenario, data)
     prepared = datasets.load(data)
     size = try_model(scenario, model, request.beside, (prepared.image_shape, prepared.classes))
-    if not scenario.simulated and (unfit := beyond_wire(size)):
+    if not scenario.simulated and (unfit := model_too_large(size)):
         raise ScenarioError.at("model", *unfit)
     return size
 

@@ -92,9 +92,9 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
     yield from _check_intervals(scenario)
     yield from _check_measured(scenario)
     images = scenario.dataset.images
-    yield from ill_fitting(scenario, None if images is None else images[1])
+    yield from check_model_targets(scenario, None if images is None else images[1])
     parameters = None if images is None else scenario.model.parameters(*images)
-    if parameters is not None and not scenario.simulated and (unfit := beyond_wire(parameters)):
+    if parameters is not None and not scenario.simulated and (unfit := model_too_large(parameters)):
         yield ("model",), unfit[0], unfit[1]
     if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario)
@@ -114,7 +114,7 @@ def _check_links(scenario: Scenario) -> Iterator[Finding]:
             yield (*path, direction), "", "", reason
 
 
-def beyond_wire(parameters: int) -> tuple[str, str] | None:
+def model_too_large(parameters: int) -> tuple[str, str] | None:
     """Return what was found and expected for a model too large to be sent; None if it fits."""
     most = int(LARGEST_MODEL) // PARAMETER_BYTES
     if parameters <= most:
@@ -370,7 +370,7 @@ def substitutes(scenario: Scenario) -> tuple[str, ...]:
     return tuple(one.substitute for one in (scenario.model, scenario.dataset) if one.substitute)
 
 
-def ill_fitting(scenario: Scenario, classes: int | None) -> Iterator[tuple[Keys, str, str]]:
+def check_model_targets(scenario: Scenario, classes: int | None) -> Iterator[tuple[Keys, str, str]]:
     """Yield what does not fit the targets of the data set: path, found and expected.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from testbed.scenario.parse import ASIDE
+from testbed.scenario.parse import IGNORED_PREFIX
 from testbed.scenario.schema import Scenario
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -25,7 +25,9 @@ def json_schema(document: type[BaseModel] = Scenario) -> dict[str, Any]:
     if document is not Scenario:
         return {"$schema": DIALECT, **schema}
     _add_extends(schema)
-    schema["patternProperties"] = {f"^{ASIDE}": {"description": "Ignored: for your YAML anchors."}}
+    schema["patternProperties"] = {
+        f"^{IGNORED_PREFIX}": {"description": "Ignored: for your YAML anchors."}
+    }
     return {"$schema": DIALECT, "$id": IDENTITY, **schema}
 
 

@@ -147,8 +147,8 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     """
     path = find_scenario(path)
     document = parse_document(read_text(path), display_name(path))
-    root, beside = SchemaNode(Scenario), path.parent
-    return _completed(document, root, locate=lambda name: beside / name, overrides=overrides)
+    root, folder = SchemaNode(Scenario), path.parent
+    return _completed(document, root, locate=lambda name: folder / name, overrides=overrides)
 
 
 @contextmanager

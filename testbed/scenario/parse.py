@@ -22,7 +22,7 @@ MOST_NODES = 20_000
 MOST_PROBLEMS = 100
 """Maximum number of problems reported per file."""
 
-ASIDE = "x-"
+IGNORED_PREFIX = "x-"
 """Prefix of top-level keys that are the user's own, such as for anchors."""
 
 NO_TABS = "spaces for indentation: YAML does not allow tabs"
@@ -47,7 +47,7 @@ def parse_document(text: str, file: str, *, loader: Any = None) -> Document:
         expected = "a mapping that begins with `name: ...`"
         problem = Problem(file, root.line if root else 0, "", found, expected)
         raise ScenarioError([*problems, problem])
-    entries = {key: node for key, node in root.value.items() if not key.startswith(ASIDE)}
+    entries = {key: node for key, node in root.value.items() if not key.startswith(IGNORED_PREFIX)}
     return Document(replace(root, value=entries), tuple(problems))
 
 

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from testbed.errors import InvalidValue, Problem
 from testbed.scenario.document import Document, Keys, Node, Refused, problem_at
 from testbed.scenario.scalars import display, is_number, is_number_elsewhere
-from testbed.scenario.schema_node import SchemaNode, is_said, one_of
+from testbed.scenario.schema_node import SchemaNode, is_shown, one_of
 from testbed.scenario.synonyms import nearest, nearest_key
 from testbed.values.laws import FAMILIES, Law
 
@@ -119,13 +119,17 @@ def _words(error: ErrorDetails, schema: SchemaNode) -> tuple[str, str, str]:
             return _no_member(value, schema)
         case "value_error":
             found, expected, hint = _refusal(error["ctx"]["error"], value)
-            return found, expected, hint or _meant(value, schema)
+            return found, expected, hint or _suggestion(value, schema)
         case "less_than" | "less_than_equal":
             limit = next(iter(error["ctx"].values()))
-            unsaid = "" if is_said(limit) else f" and at most {limit:,}"
+            unsaid = "" if is_shown(limit) else f" and at most {limit:,}"
             return display(value), schema.expected + unsaid, ""
         case _:
-            hint = nearest(value, schema.choices) or _meant(value, schema) or _remark(value, schema)
+            hint = (
+                nearest(value, schema.choices)
+                or _suggestion(value, schema)
+                or _type_hint(value, schema)
+            )
             return display(value), schema.expected, hint
 
 
@@ -144,7 +148,7 @@ def _no_member(value: Any, schema: SchemaNode) -> tuple[str, str, str]:
     return display(name), schema.expected, nearest(name, list(schema.members))
 
 
-def _remark(value: Any, schema: SchemaNode) -> str:
+def _type_hint(value: Any, schema: SchemaNode) -> str:
     """Return advice for a value that YAML parsed as another type than intended."""
     kinds = {option.bare for option in schema.options}
     if str in kinds and isinstance(value, int | float):
@@ -164,7 +168,7 @@ def _is_law(value: Any) -> bool:
     return isinstance(value, str) and ("(" in value or value in FAMILIES)
 
 
-def _meant(value: Any, schema: SchemaNode) -> str:
+def _suggestion(value: Any, schema: SchemaNode) -> str:
     """Return how to write the intended value, if known."""
     if "law" in schema.keys and _is_law(value):
         return f'Write {{law: "lognormal(1,0.5)", mean: 50ms}} for {Law.WANTED}'

@@ -43,8 +43,8 @@ from testbed.values.fields import (
     StrictModel,
     Word,
     not_auto,
-    some,
-    whole,
+    not_empty,
+    version_one,
 )
 from testbed.values.units import Duration
 
@@ -160,7 +160,9 @@ class Workers(StrictModel):
                 f"classes whose counts add up to {counted:,}", f"`count`, which is {self.count:,}"
             )
         if shares and counted >= self.count:
-            found = f"classes whose counts add up to {counted:,} beside classes with a share"
+            found = (
+                f"classes whose counts add up to {counted:,} next to classes with a share"
+            )
             raise InvalidValue(found, f"less than `count`, which is {self.count:,}")
         if shares and abs(sum(shares.values()) - 1) > SHARES_ROUNDING:
             total = sum(shares.values())
@@ -275,7 +277,7 @@ class ProgramSettings(StrictModel):
             reported.
     """
 
-    command: Annotated[tuple[Word, ...], Field(strict=False), AfterValidator(some)]
+    command: Annotated[tuple[Word, ...], Field(strict=False), AfterValidator(not_empty)]
     link: Link = Link()
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
@@ -341,7 +343,7 @@ class Scenario(StrictModel):
             false, the run is as fast as the host, and a busy host does not make it invalid.
     """
 
-    version: Annotated[Literal[1], BeforeValidator(whole)] = 1
+    version: Annotated[Literal[1], BeforeValidator(version_one)] = 1
     name: Name
     seed: Seed = 0
     runtime: Runtime = Native(name="native")

@@ -131,9 +131,9 @@ class SchemaNode:
                     limits.append(f"above {_figure(part.gt)}")
                 case annotated_types.Ge():
                     limits.append(f"of at least {_figure(part.ge)}")
-                case annotated_types.Lt() if is_said(part.lt):
+                case annotated_types.Lt() if is_shown(part.lt):
                     limits.append(f"below {_figure(part.lt)}")
-                case annotated_types.Le() if is_said(part.le):
+                case annotated_types.Le() if is_shown(part.le):
                     limits.append(f"at most {_figure(part.le)}")
                 case _ if getattr(part, "pattern", None):
                     pattern = f" that matches {part.pattern}"
@@ -153,7 +153,7 @@ def one_of(words: Sequence[str]) -> str:
     return f"`{words[0]}`" if len(words) == 1 else f"one of {', '.join(words)}"
 
 
-def is_said(limit: Any) -> bool:
+def is_shown(limit: Any) -> bool:
     """Whether an upper limit is worth showing to users, or only keeps arithmetic sound."""
     return bool(limit < 10**12)
 

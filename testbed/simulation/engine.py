@@ -25,7 +25,7 @@ from testbed.frame.evaluation import Due, Schedule
 from testbed.frame.record import UpdateRecord, shared_bytes
 from testbed.frame.server import Server
 from testbed.frame.service_queue import ServiceQueue
-from testbed.frame.stop import unheard
+from testbed.frame.stop import silence_reason
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
@@ -188,7 +188,7 @@ class Engine:
             self._flush()
         for worker in effects.removed:
             self.faults.forget(worker)
-            self.recorder.event(Left(f"w{worker}", unheard(self.server.dead_after)))
+            self.recorder.event(Left(f"w{worker}", silence_reason(self.server.dead_after)))
         for release in effects.releases:
             if release.reply is not None:
                 self._release(release)
@@ -304,7 +304,7 @@ class Engine:
             effects = self.server.push(worker, cycle.sequence, update=cycle.update, now=now)
         except RejectedError as error:
             self.recorder.event(Rejected(f"w{worker}", error.message))
-            self.timeline.population.gone(worker)
+            self.timeline.population.mark_absent(worker)
             self._carry_out(self.server.leave(worker, now))
             return
         if effects.accepted:

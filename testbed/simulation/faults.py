@@ -135,7 +135,7 @@ class Faults:
         self.heal(worker)
         self.reset_link(worker)
         self.engine.workers.discard(worker)
-        self.timeline.population.gone(worker)
+        self.timeline.population.mark_absent(worker)
 
     def if_alive(self, worker: int, callback: Callback) -> Callback:
         """Wrap a callback so that it runs only if the worker's process still exists."""

@@ -75,13 +75,13 @@ def _folder(text: str) -> str:
     return str(path)
 
 
-def some(command: tuple[str, ...]) -> tuple[str, ...]:
+def not_empty(command: tuple[str, ...]) -> tuple[str, ...]:
     if not command or not command[0]:
         raise InvalidValue("", "a program and its arguments, like [iperf3, --server]")
     return command
 
 
-def whole(value: Any) -> Any:
+def version_one(value: Any) -> Any:
     if type(value) is not int:  # 1.0 and true are equal to 1
         raise InvalidValue("", "`1`")
     return value

@@ -144,7 +144,10 @@ def test_reading_a_run_folder_executes_nothing(file: Path, tmp_path: Path) -> No
         ("Bare", r"mine.py: algorithm: found WorkerHalf without step\(\), expected all methods"),
         ("Failing", r"mine.py:41: algorithm: found Failing.halves\(\) raised ZeroDivisionError"),
         ("Disobedient", r"mine.py:43: algorithm: found batch in OBEYS, expected some of batch_s"),
-        ("Lossy", r"mine.py:46: algorithm: found options that change when written: {.every.: 6}"),
+        (
+            "Lossy",
+            r"mine.py:46: algorithm: found options that change when written .*every.: 6",
+        ),
         ("Odd", r"mine.py: algorithm: found writing the options of Odd raised Pydantic.*object"),
     ],
 )

@@ -282,7 +282,7 @@ def test_it_keeps_what_every_algorithm_promises(options: dict[str, float]) -> No
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"min_batch": 9, "max_batch": 8}, "a min_batch of 9"),
+        ({"min_batch": 9, "max_batch": 8}, "min_batch 9"),
         ({"alpha": 1.5}, "alpha"),
         ({"beta": -0.1}, "beta"),
         ({"milestones": [75]}, "milestones without an epoch"),

@@ -97,7 +97,7 @@ def test_the_first_batches_alone(tmp_path: Path) -> None:
             gzip.compress(packed({"test.bin": CONTENT["test.bin"]})),
             "archive: found filename 'batches/a.bin' not found, expected a complete tar archive",
         ),
-        (gzip.compress(packed(CONTENT)[:20_000]), "archive: found .*, expected a whole tar"),
+        (gzip.compress(packed(CONTENT)[:20_000]), "archive: found .*, expected a complete tar"),
         (gzip.compress(b"no archive" * 1000), "archive: found .*, expected a complete tar archive"),
         (gzip.compress(packed(CONTENT))[:-500], "gzip: found .*expected a complete gzip file"),
         (b"<html>", "byte 0: found b'<h', expected a gzip file"),

@@ -86,17 +86,23 @@ def test_the_content_decides_what_is_new(tmp_path: Path) -> None:
     ("returned", "expected"),
     [
         ("x, y, x", r"found 3 values from function\(\), expected \(train_images, train_labels"),
-        ("None", r"no train_images, train_labels, test_images, test_labels in what function\(\)"),
+        (
+            "None",
+            r"no train_images, train_labels, test_images, test_labels in the result",
+        ),
         ("1 / 0", r"data.py:6: dataset: found function\(\) raised ZeroDivisionError"),
         ("x[0], y, x, y", r"train_images of shape \(2, 2\) and type int64, expected numbers of"),
-        ("x[:, 0], y, x, y", r"rows of a table as x\[:, None, None, :\], which a model gets as"),
+        (
+            "x[:, 0], y, x, y",
+            r"rows of a table as x\[:, None, None, :\], which a model receives as",
+        ),
         ("x, y, x[:0], []", r"test_images of shape \(0, 1, 2, 2\)"),
         ("x.astype('U'), y, x, y", "train_images of shape .* and type <U"),
         ("x * 1j, y, x, y", "type complex128"),
         ("x, y[:5], x, y", r"train_labels of shape \(5,\) and type int64, expected integers or"),
-        ("x, [0.5] * 6, x, y", "test_labels of type int64, expected float32, as the train_labels"),
+        ("x, [0.5] * 6, x, y", "test_labels of type int64, expected float32, as train_labels"),
         ("x, [0.5] * 6, x, [np.nan] * 6", "NaN or infinity in test_labels"),
-        ("x, [-1] * 6, x, y", "label -1 in train_labels, expected labels from 0 on"),
+        ("x, [-1] * 6, x, y", "label -1 in train_labels, expected labels from 0 to"),
         ("x, y, x, [3] * 6", "label 3 in test_labels, expected at most 2"),
         ("x, y, x[:, :1], y", r"test_images of shape \(1, 1, 2\) each, expected \(1, 2, 2\)"),
         ("x * np.nan, y, x, y", r"NaN or infinity in train_images\[0\]"),
@@ -216,6 +222,6 @@ def test_what_a_transform_gives_in_a_node_is_looked_at(tmp_path: Path) -> None:
     transform = own("astray").make_ready(tmp_path)
     assert transform is not None
     with pytest.raises(
-        UserCodeError, match=r"data.py:12: astray gave uint8 \(1, 1, 2, 2\), expected"
+        UserCodeError, match=r"data.py:12: astray returned uint8 \(1, 1, 2, 2\), expected"
     ):
         transform(np.zeros((1, 1, 2, 2), np.uint8), None)

@@ -160,7 +160,9 @@ def test_missing_everywhere(preparer: Preparer, tmp_path: Path) -> None:
 
 
 def test_testbed_data_that_is_no_folder(preparer: Preparer, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"TESTBED_DATA is .*/nowhere, which is no folder"):
+    with pytest.raises(
+        DataError, match=r"TESTBED_DATA is .*/nowhere, which is not a readable folder"
+    ):
         preparer.prepare(tmp_path / "nowhere")
 
 

@@ -150,7 +150,7 @@ def test_the_generator_decides(partition: Iid | ByLabel | BySize | Dirichlet) ->
 
 @pytest.mark.parametrize("partition", [IID, BySize(name="by_size", exponent=3.0)], ids=repr)
 def test_a_worker_without_samples_is_an_error(partition: Iid | BySize) -> None:
-    with pytest.raises(ScenarioError, match="without one of the 6 training samples, expected at"):
+    with pytest.raises(ScenarioError, match="without any of the 6 training samples, expected at"):
         deal(partition, [3, 3], 10)
     with pytest.raises(ScenarioError, match="10 workers without any of the 0 training samples"):
         deal(partition, [3, 3], 10, fraction=0.01)

@@ -56,9 +56,9 @@ def test_faults_let_those_be_who_are_away() -> None:
     assert found == [
         *((4.0, (0,), ()), (5.0, (1,), (0,)), (5.5, (1,), (0,)), (6.0, (0,), ()), (7.0, (0,), ()))
     ]
-    assert subject.population.held_by("freeze") == {0: 1}
+    assert subject.population.active("freeze") == {0: 1}
     assert actions(subject, 15.0) == [(13.0, False, (0,)), (15.0, True, (0,))]
-    assert subject.population.held_by("freeze") == {}
+    assert subject.population.active("freeze") == {}
 
 
 def test_who_has_crashed_stays_away() -> None:

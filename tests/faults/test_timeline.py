@@ -98,7 +98,7 @@ def test_who_has_crashed_is_passed_over_and_who_is_gone_ends_the_run() -> None:
     assert (event.kind, event.nodes, event.place) == ("crash", ("w3",), 0)
     (action,) = subject.due(5.0)
     assert (action.workers, action.passed_over) == ((4,), (3,))
-    subject.population.gone(5)  # by itself
+    subject.population.mark_absent(5)  # by itself
     with pytest.raises(Contradiction, match="kill of w5, which is absent"):
         list(subject.due(6.0))
 

@@ -196,7 +196,9 @@ def test_a_forward_that_changes_a_buffer_is_refused(
 ) -> None:
     """Also where the values stay as they are, as with these blank images."""
     told = f"net.py:5: model: found Net, which changes its buffer {buffer} during training"
-    with pytest.raises(ScenarioError, match=told + r", expected buffers that no forward changes"):
+    with pytest.raises(
+        ScenarioError, match=told + r", expected buffers that no forward pass changes"
+    ):
         build(tmp_path, HEAD + source)
 
 

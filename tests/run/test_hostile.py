@@ -140,10 +140,14 @@ IN_USE = (
     Hostile("use-segfault", use=SEGFAULT, told=SIGNAL.format("SIGSEGV")),
     Hostile("use-close", use=CLOSE, told=CLOSED),
     Hostile(
-        "use-few", use="return scores[:, :2]", told=r"Net gave \(\d+, 2\), .* expected \(\d+, 10\)"
+        "use-few",
+        use="return scores[:, :2]",
+        told=r"Net returned \(\d+, 2\), .* expected \(\d+, 10\)",
     ),
-    Hostile("use-one", use="return scores[0]", told=r"Net gave \(10,\), torch.float32, expected"),
-    Hostile("use-none", use="return None", told="Net gave a NoneType, expected"),
+    Hostile(
+        "use-one", use="return scores[0]", told=r"Net returned \(10,\), torch.float32, expected"
+    ),
+    Hostile("use-none", use="return None", told="Net returned a NoneType, expected"),
     Hostile("use-detached", use="return scores.detach()", told=TRAINED.format("element 0 of ten")),
     Hostile(
         "use-in-evaluation",

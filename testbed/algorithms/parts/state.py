@@ -1,4 +1,4 @@
-"""A half's state besides its model: how a checkpoint saves it, and how a new half restores it.
+"""A half's state other than its model: how a checkpoint saves it, and how a new half restores it.
 
 A half is restored into a new half of the same scenario, initialised by ``__post_init__``. An array
 that exists there with the same shape is filled in place, so that views of it stay views. Functions
