@@ -89,7 +89,7 @@ def show(as_json: bool) -> None:
     elif images:
         _print(images, is_current)
     else:
-        click.echo("No images of testbed. To build one: testbed image build")
+        click.echo("No images found. To build one: testbed image build")
 
 
 @command.command("prune")

@@ -84,9 +84,7 @@ class LinksRead(Event):
     left_out: Annotated[
         tuple[str, ...], "settings that were not applied because the kernel lacks netem"
     ] = ()
-    unseeded: Annotated[
-        int, "number of links whose random numbers do not follow the scenario's seed"
-    ] = 0
+    unseeded: Annotated[int, "number of links with unseeded random numbers"] = 0
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,7 @@ class RunFolder:
         except (TypeError, KeyError) as error:
             raise TestbedError(
                 f"{self.run_file}: not the record of a run ({error}).",
-                hint="The file was edited, or was not written by testbed.",
+                hint="The file was edited, or has another origin.",
             ) from None
 
     def move(

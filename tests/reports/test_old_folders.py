@@ -67,9 +67,9 @@ def test_what_only_a_live_run_has(runs: Path) -> None:
 def test_the_summary_comes_out_as_it_did(runs: Path, name: str) -> None:
     before = json.loads((runs / name / "summary.json").read_text())
     after = remake(runs / name).summary
-    before["verdict"]["unchecked"].append(
-        "gaps in the nodes' execution"
-    )  # nobody looked at it then
+    reworded = {"how busy the host was": "the load of the host"}
+    unchecked = [reworded.get(one, one) for one in before["verdict"]["unchecked"]]
+    before["verdict"]["unchecked"] = [*unchecked, "gaps in the nodes' execution"]  # a newer rule
     assert within(after, before) == before
 
 

@@ -50,7 +50,7 @@ def test_what_was_not_measured_is_said_and_speaks_not_against_the_run() -> None:
     ("changes", "reason"),
     [
         ({"state": "failed", "reason": "w1 did not join"}, "The run failed before its end: w1"),
-        ({"state": "interrupted"}, "The run was interrupted before its end. Run it again"),
+        ({"state": "interrupted"}, "The run was interrupted before its end. Fix the cause"),
         ({"state": "training", "alive": True}, "The run is still active."),
         ({"state": "training"}, "its controller died in state training."),
         ({"attended": False}, "The run finished after its controller had died"),
@@ -168,7 +168,8 @@ def test_rates() -> None:
 def test_a_rate_that_the_host_could_not_send_is_unchecked() -> None:
     verdict = judge(Measurements(**(GOOD | {"rates": [RateMeasured("class a up", 1e9, None)]})))
     assert verdict.valid
-    assert verdict.unchecked == ("the rate of class a up, as the host could not send that fast",)
+    (unchecked,) = verdict.unchecked
+    assert unchecked == "the rate of class a up, because the host could not send that fast"
 
 
 def test_round_trips() -> None:
@@ -265,7 +266,7 @@ def test_who_has_sent_what_no_push_explains_is_named() -> None:
     """6,000 bytes too many: those who sent a third of that or more, the largest first."""
     sent = {"loud": 5_000, "w3": 2_000, "w1": 1_999, "w0": -10}
     (reason,) = reasons(ingress=Flow(0, 1000, 0, 10_000, 4_000), sent_beyond=sent)
-    assert "(1% is allowed). Bytes beyond its pushes: loud 5,000, w3 2,000. Keep" in reason
+    assert "(1% is allowed). Bytes beyond its pushes: loud 5,000, w3 2,000. Avoid" in reason
 
 
 def test_repetitions_that_arrived_twice_explain_bytes_too_many_but_none_too_few() -> None:

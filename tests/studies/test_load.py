@@ -241,7 +241,8 @@ BAD = {
     "an expectation of two cases": (
         f"{RATES}expects:\n"
         "  best: {measure: best_accuracy, value: 0.9, tolerance: 0.1, source: here}\n",
-        "study.yaml:5: expects.best.where: found 2 cases (rate 0.1; rate 0.2), expected a",
+        "study.yaml:5: expects.best.where: found 2 cases (rate 0.1; rate 0.2), "
+        "expected a combination of levels",
     ),
     "an expectation of nothing": (
         f"{RATES}expects:\n  best: {{measure: best_accuracy, source: here}}\n",
