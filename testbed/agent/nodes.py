@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from testbed.agent.containers import Container, Containers
-from testbed.agent.launch import Exit, LaunchSpec
+from testbed.agent.launch import Exit, LaunchSpec, NodeState
 from testbed.agent.link_changes import LinkChanges
 from testbed.agent.spawner import Spawned, Spawner
 from testbed.errors import NodeError, TestbedError
@@ -151,12 +151,16 @@ class Nodes:
         """Return the names of the running nodes, in the order of their launches."""
         return list(self._running)
 
-    def frozen(self) -> list[str]:
-        """Return the names of the running nodes that are frozen, whatever froze them."""
+    def nodes(self) -> list[NodeState]:
+        """Return the states of the running nodes, in the order of their launches."""
         return [
-            name
+            NodeState(
+                name,
+                node.pid,
+                is_stopped(node.pid) or node.container.is_frozen(),
+                node.container.entrances(),
+            )
             for name, node in self._running.items()
-            if is_stopped(node.pid) or node.container.is_frozen()
         ]
 
     def reap(self) -> None:
@@ -205,10 +209,10 @@ class Nodes:
 
     def thaw_all(self) -> None:
         """Thaw all frozen nodes: the controller that would have thawed them has ended."""
-        for name in self.frozen():
-            node = self._running[name]
+        for state in self.nodes():
             with suppress(OSError, TestbedError):  # it has just ended
-                node.container.release(node.pid)
+                if state.frozen:
+                    self.thaw(state.node)
 
     def partition(self, node: str) -> None:
         """Block a node's link in both directions, without notifying either side."""
