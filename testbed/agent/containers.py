@@ -47,7 +47,7 @@ class OwnContainer:
         nice = 0 if self.groups.has("cpu") else nice_of(self.node.cpu_weight)
         return Placement(self.entrances(), nice=nice)
 
-    def move_in(self, role: int) -> Process:
+    def on_role_started(self, role: int) -> Process:
         """Return the process in whose network namespace the link ends."""
         return Process.of(role)
 
@@ -85,7 +85,7 @@ class OwnContainer:
         else:
             continue_all(role)
 
-    def move_out(self) -> None:
+    def on_role_ended(self) -> None:
         """Clean up after the role and its namespaces have ended; the groups end with the run."""
 
     def abandon(self, *, deadline: float) -> None:
@@ -117,7 +117,7 @@ class GivenContainer:
         self._oom_kills = self._groups.oom_kills()
         return Placement(self._groups.entrances(), container=self.first)
 
-    def move_in(self, role: int) -> Process:
+    def on_role_started(self, role: int) -> Process:
         self._check_alive()
         return self.first
 
@@ -146,7 +146,7 @@ class GivenContainer:
     def thaw(self, role: int) -> None:
         self._groups.thaw()
 
-    def move_out(self) -> None:
+    def on_role_ended(self) -> None:
         """End the container too, so that the engine shows that the node has ended."""
         self.first.send(signal.SIGTERM)
 
@@ -170,7 +170,7 @@ def own_containers(groups: RunGroups) -> Containers:
 
     def contain(launch: LaunchSpec) -> OwnContainer:
         if launch.container is not None:
-            raise NodeError(f"{launch.node.name}: this agent makes containers itself.")
+            raise NodeError(f"{launch.node.name}: this agent creates containers itself.")
         return OwnContainer(launch.node, groups)
 
     return contain
@@ -205,7 +205,7 @@ def _first_process(launch: LaunchSpec) -> Process:
     """
     name, pid = launch.node.name, launch.container
     if pid is None:
-        raise NodeError(f"{name}: the launch names no container, and this agent makes none.")
+        raise NodeError(f"{name}: the launch names no container, and this agent creates none.")
     try:
         process = Process.of(pid)
         uid = Path(f"/proc/{pid}").stat().st_uid
@@ -213,7 +213,7 @@ def _first_process(launch: LaunchSpec) -> Process:
         raise NodeError(f"{name}: its container has ended: there is no process {pid}.") from None
     if pid == 1 or not is_first(pid) or uid != launch.node.uid:
         raise NodeError(
-            f"{name}: its container has ended: process {pid} is not the first of one of uid "
-            f"{launch.node.uid}."
+            f"{name}: its container has ended: process {pid} is not the first process of a "
+            f"container with uid {launch.node.uid}."
         )
     return process

@@ -43,9 +43,13 @@ def main(settings: AgentSettings) -> int:
         try:
             with giving_up_at_hangup(LIFELINE):
                 nodes = _bring_up(settings, groups)
-                place = _private_folder(settings) / AGENT_SOCKET
-                say = _say_at_last
-                loop = start_service(settings, nodes, lifeline=LIFELINE, say=say, place=place)
+                loop = start_service(
+                    settings,
+                    nodes,
+                    lifeline=LIFELINE,
+                    say=_say_at_last,
+                    socket_path=_private_folder(settings) / AGENT_SOCKET,
+                )
             loop.run()
         except HungUp:
             pass  # no client waits for the agent: clean up now, not once it is up

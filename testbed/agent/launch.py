@@ -74,7 +74,7 @@ class LaunchSpec:
                     f"{self.node.name}: mount at {target}, expected below {MOUNT_ROOT}."
                 )
             if any(other in target.parents for other in targets) or targets.count(target) > 1:
-                raise NodeError(f"{self.node.name}: mount at {target} lies in another mount.")
+                raise NodeError(f"{self.node.name}: mount at {target} is inside another mount.")
 
 
 @dataclass(frozen=True)

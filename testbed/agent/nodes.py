@@ -86,7 +86,7 @@ class Nodes:
             with begun.held:
                 pid = spawned.pid()
                 self.meanwhile()
-                anchor = container.move_in(pid)
+                anchor = container.on_role_started(pid)
                 try:
                     self._connect(launch, anchor)
                 finally:
@@ -113,7 +113,7 @@ class Nodes:
         """
         name = launch.node.name
         if name in (self._launching, *self._running):
-            raise NodeError(f"{name} runs already.")
+            raise NodeError(f"{name} is already running.")
         launch.check()
         container = self.containers(launch)
         self._leaving.pop(name, None)  # an earlier role's, and perhaps the same container's
@@ -178,7 +178,7 @@ class Nodes:
                 left = node.container
                 self.exits.append(Exit(name, status, left.ran_out_of_memory(), left.has_ended()))
                 self._leaving[name] = (time.monotonic() + left.linger_seconds, left)
-        self._move_out()
+        self._clean_up()
 
     def due_in_seconds(self) -> float | None:
         """Return the seconds until ``do_due`` has work, if no child ends; None if never."""
@@ -191,7 +191,7 @@ class Nodes:
     def do_due(self) -> None:
         """Do the work planned for now: expire link changes, and clean up ended containers."""
         self.changes.expire(relink=self.relink)
-        self._move_out()
+        self._clean_up()
 
     def send_signal(self, name: str, number: int) -> None:
         """Send a signal to a node's role."""
@@ -283,7 +283,7 @@ class Nodes:
             if name in self._running and (link := self._running[name].spec.link) is not None
         }
         if not found:
-            raise NodeError(f"none of {', '.join(names)} runs and has a link.")
+            raise NodeError(f"none of {', '.join(names)} is running and has a link.")
         return found
 
     def relink(self, name: str, link: LinkSpec) -> None:
@@ -304,11 +304,11 @@ class Nodes:
             with suppress(ProcessLookupError):  # it has just ended
                 os.kill(node.pid, signal.SIGKILL)
 
-    def _move_out(self) -> None:
+    def _clean_up(self) -> None:
         now = time.monotonic()
         for name in [name for name, (moment, _) in self._leaving.items() if moment <= now]:
             _, container = self._leaving.pop(name)
-            container.move_out()
+            container.on_role_ended()
 
     def _connect(self, launch: LaunchSpec, anchor: Process) -> None:
         node = launch.node

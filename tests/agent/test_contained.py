@@ -272,6 +272,8 @@ def test_what_the_engine_pauses_is_frozen(live: Any) -> None:
 def test_a_container_that_the_agent_froze_can_be_removed(live: Any) -> None:
     live.launch("w29", "entries:wait")
     live.client.freeze("w29")
+    assert live.client.frozen() == ["w29"]
+    assert live.state("w29")["Status"] == "running"  # the engine does not know of it
     live.containers["w29"].remove(force=True)
     assert live.wait_for_exit("w29").status == -signal.SIGKILL
 

@@ -353,7 +353,7 @@ def test_the_protocol_works_over_pipes() -> None:
 def test_what_could_not_be_done_arrives_as_it_was_raised(client: AgentClient) -> None:
     with pytest.raises(NodeError, match=r"^w7 was never launched\.$"):
         client.freeze("w7")
-    with pytest.raises(NodeError, match=r"^none of w7 runs and has a link\.$"):
+    with pytest.raises(NodeError, match=r"^none of w7 is running and has a link\.$"):
         client.reshape(["w7"], up=Shape(), seconds=1.0)
 
 

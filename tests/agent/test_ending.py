@@ -14,7 +14,7 @@ from testbed.agent.contained import end_all
 from testbed.agent.nodes import Nodes, RunningNode
 
 container = SimpleNamespace(
-    linger_seconds=0, ran_out_of_memory=bool, has_ended=bool, move_out=lambda: None
+    linger_seconds=0, ran_out_of_memory=bool, has_ended=bool, on_role_ended=lambda: None
 )
 logs = SimpleNamespace(catch_up=lambda log: None)
 spawner = SimpleNamespace(process=subprocess.Popen(["sleep", "60"]), logs=logs)

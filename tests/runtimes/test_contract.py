@@ -182,7 +182,7 @@ def test_a_launch_that_fails_names_the_node_and_leaves_nothing(driver: Any, live
 
 def test_a_node_cannot_be_launched_twice_but_again_after_its_end(live: Any) -> None:
     live.launch("w113", "entries:wait")
-    with pytest.raises(NodeError, match="w113 runs already"):
+    with pytest.raises(NodeError, match="w113 is already running"):
         live.launch("w113", "entries:wait")
     live.client.signal("w113", signal.SIGKILL)
     live.wait_for_exit("w113")

@@ -96,7 +96,8 @@ def make(engine: APIClient, container: Container, made: list[str]) -> int:
         state = engine.inspect_container(identity)["State"]
     if not state["Running"]:
         raise NodeError(
-            f"{container.whose}: its container ended at once.{last_words(engine, identity)}"
+            f"{container.whose}: its container ended as soon as it was started."
+            f"{last_words(engine, identity)}"
         )
     return int(state["Pid"])
 
@@ -247,15 +248,15 @@ def _check_ended(container: Container, labels: Mapping[str, str], state: str) ->
     wanted = container.body["Labels"]
     if all(labels.get(name) == wanted[name] for name in (RUN, FOLDER, NODE)):
         if state in ("running", "paused"):
-            raise NodeError(f"{container.whose} runs already.")
+            raise NodeError(f"{container.whose} is already running.")
         return
     if FOLDER in labels:
         raise HostError(
             f"the container {container.name} exists: a run of that name is in {labels[FOLDER]}.",
-            hint=f"End that one with `testbed down {labels.get(RUN)}`, or choose another --name.",
+            hint=f"End it with `testbed down {labels.get(RUN)}`, or choose another --name.",
         )
     raise HostError(
-        f"the container {container.name} exists, and is not of testbed's making.",
+        f"the container {container.name} exists, and was not created by testbed.",
         hint=f"Remove it with `docker rm -f {container.name}`, or choose another --name.",
     )
 

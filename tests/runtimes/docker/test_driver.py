@@ -297,7 +297,7 @@ def test_a_container_that_ends_at_once_says_why(driver: Any, start_run: Any) -> 
         assert driver.contain(
             _plan(run.folder), run.folder, [ContainerSpec(node, (), log)]
         ).keys() == {"w0"}
-        with pytest.raises(NodeError, match="w0 runs already"):
+        with pytest.raises(NodeError, match="w0 is already running"):
             driver.contain(_plan(run.folder), run.folder, [ContainerSpec(node, (), log)])
 
 

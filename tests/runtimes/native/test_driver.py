@@ -268,7 +268,7 @@ def test_a_mount_outside_its_place_is_refused(live: Any) -> None:
     with pytest.raises(NodeError, match="w31: mount at /etc"):
         live.launch("w31", "entries:wait", mounts=(Mount(Path("/etc"), Path("/etc"), True),))
     nested = tuple(Mount(Path("/etc"), Path(f"/run/testbed/{name}")) for name in ("a", "a/b"))
-    with pytest.raises(NodeError, match="w31: mount at /run/testbed/a/b lies in another mount"):
+    with pytest.raises(NodeError, match="w31: mount at /run/testbed/a/b is inside another mount"):
         live.launch("w31", "entries:wait", mounts=nested)
 
 
