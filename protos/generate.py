@@ -5,7 +5,7 @@ With ``--check`` it writes nothing and fails if the committed ones are not those
 The one command behind it, run in the repository's root, is
 
     python -m grpc_tools.protoc -Itestbed/rpc/_pb=protos/testbed/v1 \
-        --python_out=. --pyi_out=. testbed/rpc/_pb/ps.proto
+        --python_out=. --pyi_out=. testbed/rpc/_pb/{ps}.proto
 
 The virtual path left of ``=`` makes the generated imports those of the package. What the compiler
 adds to refuse every protobuf older than itself is left out: the rest needs nothing newer than 5.29,

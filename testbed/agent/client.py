@@ -9,16 +9,27 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
-from testbed.agent.launch import CARRIED, EXITS, LAUNCH, TRAFFIC, USAGE, Exit, LaunchSpec
+from testbed.agent.launch import (
+    CARRIED,
+    EXITS,
+    LAUNCH,
+    NODES,
+    TRAFFIC,
+    USAGE,
+    Exit,
+    LaunchSpec,
+    NodeState,
+)
 from testbed.agent.lines import Lines
 from testbed.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
 from testbed.errors import NodeError
 from testbed.events.usage import Usage
-from testbed.host.process import child_of
+from testbed.host.process import child_of, children_of
 from testbed.host.reports import decode_error
 from testbed.host.sockets import pid_of_listener, short_path
 from testbed.network.counters import Carried, Traffic
@@ -111,13 +122,19 @@ class AgentClient:
         )
         return lambda: child_of(self._agent, answer())
 
+    def nodes(self) -> list[NodeState]:
+        """Return the states of the running nodes, in the order of their launches."""
+        found = NODES.validate_python(self._call("nodes"))
+        pids = children_of(self._agent)
+        return [replace(state, pid=pids.get(cast(int, state.pid))) for state in found]
+
     def running(self) -> list[str]:
         """Return the names of the running nodes, in the order of their launches."""
-        return list(self._call("running"))
+        return [state["node"] for state in self._call("nodes")]
 
     def frozen(self) -> list[str]:
         """Return the names of the frozen nodes, whatever froze them."""
-        return list(self._call("frozen"))
+        return [state["node"] for state in self._call("nodes") if state["frozen"]]
 
     def exits(self, within_seconds: float = 0.0) -> list[Exit]:
         """Return the nodes that have ended since the last call of this client.

@@ -142,16 +142,21 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     _say(lifeline, pid=os.getpid())
     folder = RunFolder(settings.folder)
     containers = GivenContainers()
-    say = partial(_say, lifeline)
+    socket_path = folder.control / AGENT_SOCKET
     try:
         with giving_up_at_hangup(lifeline.fileno()):
             spawner = Spawner.start(settings, agent_log=folder.log(AGENT_LOG))
             nodes = Nodes(containers, spawner, Switch.build(), TrafficMeter())
-            place = folder.control / AGENT_SOCKET
-            loop = start_service(settings, nodes, lifeline=lifeline.fileno(), say=say, place=place)
+            loop = start_service(
+                settings,
+                nodes,
+                lifeline=lifeline.fileno(),
+                say=partial(_say, lifeline),
+                socket_path=socket_path,
+            )
     except HungUp:
         return 0  # no node was launched; the template ends when this process does
-    _hand_over(place)
+    _hand_over(socket_path)
     # The engine's ``stop`` sends SIGTERM.
     signal.signal(signal.SIGTERM, lambda number, frame: loop.stop())
     try:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.agent.launch import LaunchSpec
-from testbed.agent.records import NodeRecords
 from testbed.agent.spawner import Placement
 from testbed.errors import HostError, NodeError
 from testbed.events.usage import ContainerUse
@@ -30,14 +29,10 @@ LINGER_SECONDS = 0.5
 
 @dataclass
 class OwnContainer:
-    """Control groups and namespaces created by the agent.
-
-    ``records`` let processes outside find the nodes.
-    """
+    """Control groups and namespaces created by the agent."""
 
     node: NodeSpec
     groups: RunGroups
-    records: NodeRecords
     linger_seconds: float = 0.0
     _oom_kills: int = 0
 
@@ -50,13 +45,15 @@ class OwnContainer:
         if self.groups.has("freezer"):
             self.groups.thaw(name)  # else the entering process, and so the template, freezes
         nice = 0 if self.groups.has("cpu") else nice_of(self.node.cpu_weight)
-        return Placement(tuple(self.groups.entrances(name)), nice=nice)
+        return Placement(self.entrances(), nice=nice)
 
     def on_role_started(self, role: int) -> Process:
-        """Register the role; return the process in whose network namespace the link ends."""
-        process = Process.of(role)
-        self.records.add(self.node.name, process)
-        return process
+        """Return the process in whose network namespace the link ends."""
+        return Process.of(role)
+
+    def entrances(self) -> tuple[Path, ...]:
+        """Return the files into which a process writes 0 to join the control groups."""
+        return tuple(self.groups.entrances(self.node.name))
 
     def ran_out_of_memory(self) -> bool:
         """Return whether the kernel has OOM-killed in it, since ``prepare``, at its limit."""
@@ -67,7 +64,7 @@ class OwnContainer:
         return False
 
     def freeze(self, role: int) -> None:
-        """Freeze all processes in it; NodeError where the agent cannot do that."""
+        """Freeze all processes in it."""
         if self.groups.has("freezer"):
             self.groups.freeze(self.node.name)
         else:
@@ -82,22 +79,17 @@ class OwnContainer:
         return self.groups.use(self.node.name)
 
     def thaw(self, role: int) -> None:
-        """Thaw all processes in it; NodeError where the agent cannot do that."""
+        """Thaw all processes in it."""
         if self.groups.has("freezer"):
             self.groups.thaw(self.node.name)
         else:
             continue_all(role)
-
-    def release(self, role: int) -> None:
-        """Thaw all processes in it, whatever froze them."""
-        self.thaw(role)
 
     def on_role_ended(self) -> None:
         """Clean up after the role and its namespaces have ended; the groups end with the run."""
 
     def abandon(self, *, deadline: float) -> None:
         """Remove what ``prepare`` created, after a failed launch, by ``deadline`` (monotonic)."""
-        self.records.remove(self.node.name)
         with suppress(HostError):  # retried at the end of the run, which reports a failure
             self.groups.remove_node(self.node.name, deadline=deadline)
 
@@ -139,8 +131,11 @@ class GivenContainer:
         except (FileNotFoundError, ProcessLookupError):
             return True
 
+    def entrances(self) -> tuple[Path, ...]:
+        return ()
+
     def freeze(self, role: int) -> None:
-        raise self._engines_business("pause")
+        self._groups.freeze()
 
     def is_frozen(self) -> bool:
         return self._groups.frozen()
@@ -149,9 +144,6 @@ class GivenContainer:
         return self._groups.use()
 
     def thaw(self, role: int) -> None:
-        raise self._engines_business("unpause")
-
-    def release(self, role: int) -> None:
         self._groups.thaw()
 
     def on_role_ended(self) -> None:
@@ -165,12 +157,6 @@ class GivenContainer:
         if not self.first.alive():
             raise NodeError(f"{self.node.name}: its container has ended.")
 
-    def _engines_business(self, verb: str) -> NodeError:
-        return NodeError(
-            f"{self.node.name} lives in a container of Docker, which the agent does not {verb}.",
-            hint=f"docker {verb}",
-        )
-
 
 Container = OwnContainer | GivenContainer
 """What a node lives in, from before its launch until its role has ended."""
@@ -179,13 +165,13 @@ Containers = Callable[[LaunchSpec], Container]
 """Returns the container that a launch uses, found or yet to be created."""
 
 
-def own_containers(groups: RunGroups, records: NodeRecords) -> Containers:
+def own_containers(groups: RunGroups) -> Containers:
     """Return the containers of a run whose agent creates them itself."""
 
     def contain(launch: LaunchSpec) -> OwnContainer:
         if launch.container is not None:
-            raise NodeError(f"{launch.node.name}: this agent makes containers itself.")
-        return OwnContainer(launch.node, groups, records)
+            raise NodeError(f"{launch.node.name}: this agent creates containers itself.")
+        return OwnContainer(launch.node, groups)
 
     return contain
 
@@ -219,7 +205,7 @@ def _first_process(launch: LaunchSpec) -> Process:
     """
     name, pid = launch.node.name, launch.container
     if pid is None:
-        raise NodeError(f"{name}: the launch names no container, and this agent makes none.")
+        raise NodeError(f"{name}: the launch names no container, and this agent creates none.")
     try:
         process = Process.of(pid)
         uid = Path(f"/proc/{pid}").stat().st_uid
@@ -227,7 +213,7 @@ def _first_process(launch: LaunchSpec) -> Process:
         raise NodeError(f"{name}: its container has ended: there is no process {pid}.") from None
     if pid == 1 or not is_first(pid) or uid != launch.node.uid:
         raise NodeError(
-            f"{name}: its container has ended: process {pid} is not the first of one of uid "
-            f"{launch.node.uid}."
+            f"{name}: its container has ended: process {pid} is not the first process of a "
+            f"container with uid {launch.node.uid}."
         )
     return process

@@ -76,7 +76,7 @@ class Control:
         loop.on_exits = self._retry
         nodes.meanwhile = self._begin_next
 
-    def listen(self, place: Path, *, owners: Collection[int]) -> None:
+    def listen(self, path: Path, *, owners: Collection[int]) -> None:
         """Accept clients at a path, until this process ends, if their uid is one of ``owners``.
 
         Raises:
@@ -85,7 +85,7 @@ class Control:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         others_cannot = os.umask(0o177)
         try:
-            with short_path(place) as name:
+            with short_path(path) as name:
                 listener.bind(name)
         finally:
             os.umask(others_cannot)

@@ -36,7 +36,7 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
-class Place:
+class NodeAccess:
     """The part of a node that a command enters.
 
     Attributes:
@@ -54,7 +54,7 @@ class Place:
     environment: dict[str, str]
 
     @classmethod
-    def find(cls, where: Mapping[str, Any]) -> Place:
+    def find(cls, where: Mapping[str, Any]) -> NodeAccess:
         """Enter the node's user namespace, and inspect its role; NodeError if that has ended."""
         role = Process.parse(where["process"])
         pidfd = role.open() if role is not None else None
@@ -75,12 +75,12 @@ def main() -> int:
     """Enter the node, run the command, and wait for it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     where = json.loads(sys.argv[1])
-    place = Place.find(where)
+    access = NodeAccess.find(where)
     # setns moves only children into a pid namespace.
-    syscalls.setns(place.pidfd, syscalls.CLONE_NEWPID)
+    syscalls.setns(access.pidfd, syscalls.CLONE_NEWPID)
     child = os.fork()
     if child == 0:
-        end_with(lambda: _become(place, where.get("terminal"), sys.argv[2:]))
+        end_with(lambda: _become(access, where.get("terminal"), sys.argv[2:]))
     for number in PASSED_ON:
         signal.signal(number, lambda number, frame: _pass_on(number, child))
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGHUP)  # if the caller is killed
@@ -98,20 +98,20 @@ def _pass_on(number: int, child: int) -> None:
             os.kill(child, number)
 
 
-def _become(place: Place, terminal: Mapping[str, Any] | None, command: list[str]) -> int:
+def _become(access: NodeAccess, terminal: Mapping[str, Any] | None, command: list[str]) -> int:
     """Become the command; return only if no such command exists."""
-    for entrance in place.entrances:
+    for entrance in access.entrances:
         _enter_group(Path(entrance))
-    syscalls.setns(place.pidfd, syscalls.CONTAINER & ~syscalls.CLONE_NEWPID)
+    syscalls.setns(access.pidfd, syscalls.CONTAINER & ~syscalls.CLONE_NEWPID)
     os.chdir("/")
-    environment = place.environment
+    environment = access.environment
     if terminal is None:
         os.setsid()
     else:
         _take_terminal(terminal)
         environment = {**environment, "TERM": terminal["term"]}
     keep_only()
-    confine(place.uid, processes=place.processes)
+    confine(access.uid, processes=access.processes)
     for number in (*IGNORED_BY_PYTHON, *PASSED_ON):  # nohup, too, ignores SIGHUP
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -140,7 +140,7 @@ def _enter_group(entrance: Path) -> None:
     except OSError as error:
         raise NodeError(
             f"{entrance.parent} cannot be entered: {error.strerror}.",
-            hint="Call this from inside the same `systemd-run --user --scope` as the run's own.",
+            hint="Run this command in the same `systemd-run --user --scope` as `testbed up`.",
         ) from None
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from testbed.agent.containers import own_containers
 from testbed.agent.lifeline import HungUp, giving_up_at_hangup, start_service
 from testbed.agent.nodes import CLEANUP_SECONDS, Nodes
-from testbed.agent.records import NodeRecords
 from testbed.agent.settings import AGENT_LOG, AGENT_SOCKET, COMMIT, PRIVATE, AgentSettings
 from testbed.agent.spawner import Spawner
 from testbed.errors import TestbedError
@@ -44,9 +43,13 @@ def main(settings: AgentSettings) -> int:
         try:
             with giving_up_at_hangup(LIFELINE):
                 nodes = _bring_up(settings, groups)
-                place = _private_folder(settings) / AGENT_SOCKET
-                say = _say_at_last
-                loop = start_service(settings, nodes, lifeline=LIFELINE, say=say, place=place)
+                loop = start_service(
+                    settings,
+                    nodes,
+                    lifeline=LIFELINE,
+                    say=_say_at_last,
+                    socket_path=_private_folder(settings) / AGENT_SOCKET,
+                )
             loop.run()
         except HungUp:
             pass  # no client waits for the agent: clean up now, not once it is up
@@ -91,9 +94,7 @@ def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
         forbid_user_namespaces()
     log = RunFolder(settings.folder).log(AGENT_LOG)
     spawner = Spawner.start(settings, agent_log=log)
-    records = NodeRecords(RunFolder(settings.folder))
-    records.create()
-    return Nodes(own_containers(groups, records), spawner, Switch.build(), TrafficMeter())
+    return Nodes(own_containers(groups), spawner, Switch.build(), TrafficMeter())
 
 
 def _private_folder(settings: AgentSettings) -> Path:

@@ -122,7 +122,7 @@ def find_covers(covered: Iterable[Path], uid: int, needs: Needs) -> tuple[Cover,
 def _require_open(end: Path, uid: int) -> None:
     if not _is_open(end, uid):
         raise HostError(
-            f"{end} is closed to other users, and nodes run as users of their own.",
+            f"{end} is closed to other users, but every node runs as a user of its own.",
             hint=f"Open it: chmod -R go+rX {end}",
         )
 

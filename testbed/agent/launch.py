@@ -74,7 +74,7 @@ class LaunchSpec:
                     f"{self.node.name}: mount at {target}, expected below {MOUNT_ROOT}."
                 )
             if any(other in target.parents for other in targets) or targets.count(target) > 1:
-                raise NodeError(f"{self.node.name}: mount at {target} lies in another mount.")
+                raise NodeError(f"{self.node.name}: mount at {target} is inside another mount.")
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,29 @@ class Exit:
     container_ended: bool = False
 
 
+@dataclass(frozen=True)
+class NodeState:
+    """A running node.
+
+    Attributes:
+        pid: of its role; for a client in its own pid namespace, None if the role has just ended.
+        frozen: whether it is frozen, or stopped by a signal, by any process.
+        entrances: files into which a process writes 0 to join its control groups; empty if an
+            engine created its container.
+    """
+
+    node: str
+    pid: int | None
+    frozen: bool
+    entrances: tuple[Path, ...] = ()
+
+    @property
+    def condition(self) -> str:
+        """The state as ``testbed ps`` shows it."""
+        return "frozen" if self.frozen else "running"
+
+
+NODES = TypeAdapter(list[NodeState])
 LAUNCH = TypeAdapter(LaunchSpec)
 EXITS = TypeAdapter(list[Exit])
 CARRIED = TypeAdapter(dict[str, Carried])

@@ -66,7 +66,7 @@ def giving_up_at_hangup(lifeline: int) -> Iterator[None]:
 
 
 def start_service(
-    settings: AgentSettings, nodes: Nodes, *, lifeline: int, say: Say, place: Path
+    settings: AgentSettings, nodes: Nodes, *, lifeline: int, say: Say, socket_path: Path
 ) -> Loop:
     """Listen for clients; return the loop, which the caller must run.
 
@@ -74,7 +74,7 @@ def start_service(
         settings, nodes: of the run.
         lifeline: descriptor of the agent's end, after the commit; when it ends, the loop stops.
         say: called once while it runs, with ``ready`` or the ``error`` of the template.
-        place: path of the socket.
+        socket_path: where to listen.
     """
     loop = Loop(nodes)
     Lifeline(lifeline, loop, nodes)
@@ -82,7 +82,7 @@ def start_service(
     owners = {0, settings.folder.stat().st_uid}
     if settings.users.namespace:
         owners.add(UNMAPPED_UID)
-    Control(loop, nodes).listen(place, owners=owners)
+    Control(loop, nodes).listen(socket_path, owners=owners)
     gc.freeze()  # a full collection would delay the loop's requests by 50 ms
     return loop
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from testbed.errors import RejectedError
 
 CHUNK_BYTES = 2**16
+CLOSED = -1
 
 
 class OversizedLineError(RejectedError):
@@ -83,6 +84,7 @@ class Lines:
             pass  # the caller waits until ``writer`` accepts more
 
     def close(self) -> None:
-        """Close both descriptors."""
-        os.close(self.reader)
-        os.close(self.writer)
+        """Close both descriptors. Idempotent."""
+        for descriptor in {self.reader, self.writer} - {CLOSED}:
+            os.close(descriptor)
+        self.reader = self.writer = CLOSED

@@ -222,7 +222,7 @@ def _find_program(name: str, environment: Mapping[str, str], *, hidden: bool) ->
     lack = "not executable" if os.sep in name and os.path.lexists(name) else "no such program"
     raise NodeError(
         f"{name}: {lack} in the node.",
-        hint="A native run has the host's programs, a container of Docker's those of its image.",
+        hint="Native nodes have the host's programs, Docker containers those of their image.",
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from testbed.agent.containers import Container, Containers
-from testbed.agent.launch import Exit, LaunchSpec
+from testbed.agent.launch import Exit, LaunchSpec, NodeState
 from testbed.agent.link_changes import LinkChanges
 from testbed.agent.spawner import Spawned, Spawner
 from testbed.errors import NodeError, TestbedError
@@ -113,7 +113,7 @@ class Nodes:
         """
         name = launch.node.name
         if name in (self._launching, *self._running):
-            raise NodeError(f"{name} runs already.")
+            raise NodeError(f"{name} is already running.")
         launch.check()
         container = self.containers(launch)
         self._leaving.pop(name, None)  # an earlier role's, and perhaps the same container's
@@ -151,12 +151,16 @@ class Nodes:
         """Return the names of the running nodes, in the order of their launches."""
         return list(self._running)
 
-    def frozen(self) -> list[str]:
-        """Return the names of the running nodes that are frozen, whatever froze them."""
+    def nodes(self) -> list[NodeState]:
+        """Return the states of the running nodes, in the order of their launches."""
         return [
-            name
+            NodeState(
+                name,
+                node.pid,
+                is_stopped(node.pid) or node.container.is_frozen(),
+                node.container.entrances(),
+            )
             for name, node in self._running.items()
-            if is_stopped(node.pid) or node.container.is_frozen()
         ]
 
     def reap(self) -> None:
@@ -174,7 +178,7 @@ class Nodes:
                 left = node.container
                 self.exits.append(Exit(name, status, left.ran_out_of_memory(), left.has_ended()))
                 self._leaving[name] = (time.monotonic() + left.linger_seconds, left)
-        self._on_role_ended()
+        self._clean_up()
 
     def due_in_seconds(self) -> float | None:
         """Return the seconds until ``do_due`` has work, if no child ends; None if never."""
@@ -187,7 +191,7 @@ class Nodes:
     def do_due(self) -> None:
         """Do the work planned for now: expire link changes, and clean up ended containers."""
         self.changes.expire(relink=self.relink)
-        self._on_role_ended()
+        self._clean_up()
 
     def send_signal(self, name: str, number: int) -> None:
         """Send a signal to a node's role."""
@@ -205,10 +209,10 @@ class Nodes:
 
     def thaw_all(self) -> None:
         """Thaw all frozen nodes: the controller that would have thawed them has ended."""
-        for name in self.frozen():
-            node = self._running[name]
+        for state in self.nodes():
             with suppress(OSError, TestbedError):  # it has just ended
-                node.container.release(node.pid)
+                if state.frozen:
+                    self.thaw(state.node)
 
     def partition(self, node: str) -> None:
         """Block a node's link in both directions, without notifying either side."""
@@ -279,7 +283,7 @@ class Nodes:
             if name in self._running and (link := self._running[name].spec.link) is not None
         }
         if not found:
-            raise NodeError(f"none of {', '.join(names)} runs and has a link.")
+            raise NodeError(f"none of {', '.join(names)} is running and has a link.")
         return found
 
     def relink(self, name: str, link: LinkSpec) -> None:
@@ -300,7 +304,7 @@ class Nodes:
             with suppress(ProcessLookupError):  # it has just ended
                 os.kill(node.pid, signal.SIGKILL)
 
-    def _on_role_ended(self) -> None:
+    def _clean_up(self) -> None:
         now = time.monotonic()
         for name in [name for name, (moment, _) in self._leaving.items() if moment <= now]:
             _, container = self._leaving.pop(name)

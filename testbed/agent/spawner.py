@@ -169,7 +169,7 @@ class Spawner:
                 ).send(self._channel)
             except (BrokenPipeError, ConnectionResetError):
                 raise NodeError(
-                    f"{name}: the template has ended, no node can be started any more.",
+                    f"{name}: the template has ended, so no more nodes can be started.",
                     hint=f"See {self.agent_log}.",
                 ) from None
             finally:

@@ -102,8 +102,8 @@ def check_threads(name: str) -> None:
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:
         raise NodeError(
-            f"{name}: the template has {threads} threads, and such a process must not fork.",
-            hint="Something that was imported or warmed up started one; use `launch: cold`.",
+            f"{name}: the template has {threads} threads, but only a process with one may fork.",
+            hint="An imported module or the warm-up has started a thread; use `launch: cold`.",
         )
 
 

@@ -24,10 +24,11 @@ def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
     from testbed.cli.host import require_linux
     from testbed.plan.selection import find_node
     from testbed.plan.written import read_plan
+    from testbed.run.nodes import run_command
     from testbed.run.runtime import driver_for
 
     require_linux("exec")
     folder = find(run, runs)
     folder.check_owner()
     plan = read_plan(folder)
-    return driver_for(folder, plan).exec(folder, find_node(node, plan).name, words)
+    return run_command(driver_for(folder, plan), folder, find_node(node, plan).name, words)

@@ -85,18 +85,17 @@ def _describe(state: str, *, ended: bool, alive: bool) -> str:
 
 def _nodes(folder: RunFolder) -> list[dict[str, Any]]:
     from testbed.plan.written import read_plan
-    from testbed.run.runtime import real_runtime
+    from testbed.run.nodes import running_nodes
 
-    plan = read_plan(folder)
-    host = {node.node: node for node in real_runtime(plan).driver().state(folder).nodes}
+    running = running_nodes(folder)
     return [
         {
             "node": node.name,
             "class": node.device_class or None,
-            "condition": host[node.name].condition if node.name in host else "ended",
-            "pid": host[node.name].pid if node.name in host else None,
+            "condition": running[node.name].condition if node.name in running else "ended",
+            "pid": running[node.name].pid if node.name in running else None,
         }
-        for node in plan.nodes
+        for node in read_plan(folder).nodes
     ]
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.errors import HostError, NodeError
+from testbed.errors import HostError
 from testbed.events.usage import ContainerUse
-from testbed.host.group import POLL_SECONDS, PROCESSES, Group, usage_of
+from testbed.host.group import PROCESSES, Group, freeze, usage_of
 from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit
 from testbed.host.limits import Limits
-from testbed.host.process import is_first
 from testbed.topology import NodeSpec
 
 PARENT = "testbed"
@@ -30,7 +28,6 @@ UNDELEGATED = (
     "memory pids with `systemctl edit user@.service`."
 )
 ATTEMPTS = 10
-FREEZE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -154,15 +151,6 @@ class RunGroups:
                     _move_all(outside, tree.root)
                     outside.rmdir()
 
-    def nodes(self) -> list[str]:
-        """Return the names of the nodes that have groups."""
-        names = {one.folder.name for top in self._tops("freezer") for one in top.children()}
-        return sorted(names - {AGENT_GROUP})
-
-    def first(self, node: str) -> int | None:
-        """Return the pid of a node's role, the first of its pid namespace; None if it has ended."""
-        return next((pid for pid in self.processes(node) if is_first(pid)), None)
-
     def oom_kills(self, node: str) -> int:
         """Return the number of OOM kills in a node because of its memory limit."""
         return sum(group.oom_kills() for group in self._of(node, "memory"))
@@ -177,11 +165,12 @@ class RunGroups:
 
     def freeze(self, node: str) -> None:
         """Freeze all processes of a node, and wait until they are frozen."""
-        self._set_frozen(node, True)
+        freeze(self._of(node, "freezer"))
 
     def thaw(self, node: str) -> None:
         """Thaw a frozen node."""
-        self._set_frozen(node, False)
+        for group in self._of(node, "freezer"):
+            group.set_frozen(False)
 
     def is_frozen(self, node: str) -> bool:
         """Return whether the node was frozen and not thawed since."""
@@ -230,19 +219,6 @@ class RunGroups:
     def _of(self, node: str, controller: str) -> list[Group]:
         """Return a node's group with a controller; it may not exist, for example without limit."""
         return [Group(top.folder / node, top.version) for top in self._tops(controller)]
-
-    def _set_frozen(self, node: str, frozen: bool) -> None:
-        if node not in self.nodes():
-            raise NodeError(
-                f"{self.run} has no node {node}.", hint=f"`testbed ps {self.run}` lists its nodes."
-            )
-        deadline = time.monotonic() + FREEZE_SECONDS
-        for group in self._of(node, "freezer"):
-            group.set_frozen(frozen)
-            while not group.has_become(frozen):
-                if time.monotonic() > deadline:
-                    raise NodeError(f"{node}: did not freeze within {FREEZE_SECONDS:g} s.")
-                time.sleep(POLL_SECONDS)
 
 
 def find_runs(hierarchies: Sequence[Hierarchy]) -> list[str]:

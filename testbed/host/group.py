@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.errors import HostError
+from testbed.errors import HostError, NodeError
 from testbed.events.usage import ContainerUse
 from testbed.host.hierarchies import MOUNTS, Mounted, find_mounted
 from testbed.host.limits import Limits, Version, settings
@@ -17,6 +17,7 @@ from testbed.host.process import PROC, describe
 
 PROCESSES = "cgroup.procs"
 POLL_SECONDS = 0.005
+FREEZE_SECONDS = 10.0
 
 REAL_TIME = {os.SCHED_FIFO: "SCHED_FIFO", os.SCHED_RR: "SCHED_RR"}
 """Schedulers whose processes a version 1 group accepts only with a budget (cpu.rt_runtime_us)."""
@@ -77,11 +78,11 @@ class Group:
         else:
             (self.folder / "cgroup.freeze").write_text("1" if frozen else "0")
 
-    def has_become(self, frozen: bool) -> bool:
+    def is_frozen(self) -> bool:
         """Return whether the kernel has completed ``set_frozen``, which may take a while."""
         if self.version == 1:
-            return self._read("freezer.state") == ("FROZEN" if frozen else "THAWED")
-        return self._field("cgroup.events", "frozen") == ("1" if frozen else "0")
+            return self._read("freezer.state") == "FROZEN"
+        return self._field("cgroup.events", "frozen") == "1"
 
     def limit(self, limits: Limits, controller: str) -> None:
         """Set the limits of one controller, and check that the kernel has accepted them.
@@ -162,6 +163,22 @@ def enter(entrance: Path) -> None:
         ) from None
 
 
+def freeze(groups: Iterable[Group]) -> None:
+    """Freeze groups, and wait until they are frozen.
+
+    Raises:
+        NodeError: one does not freeze in time.
+        OSError: one does not exist.
+    """
+    deadline = time.monotonic() + FREEZE_SECONDS
+    for group in groups:
+        group.set_frozen(True)
+        while not group.is_frozen():
+            if not group.folder.is_dir() or time.monotonic() > deadline:
+                raise NodeError(f"{group.folder} does not freeze within {FREEZE_SECONDS:g} s.")
+            time.sleep(POLL_SECONDS)
+
+
 def usage_of(cpu: Iterable[Group], memory: Iterable[Group]) -> ContainerUse:
     """Return the resources used in groups with these controllers."""
     spent = (group.cpu_seconds() for group in cpu)
@@ -211,18 +228,19 @@ class ContainerGroups:
         """Return the resources the container has used, as far as its groups count them."""
         return usage_of(self._serving("cpu"), self._serving("memory"))
 
+    def freeze(self) -> None:
+        """Freeze it, without the engine's knowledge, and wait until it is frozen."""
+        freeze(self._serving("freezer"))
+
     def thaw(self) -> None:
         """Thaw it, whatever state the engine assumes: no frozen process can end in version 1."""
         for group in self._serving("freezer"):
-            if group.version == 1:
-                group.set_frozen(False)
+            group.set_frozen(False)
 
-    def _serving(self, controller: str) -> Iterator[Group]:
-        return (
-            group
-            for group, controllers in self.groups
-            if group.version == 2 or controller in controllers
-        )
+    def _serving(self, controller: str) -> list[Group]:
+        """Return its group with a controller: of version 1 if both versions are in use."""
+        first = [group for group, controllers in self.groups if controller in controllers]
+        return first or [group for group, _ in self.groups if group.version == 2]
 
 
 def _find(mounted: list[Mounted], names: str, at: str) -> tuple[Group, frozenset[str]]:

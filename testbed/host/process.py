@@ -149,6 +149,18 @@ def child_of(parent: int, inner: int) -> int | None:
     return None
 
 
+def children_of(parent: int) -> dict[int, int]:
+    """Return the pids here of all children, by their pids in the parent's pid namespace."""
+    found = {}
+    with suppress(ProcessLookupError):
+        depth = len(namespace_pids(parent)) - 1
+        for pid in every_pid():
+            with suppress(ProcessLookupError, IndexError):  # ended, or further out
+                if parent_of(pid) == parent:
+                    found[namespace_pids(pid)[depth]] = pid
+    return found
+
+
 def is_first(pid: int) -> bool:
     """Return whether a process is the first of its own pid namespace."""
     try:

@@ -20,7 +20,6 @@ from testbed.run.by_hand import Asked, answer, asked
 from testbed.run.deploy import ENDING_SECONDS, LOOK_SECONDS, Deployment
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
-from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.links import changed
 from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import RunFolder
@@ -40,7 +39,6 @@ class FaultyNodes:
     """
 
     setup: Setup
-    driver: RuntimeDriver
     agent: AgentClient
     watch: Watch
     deployment: Deployment
@@ -52,8 +50,7 @@ class FaultyNodes:
         node = self.node(worker)
         if not for_good:
             self.watch.planned_exits.frozen.add(node.name)
-        with _as_node_errors():
-            self.driver.freeze(self.setup.folder, node.name)
+        self.agent.freeze(node.name)
 
     def crash(self, worker: int) -> None:
         """Freeze for good a worker that the parameter server knows has crashed."""
@@ -62,8 +59,7 @@ class FaultyNodes:
     def thaw(self, worker: int) -> None:
         """Thaw a worker's node."""
         node = self.node(worker)
-        with _as_node_errors():
-            self.driver.thaw(self.setup.folder, node.name)
+        self.agent.thaw(node.name)
         self.watch.planned_exits.frozen.discard(node.name)
 
     def kill(self, worker: int, *, for_good: bool) -> None:

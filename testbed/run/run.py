@@ -150,7 +150,7 @@ class Execution:
                 pause=pause,
                 as_now=traces.as_now,
             )
-            nodes = FaultyNodes(setup, self.driver, agent, watch, deployment, timeline.names, pause)
+            nodes = FaultyNodes(setup, agent, watch, deployment, timeline.names, pause)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
             watch.node_restarter = NodeRestarter(folder.name, deployment.launch, self.clock)

@@ -11,16 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
-from testbed.agent.launch import Mount
+from testbed.agent.launch import Mount, NodeState
 from testbed.agent.settings import OnHangup, Template
 from testbed.errors import TestbedError
 from testbed.host.users import Users
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NodeSpec, Plan
-
-Condition = Literal["running", "frozen", "ended"]
 
 STOP_SECONDS = 30.0
 """How long ``stop`` waits for processes and containers to end."""
@@ -61,23 +59,6 @@ class Start:
     deadline_seconds: float = 60.0
     users: Users | None = None
     reads: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True)
-class NodeState:
-    """A node as the host sees it; ``pid`` is its first process here, None if it has ended."""
-
-    node: str
-    condition: Condition
-    pid: int | None
-
-
-@dataclass(frozen=True)
-class HostState:
-    """The state of a run on this host; includes ended nodes as long as its agent is alive."""
-
-    alive: bool
-    nodes: tuple[NodeState, ...]
 
 
 class Lifeline(ABC):
@@ -177,17 +158,8 @@ class RuntimeDriver(Protocol):
             NodeError: the process that started the run does not release it.
         """
 
-    def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
-        """Run a command in a running node, with its restrictions; return its exit status."""
-
-    def state(self, folder: RunFolder) -> HostState:
-        """Return the current state of a run on this host."""
-
-    def freeze(self, folder: RunFolder, node: str) -> None:
-        """Freeze a node's processes; NodeError if no such node exists, or freezing fails."""
-
-    def thaw(self, folder: RunFolder, node: str) -> None:
-        """Thaw a frozen node; NodeError if no such node exists."""
+    def exec(self, folder: RunFolder, node: NodeState, command: Sequence[str]) -> int:
+        """Run a command in a node that runs, with its restrictions; return its exit status."""
 
     def find(self) -> tuple[str, ...]:
         """Return the names of all runs that have something on this host, also without a folder."""

@@ -90,9 +90,9 @@ def not_ended(folder: RunFolder, *, after_seconds: float) -> NodeError:
         left.append(f"{describe(holder.pid)}, which started it and holds its lock")
     if not left:
         return NodeError(
-            f"{folder.lock} was still held after {after_seconds:g} s, by a process that is neither "
-            "who started the run nor its agent, or is another user's.",
-            hint=f"`fuser -v {folder.lock}`, as root, names it: end that one, then "
+            f"{folder.lock} is still held after {after_seconds:g} s, by a process that is neither "
+            "the run's agent nor the one that started it, or that belongs to another user.",
+            hint=f"Find the process with `fuser -v {folder.lock}` as root, end it, then run "
             f"`testbed down {folder.name}`.",
         )
     pids = " ".join(str(one.pid) for one in (*agents, *([holder] if holder else [])))

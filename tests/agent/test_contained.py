@@ -251,7 +251,7 @@ def test_a_pid_that_is_no_container_of_the_nodes_is_never_entered(live: Any) -> 
     assert "w19" not in live.client.running()
 
 
-def test_to_pause_is_the_engines_business(live: Any) -> None:
+def test_what_the_engine_pauses_is_frozen(live: Any) -> None:
     first = live.contain(live.node("w21"))
     container = live.containers["w21"]
     container.pause()
@@ -260,14 +260,22 @@ def test_to_pause_is_the_engines_business(live: Any) -> None:
     container.unpause()
     live.launch("w21", "entries:end_on_request", container=first)
     live.wait_for_output("w21", "waiting")
-    for verb, ask in (("pause", live.client.freeze), ("unpause", live.client.thaw)):
-        with pytest.raises(NodeError, match=rf"w21 lives .* Docker, .* not {verb}\."):
-            ask("w21")
+    assert live.client.frozen() == []
     container.pause()
+    assert live.client.frozen() == ["w21"]
     live.client.signal("w21", signal.SIGTERM)
     assert "w21" in live.client.running()
     container.unpause()
     assert live.wait_for_exit("w21").status == 7
+
+
+def test_a_container_that_the_agent_froze_can_be_removed(live: Any) -> None:
+    live.launch("w29", "entries:wait")
+    live.client.freeze("w29")
+    assert live.client.frozen() == ["w29"]
+    assert live.state("w29")["Status"] == "running"  # the engine does not know of it
+    live.containers["w29"].remove(force=True)
+    assert live.wait_for_exit("w29").status == -signal.SIGKILL
 
 
 def test_the_end_of_the_controller_ends_everything(

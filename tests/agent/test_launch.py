@@ -53,5 +53,5 @@ def test_mounts_stay_below_their_place_and_out_of_each_other() -> None:
             replace(LAUNCHED, mounts=(Mount(Path("/x"), Path(target)),)).check()
     for second in ("data", "data/x"):
         mounts = tuple(Mount(Path("/x"), PLACE / name) for name in ("data", second))
-        with pytest.raises(NodeError, match="lies in another mount"):
+        with pytest.raises(NodeError, match="is inside another mount"):
             replace(LAUNCHED, mounts=mounts).check()

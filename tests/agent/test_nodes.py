@@ -142,7 +142,7 @@ def test_the_next_node_is_begun_before_this_ones_link_is_made(tmp_path: Path) ->
     assert nodes.launch(second) > 0
     assert done == ["begin q", "attach p", "attach q"]
     assert spawner.spawned == ["p", "q"]
-    with pytest.raises(NodeError, match=r"p runs already\."):
+    with pytest.raises(NodeError, match=r"p is already running\."):
         nodes.begin(first)
     for _ in (first, second):
         os.wait()

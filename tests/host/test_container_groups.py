@@ -56,6 +56,17 @@ def test_version_1_has_a_group_in_every_hierarchy(host: Path) -> None:
     assert (host / "freezer/docker/x/freezer.state").read_text() == "THAWED"
 
 
+def test_version_1_freezes_where_both_versions_have_the_processes(host: Path) -> None:
+    found = groups(host, VERSION_1, "10:freezer:/docker/x\n0::/docker/x\n")
+    put(host / "freezer/docker/x", freezer__state="FROZEN\n")
+    put(host / "unified/docker/x", cgroup__freeze="0\n", cgroup__events="populated 1\nfrozen 0\n")
+    assert found.frozen()
+    found.freeze()
+    found.thaw()
+    assert (host / "freezer/docker/x/freezer.state").read_text() == "THAWED"
+    assert (host / "unified/docker/x/cgroup.freeze").read_text() == "0\n"
+
+
 def test_version_2_has_one(host: Path) -> None:
     found = groups(host, VERSION_2, "0::/system.slice/docker-x.scope\n")
     folder = host / "system.slice/docker-x.scope"
@@ -63,8 +74,11 @@ def test_version_2_has_one(host: Path) -> None:
     assert (found.oom_kills(), found.frozen()) == (0, False)
     put(folder, memory__events="low 0\noom 3\noom_kill 1\n", cgroup__freeze="1\n")
     assert (found.oom_kills(), found.frozen()) == (1, True)
-    found.thaw()  # what is killed there ends all the same
-    assert (folder / "cgroup.freeze").read_text() == "1\n"
+    found.thaw()
+    assert (folder / "cgroup.freeze").read_text() == "0"
+    put(folder, cgroup__events="populated 1\nfrozen 1\n")
+    found.freeze()
+    assert (folder / "cgroup.freeze").read_text() == "1"
 
 
 def test_a_part_of_a_tree_is_found_below_where_it_is_mounted(host: Path) -> None:

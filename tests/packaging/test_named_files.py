@@ -33,7 +33,7 @@ OF_A_RUN = {inside.path for inside in vars(RunFolder).values() if isinstance(ins
     *("ps/updates.bin", "model/best.safetensors", "model/final.safetensors"),
     *("checkpoint.safetensors", "agent.log", "controller.log", "logs/agent.log"),
     *("simulation.log", "logs/simulation.log"),
-    *("control/agent.pid", "control/nodes/"),
+    "control/agent.pid",
 }
 OF_OTHERS = {"apache/kafka", "bin/kafka-server-start.sh", "runs.csv", "report.md", "report.html"}
 """An image, a Kafka program, and output files of commands."""

@@ -23,6 +23,7 @@ from testbed.agent.settings import Template
 from testbed.errors import HostError
 from testbed.host.hierarchies import find_hierarchies
 from testbed.host.users import Users, find_users
+from testbed.run.nodes import run_command, running_nodes
 from testbed.runtimes.base import ContainerSpec, Lifeline, RuntimeDriver, Start
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.native.driver import NativeDriver
@@ -100,6 +101,15 @@ class LiveRun:
         plan = Plan(self.folder.name, (node,), NetworkSpec(), "warm", {})
         spec = ContainerSpec(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
         return self.driver.contain(plan, self.folder, [spec]).get(node.name)
+
+    def condition(self, name: str) -> str:
+        """Whether a node runs or is frozen; ``ended`` if it does not run."""
+        state = running_nodes(self.folder).get(name)
+        return "ended" if state is None else state.condition
+
+    def exec(self, name: str, *command: str) -> int:
+        """Run a command in a node."""
+        return run_command(self.driver, self.folder, name, command)
 
     def run(self, node: str | NodeSpec, entry: str, **options: Any) -> tuple[int, str]:
         """Launch a node, wait for its end; its status and what it printed."""

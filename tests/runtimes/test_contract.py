@@ -21,8 +21,8 @@ from testbed.agent.logs import LAST_LINE, LOG_BYTES, is_full
 from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError
 from testbed.host.process import Process
+from testbed.run.nodes import running_nodes
 from testbed.runtimes.base import RuntimeDriver, Start
-from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.topology import NetworkSpec, Plan
@@ -94,36 +94,31 @@ def test_an_end_is_told_to_all_who_wait_for_one(live: Any) -> None:
         assert other.exits() == []
 
 
-def test_a_frozen_node_stands_still_until_it_is_thawed(
-    driver: Any, live: Any, eventually: Callable[[Callable[[], Any]], Any]
-) -> None:
+def test_a_frozen_node_stands_still_until_it_is_thawed(live: Any) -> None:
     pid = live.launch("w109", "entries:end_on_request")
     live.wait_for_output("w109", "waiting")
-    driver.freeze(live.folder, "w109")
-    assert _state(driver, live, "w109") == ("frozen", _namespace(pid))
-    driver.freeze(live.folder, "w109")
+    live.client.freeze("w109")
+    (state,) = (one for one in live.client.nodes() if one.node == "w109")
+    assert (state.condition, state.pid) == ("frozen", pid)
+    assert live.client.frozen() == ["w109"]
+    live.client.freeze("w109")
     live.client.signal("w109", signal.SIGTERM)
     assert "w109" in live.client.running()
-    with pytest.raises(NodeError, match="w109 is frozen"):
-        driver.exec(live.folder, "w109", ["true"])
-    driver.thaw(live.folder, "w109")
+    with pytest.raises(NodeError, match="w109 is frozen: nothing can be run in it"):
+        live.exec("w109", "true")
+    live.client.thaw("w109")
     assert live.wait_for_exit("w109").status == 7
-    eventually(lambda: _has_ended(driver, live, "w109"))
-    assert _state(driver, live, "w109") == ("ended", None)
+    assert live.condition("w109") == "ended"
+    with pytest.raises(NodeError, match="w109 is ended: nothing can be run in it"):
+        live.exec("w109", "true")
 
 
-def test_the_agent_freezes_what_it_has_made(driver: Any, live: Any) -> None:
-    pid = live.launch("w110", "entries:wait")
-    if isinstance(driver, DockerDriver):
-        with pytest.raises(NodeError, match=r"w110 .*docker pause"):
-            live.client.freeze("w110")
-    else:
-        live.client.freeze("w110")
-        assert _state(driver, live, "w110") == ("frozen", _namespace(pid))
-        live.client.thaw("w110")
-    assert _state(driver, live, "w110") == ("running", _namespace(pid))
-    with pytest.raises(NodeError, match="no node w999"):
-        driver.freeze(live.folder, "w999")
+def test_a_node_that_is_killed_while_it_is_frozen_ends(live: Any) -> None:
+    live.launch("w110", "entries:wait")
+    live.client.freeze("w110")
+    live.client.signal("w110", signal.SIGKILL)
+    live.client.thaw("w110")
+    assert live.wait_for_exit("w110").status == -signal.SIGKILL
 
 
 def test_exec_runs_in_the_node_with_its_restrictions(
@@ -131,7 +126,7 @@ def test_exec_runs_in_the_node_with_its_restrictions(
 ) -> None:
     live.launch("w111", "entries:wait")
     script = "hostname; id -u; grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; exit 5"
-    assert driver.exec(live.folder, "w111", ["sh", "-c", script]) == 5
+    assert live.exec("w111", "sh", "-c", script) == 5
     assert capfd.readouterr().out.split() == [
         *(
             "w111",
@@ -144,9 +139,9 @@ def test_exec_runs_in_the_node_with_its_restrictions(
             "2",
         ),
     ]
-    assert driver.exec(live.folder, "w111", ["unshare", "-U", "true"]) != 0
-    assert driver.exec(live.folder, "w111", ["no-such-command"]) == 127
-    assert driver.exec(live.folder, "w111", ["sh", "-c", "kill -9 $$"]) == 128 + 9
+    assert live.exec("w111", "unshare", "-U", "true") != 0
+    assert live.exec("w111", "no-such-command") == 127
+    assert live.exec("w111", "sh", "-c", "kill -9 $$") == 128 + 9
 
 
 def test_a_node_reaches_into_none_of_its_processes(live: Any) -> None:
@@ -181,20 +176,17 @@ def test_a_launch_that_fails_names_the_node_and_leaves_nothing(driver: Any, live
     with pytest.raises(NodeError, match=r"w112: .*No such file.*/does/not/exist"):
         live.launch("w112", "entries:wait", mounts=(missing,))
     assert "w112" not in live.client.running()
-    assert "w112" not in [node.node for node in driver.state(live.folder).nodes]
     # and the name is free again
     assert live.run("w112", "entries:finish", arguments={"status": "0"})[0] == 0
 
 
-def test_a_node_cannot_be_launched_twice_but_again_after_its_end(
-    driver: Any, live: Any, eventually: Callable[[Callable[[], Any]], Any]
-) -> None:
+def test_a_node_cannot_be_launched_twice_but_again_after_its_end(live: Any) -> None:
     live.launch("w113", "entries:wait")
-    with pytest.raises(NodeError, match="w113 runs already"):
+    with pytest.raises(NodeError, match="w113 is already running"):
         live.launch("w113", "entries:wait")
     live.client.signal("w113", signal.SIGKILL)
     live.wait_for_exit("w113")
-    eventually(lambda: _has_ended(driver, live, "w113"))
+    live.driver.discard(live.folder, ["w113"])
     live.launch("w113", "entries:wait")
     assert "w113" in live.client.running()
 
@@ -208,18 +200,14 @@ def test_asking_for_an_unknown_node_says_so(driver: Any, live: Any) -> None:
 def test_stop_ends_everything_and_can_be_repeated(driver: Any, start_run: Any) -> None:
     with start_run() as run:
         processes = [Process.of(run.launch(name, "entries:wait")) for name in ("w0", "w1", "w2")]
-        driver.freeze(run.folder, "w1")
+        run.client.freeze("w1")
         assert run.folder.name in driver.find()
-        assert driver.state(run.folder).alive
-        assert [(node.node, node.condition) for node in driver.state(run.folder).nodes] == [
-            *(("w0", "running"), ("w1", "frozen"), ("w2", "running")),
-        ]
+        assert _conditions(run.folder) == {"w0": "running", "w1": "frozen", "w2": "running"}
         run.lifeline.stop()
         assert not any(process.alive() for process in processes)
         assert run.lifeline.ended()
         assert run.folder.name not in driver.find()
-        assert driver.state(run.folder).nodes == ()
-        assert not driver.state(run.folder).alive
+        assert running_nodes(run.folder) == {}
         with pytest.raises(NodeError, match="the agent has ended"):
             run.client.running()
         run.lifeline.stop()
@@ -267,7 +255,7 @@ def test_two_runs_at_once_know_nothing_of_each_other(
         assert other.client.running() == ["w115"]
     assert not theirs.alive()
     assert "w115" in live.client.running()
-    assert driver.state(live.folder).alive
+    assert not live.lifeline.ended()
 
 
 def test_a_template_that_fails_says_why(start_run: Any) -> None:
@@ -307,13 +295,12 @@ def test_a_run_ends_when_its_controller_is_killed(
     driver: Any, victim: Any, eventually: Callable[[Callable[[], Any]], Any]
 ) -> None:
     controller, folder = victim()
-    pids = [node.pid for node in driver.state(folder).nodes]
-    processes = [Process.of(pid) for pid in pids]
+    processes = [Process.of(node.pid) for node in running_nodes(folder).values()]
     assert len(processes) == 4
     controller.kill()
     eventually(lambda: not folder.alive())
     eventually(lambda: not any(process.alive() for process in processes))
-    eventually(lambda: not driver.state(folder).alive)
+    assert running_nodes(folder) == {}
     driver.stop(folder)
     assert folder.name not in driver.find()
     driver.stop(folder)
@@ -323,33 +310,19 @@ def test_a_detached_run_outlives_its_controller_until_it_is_stopped(
     driver: Any, victim: Any
 ) -> None:
     controller, folder = victim("detached")
-    before = driver.state(folder)
-    assert before.alive
-    assert [(node.node, node.condition) for node in before.nodes] == [
-        *(("w0", "running"), ("w1", "frozen"), ("w2", "running"), ("w3", "running")),
-    ]
+    before = running_nodes(folder)
+    assert _conditions(folder) == dict.fromkeys(before, "running") | {"w1": "frozen"}
     controller.kill()
     controller.wait()
-    assert driver.state(folder) == before
+    assert running_nodes(folder) == before
+    assert len(before) == 4
     assert folder.alive()
-    processes = [Process.of(node.pid) for node in before.nodes]
+    processes = [Process.of(node.pid) for node in before.values()]
     driver.stop(folder)
     assert not any(process.alive() for process in processes)
     assert not folder.alive()
     assert folder.name not in driver.find()
 
 
-def _state(driver: Any, live: Any, name: str) -> tuple[str, str | None]:
-    """A node's condition, and whose processes the one that it names is with."""
-    node = next(node for node in driver.state(live.folder).nodes if node.node == name)
-    return node.condition, None if node.pid is None else _namespace(node.pid)
-
-
-def _has_ended(driver: Any, live: Any, name: str) -> bool:
-    return any(
-        node.node == name and node.condition == "ended" for node in driver.state(live.folder).nodes
-    )
-
-
-def _namespace(pid: int) -> str:
-    return str(Path(f"/proc/{pid}/ns/pid").readlink())
+def _conditions(folder: RunFolder) -> dict[str, str]:
+    return {name: state.condition for name, state in running_nodes(folder).items()}

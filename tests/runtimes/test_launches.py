@@ -64,7 +64,7 @@ def test_a_node_that_is_asked_for_twice_at_once_is_there_once(live: Any) -> None
     spec = live.asked("w240", "entries:wait")
     first, second = live.client.begin_launch(spec), live.client.begin_launch(spec)
     pid = first()
-    with pytest.raises(NodeError, match="w240 runs already"):
+    with pytest.raises(NodeError, match="w240 is already running"):
         second()
     live.wait_for_output("w240", "waiting")
     os.kill(pid, signal.SIGKILL)

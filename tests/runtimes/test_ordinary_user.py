@@ -22,14 +22,14 @@ from testbed.host.users import MODES
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 QUICK = ("--set", "stop.updates=40", "--workers", "3")
 QUICKSTART = "scenarios/quickstart.yaml"
-FILES = ("test_contract.py", "native/test_driver.py", "test_death.py")
+FILES = ("test_contract.py", "native/test_driver.py", "native/test_reach.py", "test_death.py")
 SMOKE = (
     "test_contract.py::test_exec_runs_in_the_node_with_its_restrictions[native]",
     "test_contract.py::test_a_frozen_node_stands_still_until_it_is_thawed[native]",
     "test_contract.py::test_a_run_ends_when_its_controller_is_killed[native]",
     "native/test_driver.py::test_it_has_a_uid_of_its_own_and_no_privileges",
     "native/test_driver.py::test_it_sees_nothing_private_of_the_user",
-    "native/test_driver.py::test_a_node_reaches_no_agent_of_a_later_run_in_a_folder_that_it_sees",
+    "native/test_reach.py::test_a_node_reaches_no_agent_of_a_later_run_in_a_folder_that_it_sees",
     "native/test_driver.py::test_linked_nodes_reach_each_other_and_are_counted",
 )
 """What a user's own namespaces, instead of root's, may break first."""

@@ -96,6 +96,6 @@ def test_a_lock_that_outlives_who_took_it_is_for_other_tools_to_explain(
     taker.kill()
     taker.wait()
     found = not_ended(folder, after_seconds=30.0)
-    assert found.message.startswith(f"{folder.lock} was still held after 30 s, by a process ")
-    assert found.hint.startswith(f"`fuser -v {folder.lock}`")
+    assert found.message.startswith(f"{folder.lock} is still held after 30 s, by a process ")
+    assert found.hint.startswith(f"Find the process with `fuser -v {folder.lock}`")
     assert found.hint.endswith("`testbed down r1`.")

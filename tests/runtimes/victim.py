@@ -54,7 +54,7 @@ def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
         log = folder.log(one.name)
         container = containers.get(one.name)
         client.launch(LaunchSpec(one, NetworkSpec(), "entries:wait", {}, log, container=container))
-    driver.freeze(folder, "w1")
+    client.freeze("w1")
     print("up", flush=True)
     signal.pause()
     lifeline.close()  # never reached: until here this process holds the run

@@ -97,7 +97,7 @@ class Builder:
         source = hash_sources(sources)
         name = image_name(gpu=gpu, source=source)
         if labels_of(self.engine, name) is not None and not base:
-            self.say(f"{name} is there already")
+            self.say(f"{name} exists already")
             return name
         variant = f"-{hashlib.sha256(base.encode()).hexdigest()[:6]}" if base else ""
         dependencies = f"{part_name(DEPENDENCIES, sources)}{variant}{'-gpu' if gpu else ''}"
@@ -134,7 +134,7 @@ class Builder:
         name = part_name(KAFKA, sources)
         labels = labels_of(self.engine, name)
         if labels is not None and labels.get(KAFKA_LABEL) == version:
-            self.say(f"{name} is there already, with Kafka {version}")
+            self.say(f"{name} exists already, with Kafka {version}")
             return name
         self.say(f"no registry answers ({reason}): building {name} from Kafka {version} in {jars}")
         arguments = {"BASE_IMAGE": self._made_here(KAFKA_BASE, sources)}
@@ -165,7 +165,7 @@ class Builder:
         if gpu or base:
             what = "An image for GPUs" if gpu else f"An image on {wanted}"
             raise HostError(f"{what} can only be built where a registry answers: {reason}.")
-        self.say(f"no registry answers ({reason}): building from what this host can make")
+        self.say(f"no registry answers ({reason}): building the inputs on this host")
         arguments = {"BASE_IMAGE": BASE, "WHEELS": WHEELS}
         return {name: self._made_here(part, sources) for name, part in arguments.items()}
 
@@ -175,7 +175,7 @@ class Builder:
         from requests.exceptions import Timeout
 
         if self.offline:
-            return "told to ask none"
+            return "it is turned off"
         if labels_of(self.engine, name) is not None:
             return ""
         usual, self.engine.timeout = self.engine.timeout, REGISTRY_SECONDS  # firewalls are silent
@@ -187,7 +187,7 @@ class Builder:
             except APIError as error:
                 if error.status_code in {401, 403, 404}:
                     raise HostError(
-                        f"The registry answers that there is no image {name}, or not for you."
+                        f"The registry has no image {name}, or denies access to it."
                     ) from error
                 return error.explanation or str(error)
             finally:
@@ -198,9 +198,9 @@ class Builder:
         """Return an image built by this host, which takes minutes the first time."""
         name = part_name(part, sources)
         if labels_of(self.engine, name) is not None:
-            self.say(f"{part}: {name}, made before")
+            self.say(f"{part}: {name}, built earlier")
         else:
-            self.say(f"{part}: made by docker/offline.sh")
+            self.say(f"{part}: built by docker/offline.sh")
             with made_here(part, sources, torch_index=TORCH_INDEX) as archive:
                 import_archive(self.engine, archive, name, part)
         return name

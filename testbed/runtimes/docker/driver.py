@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from testbed.agent.launch import NodeState
 from testbed.errors import NodeError, RunNotFound, TestbedError
-from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, HostState, NodeState, Request, Start
+from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Request, Start
 from testbed.runtimes.docker.containers import AGENT, agent_container, node_container
 from testbed.runtimes.docker.engine import check_abilities, connect, describe, want_gpus
-from testbed.runtimes.docker.faults import asking
 from testbed.runtimes.docker.image import (
     OFFICIAL_KAFKA,
     check_image,
@@ -23,13 +23,11 @@ from testbed.runtimes.docker.image import (
     image_name,
 )
 from testbed.runtimes.docker.lifecycle import (
-    Found,
     containers_of,
     find_containers,
     image_of_run,
     in_parallel,
     make_all,
-    pid_of,
     remove,
     remove_run,
 )
@@ -118,31 +116,13 @@ class DockerDriver:
                         clear(folder)
                         return
 
-    def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
+    def exec(self, folder: RunFolder, node: NodeState, command: Sequence[str]) -> int:
         with connect(self.address) as engine:
-            found = _container_of(engine, folder, node)
-            if found.condition != "running":
-                raise NodeError(f"{node} is {found.condition}: nothing can be run in it.")
-            return run_in(engine, found.identity, command, node=node, address=self.address)
-
-    def state(self, folder: RunFolder) -> HostState:
-        with connect(self.address) as engine:
-            found = containers_of(engine, folder)
-            nodes = [one for one in found if one.role != AGENT]
-            pids = in_parallel(lambda one: pid_of(engine, one.identity), nodes)
-        return HostState(
-            alive=any(one.role == AGENT and one.condition != "ended" for one in found),
-            nodes=tuple(
-                NodeState(one.node, "ended" if pid is None else one.condition, pid)
-                for one, pid in zip(nodes, pids, strict=True)
-            ),
-        )
-
-    def freeze(self, folder: RunFolder, node: str) -> None:
-        self._ask(folder, node, "pause", needless="already paused")
-
-    def thaw(self, folder: RunFolder, node: str) -> None:
-        self._ask(folder, node, "unpause", needless="is not paused")
+            for found in containers_of(engine, folder):
+                if found.node == node.node and found.role != AGENT:
+                    identity = found.identity
+                    return run_in(engine, identity, command, node=node.node, address=self.address)
+        raise NodeError(f"{node.node}: its container was removed.")
 
     def find(self) -> tuple[str, ...]:
         with connect(self.address) as engine:
@@ -161,21 +141,6 @@ class DockerDriver:
             self._image(engine, asked)
             if any(map(is_kafka, asked)):
                 find_kafka_image(engine)
-
-    def _ask(
-        self, folder: RunFolder, node: str, verb: Literal["pause", "unpause"], *, needless: str
-    ) -> None:
-        from docker.errors import APIError
-
-        with connect(self.address) as engine, asking(node):
-            found = _container_of(engine, folder, node)
-            if verb == "pause" and found.condition == "ended":
-                raise _no_node(folder, node)
-            try:
-                getattr(engine, verb)(found.identity)
-            except APIError as error:
-                if needless not in str(error.explanation):
-                    raise
 
     def _image(self, engine: APIClient, nodes: Iterable[NodeSpec]) -> str:
         return check_image(engine, self.image or "", gpu=want_gpus(nodes))
@@ -205,17 +170,3 @@ def _remove_late(engine: APIClient, folder: RunFolder) -> None:
     while time.monotonic() < until:
         remove_run(engine, folder, deadline=until + STOP_SECONDS)
         time.sleep(POLL_SECONDS)
-
-
-def _container_of(engine: APIClient, folder: RunFolder, node: str) -> Found:
-    for found in containers_of(engine, folder):
-        if found.node == node and found.role != AGENT:
-            return found
-    raise _no_node(folder, node)
-
-
-def _no_node(folder: RunFolder, node: str) -> NodeError:
-    return NodeError(
-        f"{folder.name} has no node {node} that runs.",
-        hint=f"`testbed ps {folder.name}` lists its nodes.",
-    )

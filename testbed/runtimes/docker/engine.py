@@ -80,7 +80,7 @@ def socket_path(address: str | None = None) -> str:
     address = address or os.environ.get("DOCKER_HOST") or DEFAULT_ADDRESS
     if not address.startswith(SCHEME):
         raise HostError(
-            f"DOCKER_HOST is {address}: runs need an engine of this machine, at unix://...",
+            f"DOCKER_HOST is {address}, expected an engine of this machine, at unix://...",
             hint=f"Unset it (unset DOCKER_HOST), or {NATIVE}.",
         )
     return address.removeprefix(SCHEME)
@@ -103,12 +103,12 @@ def refuse(info: Mapping[str, Any]) -> None:
     rootful = "select the system's engine, or"
     if "Docker Desktop" in str(info.get("OperatingSystem", "")):
         raise HostError(
-            "Docker Desktop runs containers in a virtual machine, out of the agent's reach.",
+            "Docker Desktop runs containers in a virtual machine, which the agent cannot enter.",
             hint=f"Install Docker Engine (`docker context use default`), or {NATIVE}.",
         )
     if "name=rootless" in options:
         raise HostError(
-            "A rootless Docker engine can give its containers no links.",
+            "A rootless Docker engine cannot give links to its containers.",
             hint=f"Unset DOCKER_HOST to {rootful} {NATIVE}.",
         )
     if "name=userns" in options:
@@ -135,16 +135,16 @@ def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
             wanted = getattr(node, limit)
             if wanted is not None and not info.get(told, False):
                 raise HostError(
-                    f"{whose}: {limit} {wanted} is a limit, and the kernel under this Docker "
-                    "engine cannot enforce it.",
-                    hint=f"`docker info` ends with what the kernel lacks: add it, {REMOVE}.",
+                    f"{whose}: {limit} {wanted} is a limit, which the kernel of this Docker "
+                    "engine cannot enforce.",
+                    hint=f"`docker info` ends with what the kernel lacks: enable it, {REMOVE}.",
                 )
         settings(Limits.of(node), "cpu", 1)  # rejects what no kernel can enforce
         if node.cpuset is not None:
             check_present(whose, node.cpuset, find_hierarchies())
         if node.gpus and GPU_RUNTIME not in info.get("Runtimes", {}):
             raise HostError(
-                f"{whose}: gpus {node.gpus}, and this Docker engine has no runtime {GPU_RUNTIME}.",
+                f"{whose}: gpus {node.gpus}, but this Docker engine has no runtime {GPU_RUNTIME}.",
                 hint=f"Install the NVIDIA Container Toolkit, {REMOVE}.",
             )
 

@@ -24,7 +24,7 @@ LACKS = (
         "the Docker engine has no space left on its disk",
         "`docker system df` shows why; `testbed image prune` removes old images.",
     ),
-    ("no such image", "the Docker engine has not the image", f"Build it: {BUILD}"),
+    ("no such image", "the Docker engine does not have the image", f"Build it: {BUILD}"),
     (
         "could not select device driver",
         "this Docker engine cannot give GPUs to containers",
@@ -48,11 +48,11 @@ def engine_faults(doing: str) -> Iterator[None]:
     except (DockerException, RequestException, HTTPError, OSError) as error:
         if _is_late(error):
             raise HostError(
-                f"The Docker engine hangs: no answer came in time while {doing}.",
+                f"The Docker engine did not answer in time while {doing}.",
                 hint="Restart it (sudo systemctl restart docker), or use `runtime: native`.",
             ) from error
         raise HostError(
-            f"The Docker engine went away while {doing}: {error}.",
+            f"The connection to the Docker engine was lost while {doing}: {error}.",
             hint="Is it running? See: docker version",
         ) from error
 
@@ -73,7 +73,7 @@ def refused(doing: str, reason: str) -> HostError:
     """Return the error for an operation, ``doing``, that the engine rejected."""
     hint = ""
     if FULL in reason.lower():
-        hint = "Make room: `testbed image prune` and `docker system df` say where it went."
+        hint = "`docker system df` shows what uses it; `testbed image prune` removes old images."
     return HostError(f"The Docker engine failed {doing}: {reason.strip().rstrip('.')}.", hint=hint)
 
 
@@ -96,7 +96,7 @@ def explain(whose: str, status: int | None, reason: str) -> TestbedError:
         return NodeError(f"{whose}: No such file or directory: {found[1]}")
     if found := ABSENT_CPUS.search(reason):
         return HostError(
-            f"{whose}: cpuset {found[1]} has CPUs that this host has not; it has {found[2]}.",
+            f"{whose}: cpuset {found[1]} has CPUs that this host does not have; it has {found[2]}.",
             hint=f"Choose from {found[2]} in the scenario.",
         )
     for sign, what, cure in LACKS:

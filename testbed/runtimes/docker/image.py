@@ -99,8 +99,8 @@ def check_image(engine: APIClient, name: str = "", *, gpu: bool = False) -> str:
     if found != expected:
         holds = f"testbed {labels.get(VERSION_LABEL)} ({found})" if found else "no testbed"
         raise HostError(
-            f"The image {wanted} holds {holds}, and this is testbed {__version__} ({expected}).",
-            hint=f"{hint}, and name no image in the scenario." if name else hint,
+            f"The image {wanted} contains {holds}, but this is testbed {__version__} ({expected}).",
+            hint=f"{hint}, and remove `image` from the scenario." if name else hint,
         )
     return wanted
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from testbed.errors import HostError, NodeError, TestbedError
-from testbed.runtimes.base import Condition
 from testbed.runtimes.docker.containers import AGENT, FOLDER, INDEX, NODE, ROLE, RUN, Container
 from testbed.runtimes.docker.engine import THREADS
 from testbed.runtimes.docker.faults import CONFLICT, NOT_FOUND, asking
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
-CONDITIONS: Mapping[str, Condition] = {"running": "running", "paused": "frozen"}
 LAST_LINES = 10
 RETRY_SECONDS = 0.1
 END_SECONDS = 10
@@ -52,11 +50,6 @@ class Found:
     role: str
     index: int
     state: str
-
-    @property
-    def condition(self) -> Condition:
-        """The state in our terms."""
-        return CONDITIONS.get(self.state, "ended")
 
 
 def find_containers(engine: APIClient, *labels: str) -> list[Found]:
@@ -103,7 +96,8 @@ def make(engine: APIClient, container: Container, made: list[str]) -> int:
         state = engine.inspect_container(identity)["State"]
     if not state["Running"]:
         raise NodeError(
-            f"{container.whose}: its container ended at once.{last_words(engine, identity)}"
+            f"{container.whose}: its container ended as soon as it was started."
+            f"{last_words(engine, identity)}"
         )
     return int(state["Pid"])
 
@@ -253,16 +247,16 @@ def _check_ended(container: Container, labels: Mapping[str, str], state: str) ->
     """Reject a name that belongs to another run, or is not ours, or is of a running node."""
     wanted = container.body["Labels"]
     if all(labels.get(name) == wanted[name] for name in (RUN, FOLDER, NODE)):
-        if state in CONDITIONS:
-            raise NodeError(f"{container.whose} runs already.")
+        if state in ("running", "paused"):
+            raise NodeError(f"{container.whose} is already running.")
         return
     if FOLDER in labels:
         raise HostError(
             f"the container {container.name} exists: a run of that name is in {labels[FOLDER]}.",
-            hint=f"End that one with `testbed down {labels.get(RUN)}`, or choose another --name.",
+            hint=f"End it with `testbed down {labels.get(RUN)}`, or choose another --name.",
         )
     raise HostError(
-        f"the container {container.name} exists, and is not of testbed's making.",
+        f"the container {container.name} exists, and was not created by testbed.",
         hint=f"Remove it with `docker rm -f {container.name}`, or choose another --name.",
     )
 

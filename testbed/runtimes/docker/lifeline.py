@@ -195,6 +195,6 @@ def _agent_behind(peer: socket.socket) -> int:
         raise HostError(
             "the Docker engine's processes cannot be seen from here: it runs outside of this "
             "container.",
-            hint="Run testbed beside the engine, or with the host's pid namespace (--pid=host).",
+            hint="Run testbed on the engine's host, or in a container with --pid=host.",
         )
     return pid

@@ -75,7 +75,7 @@ def _recipe_installed() -> dict[str, Path]:
                 recipe[name] = Path(str(file.locate())).resolve()
     if missing := sorted(set(RECIPE) - set(recipe)):
         raise HostError(
-            f"The image's recipe is not installed with testbed: {', '.join(missing)} missing.",
-            hint=f"Install {DISTRIBUTION} anew, or run testbed from a clone of its repository.",
+            f"The files to build the image are not installed with testbed: {', '.join(missing)}.",
+            hint=f"Reinstall {DISTRIBUTION}, or run testbed from a clone of its repository.",
         )
     return recipe

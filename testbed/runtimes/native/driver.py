@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.agent.discovery import all_of, find_agents, first_of
-from testbed.agent.records import NodeRecords, RecordedNodes
+from testbed.agent.launch import NodeState
 from testbed.errors import NodeError
 from testbed.host.cgroups import RunGroups, find_runs
 from testbed.host.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.host.limits import require_files
 from testbed.host.process import Process
 from testbed.host.users import Users, find_users
-from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, HostState, NodeState, Request, Start
+from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Request, Start
 from testbed.runtimes.lock import attempts
 from testbed.runtimes.native.lifeline import (
     NativeLifeline,
@@ -36,12 +36,6 @@ from testbed.runtimes.native.lifeline import (
 from testbed.runtimes.native.session import run_in
 from testbed.telemetry.folder import RunFolder, is_gone
 from testbed.topology import NodeSpec, Plan
-
-NAMESPACES = "ipc mnt net pid uts"
-
-
-LiveNodes = RunGroups | RecordedNodes
-"""The nodes of one run: their control groups, or, without these, their processes."""
 
 
 @dataclass(frozen=True)
@@ -91,27 +85,11 @@ class NativeDriver:
                         return
             # A controller is about to record an agent, or has not noticed yet that it has ended.
 
-    def exec(self, folder: RunFolder, node: str, command: Sequence[str]) -> int:
-        live = self._live(folder)
-        state = _state(live, node)
-        if state.pid is None or state.condition != "running":
-            raise NodeError(f"{node} is {state.condition}: nothing can be run in it.")
-        entrances = [str(path) for path in live.entrances(node)]
-        return run_in({"process": str(Process.of(state.pid)), "entrances": entrances}, command)
-
-    def state(self, folder: RunFolder) -> HostState:
-        agent = _agent_of(folder)
-        live = self._live(folder)
-        return HostState(
-            alive=agent is not None and agent.alive(),
-            nodes=tuple(_state(live, node) for node in live.nodes()),
-        )
-
-    def freeze(self, folder: RunFolder, node: str) -> None:
-        self._live(folder).freeze(node)
-
-    def thaw(self, folder: RunFolder, node: str) -> None:
-        self._live(folder).thaw(node)
+    def exec(self, folder: RunFolder, node: NodeState, command: Sequence[str]) -> int:
+        if node.pid is None:
+            raise NodeError(f"{node.node} has ended.")
+        entrances = [str(path) for path in node.entrances]
+        return run_in({"process": str(Process.of(node.pid)), "entrances": entrances}, command)
 
     def find(self) -> tuple[str, ...]:
         living = {settings.folder.name for _, settings in find_agents()}
@@ -126,12 +104,6 @@ class NativeDriver:
         require_files(len(all_nodes))
         RunGroups("", self._trees()).check(all_nodes)
 
-    def _live(self, folder: RunFolder) -> LiveNodes:
-        groups = self._groups(folder)
-        if groups.has("freezer"):
-            return groups
-        return NodeRecords(folder).of(_agent_of(folder))
-
     def _groups(self, folder: RunFolder) -> RunGroups:
         """Return the run's control groups: at the fixed path for root, as recorded for others."""
         trees = self._trees()
@@ -143,13 +115,6 @@ class NativeDriver:
         if self.hierarchies is not None:
             return self.hierarchies
         return find_hierarchies() if os.geteuid() == 0 else find_delegated()
-
-
-def _state(live: LiveNodes, node: str) -> NodeState:
-    first = live.first(node)
-    if first is None:
-        return NodeState(node, "ended", None)
-    return NodeState(node, "frozen" if live.is_frozen(node) else "running", first)
 
 
 def _agent_of(folder: RunFolder) -> Process | None:

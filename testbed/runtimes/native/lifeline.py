@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Self
 
 from testbed.agent.discovery import AGENT_MODULE, settings_of, waiting_for
-from testbed.agent.records import NodeRecords
 from testbed.agent.settings import (
     AGENT_LOG,
     AGENT_SOCKET,
@@ -207,7 +206,6 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
         time.sleep(POLL_SECONDS)
     groups.remove(deadline=deadline)
     groups.restore_parent_group()
-    NodeRecords(folder).clear()
     for name in (AGENT_RECORD, AGENT_SETTINGS, AGENT_SOCKET):
         (folder.control / name).unlink(missing_ok=True)
     with suppress(OSError):  # it never existed, or the run folder was deleted

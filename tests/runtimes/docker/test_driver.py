@@ -21,6 +21,7 @@ import pytest
 from testbed.agent.launch import Mount
 from testbed.errors import HostError, NodeError
 from testbed.host.process import Process
+from testbed.run.nodes import running_nodes
 from testbed.runtimes.base import ContainerSpec, Start
 from testbed.runtimes.docker.containers import AGENT, FOLDER, ROLE
 from testbed.runtimes.docker.driver import DockerDriver
@@ -170,15 +171,13 @@ def test_a_run_of_the_same_name_elsewhere_is_left_alone(
 ) -> None:
     with start_run() as run:
         run.launch("w0", "entries:wait")
-        before = driver.state(run.folder)
+        before = running_nodes(run.folder)
         namesake = _new_folder(tmp_path / "elsewhere", run.folder.name)
         with pytest.raises(HostError, match=rf"a run of that name is in {run.folder.path}.*--name"):
             driver.start(_plan(namesake), namesake, Start())
         driver.stop(namesake)
-        with pytest.raises(NodeError, match="has no node w0"):
-            driver.freeze(namesake, "w0")
-        assert driver.state(namesake).nodes == ()
-        assert driver.state(run.folder) == before
+        assert running_nodes(namesake) == {}
+        assert running_nodes(run.folder) == before
 
 
 def test_an_image_that_is_not_there(tmp_path: Path) -> None:
@@ -200,9 +199,8 @@ def test_containers_that_somebody_removes_stops_and_pauses(
         engine.pause(f"{name}-w2")
         assert run.wait_for_exit("w0").status == -9
         eventually(lambda: run.client.running() == ["w2", "w3"])
-        state = driver.state(run.folder)
-        assert [(node.node, node.condition) for node in state.nodes] == [
-            *(("w1", "ended"), ("w2", "frozen"), ("w3", "running")),
+        assert [(node.node, node.condition) for node in running_nodes(run.folder).values()] == [
+            *(("w2", "frozen"), ("w3", "running")),
         ]
         engine.pause(f"{name}-agent")
         run.lifeline.stop()
@@ -221,7 +219,7 @@ def test_the_agents_container_is_killed(
         assert "its container was stopped, killed or removed" in str(run.lifeline.explain())
         with pytest.raises(NodeError, match="the agent has ended"):
             eventually(lambda: run.lifeline.on_hangup("keep"))
-        eventually(lambda: not driver.state(run.folder).alive)
+        assert running_nodes(run.folder) == {}
         run.lifeline.stop()
         assert containers_of(engine, run.folder) == []
         assert not role.alive()
@@ -270,11 +268,7 @@ def test_an_engine_that_is_gone_can_be_asked_again(
         run.launch("w0", "entries:wait")
         run.lifeline.close()
         address.unlink()
-        for ask in (
-            lambda: driver.stop(run.folder),
-            driver.find,
-            lambda: driver.state(run.folder),
-        ):
+        for ask in (lambda: driver.stop(run.folder), driver.find):
             with pytest.raises(
                 HostError, match=r"No Docker engine answers .*systemctl start docker"
             ):
@@ -303,17 +297,18 @@ def test_a_container_that_ends_at_once_says_why(driver: Any, start_run: Any) -> 
         assert driver.contain(
             _plan(run.folder), run.folder, [ContainerSpec(node, (), log)]
         ).keys() == {"w0"}
-        with pytest.raises(NodeError, match="w0 runs already"):
+        with pytest.raises(NodeError, match="w0 is already running"):
             driver.contain(_plan(run.folder), run.folder, [ContainerSpec(node, (), log)])
 
 
 EXEC = (
     "import sys\n"
     "from pathlib import Path\n"
+    "from testbed.run.nodes import run_command\n"
     "from testbed.runtimes.docker.driver import DockerDriver\n"
     "from testbed.telemetry.folder import RunFolder\n"
     "folder = RunFolder(Path(sys.argv[1]))\n"
-    "sys.exit(DockerDriver().exec(folder, 'w0', sys.argv[2:]))\n"
+    "sys.exit(run_command(DockerDriver(), folder, 'w0', sys.argv[2:]))\n"
 )
 
 
@@ -379,7 +374,7 @@ def test_the_controller_is_killed_at_random_moments_beside_others(
         time.sleep(rng.uniform(0.5, 5.0))
         controller.kill()
         controller.wait()
-        nodes = [node.pid for node in driver.state(folder).nodes if node.pid is not None]
+        nodes = [node.pid for node in running_nodes(folder).values() if node.pid is not None]
         if not detached and rng.random() < 0.5:
             eventually(lambda: not folder.alive())  # noqa: B023 - at once
         driver.stop(folder)

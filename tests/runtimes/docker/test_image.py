@@ -148,7 +148,7 @@ def test_its_first_process_is_tini(engine: Any, image: str) -> None:
 def test_what_is_there_is_not_built_again(engine: Any, image: str) -> None:
     said: list[str] = []
     assert Builder(engine, offline=False, say=said.append, log=said.append).nodes() == image
-    assert said == [f"{image} is there already"]
+    assert said == [f"{image} exists already"]
 
 
 def test_an_image_with_other_code_is_refused(
@@ -163,5 +163,5 @@ def test_an_image_with_other_code_is_refused(
         check_image(engine)
     assert refusal.value.hint == "Try: testbed image build"
     assert image in refusal.value.message
-    with pytest.raises(HostError, match=f"The image {image} holds testbed {__version__} "):
+    with pytest.raises(HostError, match=f"The image {image} contains testbed {__version__} "):
         check_image(engine, image)

@@ -206,7 +206,7 @@ def test_an_engine_that_dies_ends_a_build(own_engine: Any, tmp_path: Path) -> No
             engine.process.kill()
             _, said = process.communicate(timeout=STARTED_SECONDS)
     assert process.returncode == HostError.exit_code
-    assert "The Docker engine went away while building edge-testbed-dependencies:" in said
+    assert "The connection to the Docker engine was lost while building edge-testbed-dep" in said
     assert "Traceback" not in said
 
 
@@ -241,7 +241,7 @@ def test_only_old_images_of_ours_are_removed(engine: Any, tmp_path: Path) -> Non
 def test_an_image_of_other_sources_is_refused(engine: Any, tmp_path: Path) -> None:
     (tmp_path / "some").mkdir()
     import_image(engine, "mine:1", tmp_path / "some", NODES)
-    with pytest.raises(HostError, match="The image mine:1 holds no testbed, and this is testbed"):
+    with pytest.raises(HostError, match="The image mine:1 contains no testbed, but this is"):
         check_image(engine.api, "mine:1")
     with pytest.raises(HostError, match=f"The Docker engine has no image {image_name()}"):
         check_image(engine.api)

@@ -22,10 +22,11 @@ WAIT_SECONDS = 30.0
 EXEC = (
     "import sys\n"
     "from pathlib import Path\n"
+    "from testbed.run.nodes import run_command\n"
     "from testbed.runtimes.native.driver import NativeDriver\n"
     "from testbed.telemetry.folder import RunFolder\n"
     "folder = RunFolder(Path(sys.argv[1]))\n"
-    "sys.exit(NativeDriver().exec(folder, sys.argv[2], sys.argv[3:]))\n"
+    "sys.exit(run_command(NativeDriver(), folder, sys.argv[2], sys.argv[3:]))\n"
 )
 LOOK = """
 import fcntl, json, os, termios
