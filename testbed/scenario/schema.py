@@ -160,9 +160,7 @@ class Workers(StrictModel):
                 f"classes whose counts add up to {counted:,}", f"`count`, which is {self.count:,}"
             )
         if shares and counted >= self.count:
-            found = (
-                f"classes whose counts add up to {counted:,} next to classes with a share"
-            )
+            found = f"classes whose counts add up to {counted:,} next to classes with a share"
             raise InvalidValue(found, f"less than `count`, which is {self.count:,}")
         if shares and abs(sum(shares.values()) - 1) > SHARES_ROUNDING:
             total = sum(shares.values())
