@@ -26,7 +26,6 @@ from testbed.cli.live import LiveDisplay, Progress
 from testbed.cli.notebook import Lines
 from testbed.cli.options import check_name, write_runs
 from testbed.errors import ScenarioError
-from testbed.events.sink import Sink
 from testbed.host.cuda import has_cuda
 from testbed.reports.compare import Comparison, compared
 from testbed.reports.exports.mlflow import write_mlflow
@@ -47,6 +46,7 @@ from testbed.studies.sweep import Swept
 from testbed.studies.sweep import sweep as carry_out_study
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry, list_runs
+from testbed.telemetry.sink import Sink
 from testbed.telemetry.wall import WALL
 from testbed.values.units import Size
 

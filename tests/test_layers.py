@@ -1,11 +1,12 @@
-"""What import-linter cannot see: a module that is named in a string, and started or imported so."""
+"""The structure: what import-linter does not see."""
 
 from __future__ import annotations
 
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -17,13 +18,7 @@ SEPARATORS = re.compile(r"[|:]")
 
 def ranks() -> dict[str, int]:
     """How high each part stands, as the contract of import-linter has it."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    (layers,) = (one["layers"] for one in contracts["contracts"] if one["type"] == "layers")
-    return {
-        part.strip(" ()"): -row
-        for row, parts in enumerate(layers)
-        for part in SEPARATORS.split(parts)
-    }
+    return {part: -row for row, parts in enumerate(contract()) for part in parts}
 
 
 def named(file: Path) -> Iterator[tuple[int, str]]:
@@ -46,3 +41,60 @@ def test_no_part_names_a_higher_one_in_a_string() -> None:
             if order.get(part, bottom) > own:
                 faults.append(f"{file.relative_to(ROOT)}:{line}: testbed.{part}")
     assert faults == []
+
+
+def drawn() -> list[list[str]]:
+    """The rooms in CONTRIBUTING.md, row by row."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawing = text.split("```text\n", 1)[1].split("```", 1)[0]
+    return [row[1:42].split() for row in drawing.splitlines()]
+
+
+def contract() -> list[list[str]]:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (layers,) = (one["layers"] for one in contracts["contracts"] if one["type"] == "layers")
+    return [[part.strip(" ()") for part in SEPARATORS.split(parts)] for parts in layers]
+
+
+def test_the_drawing_is_the_contract_and_has_every_room() -> None:
+    rooms = {
+        path.stem
+        for path in (ROOT / "testbed").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert drawn() == contract()
+    assert {room for row in drawn() for room in row} == rooms - {"__init__"}
+    assert len(rooms) - 1 <= 22
+    assert len(drawn()) <= 12
+
+
+def test_every_room_says_what_belongs_in_it_and_what_does_not() -> None:
+    for package in (ROOT / "testbed").glob("*/__init__.py"):
+        text = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
+        text = " ".join(text.split())
+        assert "Here: " in text, package
+        assert "Not here: " in text, package
+
+
+def imports(tree: ast.AST, modules: Collection[str]) -> Iterator[str]:
+    """The modules of the package that a file imports, wherever in it, and for types alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names if one.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module in modules:
+            for one in node.names:
+                inner = f"{node.module}.{one.name}"
+                yield inner if inner in modules else node.module
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in (ROOT / "testbed").rglob("*.py")
+    }
+    graph = {
+        name: set(imports(ast.parse(path.read_text(encoding="utf-8")), files)) - {name}
+        for name, path in files.items()
+    }
+    graph["testbed"] = set()  # it imports what it offers when that is first asked for
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the files

@@ -14,7 +14,7 @@ from math import ceil, floor
 
 from shapes import Shape, resnet152, vgg19
 
-from testbed.compress.topk import quotas
+from testbed.payloads.topk import quotas
 
 GIB = 2**30
 SAMPLE_BYTES = 3 * 32 * 32

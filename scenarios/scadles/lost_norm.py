@@ -17,16 +17,16 @@ from pathlib import Path
 import numpy as np
 
 from testbed.algorithms import ScaDles
+from testbed.algorithms.frame.worker import Shard
 from testbed.algorithms.parts.adaptive_compression import LossOfNorm
 from testbed.algorithms.parts.momentum import MomentumSgd
-from testbed.compress.topk import largest, quotas, sparsify
 from testbed.datasets import load as load_data
 from testbed.datasets.base import user_cache
-from testbed.frame.worker import Shard
 from testbed.payloads import Vector
+from testbed.payloads.topk import largest, quotas, sparsify
 from testbed.scenario.schema import Scenario
-from testbed.seeds import stream
 from testbed.studies.load import load_study
+from testbed.values.seeds import stream
 
 STUDY = Path(__file__).parent / "table5.yaml"
 DEVICES, BATCH, ROUNDS = 4, 57, 60

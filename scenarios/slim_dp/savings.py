@@ -28,8 +28,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from testbed.compress.core_explorer import sizes
 from testbed.payloads import Dense, Keyed, Payload, Quantized
+from testbed.payloads.core_explorer import sizes
 from testbed.reports.figures import write_picture
 from testbed.scenario.durations import Codec, CodecTimes
 

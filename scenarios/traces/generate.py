@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed.seeds import stream
+from testbed.values.seeds import stream
 
 WALK_SECONDS = 60
 WALK_RATES = (0.5e6, 8e6)

@@ -1,4 +1,11 @@
-"""The algorithms a scenario can name; README.md says how to add one."""
+"""The algorithms that a scenario can name, and the frame that drives them.
+
+Here: one file per algorithm, the parts they share (``parts``), and the frame around them without
+I/O (``frame``): the server's order of pushes and the worker's loop, driven by roles or by a
+simulation. Not here: models and data (``models``, ``datasets``), the formats of updates
+(``payloads``), clocks and sockets (``roles``, ``rpc``, ``simulation``). README.md says how to add
+an algorithm.
+"""
 
 from pathlib import Path
 from typing import Annotated

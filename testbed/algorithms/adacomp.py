@@ -44,8 +44,8 @@ from testbed.algorithms.base import (
 )
 from testbed.algorithms.parts.damping import applied, damped, divisor
 from testbed.algorithms.parts.options import LearningRate, Share
-from testbed.compress.topk import largest, quotas, sparsify
 from testbed.payloads import Sparse, Vector
+from testbed.payloads.topk import largest, quotas, sparsify
 
 
 class AdaComp(AlgorithmConfig):

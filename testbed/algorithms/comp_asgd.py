@@ -43,8 +43,8 @@ from testbed.algorithms.base import (
 )
 from testbed.algorithms.parts.damping import applied, damped, divisor
 from testbed.algorithms.parts.options import LearningRate, Share
-from testbed.compress.topk import Scope, drawn, largest, parts_of, quotas, sparsify
 from testbed.payloads import Indices, Sparse, Vector
+from testbed.payloads.topk import Scope, drawn, largest, parts_of, quotas, sparsify
 
 
 class CompAsgd(AlgorithmConfig):

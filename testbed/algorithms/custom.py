@@ -25,7 +25,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from testbed.algorithms.base import AlgorithmConfig, Orders, ServerHalf, WorkerHalf
-from testbed.user_code import OwnCode, UserCode, raised_by_signal
+from testbed.values.user_code import OwnCode, UserCode, raised_by_signal
 
 
 class CustomAlgorithm(OwnCode):

@@ -2,7 +2,7 @@
 
 The quantised baseline of S. Sun, W. Chen, J. Bian, X. Liu, T.-Y. Liu, "Slim-DP: a multi-agent
 system for communication-efficient distributed deep learning", AAMAS 2018, section 4. The
-quantisation is that of D. Alistarh et al., "QSGD", NIPS 2017; compress/qsgd.py has it.
+quantisation is that of D. Alistarh et al., "QSGD", NIPS 2017; payloads/qsgd.py has it.
 
 Symbols, as the papers write them:
 
@@ -30,9 +30,9 @@ from typing import ClassVar, Literal
 from testbed.algorithms.base import Halves, Reply, Update, expect
 from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
 from testbed.algorithms.parts.options import Count
-from testbed.compress.qsgd import Buckets, Norm, decoded, dequantise, quantise
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Quantized, Vector
+from testbed.payloads.qsgd import Buckets, Norm, decoded, dequantise, quantise
 
 
 class QuantDp(RoundOptions):

@@ -40,9 +40,9 @@ from pydantic import model_validator
 from testbed.algorithms.base import Applied, Halves, Reply, expect
 from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
 from testbed.algorithms.parts.options import Portion, Share, Steps
-from testbed.compress.core_explorer import draw_explorer, select_core, sizes
 from testbed.errors import InvalidValue
 from testbed.payloads import Dense, Keyed, Payload, Vector
+from testbed.payloads.core_explorer import draw_explorer, select_core, sizes
 from testbed.payloads.keyed import signature_of
 
 

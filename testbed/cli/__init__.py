@@ -1,4 +1,8 @@
-"""The command ``testbed``: one module per verb, imported only when the verb is called."""
+"""The command ``testbed``: one module per verb, imported only when the verb is called.
+
+Here: the options of a command, what it prints, and its exit status. Not here: what the command
+does, which every Python program can do as well (``api``, ``run``, ``studies``, ``reports``).
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from testbed.cli.options import overrides, settings_option
 
 if TYPE_CHECKING:
     from testbed.algorithms.base import AlgorithmConfig
+    from testbed.algorithms.frame.contract import CheckResult
     from testbed.datasets import Prepared
-    from testbed.frame.contract import CheckResult
     from testbed.host.isolation import Opened
     from testbed.scenario import Scenario
     from testbed.scenario.override import Override
@@ -61,7 +61,7 @@ def _result(title: str, results: Iterator[CheckResult]) -> CheckReport:
 
 
 def _try_algorithm(config: AlgorithmConfig, opened: Opened) -> CheckReport:
-    from testbed.frame.contract import examine
+    from testbed.algorithms.frame.contract import examine
 
     opened()
     return _result(f"{type(config).__name__} ({config})", examine(config))
@@ -74,7 +74,7 @@ def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iter
     from testbed.scenario import load
     from testbed.scenario.own_code import own_code
     from testbed.scenario.source import find_scenario
-    from testbed.user_code import UserCode
+    from testbed.values.user_code import UserCode
 
     file = find_scenario(file)
     scenario = load(file, overrides=asked)
@@ -95,10 +95,10 @@ def _try_learning(
     """Test a custom data set, and a custom model on it, or else on noise."""
     from dataclasses import replace
 
+    from testbed.algorithms.frame.contract import run_checks
     from testbed.datasets import CustomDataset, load
     from testbed.datasets.custom import OwnTransform
-    from testbed.frame.contract import run_checks
-    from testbed.user_code import UserCode
+    from testbed.values.user_code import UserCode
 
     data: list[Prepared] = []
     dataset = scenario.dataset
@@ -122,9 +122,9 @@ def _try_model(
 ) -> Iterator[CheckReport]:
     import torch
 
-    from testbed.frame.own_model import ModelUnderTest, examine_model, noise
+    from testbed.algorithms.frame.own_model import ModelUnderTest, examine_model, noise
     from testbed.models import CustomModel
-    from testbed.user_code import UserCode
+    from testbed.values.user_code import UserCode
 
     model = scenario.model
     shape = (data[0].image_shape, data[0].classes) if data else scenario.dataset.images
@@ -142,7 +142,7 @@ def _try_model(
 def _of_file(file: Path, asked: Sequence[Override]) -> Iterator[AlgorithmConfig]:
     from testbed.algorithms.base import AlgorithmConfig
     from testbed.algorithms.custom import open_config
-    from testbed.user_code import UserCode
+    from testbed.values.user_code import UserCode
 
     code = UserCode(file, "an algorithm", "")
     options = {".".join(one.keys): one.value for one in asked}

@@ -57,9 +57,9 @@ def command(
     import os
     from dataclasses import asdict
 
-    from testbed.events.entry import plain
     from testbed.reports.compare import differences, scenario_differences
     from testbed.reports.frames import Run
+    from testbed.telemetry.entry import plain
     from testbed.telemetry.registry import Registry, find_run
 
     registry = Registry.of_user(os.environ, Path.home())

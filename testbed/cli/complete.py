@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from testbed.scenario.schema_node import SchemaNode
-    from testbed.topology import Plan
+    from testbed.values.topology import Plan
 
 DEEPEST = 4
 """Maximum number of keys in a completed setting."""
@@ -94,11 +94,12 @@ def _paths(schema: SchemaNode, before: str, depth: int) -> Iterator[str]:
 
 
 def _plan(ctx: click.Context) -> Plan:
-    from testbed.cli.options import find
     from testbed.plan.written import read_plan
+    from testbed.telemetry.registry import Registry, find_run
 
     run = ctx.params["run"] or next(iter(ctx.args), "")  # not parsed if an option lacks its value
-    return read_plan(find(run, _folder(ctx)))
+    registry = Registry.of_user(os.environ, Path.home())
+    return read_plan(find_run(run, runs=_folder(ctx), registry=registry))
 
 
 def _folder(ctx: click.Context) -> Path:

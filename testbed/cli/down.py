@@ -29,7 +29,7 @@ def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -
     import time
 
     from testbed.cli.host import require_linux
-    from testbed.metrics.discovery import Targets
+    from testbed.reports.metrics.discovery import Targets
     from testbed.run.down import end_all, end_run
     from testbed.run.runtime import runtime_of
     from testbed.runtimes.choose import drivers

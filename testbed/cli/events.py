@@ -12,7 +12,7 @@ from testbed.cli.complete import complete_selector, run_argument
 from testbed.cli.options import find, runs_option
 
 if TYPE_CHECKING:
-    from testbed.events.entry import Entry
+    from testbed.telemetry.entry import Entry
 
 
 @click.command("events")
@@ -63,8 +63,8 @@ def _check(kinds: tuple[str, ...]) -> None:
         ScenarioError: there is no such kind.
     """
     from testbed.errors import Problem, ScenarioError
-    from testbed.events.names import EVENTS
     from testbed.scenario.synonyms import nearest
+    from testbed.telemetry.event_names import EVENTS
 
     expected = f"the name of an event: {', '.join(sorted(EVENTS))}"
     problems = [

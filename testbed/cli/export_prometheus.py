@@ -55,9 +55,10 @@ def write(runs: Sequence[Path], out: Path, *, force: bool, at: str, per_worker: 
         TestbedError: a run has not ended, or is damaged.
     """
     from testbed.errors import Problem, ScenarioError, TestbedError
-    from testbed.metrics.openmetrics import write_openmetrics
-    from testbed.metrics.replay import Replay
+    from testbed.plan.written import read_plan
     from testbed.reports.frames import Run
+    from testbed.reports.metrics.openmetrics import write_openmetrics
+    from testbed.reports.metrics.replay import Replay
     from testbed.telemetry.files import replacing
 
     end = _end(at)
@@ -77,7 +78,7 @@ def write(runs: Sequence[Path], out: Path, *, force: bool, at: str, per_worker: 
                 hint="`testbed up --metrics` serves the metrics of a running run. To export "
                 f"them, wait until it has ended: testbed wait {one.name}",
             )
-    replays = [Replay(one, per_worker=per_worker) for one in found]
+    replays = [Replay(one, read_plan(one.folder), per_worker=per_worker) for one in found]
     with replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:
         return write_openmetrics(file, replays, end=end)
 

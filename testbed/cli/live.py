@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.text import Text
 
 from testbed.cli.console import Console
-from testbed.events.entry import Entry
-from testbed.events.kinds import (
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import (
     ClockSet,
     Evaluated,
     Exited,
@@ -27,8 +27,8 @@ from testbed.events.kinds import (
     Restored,
     Started,
 )
-from testbed.events.rows import Rows
-from testbed.events.sink import Sink
+from testbed.telemetry.rows import Rows
+from testbed.telemetry.sink import Sink
 from testbed.telemetry.wall import clock_set
 from testbed.values.units import Size
 

@@ -54,8 +54,8 @@ class Scrapes:
         """
         import os
 
-        from testbed.metrics.discovery import Targets
-        from testbed.metrics.exporter import Exporter
+        from testbed.reports.metrics.discovery import Targets
+        from testbed.reports.metrics.exporter import Exporter
         from testbed.run.metering import Metering
 
         targets = Targets.of_user(os.environ, Path.home())
@@ -73,7 +73,7 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
         insecure_listen: bool,
         **others: Any,
     ) -> Any:
-        from testbed.metrics.exporter import parse_address
+        from testbed.reports.metrics.exporter import parse_address
 
         scrapes = None
         address = metrics_address or (ANY_PORT if metrics else None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from testbed.runtimes.base import Request
     from testbed.scenario import Scenario
     from testbed.simulation.outline import Outline
-    from testbed.topology import LinkSpec, NodeSpec, Plan
+    from testbed.values.topology import LinkSpec, NodeSpec, Plan
 
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
 """Placeholders for what `up` prepares, and draws, at its start."""

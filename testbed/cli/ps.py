@@ -26,7 +26,7 @@ def command(run: str | None, everything: bool, runs: Path, as_json: bool) -> Non
     """List the active runs, or the nodes of RUN."""
     import os
 
-    from testbed.metrics.discovery import Targets
+    from testbed.reports.metrics.discovery import Targets
     from testbed.telemetry.registry import Registry, list_runs
 
     Targets.of_user(os.environ, Path.home()).tidy()

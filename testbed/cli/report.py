@@ -159,10 +159,10 @@ def _report_runs(folders: Sequence[Path], *, as_json: bool) -> None:
 
     from testbed.cli.compare import print_scenarios
     from testbed.cli.console import Console, Table
-    from testbed.events.entry import plain
     from testbed.reports.compare import scenario_differences
     from testbed.reports.frames import Run
     from testbed.reports.run_measure import SIDE_BY_SIDE
+    from testbed.telemetry.entry import plain
 
     runs = [Run(folder) for folder in folders]
     values = {measure: [measure.of(run) for run in runs] for measure in SIDE_BY_SIDE}

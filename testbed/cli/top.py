@@ -67,7 +67,7 @@ def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
     if as_json:
         from dataclasses import asdict
 
-        from testbed.events.entry import plain
+        from testbed.telemetry.entry import plain
 
         print_json(plain(asdict(standing)))
         return

@@ -34,7 +34,7 @@ def command(run: str, timeout: float | None, runs: Path) -> int:
     """
     import os
 
-    from testbed.metrics.discovery import Targets
+    from testbed.reports.metrics.discovery import Targets
     from testbed.run.follow import wait_for_end
 
     folder = find(run, runs)

@@ -1,4 +1,10 @@
-"""Data sets. The union below lists them; add new data sets to it."""
+"""The data sets that a scenario can name, how workers share them, and how they arrive.
+
+Here: one file per data set, downloads and prepared files, partitions, and the arrival of samples as
+streams (``streams``). Not here: models (``models``), the batches of an algorithm
+(``algorithms.frame``), the connection to a broker (``roles``). The union below lists the data sets;
+README.md says how to add one.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ from testbed.datasets.prepared import (
     prepare_once,
 )
 from testbed.errors import UserCodeError
-from testbed.user_code import OwnCode, UserCode
+from testbed.values.user_code import OwnCode, UserCode
 
 MOST_CLASSES = 1_000_000
 """Every class costs a score per image, and parameters."""

@@ -16,7 +16,7 @@ import numpy as np
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.prepared import Prepared, prepare_once
 from testbed.datasets.standard import standardised
-from testbed.seeds import stream
+from testbed.values.seeds import stream
 
 CLASSES = 10
 TEST_IMAGES_PER_CLASS = 36

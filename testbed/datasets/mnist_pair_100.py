@@ -26,7 +26,7 @@ from testbed.datasets.files import FileLocations
 from testbed.datasets.mnist import TEST, TRAIN, URLS, Split, read_split, sums_of
 from testbed.datasets.prepared import Images, Prepared, prepare_once
 from testbed.datasets.standard import standardised
-from testbed.seeds import stream
+from testbed.values.seeds import stream
 
 DIGITS = 10
 CLASSES = DIGITS**2

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.prepared import Images, Prepared, prepare_once
-from testbed.seeds import stream
+from testbed.values.seeds import stream
 
 CHILLERS = 5
 DAYS = 2000

@@ -34,8 +34,8 @@ from pydantic import Field
 
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.prepared import Images, Prepared, prepare_once
-from testbed.seeds import stream
 from testbed.values.fields import BelowOne
+from testbed.values.seeds import stream
 
 POINTS = 44_428
 WINDOW = 64

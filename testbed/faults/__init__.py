@@ -1,4 +1,9 @@
-"""The faults that a scenario can plan; README.md says how to add one."""
+"""The faults that a scenario can plan.
+
+Here: one file per kind of fault with its YAML fields, its draw of workers and times, and what it
+asks of an actuator. Not here: the actuators themselves, which act on containers and links (``run``)
+or on virtual devices (``simulation``). README.md says how to add a kind.
+"""
 
 from typing import Annotated
 

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import Annotated, Protocol
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from testbed.errors import InvalidValue
-from testbed.seeds import stream
 from testbed.values.fields import Count, PositiveDuration, Share, StrictModel
+from testbed.values.seeds import stream
 from testbed.values.selectors import matches
-from testbed.values.units import Duration
-
-if TYPE_CHECKING:
-    from testbed.faults.link import LinkChange
-
+from testbed.values.units import Duration, Rate
 
 Selectors = Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
 ALL_WORKERS: Selectors = ("*",)
+
+
+def _carries(value: Rate) -> Rate:
+    if not value > 0:
+        raise InvalidValue(str(value), "a rate above zero; use `partition` to block all traffic")
+    return value
+
+
+class LinkChange(StrictModel):
+    """Changes to one direction of a link; other values stay the same.
+
+    Attributes:
+        rate: bits per second of Ethernet frames.
+        delay: one-way delay; needs netem.
+    """
+
+    rate: Annotated[Rate, AfterValidator(_carries)] | None = None
+    delay: Duration | None = None
 
 
 class Actuator(Protocol):

@@ -13,8 +13,8 @@ from typing import Literal
 from numpy.random import Generator
 
 from testbed.faults.base import FaultConfig
-from testbed.seeds import stream
 from testbed.values.fields import Portion
+from testbed.values.seeds import stream
 
 
 class Crash(FaultConfig):

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, model_validator
+from pydantic import model_validator
 
 from testbed.errors import InvalidValue
-from testbed.faults.base import Actuator, FaultOfAnyNode
-from testbed.values.fields import StrictModel
-from testbed.values.units import Duration, Rate
-
-
-def _carries(value: Rate) -> Rate:
-    if not value > 0:
-        raise InvalidValue(str(value), "a rate above zero; use `partition` to block all traffic")
-    return value
-
-
-class LinkChange(StrictModel):
-    """Changes to one direction of a link; other values stay the same.
-
-    Attributes:
-        rate: bits per second of Ethernet frames.
-        delay: one-way delay; needs netem.
-    """
-
-    rate: Annotated[Rate, AfterValidator(_carries)] | None = None
-    delay: Duration | None = None
+from testbed.faults.base import Actuator, FaultOfAnyNode, LinkChange
 
 
 class ChangedLink(FaultOfAnyNode):

@@ -15,11 +15,11 @@ from operator import itemgetter
 from typing import ClassVar
 
 from testbed.errors import NodeError
-from testbed.events.kinds import FaultApplied
 from testbed.faults import Crash, Crashes, Fault, Join, Kill, Leave, Slow
 from testbed.faults.availability import Availability
 from testbed.faults.base import Actuator, PassingFault, TimedFault, Trigger
 from testbed.faults.population import Contradiction, Population
+from testbed.telemetry.event_kinds import FaultApplied
 
 ScheduledFault = tuple[float, bool, int]
 """When, in emulated seconds; whether it begins (ordered after what ends at that moment); the

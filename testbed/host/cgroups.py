@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError
-from testbed.events.usage import ContainerUse
 from testbed.host.group import PROCESSES, Group, freeze, usage_of
 from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit
 from testbed.host.limits import Limits
-from testbed.topology import NodeSpec
+from testbed.values.topology import NodeSpec
+from testbed.values.usage import ContainerUse
 
 PARENT = "testbed"
 AGENT_GROUP = "agent"

@@ -10,7 +10,7 @@ from types import FrameType
 
 from testbed.errors import NodeError, UserCodeError
 from testbed.host.isolation import TimeLimitExceeded
-from testbed.user_code import user_code_location
+from testbed.values.user_code import user_code_location
 
 AGAIN_SECONDS = 1.0
 """The alarm goes off again after this time, for code that catches its first exception."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError, NodeError
-from testbed.events.usage import ContainerUse
 from testbed.host.hierarchies import MOUNTS, Mounted, find_mounted
 from testbed.host.limits import Limits, Version, settings
 from testbed.host.process import PROC, describe
+from testbed.values.usage import ContainerUse
 
 PROCESSES = "cgroup.procs"
 POLL_SECONDS = 0.005

@@ -23,7 +23,7 @@ from typing import Any, NoReturn, Protocol
 from testbed import errors
 from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError, escaped
 from testbed.host import syscalls
-from testbed.user_code import Signalled, closed_descriptors, own_failures, user_code_location
+from testbed.values.user_code import Signalled, closed_descriptors, own_failures, user_code_location
 
 LOADING_SECONDS = 60.0
 """How long reading the user's own files, and creating their classes, may take."""

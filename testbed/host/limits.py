@@ -14,8 +14,8 @@ from typing import Literal
 
 from testbed.errors import HostError
 from testbed.host.users import Users
-from testbed.topology import NodeSpec
 from testbed.values.cpu_sets import CpuSet
+from testbed.values.topology import NodeSpec
 from testbed.values.units import Size
 
 Version = Literal[1, 2]

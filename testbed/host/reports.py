@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import HostError, NodeError, TestbedError
-from testbed.telemetry.files import read_tail
+from testbed.errors import HostError, NodeError, TestbedError, escaped
 
 MESSAGE_CHARACTERS = 1500
 """Of an error; a line must fit into PIPE_BUF, so that lines of two writers never mix."""
 
 LOG_LINES = 10
+TAIL_BYTES = 8192
 
 
 def report(descriptor: int, **message: Any) -> None:
@@ -108,3 +108,11 @@ def last_lines(log: Path) -> str:
     if not lines:
         return f" {log} is empty."
     return f" Last lines of {log}:\n" + "\n".join(lines)
+
+
+def read_tail(path: Path, *, lines: int) -> list[str]:
+    """Return the last lines of a log, escaped, at most TAIL_BYTES; the log may be of any size."""
+    with path.open("rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+        last = log.read(TAIL_BYTES).decode(errors="replace").splitlines()[-lines:]
+    return [escaped(line) for line in last]

@@ -1,4 +1,9 @@
-"""Models. The union below lists them; add new models to it."""
+"""The models that a scenario can name.
+
+Here: one file per model, its forward and backward pass on a flat parameter vector, evaluation, and
+saved models. Not here: the training loop (``algorithms.frame``), gradients as messages
+(``payloads``). The union below lists the models; README.md says how to add one.
+"""
 
 from __future__ import annotations
 

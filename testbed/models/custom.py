@@ -42,7 +42,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from testbed.models.base import ImageShape, ModelConfig, Network
-from testbed.user_code import OwnCode, UserCode
+from testbed.values.user_code import OwnCode, UserCode
 
 
 class CustomModel(ModelConfig, OwnCode):

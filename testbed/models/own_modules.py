@@ -24,7 +24,7 @@ from testbed.models.modules import (
 from testbed.models.objectives import CrossEntropy, SquaredError
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
-from testbed.user_code import (
+from testbed.values.user_code import (
     OwnDescriptor,
     UserCode,
     closed_descriptors,

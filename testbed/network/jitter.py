@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from testbed.topology import Distribution
+from testbed.values.topology import Distribution
 
 SCALE = 8192
 """One standard deviation in netem's units (NETEM_DIST_SCALE)."""

@@ -10,7 +10,7 @@ from testbed.errors import HostError
 from testbed.host.namespaces import LOOPBACK_INDEX, scratch
 from testbed.network import tc
 from testbed.network.qdiscs import Netem
-from testbed.topology import LinkSpec, Missing, NodeSpec
+from testbed.values.topology import LinkSpec, Missing, NodeSpec
 from testbed.values.units import Duration
 
 HINT = (

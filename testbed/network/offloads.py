@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from socket import socket
 
 from testbed.errors import NodeError
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Offload, Plan
+from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Offload, Plan
 
 SIOCETHTOOL = 0x8946
 GET = {"tso": 0x1E, "gso": 0x23, "gro": 0x2B}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from testbed.topology import Distribution, LinkSpec, Shape
+from testbed.values.topology import Distribution, LinkSpec, Shape
 from testbed.values.units import Duration, Rate
 
 FRAME_BYTES = 1514

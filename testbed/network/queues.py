@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 
 from testbed.errors import HostError
-from testbed.events.usage import Queue
 from testbed.host.namespaces import inside
 from testbed.network.sock_diag import (
     HEADER,
@@ -22,6 +21,7 @@ from testbed.network.sock_diag import (
     attributes_of,
     messages_of,
 )
+from testbed.values.usage import Queue
 
 NETLINK_ROUTE = 0
 RTM_GETQDISC = 38

@@ -32,7 +32,7 @@ from testbed.network.netem import check_netem, kernel_has_netem, without_netem
 from testbed.network.offloads import Offloads, needs_packets, read_offloads, set_offloads
 from testbed.network.ports import set_port_forwarding
 from testbed.network.qdiscs import Netem, Qdisc, describe, differences, qdiscs_of
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Offload
+from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Offload
 
 MAX_PORTS = 1023
 """Ports of a Linux bridge: one for the PS, the others for workers."""

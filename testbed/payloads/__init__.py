@@ -1,7 +1,9 @@
-"""Payloads of updates and replies: the parts of a flat float32 vector that they carry.
+"""Payloads of updates and replies, and their compression.
 
-Each kind has its own file. A new kind needs a file, an entry in ``KINDS`` and a message of the same
-number in the proto.
+Here: what a message carries of a flat float32 vector, one file per kind, and pure functions that
+select or quantize its values (``topk``, ``qsgd``, ``core_explorer``). Not here: the algorithm that
+decides to compress (``algorithms``), bytes on the wire (``rpc``). A new kind needs a file, an entry
+in ``KINDS`` and a message of the same number in the proto.
 """
 
 from testbed.payloads.base import Array, Indices, Packable, Payload, Vector, zeros

@@ -17,7 +17,7 @@ LEAST_LEVEL = -127
 
 @dataclass(frozen=True, eq=False)
 class Quantized(Payload):
-    """All N entries as levels of their buckets' scales; ``compress/qsgd`` defines their meaning.
+    """All N entries as levels of their buckets' scales; ``qsgd`` defines their meaning.
 
     Both ends know how the vector is cut into buckets; the decoder must check that there is a scale
     for each bucket.

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from testbed.errors import HostError
-from testbed.nodes import role_of
+from testbed.plan.nodes import role_of
 from testbed.scenario.schema import Scenario
-from testbed.topology import NodeSpec, Plan
+from testbed.values.topology import NodeSpec, Plan
 
 AGENT_BYTES = 250_000_000
 """The agent's template: what all warm workers share."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.topology import Plan
+from testbed.values.topology import Plan
 
 LOOPBACK = "127.0.0.1"
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from testbed.errors import Problem, ScenarioError
 from testbed.network.offloads import needs_packets
-from testbed.nodes import ROLES
-from testbed.nodes.base import PREFIX
 from testbed.plan.budget import count_parameters
+from testbed.plan.nodes import ROLES
+from testbed.plan.nodes.base import PREFIX
 from testbed.scenario.checks import MOST_WORKERS, SIMULATED_HAVE_MORE
 from testbed.scenario.links import changed_links, linked_nodes
 from testbed.scenario.schema import Scenario
-from testbed.topology import NetworkSpec, NodeSpec, Plan
+from testbed.values.topology import NetworkSpec, NodeSpec, Plan
 from testbed.values.units import Size
 
 VALUE_BYTES = 4

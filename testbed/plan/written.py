@@ -15,7 +15,7 @@ from testbed.plan.make import plan
 from testbed.runtimes.choose import RUNTIME
 from testbed.scenario import load
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import Plan
+from testbed.values.topology import Plan
 
 VERSION = 1
 MAX_BYTES = 2**28

@@ -1,1 +1,6 @@
-"""Tables, numbers and figures from a run folder."""
+"""Measures, verdicts, tables, figures and metrics from the record of a run.
+
+Here: everything computed from events and rows, after a run or while it is active (``metrics``), and
+its formats: pages, exports, Prometheus. Not here: writing the record (``telemetry``), comparing
+runs with a paper (``studies``), printing to the terminal (``cli``).
+"""

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
-from testbed.events.entry import Entry, only
-from testbed.events.kinds import FaultApplied
 from testbed.reports.history import FaultSpan
 from testbed.reports.verdict import LATE_FAULT_LIMIT_SECONDS
+from testbed.telemetry.entry import Entry, only
+from testbed.telemetry.event_kinds import FaultApplied
 
 if TYPE_CHECKING:
     import pandas as pd

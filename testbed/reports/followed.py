@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.events.entry import Entry, only
-from testbed.events.kinds import LinkChanged
+from testbed.telemetry.entry import Entry, only
+from testbed.telemetry.event_kinds import LinkChanged
 
 if TYPE_CHECKING:
     import pandas as pd

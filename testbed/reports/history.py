@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, Self
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import (
+from testbed.reports.measures import UNAUTHENTICATED
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import (
     Crashed,
     Event,
     Exited,
@@ -27,7 +28,6 @@ from testbed.events.kinds import (
     Started,
     StateChanged,
 )
-from testbed.reports.measures import UNAUTHENTICATED
 from testbed.telemetry.folder import ENDED
 
 STATE_AFTER = {

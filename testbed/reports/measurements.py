@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from testbed.events.kinds import RateMeasured, RoundTripMeasured
 from testbed.reports.followed import Followed
+from testbed.telemetry.event_kinds import RateMeasured, RoundTripMeasured
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.events.entry import NAMES, Entry, only
-from testbed.events.kinds import (
+from testbed.algorithms.frame.stop import DIVERGED
+from testbed.algorithms.frame.worker_session import NOT_FINITE
+from testbed.reports.measurements import Flow, Pace
+from testbed.reports.verdict import BUSY_LIMIT_RATIO
+from testbed.scenario.durations import RandomDuration, StepTime
+from testbed.telemetry.entry import NAMES, Entry, only
+from testbed.telemetry.event_kinds import (
     Done,
     Finished,
     Gap,
@@ -20,11 +25,6 @@ from testbed.events.kinds import (
     Omitted,
     Rejected,
 )
-from testbed.frame.stop import DIVERGED
-from testbed.frame.worker_session import NOT_FINITE
-from testbed.reports.measurements import Flow, Pace
-from testbed.reports.verdict import BUSY_LIMIT_RATIO
-from testbed.scenario.durations import RandomDuration, StepTime
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,10 +10,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from testbed.events.entry import plain
 from testbed.reports.figures import write_figure
 from testbed.reports.frames import Run
 from testbed.reports.summary import summarise, write_summary
+from testbed.telemetry.entry import plain
 from testbed.telemetry.recovery import Recovered, recover
 
 LIBRARIES = ("pandas", "pyarrow.parquet", "matplotlib.figure", "matplotlib.backends.backend_agg")

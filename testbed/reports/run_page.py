@@ -6,8 +6,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from testbed.events.entry import Entry, only
-from testbed.events.kinds import (
+from testbed.reports.charts import charts_of
+from testbed.reports.compare import scenario_differences
+from testbed.reports.page import Page, PageTable, Section
+from testbed.reports.table import summary_rows
+from testbed.telemetry.entry import Entry, only
+from testbed.telemetry.event_kinds import (
     Exited,
     FaultApplied,
     Left,
@@ -19,10 +23,6 @@ from testbed.events.kinds import (
     RoundTripMeasured,
     Silent,
 )
-from testbed.reports.charts import charts_of
-from testbed.reports.compare import scenario_differences
-from testbed.reports.page import Page, PageTable, Section
-from testbed.reports.table import summary_rows
 from testbed.telemetry.events import read_events
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from testbed.events.entry import Entry, only
-from testbed.events.kinds import LinksCarried
+from testbed.telemetry.entry import Entry, only
+from testbed.telemetry.event_kinds import LinksCarried
 
 if TYPE_CHECKING:
     import pandas as pd

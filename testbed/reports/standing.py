@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from testbed.events.entry import Entry, only
-from testbed.events.kinds import (
+from testbed.reports.history import RunHistory
+from testbed.reports.tally import TIMES, Tally
+from testbed.telemetry.entry import Entry, only
+from testbed.telemetry.event_kinds import (
     ClockSet,
     Evaluated,
     Finished,
@@ -21,8 +23,6 @@ from testbed.events.kinds import (
     Restored,
     Started,
 )
-from testbed.reports.history import RunHistory
-from testbed.reports.tally import TIMES, Tally
 from testbed.telemetry.events import EventReader
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import ENDED, RunState

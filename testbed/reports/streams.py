@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import nan, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from testbed.events.rows import STREAMS
 from testbed.reports.measures import number
+from testbed.telemetry.rows import STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
-    from testbed.events.kinds import Produced
-    from testbed.reports.frames import Run
+    from testbed.reports.record import RunRecord
     from testbed.scenario.schema import Scenario
+    from testbed.telemetry.event_kinds import Produced
 
 COUNTS = ("produced", "used", "buffered", "truncated", "duplicates")
 PIXEL_BYTES = 4
+
+R = TypeVar("R", bound="RunRecord")
 
 
 def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
@@ -83,19 +85,19 @@ def _injection(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | No
     }
 
 
-def total(run: Run, count: str) -> float:
+def total(run: RunRecord, count: str) -> float:
     """Return one of the counts over all devices at the end; NaN without streams."""
     if run.scenario.streams is None:
         return nan
     return float(run.updates.groupby("worker")[f"stream_{count}"].last().sum())
 
 
-def rates(run: Run) -> pd.Series[float]:
+def rates(run: RunRecord) -> pd.Series[float]:
     """Return the last measured rate of each device."""
     return run.updates.groupby("worker")["stream_rate"].last()
 
 
-def fullest(run: Run) -> float:
+def fullest(run: RunRecord) -> float:
     """Return the samples in the fullest buffer, before a batch is taken; NaN without streams."""
     if run.scenario.streams is None:
         return nan
@@ -108,12 +110,12 @@ def fullest(run: Run) -> float:
     return float(np.minimum(held, np.maximum(rooms, taken)).max())
 
 
-def rounds(run: Run) -> int:
+def rounds(run: RunRecord) -> int:
     """Count the rounds: all updates of a round are applied at the same time."""
     return int(run.updates["time_seconds"].nunique())
 
 
-def shared_bytes(run: Run) -> float:
+def shared_bytes(run: RunRecord) -> float:
     """Return the bytes shared per round: each sample once, for all receivers, a byte per pixel."""
     images = run.scenario.dataset.images
     if images is None:
@@ -122,6 +124,6 @@ def shared_bytes(run: Run) -> float:
     return float(run.updates["injected"].sum() / others / rounds(run) * prod(images[0]))
 
 
-def of_streams(measure: Callable[[Run], float]) -> Callable[[Run], float]:
+def of_streams(measure: Callable[[R], float]) -> Callable[[R], float]:
     """Return the measure, NaN for runs of algorithms without streams."""
     return lambda run: measure(run) if STREAMS.keys() <= {*run.updates} else nan

@@ -7,8 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from testbed.events.entry import NAMES, Entry, only, plain
-from testbed.events.kinds import (
+from testbed.reports import fault_measures, measures
+from testbed.reports.cycle import HostShare, host_share, slept
+from testbed.reports.followed import followed
+from testbed.reports.history import RunHistory
+from testbed.reports.measurements import Flow, Measurements
+from testbed.reports.missed import missed_evaluations
+from testbed.reports.senders import sent_beyond_pushes
+from testbed.reports.streams import lag, streams
+from testbed.reports.verdict import judge
+from testbed.reports.waiting import waiting
+from testbed.scenario.checks import substitutes
+from testbed.telemetry.entry import NAMES, Entry, only, plain
+from testbed.telemetry.event_kinds import (
     BroughtUp,
     ClockSet,
     Finished,
@@ -22,17 +33,6 @@ from testbed.events.kinds import (
     StateChanged,
     TornDown,
 )
-from testbed.reports import fault_measures, measures
-from testbed.reports.cycle import HostShare, host_share, slept
-from testbed.reports.followed import followed
-from testbed.reports.history import RunHistory
-from testbed.reports.measurements import Flow, Measurements
-from testbed.reports.missed import missed_evaluations
-from testbed.reports.senders import sent_beyond_pushes
-from testbed.reports.streams import lag, streams
-from testbed.reports.verdict import judge
-from testbed.reports.waiting import waiting
-from testbed.scenario.checks import substitutes
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT
@@ -40,18 +40,18 @@ from testbed.telemetry.folder import ENDED, FORMAT
 if TYPE_CHECKING:
     import pandas as pd
 
-    from testbed.reports.frames import Run
+    from testbed.reports.record import RunRecord
     from testbed.scenario.durations import RandomDuration
 
 
-def write_summary(run: Run) -> Mapping[str, Any]:
+def write_summary(run: RunRecord) -> Mapping[str, Any]:
     """Compute the summary and write it to the run folder, replacing an earlier one."""
     summary: Mapping[str, Any] = plain(summarise(run))
     write_atomically(run.folder.summary, json.dumps(summary, indent=2, allow_nan=False) + "\n")
     return summary
 
 
-def summarise(run: Run) -> dict[str, Any]:
+def summarise(run: RunRecord) -> dict[str, Any]:
     """Return the summary, as far as there is data; docs/run-folder.md explains its keys."""
     events = read_events(run.folder.events)
     history = RunHistory.of(events)
@@ -98,7 +98,7 @@ def summarise(run: Run) -> dict[str, Any]:
     }
 
 
-def _conditions(run: Run) -> dict[str, Any]:
+def _conditions(run: RunRecord) -> dict[str, Any]:
     """Return the configuration of the run."""
     scenario = run.scenario
     own = {name: one.think for name, one in scenario.workers.classes.items() if one.think}
@@ -122,7 +122,7 @@ def _law(think: RandomDuration | None) -> dict[str, Any] | None:
     return {"law": str(think.law), "mean_seconds": float(think.mean)}
 
 
-def _updates(run: Run, *, seconds: float | None) -> dict[str, Any]:
+def _updates(run: RunRecord, *, seconds: float | None) -> dict[str, Any]:
     """Return totals and rates; a rate is per emulated second unless its name says otherwise."""
     total = len(run.updates)
     rate = total / seconds if seconds else None
@@ -156,7 +156,7 @@ def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:
     }
 
 
-def _payload_rates(run: Run, *, seconds: float | None) -> dict[str, float | None]:
+def _payload_rates(run: RunRecord, *, seconds: float | None) -> dict[str, float | None]:
     """Return payload bytes at the parameter server per emulated second."""
     emulated = seconds * run.scenario.time_scale if seconds else None
     columns = {"ingress_bytes": "payload_up_bytes", "egress_bytes": "payload_down_bytes"}
@@ -166,7 +166,7 @@ def _payload_rates(run: Run, *, seconds: float | None) -> dict[str, float | None
     }
 
 
-def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
+def _host(run: RunRecord, *, seconds: float | None) -> dict[str, Any]:
     available = run.traffic["host_available_bytes"].dropna()
     return {
         "busy_ratio": measures.busyness(run.traffic, seconds),
@@ -176,7 +176,7 @@ def _host(run: Run, *, seconds: float | None) -> dict[str, Any]:
 
 
 def _measurements(
-    run: Run,
+    run: RunRecord,
     events: Sequence[Entry],
     history: RunHistory,
     *,

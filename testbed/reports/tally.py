@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.events.rows import Rows
+from testbed.telemetry.rows import Rows
 
 WINDOW_SECONDS = 10.0
 """Emulated; the time that current rates refer to."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from testbed.frame.stop import NO_WORKER_LEFT
+from testbed.algorithms.frame.stop import NO_WORKER_LEFT
 from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS, LATE_LINKS_LIMIT_RATIO
 from testbed.reports.measurements import Flow, Measurements
 from testbed.telemetry.wall import clock_set

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from testbed import faults
 from testbed.errors import NodeError
-from testbed.experiment import Experiment
 from testbed.rpc.client import PATIENCE_SECONDS, Connection
 from testbed.rpc.limits import MessageLimits
 from testbed.scenario.direction import Link
+from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import LEAST_RATE, recorded_fields
 

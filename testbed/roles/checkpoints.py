@@ -6,11 +6,10 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.algorithms.frame.evaluation import Schedule
 from testbed.errors import DataError
-from testbed.events.kinds import Restored, Saved
-from testbed.experiment import Experiment
-from testbed.frame.evaluation import Schedule
 from testbed.roles.training import Training
+from testbed.scenario.experiment import Experiment
 from testbed.telemetry.checkpoints import (
     About,
     damaged,
@@ -18,6 +17,7 @@ from testbed.telemetry.checkpoints import (
     scenario_digest,
     write_checkpoint,
 )
+from testbed.telemetry.event_kinds import Restored, Saved
 from testbed.telemetry.spool import cut_spool
 from testbed.values.state import PlainState
 

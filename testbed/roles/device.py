@@ -7,11 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from testbed.algorithms.base import Samples
-from testbed.datasets import Prepared
-from testbed.errors import NodeError, RejectedError
-from testbed.frame.batch import batch_of
-from testbed.frame.record import Timing
-from testbed.frame.worker import (
+from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.record import Timing
+from testbed.algorithms.frame.worker import (
     Action,
     Arrived,
     Computed,
@@ -25,6 +23,8 @@ from testbed.frame.worker import (
     Think,
     Work,
 )
+from testbed.datasets import Prepared
+from testbed.errors import NodeError, RejectedError
 from testbed.models import BoundModel
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.key_cache import KeyCaches, UnknownKeysError

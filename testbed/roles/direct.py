@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from testbed.datasets.streams import Receiver, Sender
 from testbed.errors import RejectedError
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
@@ -22,7 +23,6 @@ from testbed.rpc.limits import ENVELOPE_BYTES, MessageLimits
 from testbed.rpc.service import Call, Gate, ImpersonationError, Refusal, serving
 from testbed.rpc.tokens import tokens_of
 from testbed.rpc.wire import MalformedError
-from testbed.streams import Receiver, Sender
 
 LOG_BYTES = 64_000_000
 """Total size of a producer's uncommitted records."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from testbed.algorithms.frame.evaluation import Due
 from testbed.errors import HostError
-from testbed.experiment import Experiment
-from testbed.frame.evaluation import Due
 from testbed.host.deadline import evaluated_within
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement, ModelWriter
@@ -20,7 +19,8 @@ from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_snapshot
 from testbed.rpc.messages import Snapshot
-from testbed.seeds import seed_globals
+from testbed.scenario.experiment import Experiment
+from testbed.values.seeds import seed_globals
 
 NICENESS = 10
 DEADLINE_SECONDS = 10.0

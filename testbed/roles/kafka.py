@@ -17,8 +17,8 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from testbed.datasets.streams import Receiver, Sender
 from testbed.errors import NodeError
-from testbed.streams import Receiver, Sender
 
 RELEASE = 4
 """The supported major release: an older broker does not report what it lacks."""

@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from testbed.algorithms.base import Reply
-from testbed.events.kinds import KeysMissed
-from testbed.frame.effects import Release
+from testbed.algorithms.frame.effects import Release
 from testbed.payloads.key_cache import KeyCaches, UnknownKeysError
 from testbed.rpc.messages import PushMessage
+from testbed.telemetry.event_kinds import KeysMissed
 from testbed.telemetry.events import EventLog
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from testbed.frame.server import Server
+from testbed.algorithms.frame.server import Server
 from testbed.rpc.codec import encode_orders
 
 

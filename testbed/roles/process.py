@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Never
 
 from testbed.errors import TestbedError
-from testbed.user_code import Signalled, own_failures, own_trace
+from testbed.values.user_code import Signalled, own_failures, own_trace
 
 
 class TerminatedError(Signalled):

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from testbed.algorithms.frame.worker import Shard
 from testbed.datasets import Prepared
+from testbed.datasets.streams import Arrivals, RecordFormat, Sample, Sender
 from testbed.errors import TestbedError
-from testbed.experiment import Experiment
-from testbed.frame.worker import Shard
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.process import TerminatedError, run
@@ -26,8 +26,8 @@ from testbed.rpc._pb import ps_pb2
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import parse
+from testbed.scenario.experiment import Experiment
 from testbed.scenario.links import producers
-from testbed.streams import Arrivals, RecordFormat, Sample, Sender
 
 TICK_SECONDS = 0.01
 """Polling interval, and thus the maximum delay of a record, real seconds."""

@@ -11,8 +11,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from testbed.events.kinds import Drained, Listening, Load
-from testbed.experiment import Experiment
 from testbed.payloads.encodings import Encoding
 from testbed.roles.arguments import Arguments, limits
 from testbed.roles.checkpoints import Checkpoints
@@ -28,7 +26,9 @@ from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Gate, serving
 from testbed.rpc.shared import Exchanged
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR, tokens_of
+from testbed.scenario.experiment import Experiment
 from testbed.scenario.links import producers
+from testbed.telemetry.event_kinds import Drained, Listening, Load
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolWriter
 

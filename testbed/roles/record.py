@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from testbed.algorithms.base import Applied
-from testbed.events.kinds import Done
-from testbed.frame.record import UpdateRecord
+from testbed.algorithms.frame.record import UpdateRecord
 from testbed.roles.clock import EmulatedClock
 from testbed.rpc.messages import PushMessage
+from testbed.telemetry.event_kinds import Done
 from testbed.telemetry.spool import SpoolWriter
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from testbed.algorithms.base import Measured
 from testbed.errors import RejectedError
-from testbed.events.kinds import Evaluated, Incomplete, Produced, Rejected
 from testbed.payloads.encodings import Encoding
 from testbed.roles.training import Training
 from testbed.rpc import methods
@@ -24,6 +23,7 @@ from testbed.rpc.service import (
 )
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR
 from testbed.rpc.wire import MalformedError
+from testbed.telemetry.event_kinds import Evaluated, Incomplete, Produced, Rejected
 
 PRODUCED_SECONDS = 0.2
 """The shortest interval of a producer's progress reports, real."""

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Samples, Stream
+from testbed.algorithms.frame.record import Intake
 from testbed.datasets import Prepared
+from testbed.datasets.streams import Receiver, Reception
 from testbed.errors import NodeError, TestbedError
-from testbed.frame.record import Intake
 from testbed.roles.clock import EmulatedClock
 from testbed.rpc.shared import SharedSamples, assembled
-from testbed.streams import Receiver, Reception
 
 LINGER_SECONDS = 0.05
 """While no step waits, records arrive in batches, with at most this delay, real or emulated."""

@@ -13,12 +13,11 @@ from math import inf
 from typing import Any, ClassVar, Never
 
 from testbed.algorithms.base import Measured
+from testbed.algorithms.frame.effects import Effects, Release
+from testbed.algorithms.frame.server import Server
+from testbed.algorithms.frame.service_queue import ServiceQueue
+from testbed.algorithms.frame.stop import silence_reason
 from testbed.errors import RejectedError
-from testbed.events.kinds import Crashed, Finished, Gap, Joined, Left, Silent, Started
-from testbed.frame.effects import Effects, Release
-from testbed.frame.server import Server
-from testbed.frame.service_queue import ServiceQueue
-from testbed.frame.stop import silence_reason
 from testbed.roles.calls import WaitingCalls
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import LOGGED_GAP_SECONDS
@@ -30,6 +29,7 @@ from testbed.rpc.codec import encode_delivery
 from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.service import SupersededError
 from testbed.rpc.shared import Exchanged
+from testbed.telemetry.event_kinds import Crashed, Finished, Gap, Joined, Left, Silent, Started
 from testbed.telemetry.events import EventLog
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from testbed.experiment import Experiment
+from testbed.datasets.streams import Receiver, Sender
 from testbed.roles.arguments import Arguments, limits
 from testbed.roles.direct import DirectReceiver, DirectSender, answering
 from testbed.rpc.client import Connection
 from testbed.scenario import Scenario
+from testbed.scenario.experiment import Experiment
 from testbed.scenario.streams import Kafka
-from testbed.streams import Receiver, Sender
 
 CLOSE_SECONDS = 5.0
 """Time for a producer to close its connection to the broker."""

@@ -15,13 +15,13 @@ import numpy as np
 from testbed.algorithms import Asgd, CustomAlgorithm
 from testbed.algorithms.base import Reply
 from testbed.datasets import load
-from testbed.experiment import Experiment
 from testbed.models import CustomModel
 from testbed.payloads import Dense
+from testbed.scenario.experiment import Experiment
 from testbed.scenario.load import load as load_scenario
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import Scenario
-from testbed.seeds import stream
+from testbed.values.seeds import stream
 
 ROUNDS = 10
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from testbed.algorithms.frame.worker import Loop, Worker
+from testbed.datasets.streams import RateMeter, Reception
 from testbed.errors import NodeError, RejectedError, UserCodeError
-from testbed.experiment import Experiment
-from testbed.frame.worker import Loop, Worker
 from testbed.payloads.key_cache import KeyCaches
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.clock import EmulatedClock
@@ -24,8 +24,8 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_orders
-from testbed.streams import RateMeter, Reception
-from testbed.user_code import OwnCode, one_process
+from testbed.scenario.experiment import Experiment
+from testbed.values.user_code import OwnCode, one_process
 
 LAST_WORD_SECONDS = 1.0
 """How long a worker that ends early tries to leave."""

@@ -1,5 +1,7 @@
 """gRPC between the parameter server, its workers and the evaluator.
 
-The contract is ``protos/testbed/v1/ps.proto``. Only ``codec`` converts bytes to the algorithms'
-data, and only there, once, payload bytes are counted.
+Here: the contract ``protos/testbed/v1/ps.proto``, the servers and clients that speak it, and
+``codec``, which alone converts bytes to the algorithms' data, and where payload bytes are counted
+once. Not here: what a role does with a message (``roles``), the agent's protocol
+(``runtimes.agent``).
 """

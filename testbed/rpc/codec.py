@@ -15,8 +15,8 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 
 from testbed.algorithms.base import Orders, Reply, Update
-from testbed.frame.effects import NO_STANDING, StandingOrders
-from testbed.frame.record import Intake, Timing
+from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
+from testbed.algorithms.frame.record import Intake, Timing
 from testbed.payloads import KINDS, Array, Dense, Packable, Payload
 from testbed.payloads.encodings import Encoding, pack, unpack, value_bytes
 from testbed.rpc._pb import ps_pb2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbed.algorithms.base import Reply, Update
-from testbed.frame.effects import NO_STANDING, StandingOrders
-from testbed.frame.record import Intake, Timing
+from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
+from testbed.algorithms.frame.record import Intake, Timing
 from testbed.payloads import Dense
 from testbed.rpc.shared import SharedSamples
 

@@ -17,12 +17,12 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from testbed.errors import InvalidValue, NodeError, Problem, ScenarioError
-from testbed.events.entry import only
-from testbed.events.kinds import Exited, FaultApplied
-from testbed.experiment import timeline_of
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
 from testbed.scenario import load
+from testbed.scenario.experiment import timeline_of
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Exited, FaultApplied
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import RunFolder

@@ -8,15 +8,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from testbed.agent.client import AgentClient
 from testbed.errors import NodeError
-from testbed.events.kinds import Launched, LinksRead, Phase, Started
-from testbed.nodes import role_of
+from testbed.plan.nodes import role_of
 from testbed.run.probe import Prober, record_probe, shaped_links
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch, quote_log
+from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.base import RuntimeDriver
-from testbed.topology import LaunchMode, NodeSpec
+from testbed.telemetry.event_kinds import Launched, LinksRead, Phase, Started
+from testbed.values.topology import LaunchMode, NodeSpec
 
 LOOK_SECONDS = 0.05
 START_SECONDS = 0.01

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError, TestbedError
-from testbed.events.entry import only
-from testbed.events.kinds import Done, Finished, State
 from testbed.run.runtime import is_simulated
 from testbed.runtimes.base import RuntimeDriver
 from testbed.runtimes.lock import end_holder
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Done, Finished, State
 from testbed.telemetry.events import follow_ps_events
 from testbed.telemetry.folder import ENDED, RunFolder
 from testbed.telemetry.registry import Registry, list_runs

@@ -8,23 +8,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
-from testbed.agent.client import AgentClient
 from testbed.errors import HostError, NodeError
-from testbed.events.entry import Entry
-from testbed.events.kinds import Crashed, Evaluated, Exited, FaultApplied, Finished
-from testbed.events.rows import Rows
-from testbed.events.sink import Sink
-from testbed.faults.link import LinkChange
+from testbed.faults.base import LinkChange
 from testbed.faults.timeline import BY_HAND, Timeline
 from testbed.run.by_hand import Asked, answer, asked
 from testbed.run.deploy import ENDING_SECONDS, LOOK_SECONDS, Deployment
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
+from testbed.runtimes.agent.client import AgentClient
 from testbed.scenario.links import changed
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import Crashed, Evaluated, Exited, FaultApplied, Finished
 from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
-from testbed.topology import NodeSpec
+from testbed.telemetry.rows import Rows
+from testbed.telemetry.sink import Sink
+from testbed.values.topology import NodeSpec
 
 HELD = {"freeze": "is frozen", "partition": "is partitioned", "slow": "is slowed down"}
 """Reported state of a worker under a manual fault, by the kind of fault."""

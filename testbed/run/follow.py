@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from testbed.events.entry import Entry
 from testbed.host.process import Process
+from testbed.telemetry.entry import Entry
 from testbed.telemetry.events import EventReader
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import ENDED, RunFolder, RunState

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from testbed.user_code import Signalled
+from testbed.values.user_code import Signalled
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

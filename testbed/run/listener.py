@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from testbed.errors import RunNotFound, TestbedError
-from testbed.events.sink import Sink
 from testbed.run.run import NotTornDown
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.sink import Sink
 
 
 class RunListener(Protocol):

@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.metrics.discovery import Targets
-from testbed.metrics.exporter import Exporter
-from testbed.metrics.outline import Outline
-from testbed.metrics.reading import MetricsSink
+from testbed.reports.metrics.discovery import Targets
+from testbed.reports.metrics.exporter import Exporter
+from testbed.reports.metrics.outline import Outline
+from testbed.reports.metrics.reading import MetricsSink
 from testbed.run.setup import Setup
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.recovery import read_updates

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from testbed.agent.client import AgentClient
 from testbed.errors import NodeError, Problem, ScenarioError
 from testbed.network.qdiscs import qdiscs_of
 from testbed.plan.selection import select
@@ -19,11 +18,12 @@ from testbed.plan.written import read_plan
 from testbed.run.by_hand import duration_of
 from testbed.run.probe import ClassProbe, Prober, shaped_links
 from testbed.run.runtime import driver_for
+from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.direction import Direction
 from testbed.scenario.links import direction_of, shape_of
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import LinkSpec, Plan, Shape
+from testbed.values.topology import LinkSpec, Plan, Shape
 
 CONNECT_SECONDS = 2.0
 NUMBERS = ("loss", "loss_correlation")

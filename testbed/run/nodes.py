@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from testbed.agent.client import AgentClient
-from testbed.agent.launch import NodeState
 from testbed.errors import NodeError
+from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import RuntimeDriver
 from testbed.telemetry.folder import RunFolder
 

@@ -15,21 +15,21 @@ import testbed
 from testbed import datasets
 from testbed.datasets import CustomDataset, DatasetConfig, user_cache
 from testbed.errors import UNKNOWN_FILE, HostError, Problem, ScenarioError
-from testbed.experiment import deal, record_format, require_batch
 from testbed.host.isolation import Opened, run_isolated
 from testbed.host.kafka import KafkaFiles, find_kafka
 from testbed.host.users import Users
 from testbed.models import CustomModel, ImageShape
 from testbed.network.netem import check_netem, kernel_has_netem
-from testbed.nodes.broker import BrokerRole
-from testbed.nodes.broker_files import broker_files
 from testbed.plan.hosts import hosts_text
 from testbed.plan.make import plan
+from testbed.plan.nodes.broker import BrokerRole
+from testbed.plan.nodes.broker_files import broker_files
 from testbed.plan.written import plan_text
 from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.checks import check_model_targets, model_too_large
 from testbed.scenario.dump import dump_data
+from testbed.scenario.experiment import deal, record_format, require_batch
 from testbed.scenario.links import changed_links
 from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.scalars import dotted
@@ -38,8 +38,8 @@ from testbed.scenario.streams import Kafka
 from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder, open_to_nodes
 from testbed.telemetry.registry import Registry
-from testbed.topology import Plan
-from testbed.user_code import UserCode
+from testbed.values.topology import Plan
+from testbed.values.user_code import UserCode
 
 
 @dataclass(frozen=True)

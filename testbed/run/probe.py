@@ -13,19 +13,19 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
-from testbed.agent.client import AgentClient
-from testbed.agent.launch import LaunchSpec
 from testbed.errors import NodeError
-from testbed.events.kinds import MessagesTimed, RateMeasured, RoundTripMeasured
 from testbed.network.interfaces import Neighbour
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import needs_packets
-from testbed.nodes.base import address_of
-from testbed.nodes.probe import ProbeRole
+from testbed.plan.nodes.base import address_of
+from testbed.plan.nodes.probe import ProbeRole
+from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.base import ContainerSpec, RuntimeDriver
+from testbed.telemetry.event_kinds import MessagesTimed, RateMeasured, RoundTripMeasured
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
+from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
 
 PROBE = ProbeRole()
 REFLECTOR = PROBE.name

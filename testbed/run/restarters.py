@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from testbed.errors import NodeError
-from testbed.topology import NodeSpec
+from testbed.values.topology import NodeSpec
 
 MOST_IN_VAIN = 3
 """Maximum number of restarts of a parameter server from the same checkpoint."""

@@ -8,21 +8,7 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from testbed.agent.client import AgentClient
 from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
-from testbed.events.entry import NAMES
-from testbed.events.kinds import (
-    BroughtUp,
-    Done,
-    Event,
-    Finished,
-    LinksCarried,
-    MemoryRead,
-    State,
-    StateChanged,
-    TornDown,
-)
-from testbed.experiment import timeline_of
 from testbed.host.garbage import heap_frozen
 from testbed.rpc.tokens import CONTROLLER, token_of
 from testbed.run.deploy import LOOK_SECONDS, Deployment
@@ -35,9 +21,23 @@ from testbed.run.setup import Setup
 from testbed.run.traces import Traces
 from testbed.run.watch import Watch
 from testbed.run.worker_status import WorkerStatusReporter
+from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.base import Lifeline, RuntimeDriver
+from testbed.scenario.experiment import timeline_of
 from testbed.scenario.own_code import own_files
 from testbed.scenario.traces import followings, own_copy
+from testbed.telemetry.entry import NAMES
+from testbed.telemetry.event_kinds import (
+    BroughtUp,
+    Done,
+    Event,
+    Finished,
+    LinksCarried,
+    MemoryRead,
+    State,
+    StateChanged,
+    TornDown,
+)
 from testbed.telemetry.folder_errors import (
     FREE_SPACE,
     OUTPUT_CLOSED,

@@ -12,7 +12,7 @@ from testbed.runtimes.base import RuntimeDriver
 from testbed.runtimes.choose import RUNTIME, Choice, choose
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import Plan
+from testbed.values.topology import Plan
 
 
 @dataclass(frozen=True)

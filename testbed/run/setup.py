@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.agent.launch import HOSTS, LAUNCH, LaunchSpec, Mount
-from testbed.agent.settings import Template
 from testbed.host.kafka import KafkaFiles
 from testbed.host.users import Users
 from testbed.network.interfaces import Neighbour
 from testbed.network.offloads import network_for
-from testbed.nodes import role_of
-from testbed.nodes.base import INSIDE, Inputs
-from testbed.nodes.ps import PORT
+from testbed.plan.nodes import role_of
+from testbed.plan.nodes.base import INSIDE, Inputs
+from testbed.plan.nodes.ps import PORT
 from testbed.rpc.tokens import token_of
+from testbed.runtimes.agent.launch import HOSTS, LAUNCH, LaunchSpec, Mount
+from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Request, RuntimeDriver, Start
 from testbed.scenario.own_code import own_code
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import recording
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import NodeSpec, Plan
+from testbed.values.topology import NodeSpec, Plan
 
 WARM_UP = "testbed.roles.warm_up:main"
 

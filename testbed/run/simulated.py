@@ -13,9 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
-from testbed.agent.logs import Log
 from testbed.errors import NodeError, TestbedError, UserCodeError
-from testbed.experiment import Experiment
 from testbed.host.isolation import LOADING_SECONDS, Opened, run_in_child
 from testbed.host.terminal import diverted
 from testbed.plan.selection import SIMULATION
@@ -29,7 +27,9 @@ from testbed.run.prepare import (
     prepare_own_data,
     prepare_simulation,
 )
+from testbed.runtimes.agent.logs import Log
 from testbed.scenario import Scenario, load
+from testbed.scenario.experiment import Experiment
 from testbed.scenario.own_code import own_files
 from testbed.simulation.checkpoint import Checkpoint
 from testbed.simulation.event_queue import EventQueue
@@ -39,7 +39,7 @@ from testbed.simulation.run import cpus, log_trace, record_simulation
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.wall import WALL
-from testbed.user_code import one_process
+from testbed.values.user_code import one_process
 
 
 def up_simulated(

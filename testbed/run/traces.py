@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from testbed.agent.client import AgentClient
 from testbed.errors import NodeError
-from testbed.events.rows import LinkRow
 from testbed.network.counters import Carried
+from testbed.runtimes.agent.client import AgentClient
 from testbed.scenario.traces import Following
 from testbed.telemetry.record import Recorder
-from testbed.topology import NodeSpec, Plan, Shape
+from testbed.telemetry.rows import LinkRow
+from testbed.values.topology import NodeSpec, Plan, Shape
 from testbed.values.units import Duration, Rate
 
 READ_SECONDS = 1.0

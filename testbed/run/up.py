@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
-from testbed.events.kinds import RuntimeChosen
-from testbed.events.sink import Sink
 from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
 from testbed.reports.remake import libraries_imported
@@ -18,9 +16,11 @@ from testbed.run.prepare import RunRequest, model_size, prepare, prepare_data
 from testbed.run.run import Execution
 from testbed.run.runtime import Settled, settle
 from testbed.runtimes.choose import users_of
+from testbed.telemetry.event_kinds import RuntimeChosen
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Recorder
+from testbed.telemetry.sink import Sink
 
 
 def up(

@@ -7,13 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.agent.client import AgentClient
-from testbed.agent.launch import Exit
-from testbed.agent.link_changes import CHANGE
-from testbed.agent.logs import LOG_BYTES, is_full
 from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
-from testbed.events.entry import FROM_PS
-from testbed.events.kinds import (
+from testbed.host.isolation import early_exit
+from testbed.host.reports import read_tail
+from testbed.plan.nodes import role_of
+from testbed.plan.nodes.base import FIRST_OF_SIGNALS, classify_exit, was_ended
+from testbed.run.restarters import NodeRestarter, ServerRestarter
+from testbed.run.worker_status import WorkerStatusReporter
+from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import Exit
+from testbed.runtimes.agent.link_changes import CHANGE
+from testbed.runtimes.agent.logs import LOG_BYTES, is_full
+from testbed.telemetry.entry import FROM_PS
+from testbed.telemetry.event_kinds import (
     Event,
     Exited,
     Finished,
@@ -26,20 +32,14 @@ from testbed.events.kinds import (
     Saved,
     Started,
 )
-from testbed.host.isolation import early_exit
-from testbed.nodes import role_of
-from testbed.nodes.base import FIRST_OF_SIGNALS, classify_exit, was_ended
-from testbed.run.restarters import NodeRestarter, ServerRestarter
-from testbed.run.worker_status import WorkerStatusReporter
 from testbed.telemetry.events import follow_ps_events
-from testbed.telemetry.files import read_tail
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.folder_errors import deletion_error, find_deleted
 from testbed.telemetry.host import HostSampler
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.spool import SpoolReader
 from testbed.telemetry.untrusted import SpoiledError
-from testbed.topology import NodeSpec, Plan
+from testbed.values.topology import NodeSpec, Plan
 
 LOG_LINES = 12
 FAILURES: dict[int, type[TestbedError]] = {

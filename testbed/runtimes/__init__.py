@@ -1,6 +1,9 @@
 """The runtimes, which turn a plan into containers. ``Runtime`` is the closed list of them.
 
-Each is a folder here, and an entry in the line ``Real``.
+Here: one folder per runtime, and the agent that every runtime starts (``agent``), which creates
+links, launches roles and reads counters. Not here: the kernel's own interfaces (``host``,
+``network``), the order of a run (``run``). A new runtime is a folder and an entry in the line
+``Real``.
 """
 
 from __future__ import annotations

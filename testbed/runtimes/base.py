@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from testbed.agent.launch import Mount, NodeState
-from testbed.agent.settings import OnHangup, Template
 from testbed.errors import TestbedError
 from testbed.host.users import Users
+from testbed.runtimes.agent.launch import Mount, NodeState
+from testbed.runtimes.agent.settings import OnHangup, Template
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import NodeSpec, Plan
+from testbed.values.topology import NodeSpec, Plan
 
 STOP_SECONDS = 30.0
 """How long ``stop`` waits for processes and containers to end."""

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from testbed.agent.discovery import all_of
 from testbed.errors import NodeError
 from testbed.host.process import Process, describe
+from testbed.runtimes.agent.discovery import all_of
 from testbed.telemetry.folder import RunFolder
 
 POLL_SECONDS = 0.02

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from testbed.algorithms import Adsp, ScaDles
 from testbed.algorithms.base import AlgorithmConfig
+from testbed.datasets.streams import Each, Steady, Traced
 from testbed.faults import ChangedLink, Kill
 from testbed.faults.base import TimedFault
 from testbed.faults.check import contradictions, rejoining
@@ -32,9 +33,8 @@ from testbed.scenario.scalars import display
 from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
 from testbed.scenario.streams import StreamSettings
 from testbed.scenario.traces import recorded_fields
-from testbed.streams import Each, Steady, Traced
-from testbed.topology import LinkSpec
 from testbed.values.family import full_form
+from testbed.values.topology import LinkSpec
 from testbed.values.units import Duration
 
 MOST_WORKERS = 1022

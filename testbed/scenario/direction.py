@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
 from testbed.errors import InvalidValue
-from testbed.topology import Distribution
 from testbed.values.fields import (
     AnyDuration,
     BelowOne,
@@ -16,6 +15,7 @@ from testbed.values.fields import (
     StrictModel,
     Word,
 )
+from testbed.values.topology import Distribution
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 TRACED = ("rate", "delay")

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from testbed import faults
-from testbed.faults.link import LinkChange
+from testbed.faults.base import LinkChange
 from testbed.network.qdiscs import qdiscs_of
 from testbed.scenario.direction import Direction, Link
 from testbed.scenario.schema import Scenario
-from testbed.topology import LinkSpec, Shape
+from testbed.values.topology import LinkSpec, Shape
 from testbed.values.units import Duration, Rate
 
 BROKER = "broker"

@@ -31,7 +31,7 @@ from testbed.scenario.scalars import dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode, one_of
 from testbed.scenario.synonyms import nearest
-from testbed.user_code import OwnCode, UserCode
+from testbed.values.user_code import OwnCode, UserCode
 
 COPIES = "custom"
 """The folder of a run that contains copies of them."""

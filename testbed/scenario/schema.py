@@ -25,7 +25,6 @@ from testbed.runtimes import Native, Runtime, Simulated
 from testbed.scenario.direction import Link, Recording
 from testbed.scenario.durations import LEAST_INTERVAL, Codec, RandomDuration, Speed, StepTime
 from testbed.scenario.streams import StreamSettings
-from testbed.topology import End, LaunchMode, Missing, Offload
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.fields import (
     Count,
@@ -46,6 +45,7 @@ from testbed.values.fields import (
     not_empty,
     version_one,
 )
+from testbed.values.topology import End, LaunchMode, Missing, Offload
 from testbed.values.units import Duration
 
 

@@ -8,11 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from testbed.datasets.streams import OverTime, Persistence, Policy, Rates, Steady
+from testbed.datasets.streams.rates import CLIP, Clip
 from testbed.errors import InvalidValue
 from testbed.scenario.direction import Link
-from testbed.seeds import stream
-from testbed.streams import OverTime, Persistence, Policy, Rates, Steady
-from testbed.streams.rates import CLIP, Clip
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.family import Named
 from testbed.values.fields import (
@@ -23,6 +22,7 @@ from testbed.values.fields import (
     PositiveSize,
     StrictModel,
 )
+from testbed.values.seeds import stream
 from testbed.values.units import Duration, Size
 
 LEAST_SEGMENT = Size(2**20)

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
+from testbed.datasets.streams import Arrivals, Recorded, Traced
 from testbed.errors import Problem
 from testbed.faults import Join, Kill, Leave
 from testbed.faults.availability import Availability
@@ -15,8 +16,7 @@ from testbed.scenario.direction import TRACED, Direction, Link, Recording
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.schema import Scenario
-from testbed.seeds import stream
-from testbed.streams import Arrivals, Recorded, Traced
+from testbed.values.seeds import stream
 from testbed.values.traces import AVAILABLE, DELAY, FACTOR, RATE, InvalidLine, Trace, read_trace
 from testbed.values.units import Duration, Rate
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 from testbed.algorithms.base import Reply
 from testbed.payloads import Keyed, Payload
 from testbed.scenario.durations import Codec, CodecTimes
+from testbed.simulation.simulated_run import SimulatedRun
 
 if TYPE_CHECKING:
-    from testbed.simulation.engine import Engine
     from testbed.simulation.worker import Cycle
 
 
@@ -23,7 +23,7 @@ class Coding:
     """Emulated seconds of coding; with an empty ``codec``, none."""
 
     STATE: ClassVar = ("_version", "_ready_at", "_signature")
-    engine: Engine
+    engine: SimulatedRun
     codec: Codec
     _version: int = -1  # of the reply that the server coded last
     _ready_at: float = 0.0  # when that coding ended

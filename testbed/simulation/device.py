@@ -8,9 +8,9 @@ from math import inf
 
 import numpy as np
 
+from testbed.algorithms.frame.effects import StandingOrders
+from testbed.algorithms.frame.record import Timing
 from testbed.errors import AlgorithmError
-from testbed.frame.effects import StandingOrders
-from testbed.frame.record import Timing
 from testbed.simulation.event_queue import Callback
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.model import Path

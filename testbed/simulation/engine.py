@@ -16,16 +16,12 @@ from typing import ClassVar
 import numpy as np
 
 from testbed.algorithms.base import Measured, Samples
+from testbed.algorithms.frame.effects import Effects, Release
+from testbed.algorithms.frame.evaluation import Due, Schedule
+from testbed.algorithms.frame.record import UpdateRecord, shared_bytes
+from testbed.algorithms.frame.stop import silence_reason
 from testbed.errors import RejectedError
-from testbed.events.kinds import Crashed, Evaluated, Left, Rejected
-from testbed.events.rows import STREAMED, UPDATE
 from testbed.faults.timeline import Timeline
-from testbed.frame.effects import Effects, Release
-from testbed.frame.evaluation import Due, Schedule
-from testbed.frame.record import UpdateRecord, shared_bytes
-from testbed.frame.server import Server
-from testbed.frame.service_queue import ServiceQueue
-from testbed.frame.stop import silence_reason
 from testbed.models import Evaluation
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
@@ -33,29 +29,25 @@ from testbed.scenario.durations import Codec
 from testbed.scenario.traces import Following
 from testbed.simulation.coding import Coding
 from testbed.simulation.device import DeviceModel, buckets_of
-from testbed.simulation.event_queue import Callback, EventQueue, ScheduledEvent
+from testbed.simulation.event_queue import Callback, ScheduledEvent
 from testbed.simulation.faults import Faults
-from testbed.simulation.keys import Misses
-from testbed.simulation.links import FairLink
-from testbed.simulation.pool import Pool
+from testbed.simulation.key_misses import Misses
+from testbed.simulation.simulated_run import SimulatedRun
 from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle, Paused
-from testbed.telemetry.record import Recorder
+from testbed.telemetry.event_kinds import Crashed, Evaluated, Left, Rejected
+from testbed.telemetry.rows import STREAMED, UPDATE
 
 BUFFERED_ROWS = 200
 
 
 @dataclass
-class Engine:
+class Engine(SimulatedRun):
     """One simulated run.
 
     Attributes:
-        workers: the pool that computes the workers.
-        uplink: the PS's link, towards the PS.
-        downlink: the PS's link, from the PS.
         images: indices of the test images for evaluations during the run.
         sample_bytes: size of a training sample that a worker shares.
-        recorder: receives all events and updates.
         timeline: the pending faults.
         followings: the traces that links follow.
         codec: the durations of coding.
@@ -64,16 +56,8 @@ class Engine:
     """
 
     STATE: ClassVar = ("_due", "_tick_at", "_tick", "_save_at")
-    server: Server
-    workers: Pool
-    devices: Sequence[DeviceModel]
-    events: EventQueue
-    uplink: FairLink
-    downlink: FairLink
-    queue: ServiceQueue
     schedule: Schedule
     images: Samples
-    recorder: Recorder
     sample_bytes: int = 0
     timeline: Timeline = field(default_factory=Timeline)
     followings: Sequence[Following] = ()
@@ -223,7 +207,7 @@ class Engine:
         """Handle the arrival of a reply at its worker."""
         device = self.devices[worker]
         if device.keys is not None and not device.keys.receive_reply():
-            Misses(self).reply(worker)
+            Misses(self, self.faults).reply(worker)
             return
         device.frozen_seconds, time = 0.0, now + device.decoding
         self._at(time, self.faults.unless_frozen(worker, partial(self._begin, worker), time=time))
@@ -298,7 +282,7 @@ class Engine:
         """Serve a push. A refused push ends its worker, as in a live run."""
         worker, device = cycle.worker, self.devices[cycle.worker]
         if device.keys is not None and not device.keys.receive_push():
-            Misses(self).push(cycle)
+            Misses(self, self.faults).push(cycle)
             return
         try:
             effects = self.server.push(worker, cycle.sequence, update=cycle.update, now=now)

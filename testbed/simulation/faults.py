@@ -6,19 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from testbed.events.kinds import Joined
-from testbed.faults.link import LinkChange
+from testbed.faults.base import LinkChange
 from testbed.faults.timeline import Timeline
 from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.event_queue import Callback, ScheduledEvent
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import burst_bytes, delayed
+from testbed.simulation.simulated_run import SimulatedRun
+from testbed.telemetry.event_kinds import Joined
 from testbed.values.units import Rate
-
-if TYPE_CHECKING:
-    from testbed.simulation.engine import Engine
 
 
 @dataclass
@@ -30,7 +28,7 @@ class Faults:
     """
 
     STATE: ClassVar = ("_next", "horizon")
-    engine: Engine
+    engine: SimulatedRun
     timeline: Timeline
     horizon: float = inf
     _next: ScheduledEvent | None = None

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Update
+from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
+from testbed.algorithms.frame.record import Intake
 from testbed.errors import TestbedError
-from testbed.frame.effects import NO_STANDING, StandingOrders
-from testbed.frame.record import Intake
 from testbed.models import Evaluation
 from testbed.payloads import KINDS, Payload, Sparse, Vector
 from testbed.simulation.worker import Cycle, Paused, TimedOrders

@@ -18,7 +18,7 @@ from testbed.network.qdiscs import TokenBucket, qdisc_for
 from testbed.scenario.direction import Direction, Link
 from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.links import Bucket
-from testbed.topology import Distribution, Shape
+from testbed.values.topology import Distribution, Shape
 from testbed.values.units import Rate
 
 SEGMENT_BYTES = 1448

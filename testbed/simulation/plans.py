@@ -16,7 +16,7 @@ from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import Callback
 from testbed.simulation.faults import Faults
-from testbed.simulation.keys import Misses
+from testbed.simulation.key_misses import Misses
 from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle
@@ -108,7 +108,7 @@ class EnginePlans:
         engine = self.engine
         owners = {"Engine": engine, "Faults": engine.faults, "Traces": engine.parts["traces"]}
         name = function.__qualname__.partition(".")[0]
-        return owners.get(name) or Misses(engine), arguments
+        return owners.get(name) or Misses(engine, engine.faults), arguments
 
     def _require(self, kind: str, name: str, value: object) -> None:
         """Check an argument's type, and that its node is one of the engine's."""

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply
+from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.errors import TestbedError
-from testbed.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.base import CACHE_LINE_BYTES

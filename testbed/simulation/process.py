@@ -33,7 +33,7 @@ from testbed.simulation.messages import (
     Unchanged,
 )
 from testbed.simulation.worker import Cycle, Learner, Paused, SimulatedWorker
-from testbed.user_code import own_failures
+from testbed.values.user_code import own_failures
 
 Rows = NDArray[np.float32]
 Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]

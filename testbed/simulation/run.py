@@ -8,18 +8,16 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from testbed.algorithms.frame.worker import Worker
+from testbed.datasets.streams import Arrivals
 from testbed.errors import RunNotFound, TestbedError
-from testbed.events.kinds import Finished, Joined, Resumed, Started, State, StateChanged
-from testbed.events.sink import Sink
-from testbed.experiment import Experiment
 from testbed.faults import ChangedLink, NetworkPartition
-from testbed.frame.worker import Worker
 from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
 from testbed.runtimes.lock import holding_lock
 from testbed.scenario.durations import Codec
+from testbed.scenario.experiment import Experiment
 from testbed.scenario.traces import followings, own_copy, recorded_fields
-from testbed.seeds import stream
 from testbed.simulation.checkpoint import Checkpoint, Saver
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
@@ -33,13 +31,15 @@ from testbed.simulation.outline import require_memory
 from testbed.simulation.pool import Pool
 from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
-from testbed.streams import Arrivals
+from testbed.telemetry.event_kinds import Finished, Joined, Resumed, Started, State, StateChanged
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.folder_errors import OUTPUT_CLOSED, deletion_error, folder_error
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Clock, FolderSink, Recorder
+from testbed.telemetry.sink import Sink
 from testbed.telemetry.wall import WALL
-from testbed.user_code import own_failures, own_trace
+from testbed.values.seeds import stream
+from testbed.values.user_code import own_failures, own_trace
 
 SLACK = 32
 """Extra numbers per row, besides a key and a value per parameter: sizes, signature, alignment."""

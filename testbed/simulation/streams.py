@@ -8,9 +8,9 @@ from math import inf
 import numpy as np
 
 from testbed.algorithms.base import Samples, Stream
-from testbed.frame.record import Intake
-from testbed.frame.worker import Shard
-from testbed.streams import Arrivals, Buffer
+from testbed.algorithms.frame.record import Intake
+from testbed.algorithms.frame.worker import Shard
+from testbed.datasets.streams import Arrivals, Buffer
 
 
 @dataclass

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from testbed.scenario.traces import Following
 from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.model import burst_bytes, delayed
+from testbed.simulation.simulated_run import SimulatedRun
 from testbed.values.units import Rate
-
-if TYPE_CHECKING:
-    from testbed.simulation.engine import Engine
 
 
 @dataclass
@@ -21,7 +19,7 @@ class Traces:
     """The links that follow traces; their positions are only in the event queue."""
 
     STATE: ClassVar = ()
-    engine: Engine
+    engine: SimulatedRun
     followings: Sequence[Following] = ()
 
     def begin(self) -> None:

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Update
-from testbed.datasets import Prepared
-from testbed.frame.batch import batch_of
-from testbed.frame.effects import NO_STANDING, StandingOrders
-from testbed.frame.record import Intake, shared_bytes
-from testbed.frame.worker import (
+from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
+from testbed.algorithms.frame.record import Intake, shared_bytes
+from testbed.algorithms.frame.worker import (
     Action,
     Arrived,
     Computed,
@@ -35,12 +34,13 @@ from testbed.frame.worker import (
     Work,
     Worker,
 )
+from testbed.datasets import Prepared
 from testbed.host.deadline import evaluated_within
 from testbed.models import BoundModel, Evaluation
 from testbed.payloads import Vector, encodings
-from testbed.seeds import seed_globals
 from testbed.simulation.gradients import Gradients
 from testbed.simulation.streams import SimulatedStream
+from testbed.values.seeds import seed_globals
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 TimedOrders = tuple[float, StandingOrders]

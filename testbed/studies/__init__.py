@@ -1,4 +1,8 @@
-"""Studies: a scenario, the factors that vary, and a comparison with a paper's results."""
+"""Studies: a scenario, the factors that vary, and a comparison with a paper's results.
+
+Here: the study's file, its cases and seeds, sweeps, kept results, and the verdict on each
+expectation. Not here: a single run (``run``), a single run's measures (``reports``).
+"""
 
 from testbed.studies.load import is_study, load_study, read_study
 from testbed.studies.schema import study_schema_text

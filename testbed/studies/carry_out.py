@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.errors import TestbedError
-from testbed.events.sink import Sink
 from testbed.host import syscalls
 from testbed.reports.remake import remake
 from testbed.scenario import dump
 from testbed.scenario.load import load_text
 from testbed.simulation.gradients import Reuse
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.sink import Sink
 from testbed.telemetry.wall import WALL
 
 if TYPE_CHECKING:

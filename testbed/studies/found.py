@@ -25,7 +25,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
 
 if TYPE_CHECKING:
-    from testbed.events.kinds import State
+    from testbed.telemetry.event_kinds import State
 
 Condition = Literal["valid", "invalid", "running", "interrupted"]
 

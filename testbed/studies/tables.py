@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, isinf
 
-from testbed.frame.stop import DIVERGED
+from testbed.algorithms.frame.stop import DIVERGED
 from testbed.reports.run_measure import Measure
 from testbed.reports.text_table import csv_text, markdown
 from testbed.scenario.checks import substitutes

@@ -111,7 +111,7 @@ def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, Pla
             "`testbed up`.",
         )
     if about.kind != kind:
-        raise damaged(path, f"the checkpoint of a {about.kind}, expected that of a {kind}")
+        raise damaged(path, f"found that of a {about.kind}, expected that of a {kind}")
     if about.scenario != scenario:
         raise DataError(
             f"{path}: the checkpoint belongs to another scenario than the run's scenario.yaml, "

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import TestbedError, escaped
+from testbed.errors import TestbedError
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted, read_on
 
 LARGEST_RECORD = 128 * 2**20
@@ -21,7 +21,6 @@ LARGEST_RECORD = 128 * 2**20
 LONGEST_LINE = 2**18
 """Maximum bytes of one line: several times the names of all possible workers."""
 
-TAIL_BYTES = 8192
 LARGEST_STATE = 2**24
 """Maximum bytes of a JSON file in a run folder, which may belong to another user."""
 
@@ -82,14 +81,6 @@ class LineReader:
         if longest > LONGEST_LINE:
             what = f"a line of {longest:,} bytes, expected at most {LONGEST_LINE:,}"
             raise SpoiledError(self.path, self.node, what)
-
-
-def read_tail(path: Path, *, lines: int) -> list[str]:
-    """Return the last lines of a log, escaped, at most TAIL_BYTES; the log may be of any size."""
-    with path.open("rb") as log:
-        log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
-        last = log.read(TAIL_BYTES).decode(errors="replace").splitlines()[-lines:]
-    return [escaped(line) for line in last]
 
 
 @contextmanager

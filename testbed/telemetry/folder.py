@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import HostError, Problem, RunNotFound, ScenarioError, TestbedError
-from testbed.events.kinds import State
+from testbed.telemetry.event_kinds import State
 from testbed.telemetry.files import moment, read_json, write_atomically
 
 FORMAT = 1

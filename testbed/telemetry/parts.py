@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from testbed.errors import DataError
-from testbed.events.rows import Rows, conform
 from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import FORMAT
+from testbed.telemetry.rows import Rows, conform
 
 if TYPE_CHECKING:
     import pyarrow

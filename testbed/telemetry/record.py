@@ -8,18 +8,25 @@ from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
-from testbed.events.entry import FROM_PS, Entry
-from testbed.events.kinds import ClockSet, Evaluated, Event, Restored, Started, StateChanged
-from testbed.events.names import PS
-from testbed.events.rows import EVALUATIONS, LINKS, TRAFFIC, LinkRow, Rows, TrafficRow
-from testbed.events.sink import Sink
-from testbed.events.usage import Usage
+from testbed.telemetry.entry import FROM_PS, Entry
+from testbed.telemetry.event_kinds import (
+    ClockSet,
+    Evaluated,
+    Event,
+    Restored,
+    Started,
+    StateChanged,
+)
+from testbed.telemetry.event_names import PS
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import PartWriter
+from testbed.telemetry.rows import EVALUATIONS, LINKS, TRAFFIC, LinkRow, Rows, TrafficRow
+from testbed.telemetry.sink import Sink
 from testbed.telemetry.tables import CsvTable, evaluation_row
 from testbed.telemetry.wall import WALL
+from testbed.values.usage import Usage
 
 JUMP_SECONDS = 1.0
 """The host's wall clock was set if its offset changes by more than this."""

@@ -8,13 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from testbed.events.entry import FROM_PS, Entry
-from testbed.events.kinds import Evaluated, Restored
-from testbed.events.rows import EVALUATIONS, Rows, joined
+from testbed.telemetry.entry import FROM_PS, Entry
+from testbed.telemetry.event_kinds import Evaluated, Restored
 from testbed.telemetry.events import EventLog, follow_ps_events, read_events
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import DamagedPartError, PartWriter, read_parts
+from testbed.telemetry.rows import EVALUATIONS, Rows, joined
 from testbed.telemetry.spool import SpoolReader
 from testbed.telemetry.tables import CsvTable, drop_torn_line, evaluation_row
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from testbed.errors import DataError, TestbedError
-from testbed.events.rows import REQUIRED, STREAMED, UPDATE, UPDATES, Rows, conform
+from testbed.telemetry.rows import REQUIRED, STREAMED, UPDATE, UPDATES, Rows, conform
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted
 
 WRITER = "ps"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from testbed.events.kinds import Evaluated
+from testbed.telemetry.event_kinds import Evaluated
 from testbed.telemetry.files import LineReader, write_atomically
 
 

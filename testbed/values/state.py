@@ -25,8 +25,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from testbed.errors import AlgorithmError, DataError
-from testbed.user_code import MODULE
 from testbed.values.record_types import RECORDS
+from testbed.values.user_code import MODULE
 
 Array = NDArray[Any]
 Tree = Any

@@ -18,9 +18,9 @@ from pydantic.fields import FieldInfo
 from testbed import algorithms
 from testbed.algorithms import Algorithm, CustomAlgorithm
 from testbed.algorithms.base import AlgorithmConfig
+from testbed.algorithms.frame.contract import CHECKS, examine
+from testbed.algorithms.frame.trial import LAYOUT, WORKERS, next_update, server_half, worker_half
 from testbed.errors import RejectedError
-from testbed.frame.contract import CHECKS, examine
-from testbed.frame.trial import LAYOUT, WORKERS, next_update, server_half, worker_half
 from testbed.payloads import Dense, Keyed, Payload, Quantized, Sparse
 from testbed.payloads.keyed import signature_of
 from testbed.values.units import Duration
@@ -30,7 +30,7 @@ MEMBERS: tuple[type[AlgorithmConfig], ...] = tuple(
 )
 """Those of this package; test_custom.py tries one of a user's."""
 
-NOT_ALGORITHMS = {"base", "custom", "messages", "parts", "state"}
+NOT_ALGORITHMS = {"base", "custom", "frame", "messages", "parts", "state"}
 
 every_member = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.__name__)
 

@@ -10,11 +10,11 @@ import pytest
 
 from testbed.algorithms import CustomAlgorithm, configured
 from testbed.algorithms.custom import open_config
+from testbed.algorithms.frame.contract import examine
 from testbed.errors import ScenarioError
-from testbed.frame.contract import examine
 from testbed.run.prepare import custom_files
 from testbed.scenario import Override, Scenario, dump, load, load_text
-from testbed.user_code import UserCode
+from testbed.values.user_code import UserCode
 
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "custom"
 

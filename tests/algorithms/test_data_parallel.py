@@ -10,11 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from testbed.algorithms import Algorithm
 from testbed.algorithms.base import AlgorithmConfig, Reply, Update
-from testbed.compress.core_explorer import sizes
+from testbed.algorithms.frame.contract import examine
+from testbed.algorithms.frame.trial import Trial
 from testbed.errors import RejectedError
-from testbed.frame.contract import examine
-from testbed.frame.trial import Trial
 from testbed.payloads import Dense, Keyed, Payload, Quantized, Vector
+from testbed.payloads.core_explorer import sizes
 from testbed.payloads.layout import Layout
 
 LAYOUT = Layout(("weight", "bias"), ((3,), (1,)))

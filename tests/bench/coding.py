@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from testbed.compress.core_explorer import draw_explorer, select_core, sizes
-from testbed.compress.qsgd import Buckets, decoded, dequantise, quantise
+from testbed.payloads.core_explorer import draw_explorer, select_core, sizes
 from testbed.payloads.keyed import signature_of
+from testbed.payloads.qsgd import Buckets, decoded, dequantise, quantise
 
 ENOUGH_SECONDS = 2.0
 BUCKET = 512

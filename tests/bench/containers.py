@@ -16,7 +16,7 @@ from testbed.runtimes.base import ContainerSpec
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import THREADS
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import NetworkSpec, NodeSpec, Plan
+from testbed.values.topology import NetworkSpec, NodeSpec, Plan
 
 COUNT = 200
 

@@ -25,12 +25,12 @@ import numpy as np
 
 from testbed.algorithms import AdaComp, Asgd
 from testbed.algorithms.base import AlgorithmConfig, Update, WorkerHalf
+from testbed.algorithms.frame.worker import Shard
 from testbed.datasets import load as load_data
-from testbed.frame.worker import Shard
 from testbed.payloads import Payload, Vector, encodings
 from testbed.scenario import load
 from testbed.scenario.schema import Scenario
-from testbed.seeds import stream
+from testbed.values.seeds import stream
 
 SCENARIO = Path(__file__).parents[2] / "scenarios/adacomp/simulated.yaml"
 CONFIGS: Mapping[str, AlgorithmConfig] = {

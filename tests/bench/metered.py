@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:  # what is imported before the fork is part of what is measured
-    from testbed.frame.worker import Loop
+    from testbed.algorithms.frame.worker import Loop
     from testbed.roles.device import Device
 
 WORKER = ("gradient", "selection", "encode", "client call", "decode", "copy")
@@ -167,7 +167,7 @@ def _alone(folder: Path, sums: NDArray[np.float64], order: dict[str, Any]) -> di
 
 
 def _differentiate(folder: Path, index: int, sums: NDArray[np.float64], count: int) -> int:
-    from testbed.experiment import Experiment
+    from testbed.scenario.experiment import Experiment
 
     meter = Meter(sums, WORKER)
     experiment = Experiment.open(folder)
@@ -187,11 +187,11 @@ def _differentiate(folder: Path, index: int, sums: NDArray[np.float64], count: i
 
 
 def _serve(arguments: dict[str, str], sums: NDArray[np.float64], order: dict[str, Any]) -> int:
-    from testbed.events.kinds import Event, Finished, Started
-    from testbed.experiment import Experiment
-    from testbed.frame.server import Server
+    from testbed.algorithms.frame.server import Server
     from testbed.roles import ps, servicer, training
     from testbed.roles.record import Record
+    from testbed.scenario.experiment import Experiment
+    from testbed.telemetry.event_kinds import Event, Finished, Started
     from testbed.telemetry.events import EventLog
 
     meter = Meter(sums, SERVER)
@@ -223,8 +223,8 @@ def _serve(arguments: dict[str, str], sums: NDArray[np.float64], order: dict[str
 
 
 def _work(arguments: dict[str, str], sums: NDArray[np.float64]) -> int:
-    from testbed.experiment import Experiment
     from testbed.roles import device, worker
+    from testbed.scenario.experiment import Experiment
 
     meter = Meter(sums, WORKER)
     meter.put(device, "encode_push", "encode")

@@ -26,13 +26,13 @@ from unittest.mock import patch
 import numpy as np
 
 from testbed.algorithms import configured
+from testbed.algorithms.frame.server import Server
+from testbed.algorithms.frame.worker import Action, Loop, Worker
 from testbed.datasets import Prepared
-from testbed.experiment import Experiment
-from testbed.frame.server import Server
-from testbed.frame.worker import Action, Loop, Worker
 from testbed.models import BoundModel
 from testbed.payloads import Vector
 from testbed.scenario import dump, load, load_text
+from testbed.scenario.experiment import Experiment
 from testbed.scenario.override import Override
 from testbed.scenario.schema import Scenario
 from testbed.simulation.event_queue import EventQueue

@@ -35,13 +35,13 @@ from typing import Any
 from workers import cpu_seconds, pids_of
 
 import testbed
+from testbed.datasets.streams.rates import CLIP, Table1
 from testbed.errors import HostError
 from testbed.host.kafka import find_kafka
-from testbed.seeds import stream
-from testbed.streams.rates import CLIP, Table1
 from testbed.telemetry.environment import describe_host
 from testbed.telemetry.host import PROC
 from testbed.telemetry.spool import SpoolReader
+from testbed.values.seeds import stream
 
 DEVICES, PER_SECOND = 4, 100
 """Of the first table: 400 records a second, which two cores hold."""

@@ -22,22 +22,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.agent.client import AgentClient
-from testbed.agent.launch import LaunchSpec
-from testbed.agent.settings import Template
 from testbed.host.hierarchies import find_delegated, find_hierarchies
 from testbed.host.process import Process
 from testbed.network.interfaces import Neighbour
 from testbed.network.offloads import network_for
 from testbed.plan.make import plan
 from testbed.run.deploy import LAUNCHES_AHEAD, Pending
+from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import LaunchSpec
+from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import Start
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.scenario import load_text
 from testbed.telemetry.environment import describe_host
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import PROC
-from testbed.topology import NodeSpec, Plan
+from testbed.values.topology import NodeSpec, Plan
 
 HERE = Path(__file__).resolve().parent
 MODULE = Path(__file__).stem

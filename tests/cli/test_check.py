@@ -159,8 +159,8 @@ def test_a_model_whose_gradient_does_not_repeat(
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert main(["check", str(tmp_path / "own.yaml")]) == 10
     told = capsys.readouterr().out
-    assert "  BROKEN  Its gradient repeats" in told
-    assert "Net: computed again for the same step, after that of another, its gradient" in told
+    assert "  BROKEN  Its gradient is reproducible" in told
+    assert "Net: its gradient for the same step differs after another step was computed" in told
 
 
 TEXTS = """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.cli import main
-from testbed.events.kinds import State
+from testbed.telemetry.event_kinds import State
 from testbed.telemetry.folder import RunFolder
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

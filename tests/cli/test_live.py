@@ -10,8 +10,8 @@ import pytest
 
 from testbed.cli.console import Console
 from testbed.cli.live import LiveDisplay, Progress, Status, clock_text, describe
-from testbed.events.entry import Entry
-from testbed.events.kinds import (
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import (
     Evaluated,
     Exited,
     FaultApplied,
@@ -21,7 +21,7 @@ from testbed.events.kinds import (
     Rejected,
     Started,
 )
-from testbed.events.rows import UPDATE
+from testbed.telemetry.rows import UPDATE
 
 GLANCE = Status(
     updates=1_500,

@@ -13,10 +13,10 @@ import pytest
 
 from testbed.cli import main
 from testbed.cli.console import Console, Table
-from testbed.events.kinds import State
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
 from testbed.scenario import load_text
+from testbed.telemetry.event_kinds import State
 from testbed.telemetry.folder import RunFolder
 
 TEXT = """\

@@ -84,7 +84,7 @@ def refuse_what_was_changed(bed: Any, run: Path) -> None:
     assert bed.state(run.name) == "training"
 
 
-COMMAND = ["list", ["object", "testbed.user_code", "UserCode", {"path": "/tmp/command.py"}]]
+COMMAND = ["list", ["object", "testbed.values.user_code", "UserCode", {"path": "/tmp/command.py"}]]
 
 
 def edited(checkpoint: Path, tree: object) -> bytes:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.cli.live import Progress, Status, describe
-from testbed.events.rows import UPDATE, Rows
+from testbed.telemetry.rows import UPDATE, Rows
 
 
 def rows(count: int, *, staleness: int, payload: int) -> Rows:

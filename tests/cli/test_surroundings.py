@@ -55,7 +55,7 @@ def test_paths_that_are_no_text(
     folder.mkdir()
     monkeypatch.chdir(folder)
     assert main(["ps"]) == 3
-    assert "is not UTF-8." in capsys.readouterr().err
+    assert "is not valid UTF-8." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

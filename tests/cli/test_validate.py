@@ -54,7 +54,7 @@ def test_a_model_of_ones_own_is_built(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "own.yaml").write_text(OWN, encoding="utf-8")
     (tmp_path / "study.yaml").write_text("name: s\nscenario: own.yaml\nseeds: [1, 2]\n")
     own, study = str(tmp_path / "own.yaml"), str(tmp_path / "study.yaml")
-    expected = "workers.batch_size: found 1, expected at least 2: Net cannot train on fewer samples"
+    expected = "workers.batch_size: found 1, expected at least 2: Net cannot train on fewer"
     assert main(["validate", own, study]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith(f"{own}:6: {expected}")

@@ -24,8 +24,8 @@ from urllib.request import urlopen
 import pytest
 
 from testbed.errors import HostError
-from testbed.events.entry import only
-from testbed.events.kinds import Launched
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Launched
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import testbed
-from testbed.events.entry import only
-from testbed.events.kinds import Finished
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Finished
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError
-from testbed.events.entry import only
-from testbed.events.kinds import Exited, Left, RuntimeChosen
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Exited, Left, RuntimeChosen
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]

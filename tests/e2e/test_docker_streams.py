@@ -9,10 +9,10 @@ import pytest
 
 import testbed
 from testbed.errors import HostError
-from testbed.events.entry import only
-from testbed.events.kinds import Exited, Launched
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image, find_kafka_image
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Exited, Launched
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import testbed
-from testbed.seeds import stream
 from testbed.values.laws import Law
+from testbed.values.seeds import stream
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

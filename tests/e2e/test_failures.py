@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.events.entry import only
-from testbed.events.kinds import Drained, Exited, Left, Rejected
 from testbed.runtimes.native.lifeline import read_record
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Drained, Exited, Left, Rejected
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.events.entry import only
-from testbed.events.kinds import Crashed, Done, FaultApplied, Finished, LinkChanged, Started
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import (
+    Crashed,
+    Done,
+    FaultApplied,
+    Finished,
+    LinkChanged,
+    Started,
+)
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

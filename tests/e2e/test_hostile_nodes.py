@@ -11,9 +11,9 @@ from typing import Any
 import grpc
 import pytest
 
-from testbed.agent.logs import LAST_LINE, LOG_BYTES
 from testbed.host.sockets import short_path
 from testbed.rpc import methods
+from testbed.runtimes.agent.logs import LAST_LINE, LOG_BYTES
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 TEXT = """\

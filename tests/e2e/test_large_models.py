@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.compress.core_explorer import sizes
+from testbed.payloads.core_explorer import sizes
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -20,7 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 import testbed
-from testbed.metrics.declared import METRICS
+from testbed.reports.metrics.declared import METRICS
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.events.kinds import Exited
+from testbed.telemetry.event_kinds import Exited
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -136,7 +136,7 @@ ENDS = {
     "w5": (11, "KeyboardInterrupt"),
     "w7": (11, "RecursionError"),
     "w8": (-11, ""),  # the first process of a namespace does not hear its own SIGABRT
-    "w9": (11, "Net gave a list, expected (10, 10), torch.float32."),
+    "w9": (11, "Net returned a list, expected (10, 10), torch.float32."),
 }
 """How each of them ends, and what its log says of it.
 

@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = [pytest.mark.slow]
 CROSS_TRAFFIC = Path(__file__).parents[2] / "scenarios" / "cross-traffic.yaml"
-LOOK = "import json; from testbed.agent.probe import look; print(json.dumps(look()))"
+LOOK = "import json; from testbed.runtimes.agent.probe import look; print(json.dumps(look()))"
 ALIKE = ("capabilities", "writable", "new namespaces", "interfaces")
 """What a program and another node's role have alike."""
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.client import AgentClient
-from testbed.agent.launch import LAUNCH, LaunchSpec
-from testbed.agent.settings import AgentSettings
 from testbed.cli import main
+from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import LAUNCH, LaunchSpec
+from testbed.runtimes.agent.settings import AgentSettings
 from testbed.runtimes.docker import driver as docker_driver
 from testbed.runtimes.docker.containers import Container
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.events.entry import only
-from testbed.events.kinds import Done, LinksRead
-from testbed.experiment import load_model
+from testbed.scenario.experiment import load_model
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Done, LinksRead
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import testbed
-from testbed.compress.core_explorer import sizes
+from testbed.payloads.core_explorer import sizes
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]

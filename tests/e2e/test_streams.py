@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import testbed
-from testbed.events.entry import only
-from testbed.events.kinds import FaultApplied, Launched, Produced
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import FaultApplied, Launched, Produced
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]

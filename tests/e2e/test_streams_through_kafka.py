@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.events.entry import only
-from testbed.events.kinds import Exited, Launched
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Exited, Launched
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.kafka, pytest.mark.slow]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.events.entry import only
-from testbed.events.kinds import Done, Exited, Restored, Saved
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Done, Exited, Restored, Saved
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.events.entry import only
-from testbed.events.kinds import FaultApplied, LinkChanged
 from testbed.network.qdiscs import FRAME_BYTES
 from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import FaultApplied, LinkChanged
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]

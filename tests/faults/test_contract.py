@@ -8,8 +8,7 @@ import pytest
 
 from testbed import faults
 from testbed.faults import Fault
-from testbed.faults.base import FaultConfig, PassingFault, TimedFault
-from testbed.faults.link import LinkChange
+from testbed.faults.base import FaultConfig, LinkChange, PassingFault, TimedFault
 
 MEMBERS: tuple[type[FaultConfig], ...] = get_args(get_args(Fault)[0])
 NOT_FAULTS = {"availability", "base", "check", "population", "timeline"}

@@ -12,7 +12,7 @@ from testbed.faults import Fault
 from testbed.faults.check import contradictions
 from testbed.faults.population import Contradiction
 from testbed.faults.timeline import Timeline, crashes
-from testbed.seeds import stream
+from testbed.values.seeds import stream
 
 FAULTS = TypeAdapter(tuple[Fault, ...])
 CLASSES = ("fast",) * 6 + ("slow",) * 4

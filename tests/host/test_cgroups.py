@@ -17,8 +17,8 @@ from testbed.host.cgroups import RunGroups, find_runs
 from testbed.host.hierarchies import OUTSIDE, Hierarchy, find_delegated, find_hierarchies
 from testbed.host.limits import Limits
 from testbed.host.process import name_of
-from testbed.topology import NodeSpec
 from testbed.values.cpu_sets import CpuSet
+from testbed.values.topology import NodeSpec
 from testbed.values.units import Size
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.errors import NodeError, UserCodeError
 from testbed.host.deadline import evaluated_within
-from testbed.user_code import UserCode
+from testbed.values.user_code import UserCode
 
 LOOP = """\
 def loop():

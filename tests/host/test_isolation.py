@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.logs import Log
 from testbed.errors import DataError, Problem, ScenarioError, UserCodeError
 from testbed.host.isolation import PRINTED_BYTES, Opened, run_in_child, run_isolated
 from testbed.host.process import has_ended
-from testbed.user_code import UserCode
+from testbed.runtimes.agent.logs import Log
+from testbed.values.user_code import UserCode
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 

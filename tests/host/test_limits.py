@@ -11,8 +11,8 @@ import pytest
 from testbed.errors import HostError
 from testbed.host.limits import Limits, Setting, max_processes, nice_of, settings
 from testbed.host.users import Users
-from testbed.topology import NodeSpec
 from testbed.values.cpu_sets import CpuSet
+from testbed.values.topology import NodeSpec
 from testbed.values.units import Size
 
 LIMITS = Limits(cpu_weight=10, cpu=0.5, memory=Size(1e8), pids=77, cpuset=CpuSet("0-1"))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.events.usage import ContainerUse
 from testbed.host.group import Group, usage_of
 from testbed.host.limits import Version
+from testbed.values.usage import ContainerUse
 
 FILES: dict[Version, dict[str, str]] = {
     1: {"cpuacct.usage": "2500000000\n", "memory.usage_in_bytes": "8192\n"},

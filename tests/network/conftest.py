@@ -16,7 +16,7 @@ from testbed.host.namespaces import inside, scratch
 from testbed.host.syscalls import bring_loopback_up
 from testbed.network.interfaces import Interface, Neighbour
 from testbed.network.switch import AttachedLink, Switch
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Shape, TrainingRole
+from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Shape, TrainingRole
 
 PEER = Path(__file__).parent / "peer.py"
 

@@ -11,7 +11,7 @@ import pytest
 
 from testbed.network.counters import Ledger, Traffic, TrafficMeter, read_interface
 from testbed.network.sock_diag import SocketDiagnosis, TcpCounters, TcpSocket
-from testbed.topology import Shape
+from testbed.values.topology import Shape
 from testbed.values.units import Duration, Rate
 
 

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from testbed.network.jitter import SCALE, table
-from testbed.topology import Distribution
+from testbed.values.topology import Distribution
 
 
 @pytest.mark.parametrize("law", get_args(Distribution))

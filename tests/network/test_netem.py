@@ -6,7 +6,7 @@ import pytest
 
 from testbed.errors import HostError
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
-from testbed.topology import NodeSpec, Shape
+from testbed.values.topology import NodeSpec, Shape
 from testbed.values.units import Duration, Rate
 
 RATE = Rate.parse("1mbit")

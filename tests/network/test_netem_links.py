@@ -19,7 +19,7 @@ from testbed.network.interfaces import Interface, sockets
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import Offloads
 from testbed.network.qdiscs import Netem
-from testbed.topology import Distribution, NodeSpec, Shape
+from testbed.values.topology import Distribution, NodeSpec, Shape
 from testbed.values.units import Duration, Rate
 
 pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.alone]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from testbed.network.offloads import Offloads, network_for
-from testbed.topology import NetworkSpec, NodeSpec, Offload, Plan, Shape
+from testbed.values.topology import NetworkSpec, NodeSpec, Offload, Plan, Shape
 from testbed.values.units import Duration, Rate
 
 LOSSY = Shape(loss=0.01)

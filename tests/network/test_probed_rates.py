@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from testbed.topology import Shape
+from testbed.values.topology import Shape
 from testbed.values.units import Rate
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]

@@ -11,7 +11,7 @@ from testbed.network.qdiscs import (
     qdisc_for,
     qdiscs_of,
 )
-from testbed.topology import LinkSpec, Shape
+from testbed.values.topology import LinkSpec, Shape
 from testbed.values.units import Duration, Rate, Size
 
 TEN = Rate.parse("10mbit")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from testbed.events.usage import Queue
 from testbed.network.queues import ROOT, TCA_STATS, decode
+from testbed.values.usage import Queue
 
 
 def message(*, parent: int, stats: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.network.counters import Traffic, TrafficMeter
-from testbed.topology import NetworkSpec, Offload, Shape
+from testbed.values.topology import NetworkSpec, Offload, Shape
 from testbed.values.units import Rate
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]

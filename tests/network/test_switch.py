@@ -17,7 +17,7 @@ from testbed.network.interfaces import Neighbour, bring_up, give_address, socket
 from testbed.network.qdiscs import TokenBucket
 from testbed.network.sock_diag import SocketDiagnosis
 from testbed.network.switch import Switch
-from testbed.topology import NetworkSpec, NodeSpec, Shape
+from testbed.values.topology import NetworkSpec, NodeSpec, Shape
 from testbed.values.units import Duration, Rate
 
 pytestmark = pytest.mark.root

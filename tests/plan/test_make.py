@@ -6,10 +6,10 @@ from ipaddress import IPv4Address, IPv4Network
 import pytest
 
 from testbed.errors import ScenarioError
-from testbed.nodes.base import address_of
 from testbed.plan.make import plan
+from testbed.plan.nodes.base import address_of
 from testbed.scenario import Scenario, load_text
-from testbed.topology import LinkSpec, Plan, Shape
+from testbed.values.topology import LinkSpec, Plan, Shape
 from testbed.values.units import Duration, Rate, Size
 
 TEXT = """\

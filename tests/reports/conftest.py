@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import (
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import (
     BroughtUp,
     Evaluated,
     Finished,
@@ -24,10 +24,10 @@ from testbed.events.kinds import (
     StateChanged,
     TornDown,
 )
-from testbed.events.rows import UPDATE
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.record import Clock, Recorder
+from testbed.telemetry.rows import UPDATE
 
 START = 1_700_000_000.0
 

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from matplotlib import rc_context
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import FaultApplied
 from testbed.reports.charts import (
     MOST_POINTS,
     Chart,
@@ -20,6 +18,8 @@ from testbed.reports.charts import (
 )
 from testbed.reports.frames import Run
 from testbed.reports.print_figures import PRINT, draw, write_figures
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import FaultApplied
 from testbed.telemetry.folder import RunFolder
 
 

@@ -7,12 +7,12 @@ from math import inf
 import pandas as pd
 import pytest
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import Event, Exited, FaultApplied, Gap, Joined, Left
 from testbed.reports import fault_measures, measures
 from testbed.reports.history import RunHistory
 from testbed.reports.measurements import Measurements
 from testbed.reports.verdict import judge
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import Event, Exited, FaultApplied, Gap, Joined, Left
 
 
 def entries(*events: Event) -> list[Entry]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import LinkChanged
-from testbed.events.rows import LINKS, LinkRow
 from testbed.reports.followed import Followed, LinkRates, followed
 from testbed.reports.measurements import Measurements
 from testbed.reports.verdict import judge
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import LinkChanged
+from testbed.telemetry.rows import LINKS, LinkRow
 
 
 def changed(late: float, action: str = "recorded") -> Entry:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from testbed.errors import RunNotFound, TestbedError
-from testbed.events.rows import EVALUATIONS, UPDATE, Column
-from testbed.reports.frames import Run, read_csv
+from testbed.reports.frames import Run
+from testbed.reports.record import read_csv
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.rows import EVALUATIONS, UPDATE, Column
 
 
 def test_updates(folder: RunFolder) -> None:

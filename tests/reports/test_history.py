@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import (
+from testbed.reports.history import FaultSpan, RunHistory
+from testbed.reports.metrics.population import worker_state
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import (
     Crashed,
     Event,
     Exited,
@@ -19,8 +21,6 @@ from testbed.events.kinds import (
     Started,
     StateChanged,
 )
-from testbed.metrics.population import worker_state
-from testbed.reports.history import FaultSpan, RunHistory
 
 
 def fault(kind: str, begins: bool, *nodes: str) -> FaultApplied:

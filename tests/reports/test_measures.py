@@ -5,8 +5,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import (
+from testbed.reports import measures
+from testbed.reports.history import RunHistory
+from testbed.scenario import load_text
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import (
     Done,
     Event,
     Exited,
@@ -17,9 +20,6 @@ from testbed.events.kinds import (
     Rejected,
     StateChanged,
 )
-from testbed.reports import measures
-from testbed.reports.history import RunHistory
-from testbed.scenario import load_text
 
 
 def test_moving_average_of_ten() -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import RunNotFound
-from testbed.events.rows import UpdateRow, joined
 from testbed.reports.frames import Run
 from testbed.reports.remake import remake
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import read_parts
+from testbed.telemetry.rows import UpdateRow, joined
 from testbed.telemetry.spool import SpoolWriter
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import LinksCarried
 from testbed.reports.senders import sent_beyond_pushes
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import LinksCarried
 
 
 def test_what_pushes_and_acknowledgements_take_is_none_of_it() -> None:

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import Restored
-from testbed.events.rows import UPDATE, Rows
 from testbed.reports.frames import Run
 from testbed.reports.standing import StandingReader
 from testbed.reports.tally import Tally
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import Restored
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.recovery import read_updates
+from testbed.telemetry.rows import UPDATE, Rows
 from testbed.telemetry.spool import SpoolWriter
 
 START = 1_700_000_000.0  # of the small run's training

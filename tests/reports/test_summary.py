@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from testbed.events.kinds import Exited, StateChanged
 from testbed.reports.frames import Run
 from testbed.reports.summary import write_summary
+from testbed.telemetry.event_kinds import Exited, StateChanged
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 

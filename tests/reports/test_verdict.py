@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from testbed.events.kinds import RateMeasured, RoundTripMeasured
-from testbed.frame.stop import stall
+from testbed.algorithms.frame.stop import stall
 from testbed.reports.measurements import Flow, Measurements, Pace
 from testbed.reports.verdict import judge
+from testbed.telemetry.event_kinds import RateMeasured, RoundTripMeasured
 
 GOOD: dict[str, Any] = {
     "state": "finished",

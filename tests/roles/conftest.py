@@ -20,10 +20,10 @@ from testbed.algorithms.adacomp import AdaComp
 from testbed.algorithms.asgd import Asgd
 from testbed.algorithms.base import AlgorithmConfig, ServerHalf, Update
 from testbed.algorithms.bsp import Bsp
-from testbed.frame.record import Timing
-from testbed.frame.server import Server
-from testbed.frame.service_queue import ServiceQueue
-from testbed.frame.stop import StopRule
+from testbed.algorithms.frame.record import Timing
+from testbed.algorithms.frame.server import Server
+from testbed.algorithms.frame.service_queue import ServiceQueue
+from testbed.algorithms.frame.stop import StopRule
 from testbed.payloads import Dense
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.layout import Layout

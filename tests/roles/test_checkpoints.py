@@ -18,7 +18,9 @@ from testbed.values.state import PlainState, pack
     "state",
     [
         pack({"server": 1}),
-        PlainState(["dict", ["server", ["object", "testbed.user_code", "UserCode", {}]]], ()),
+        PlainState(
+            ["dict", ["server", ["object", "testbed.values.user_code", "UserCode", {}]]], ()
+        ),
         PlainState(["list"], ()),
     ],
     ids=["cut", "code", "list"],

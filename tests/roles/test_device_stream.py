@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from testbed.datasets import Prepared
+from testbed.datasets.streams import Buffer, RateMeter, Receiver, Reception, RecordFormat, Sample
 from testbed.errors import RejectedError
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.stream import DeviceStream
 from testbed.rpc.shared import assembled
-from testbed.streams import Buffer, RateMeter, Receiver, Reception, RecordFormat, Sample
 
 FORMAT = RecordFormat((1, 1, 2), "f")
 DATA = Prepared(

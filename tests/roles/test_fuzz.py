@@ -18,8 +18,6 @@ from google.protobuf.message import DecodeError
 
 from testbed.algorithms.base import Update
 from testbed.errors import RejectedError
-from testbed.events.entry import only
-from testbed.events.kinds import Incomplete, Rejected
 from testbed.payloads import Sparse
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.layout import Layout
@@ -29,6 +27,8 @@ from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import decode_delivery, encode_push
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.messages import PushMessage, Timing
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Incomplete, Rejected
 from testbed.telemetry.events import read_events
 
 LAYOUT = Layout(("weight", "bias"), ((10, 5), (5,)))

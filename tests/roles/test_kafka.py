@@ -23,7 +23,7 @@ import pytest
 
 from testbed.errors import NodeError
 from testbed.host.kafka import find_kafka
-from testbed.nodes.broker_files import CONTROLLER_PORT, FOLDER, JARS, JAVA, PORT, broker_files
+from testbed.plan.nodes.broker_files import CONTROLLER_PORT, FOLDER, JARS, JAVA, PORT, broker_files
 from testbed.roles.kafka import KafkaReceiver, connect_receiver, connect_sender, make_topics
 from testbed.scenario.streams import Kafka
 from testbed.values.units import Size

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.experiment import Experiment
 from testbed.roles.arguments import limits
 from testbed.scenario import load
+from testbed.scenario.experiment import Experiment
 
 SHARES = """
 from testbed.algorithms.bsp import Bsp

@@ -17,19 +17,17 @@ import torch
 
 from testbed.algorithms import PlumpDp, QuantDp, SlimDp
 from testbed.algorithms.base import AlgorithmConfig, Stream, Update
-from testbed.compress.core_explorer import sizes
+from testbed.algorithms.frame.evaluation import Schedule
+from testbed.algorithms.frame.record import Timing
+from testbed.algorithms.frame.server import Server
+from testbed.algorithms.frame.service_queue import ServiceQueue
+from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
 from testbed.errors import RejectedError
-from testbed.events.rows import Rows
-from testbed.events.sink import Sink
-from testbed.frame.evaluation import Schedule
-from testbed.frame.record import Timing
-from testbed.frame.server import Server
-from testbed.frame.service_queue import ServiceQueue
-from testbed.frame.stop import StopRule
-from testbed.frame.worker import Shard, Worker
 from testbed.models import Mlp
 from testbed.payloads import Keyed, Payload, Quantized, Vector
+from testbed.payloads.core_explorer import sizes
 from testbed.payloads.key_cache import KeyCaches, UnknownKeysError
 from testbed.payloads.keyed import signature_of
 from testbed.roles.clock import EmulatedClock
@@ -50,6 +48,8 @@ from testbed.simulation.pool import Pool
 from testbed.simulation.run import SLACK, virtual_clock
 from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.record import Recorder
+from testbed.telemetry.rows import Rows
+from testbed.telemetry.sink import Sink
 from testbed.telemetry.spool import SpoolReader
 
 RNG = np.random.default_rng(0)

@@ -22,8 +22,8 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
+from testbed.algorithms.frame.worker import Shard, Step, Worker
 from testbed.datasets import Prepared
-from testbed.frame.worker import Shard, Step, Worker
 from testbed.models import Mlp
 from testbed.payloads import Dense, Vector
 from testbed.roles.clock import EmulatedClock

@@ -19,8 +19,8 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
+from testbed.algorithms.frame.effects import StandingOrders
 from testbed.errors import RejectedError
-from testbed.frame.effects import StandingOrders
 from testbed.payloads.layout import Layout
 from testbed.rpc.codec import decode_orders
 

@@ -12,8 +12,6 @@ import grpc
 import pytest
 
 from testbed.errors import RejectedError
-from testbed.events.entry import only
-from testbed.events.kinds import Joined, Left, Omitted, Rejected
 from testbed.payloads.layout import Layout
 from testbed.reports.measures import rejected_pushes
 from testbed.roles.ps import MAX_EVENTS
@@ -21,6 +19,8 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.tokens import token_of
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Joined, Left, Omitted, Rejected
 from testbed.telemetry.events import read_events
 
 LAYOUT = Layout(("weight",), ((10, 5),))

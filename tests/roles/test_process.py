@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from testbed.roles.process import run
-from testbed.user_code import UserCode
+from testbed.values.user_code import UserCode
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,11 @@ import asyncio
 import numpy as np
 import pytest
 
+from testbed.algorithms.frame.worker import Shard
 from testbed.datasets import Prepared
-from testbed.frame.worker import Shard
+from testbed.datasets.streams import Arrivals, RecordFormat, Sender, Steady
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.producer import Feed, Production
-from testbed.streams import Arrivals, RecordFormat, Sender, Steady
 
 FORMAT = RecordFormat((1, 1, 1), "f")
 DATA = Prepared(

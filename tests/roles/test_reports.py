@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from testbed.errors import RejectedError
-from testbed.events.entry import only
-from testbed.events.kinds import Evaluated, Rejected
 from testbed.payloads.layout import Layout
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import decode_snapshot
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Evaluated, Rejected
 from testbed.telemetry.events import read_events
 
 LAYOUT = Layout(("weight",), ((10, 5),))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.frame.stop import StopRule
+from testbed.algorithms.frame.stop import StopRule
 from testbed.rpc.service import SupersededError
 
 Bench = Any

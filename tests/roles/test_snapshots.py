@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from testbed.algorithms.frame.stop import StopRule
 from testbed.errors import RejectedError
-from testbed.frame.stop import StopRule
 from testbed.rpc.codec import decode_snapshot
 
 Bench = Any

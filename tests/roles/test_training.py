@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.algorithms.frame.record import Timing
+from testbed.algorithms.frame.stop import StopRule
 from testbed.errors import RejectedError
-from testbed.frame.record import Timing
-from testbed.frame.stop import StopRule
 from testbed.payloads import Dense, Sparse
 from testbed.payloads.layout import Layout
 from testbed.rpc.service import SupersededError

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.algorithms.base import Orders, Reply, Update
-from testbed.frame.effects import NO_STANDING, StandingOrders
-from testbed.frame.record import Timing
+from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
+from testbed.algorithms.frame.record import Timing
 from testbed.payloads import Dense, Payload, Sparse
 from testbed.payloads.encodings import Encoding
 from testbed.rpc._pb import ps_pb2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.algorithms.base import Reply, Update
-from testbed.frame.record import Intake, Timing
+from testbed.algorithms.frame.record import Intake, Timing
 from testbed.payloads import Dense, Sparse
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import decode_delivery, decode_push, encode_delivery, encode_push

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.launch import Exit, LaunchSpec
 from testbed.cli.console import Console
 from testbed.cli.live import LiveDisplay, Progress
 from testbed.errors import TestbedError
@@ -23,11 +22,12 @@ from testbed.rpc.tokens import token_of
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.run.worker_status import WorkerStatusReporter
+from testbed.runtimes.agent.launch import Exit, LaunchSpec
 from testbed.runtimes.base import ContainerSpec
 from testbed.scenario import Override, dump, load_text
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
-from testbed.topology import Plan
+from testbed.values.topology import Plan
 
 TEXT = """\
 name: small

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.launch import Exit, LaunchSpec
 from testbed.errors import NodeError
-from testbed.events.kinds import Started
 from testbed.run.deploy import MOST_STARTING, Deployment
+from testbed.runtimes.agent.launch import Exit, LaunchSpec
+from testbed.telemetry.event_kinds import Started
 
 LINK = {"node": "w0", "differences": [], "left_out": [], "unseeded": False}
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError, TestbedError
-from testbed.events.entry import NAMES
-from testbed.events.kinds import Done, Drained, Finished, Started, State
 from testbed.run.down import asked_to_end, end_all, end_run
+from testbed.telemetry.entry import NAMES
+from testbed.telemetry.event_kinds import Done, Drained, Finished, Started, State
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry

@@ -10,11 +10,11 @@ import pytest
 import torch  # noqa: F401 - here, so that no process apart has to
 
 from testbed.errors import TestbedError
-from testbed.events.sink import Sink
 from testbed.run.prepare import RunRequest
 from testbed.run.simulated import up_simulated
 from testbed.scenario import load
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.sink import Sink
 
 SCENARIO = """\
 name: hostile

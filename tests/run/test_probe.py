@@ -7,7 +7,7 @@ import pytest
 from testbed.plan.make import plan
 from testbed.run.probe import ClassProbe, batches, shaped_links
 from testbed.scenario import load_text
-from testbed.topology import Shape
+from testbed.values.topology import Shape
 from testbed.values.units import Duration, Rate
 
 SCENARIO = """\

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from testbed.errors import HostError, NodeError, RunNotFound
-from testbed.events.rows import UPDATE
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.run import Execution, NotTornDown, first_line
 from testbed.telemetry.record import Recorder
+from testbed.telemetry.rows import UPDATE
 
 
 @dataclass

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.launch import Exit
 from testbed.errors import AlgorithmError, HostError, NodeError, TestbedError, UserCodeError
-from testbed.events.kinds import Joined, Listening
-from testbed.events.rows import UpdateRow
 from testbed.run.restarters import NodeRestarter, ServerRestarter
 from testbed.run.run import first_line
 from testbed.run.watch import describe_exit, quote_log
+from testbed.runtimes.agent.launch import Exit
+from testbed.telemetry.event_kinds import Joined, Listening
+from testbed.telemetry.rows import UpdateRow
 from testbed.telemetry.spool import SpoolWriter
 from testbed.telemetry.untrusted import SpoiledError
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.launch import Exit
 from testbed.errors import RejectedError
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
@@ -20,6 +19,7 @@ from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Call, Gate, serving
 from testbed.rpc.tokens import token_of
 from testbed.run.worker_status import WorkerStatusReporter
+from testbed.runtimes.agent.launch import Exit
 
 TOKEN = token_of("s3cret", "controller")
 Answer = Callable[[bytes], Awaitable[bytes]]

@@ -17,18 +17,18 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.client import AgentClient
-from testbed.agent.launch import Exit, LaunchSpec, Mount
-from testbed.agent.settings import Template
 from testbed.errors import HostError
 from testbed.host.hierarchies import find_hierarchies
 from testbed.host.users import Users, find_users
 from testbed.run.nodes import run_command, running_nodes
+from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import Exit, LaunchSpec, Mount
+from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Lifeline, RuntimeDriver, Start
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import NetworkSpec, NodeSpec, Plan
+from testbed.values.topology import NetworkSpec, NodeSpec, Plan
 
 ENTRIES = Path(__file__).parent
 PACKAGE_ROOT = ENTRIES.parents[1]
@@ -143,7 +143,7 @@ def live_run(driver: RuntimeDriver, runs: Path, name: str, **start: Any) -> Iter
     )
     start.setdefault("environment", {"PYTHONPATH": f"{PACKAGE_ROOT}:{ENTRIES}:{MOUNTED}"})
     start.setdefault("reads", (ENTRIES,))
-    start.setdefault("template", Template(preload=("entries", "testbed.agent.probe")))
+    start.setdefault("template", Template(preload=("entries", "testbed.runtimes.agent.probe")))
     plan = Plan(name, (), NetworkSpec(), "warm", {"run": name})
     with driver.start(plan, folder, Start(**start)) as lifeline:
         socket_path = folder.control / "agent.sock"

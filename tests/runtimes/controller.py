@@ -15,14 +15,14 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from testbed.agent.client import AgentClient
-from testbed.agent.launch import LaunchSpec
-from testbed.agent.settings import Template
+from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import LaunchSpec
+from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import Start
 from testbed.runtimes.native import driver, lifeline
 from testbed.runtimes.native.lifeline import NativeLifeline
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
+from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
 
 NODES = 4
 HERE = Path(__file__).parent

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.client import AgentClient
-from testbed.agent.launch import Mount
-from testbed.agent.logs import LAST_LINE, LOG_BYTES, is_full
-from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError
 from testbed.host.process import Process
 from testbed.run.nodes import running_nodes
+from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import Mount
+from testbed.runtimes.agent.logs import LAST_LINE, LOG_BYTES, is_full
+from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import RuntimeDriver, Start
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import NetworkSpec, Plan
+from testbed.values.topology import NetworkSpec, Plan
 
 VICTIM = Path(__file__).parent / "victim.py"
 

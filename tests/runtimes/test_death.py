@@ -25,7 +25,7 @@ from testbed.runtimes.base import Start
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.runtimes.native.lifeline import read_record
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import NetworkSpec, Plan
+from testbed.values.topology import NetworkSpec, Plan
 
 pytestmark = pytest.mark.namespaces
 CONTROLLER = Path(__file__).parent / "controller.py"

@@ -72,6 +72,6 @@ def test_a_node_that_is_asked_for_twice_at_once_is_there_once(live: Any) -> None
 
 
 def _mount_outside() -> Any:
-    from testbed.agent.launch import Mount
+    from testbed.runtimes.agent.launch import Mount
 
     return Mount(Path("/etc/hostname"), Path("/etc/passwd"))

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.agent.discovery import title_of
 from testbed.errors import NodeError
 from testbed.host.process import Process, name_of
+from testbed.runtimes.agent.discovery import title_of
 from testbed.runtimes.lock import not_ended, take_lock
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder

@@ -10,13 +10,13 @@ import sys
 import time
 from pathlib import Path
 
-from testbed.agent.client import AgentClient
-from testbed.agent.launch import LaunchSpec, Mount
-from testbed.agent.settings import Template
 from testbed.runtimes import Docker, Native, Real
+from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import LaunchSpec, Mount
+from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Start
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
+from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
 
 NODES = 4
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ from testbed.scenario import load_text
 from testbed.scenario.direction import Link
 from testbed.scenario.links import direction_of, link_spec, shape_of
 from testbed.simulation.model import paths
-from testbed.topology import LinkSpec, Shape
+from testbed.values.topology import LinkSpec, Shape
 from testbed.values.units import Duration, Rate
 
 TEXT = """\

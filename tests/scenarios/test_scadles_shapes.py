@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.compress.topk import quotas
+from testbed.payloads.topk import quotas
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "scadles"
 

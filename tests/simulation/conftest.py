@@ -14,24 +14,21 @@ from pydantic import TypeAdapter
 
 from testbed import Run
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
-from testbed.events.entry import Entry
-from testbed.events.kinds import Evaluated, FaultApplied, KeysMissed
-from testbed.events.rows import Rows
-from testbed.events.sink import Sink
-from testbed.experiment import Constant, Durations, Experiment
+from testbed.algorithms.frame.evaluation import Schedule
+from testbed.algorithms.frame.server import Server
+from testbed.algorithms.frame.service_queue import ServiceQueue
+from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.frame.worker import Shard, Step, Worker
+from testbed.datasets.streams import Arrivals, Policy, Steady, Truncation
 from testbed.faults import Fault
 from testbed.faults.availability import Availability
 from testbed.faults.timeline import Timeline, crashes
-from testbed.frame.evaluation import Schedule
-from testbed.frame.server import Server
-from testbed.frame.service_queue import ServiceQueue
-from testbed.frame.stop import StopRule
-from testbed.frame.worker import Shard, Step, Worker
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.scenario import Override, dump, load_text
 from testbed.scenario.durations import Codec
+from testbed.scenario.experiment import Constant, Durations, Experiment
 from testbed.scenario.traces import Following
 from testbed.simulation import model
 from testbed.simulation.changing import ChangingBucket
@@ -46,9 +43,12 @@ from testbed.simulation.run import SLACK, simulate, virtual_clock
 from testbed.simulation.state import restore
 from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
-from testbed.streams import Arrivals, Policy, Steady, Truncation
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import Evaluated, FaultApplied, KeysMissed
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
+from testbed.telemetry.rows import Rows
+from testbed.telemetry.sink import Sink
 from testbed.values.laws import Law
 from testbed.values.state import PlainState
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from testbed.algorithms import Asgd, Bsp
-from testbed.experiment import Constant
+from testbed.algorithms.frame.stop import StopRule
 from testbed.faults.availability import Availability
-from testbed.frame.stop import StopRule
+from testbed.scenario.experiment import Constant
 from testbed.simulation.engine import Engine
 from testbed.simulation.state import state_of
 from testbed.values.state import PlainState

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from testbed import Run
-from testbed.seeds import stream
 from testbed.values.laws import Law
+from testbed.values.seeds import stream
 
 Simulate = Callable[..., Run]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.algorithms import Bsp, QuantDp, SlimDp
-from testbed.frame.stop import StopRule
+from testbed.algorithms.frame.stop import StopRule
 from testbed.simulation.engine import Engine
 from testbed.simulation.state import state_of
 from testbed.values.state import PlainState

@@ -17,11 +17,11 @@ import pytest
 
 from testbed.algorithms import AdaComp, SlimDp
 from testbed.algorithms.base import AlgorithmConfig, Stream
+from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.errors import DataError
-from testbed.experiment import Constant
-from testbed.frame.stop import StopRule
-from testbed.frame.worker import Shard, Worker
 from testbed.payloads.layout import Layout
+from testbed.scenario.experiment import Constant
 from testbed.simulation.engine import Engine
 from testbed.simulation.plans import EnginePlans
 from testbed.simulation.state import restore, state_of
@@ -76,8 +76,13 @@ WATCH = Watch()  # an audit hook stays for good
 HOSTILE: tuple[Any, ...] = (
     *(None, True, -1, 10**30, float("nan"), "os", "", [], {}, ["list"], ["dict"]),
     ["object", "os", "system", {}],
-    ["object", "testbed.user_code", "UserCode", {"path": "/tmp/x.py", "sees": []}],
-    ["object", "testbed.frame.worker_session", "WorkerSession", {"worker": 1, "__class__": 3}],
+    ["object", "testbed.values.user_code", "UserCode", {"path": "/tmp/x.py", "sees": []}],
+    [
+        "object",
+        "testbed.algorithms.frame.worker_session",
+        "WorkerSession",
+        {"worker": 1, "__class__": 3},
+    ],
     ["object", "testbed.simulation.event_queue", "ScheduledEvent", {"callback": "exit"}],
     ["method", ["known", "engine"], "run"],
     ["partial", ["known", "engine"], ["tuple"], ["dict"]],

@@ -12,9 +12,10 @@ import pytest
 from testbed import Run
 from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd, FixedAdacomm
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.frame.stop import StopRule
-from testbed.metrics.population import STATES
-from testbed.metrics.replay import Replay
+from testbed.algorithms.frame.stop import StopRule
+from testbed.plan.written import read_plan
+from testbed.reports.metrics.population import STATES
+from testbed.reports.metrics.replay import Replay
 from testbed.reports.summary import summarise
 
 World = Callable[..., Any]
@@ -274,7 +275,7 @@ def test_workers_that_join_and_leave_are_in_the_events_as_in_a_live_run(
     assert list(events["event"]) == ["joined", "joined", "started", "joined"]
     assert list(events["node"].dropna()) == ["w0", "w1", "w2"]
     states = {}
-    for moment in Replay(run).moments():
+    for moment in Replay(run, read_plan(run.folder)).moments():
         if (family := moment.families.get("testbed_worker_state")) is not None:
             for sample in family.samples:
                 states[moment.emulated, sample.labels["worker"]] = STATES[int(sample.value)]

@@ -20,8 +20,8 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
+from testbed.algorithms.frame.stop import StopRule
 from testbed.errors import AlgorithmError
-from testbed.frame.stop import StopRule
 from testbed.payloads import Dense, Vector
 from testbed.payloads.layout import Layout
 from testbed.simulation.state import state_of

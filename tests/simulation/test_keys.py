@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from testbed.algorithms import PlumpDp, QuantDp, SlimDp
-from testbed.compress.core_explorer import sizes
-from testbed.frame.stop import StopRule
+from testbed.algorithms.frame.stop import StopRule
+from testbed.payloads.core_explorer import sizes
 from testbed.simulation.engine import Engine
 
 World = Callable[..., Any]

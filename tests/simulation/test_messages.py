@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Orders, Reply, Update
-from testbed.frame.effects import NO_STANDING, StandingOrders
+from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.models import Evaluation
 from testbed.payloads import Dense, Payload, Sparse
 from testbed.simulation.messages import (

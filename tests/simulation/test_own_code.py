@@ -9,8 +9,8 @@ import pytest
 
 from testbed import Run
 from testbed.errors import AlgorithmError, ScenarioError, UserCodeError
-from testbed.experiment import Experiment
 from testbed.scenario import Override, dump, load
+from testbed.scenario.experiment import Experiment
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.gradients import Reuse
 from testbed.simulation.run import record_simulation
@@ -121,7 +121,7 @@ def test_a_batch_that_is_too_small_for_the_network(tmp_path: Path, digits: Path)
         "nn.Linear(channels * height * across, width)",
         "nn.Sequential(nn.Linear(channels * height * across, width), nn.BatchNorm1d(width))",
     )
-    told = "workers.batch_size: found 1, expected at least 2: Net cannot train on fewer samples"
+    told = "workers.batch_size: found 1, expected at least 2: Net cannot train on fewer"
     with pytest.raises(ScenarioError, match=told):
         simulated(tmp_path, digits, "workers.batch_size=1", broken=normalised)
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from testbed import Run
+from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.worker import Step
 from testbed.datasets import load
-from testbed.frame.batch import batch_of
-from testbed.frame.worker import Step
 from testbed.models import CustomModel
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device

@@ -14,8 +14,8 @@ import torch
 from testbed.algorithms.asgd import Asgd, AsgdServer, AsgdWorker
 from testbed.algorithms.base import AlgorithmConfig, Halves, Reply, Stream, Update
 from testbed.algorithms.comp_asgd import CompAsgd
+from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
-from testbed.frame.worker import Shard, Worker
 from testbed.models import BoundModel, Mlp, Network
 from testbed.payloads import Dense, Sparse, Vector
 from testbed.simulation.pool import BATCH, MAX_AHEAD_BYTES, MESSAGE_BYTES, Pool

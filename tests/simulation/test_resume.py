@@ -22,10 +22,10 @@ from testbed.algorithms import (
     Ssp,
 )
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.frame.stop import StopRule
+from testbed.algorithms.frame.stop import StopRule
+from testbed.datasets.streams import Persistence, Policy, Truncation
 from testbed.simulation.engine import Engine
 from testbed.simulation.state import state_of
-from testbed.streams import Persistence, Policy, Truncation
 from testbed.values.state import PlainState
 from testbed.values.units import Duration
 

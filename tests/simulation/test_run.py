@@ -14,8 +14,8 @@ import pytest
 
 from testbed import Run
 from testbed.datasets import load
-from testbed.experiment import load_model
 from testbed.reports.summary import summarise
+from testbed.scenario.experiment import load_model
 
 Simulate = Callable[..., Run]
 

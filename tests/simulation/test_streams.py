@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from testbed import Run
-from testbed.frame.worker import Shard
+from testbed.algorithms.frame.worker import Shard
+from testbed.datasets.streams import Arrivals, OnOff, Persistence, Policy, Steady, Truncation
 from testbed.reports.summary import summarise
 from testbed.simulation.streams import SimulatedStream
-from testbed.streams import Arrivals, OnOff, Persistence, Policy, Steady, Truncation
 from testbed.values.units import Duration
 
 Simulate = Callable[..., Run]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from testbed.algorithms import Asgd
-from testbed.experiment import Durations
-from testbed.frame.stop import StopRule
+from testbed.algorithms.frame.stop import StopRule
+from testbed.scenario.experiment import Durations
 from testbed.scenario.traces import Following
 from testbed.simulation.engine import Engine
 from testbed.simulation.state import state_of

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.events.kinds import Evaluated, Finished, Started, State, StateChanged
-from testbed.events.rows import UPDATE
 from testbed.scenario import dump
 from testbed.studies.study import StudyRun
+from testbed.telemetry.event_kinds import Evaluated, Finished, Started, State, StateChanged
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Clock, Recorder
+from testbed.telemetry.rows import UPDATE
 
 NOON = 1_767_268_800.0
 

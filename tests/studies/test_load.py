@@ -9,9 +9,9 @@ import pytest
 
 from testbed.errors import ScenarioError
 from testbed.scenario import load
-from testbed.seeds import stream
 from testbed.studies import is_study, load_study
 from testbed.studies.study import identity
+from testbed.values.seeds import stream
 
 WriteStudy = Callable[..., Path]
 

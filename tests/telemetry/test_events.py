@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.events.entry import Entry
-from testbed.events.kinds import Joined, Listening, Started
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import Joined, Listening, Started
 from testbed.telemetry.events import EventLog, EventReader, read_events
 
 

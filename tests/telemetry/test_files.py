@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from testbed.telemetry.files import LineReader, read_tail
+from testbed.telemetry.files import LineReader
 
 
 def test_a_file_that_is_not_there_yet_has_no_lines(tmp_path: Path) -> None:
@@ -25,9 +25,3 @@ def test_a_line_is_seen_once_and_only_when_it_is_complete(tmp_path: Path) -> Non
         assert lines.read() == [b"two"]
     assert lines.read(whole=True) == [b"three"]
     assert lines.read(whole=True) == []
-
-
-def test_the_tail_of_a_log_has_no_control_characters(tmp_path: Path) -> None:
-    log = tmp_path / "w0.log"
-    log.write_text("first\n\x1b]0;owned\x07last\tone\n")
-    assert read_tail(log, lines=1) == ["\\x1b]0;owned\\x07last\tone"]

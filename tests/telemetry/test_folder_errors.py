@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.events.kinds import BroughtUp, StateChanged
-from testbed.events.rows import UPDATE
+from testbed.telemetry.event_kinds import BroughtUp, StateChanged
 from testbed.telemetry.files import replacing, write_atomically
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.folder_errors import find_deleted, folder_error, low_disk_space
 from testbed.telemetry.parts import PartWriter
 from testbed.telemetry.record import Recorder
+from testbed.telemetry.rows import UPDATE
 
 PENDING = np.zeros(3, UPDATE)
 

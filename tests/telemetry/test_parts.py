@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from testbed.errors import TestbedError
-from testbed.events.rows import UPDATE, joined
 from testbed.telemetry.parts import PartWriter, part_paths, read_parts
+from testbed.telemetry.rows import UPDATE, joined
 
 
 def numbered(first: int, count: int) -> NDArray[Any]:

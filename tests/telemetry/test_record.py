@@ -7,16 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.events.entry import Entry
-from testbed.events.kinds import BroughtUp, Evaluated, Exited, Launched, Started, StateChanged
-from testbed.events.rows import UPDATE, Rows, TrafficRow, joined
-from testbed.events.sink import Sink
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import (
+    BroughtUp,
+    Evaluated,
+    Exited,
+    Launched,
+    Started,
+    StateChanged,
+)
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import read_parts
 from testbed.telemetry.record import Clock, Recorder
+from testbed.telemetry.rows import UPDATE, Rows, TrafficRow, joined
+from testbed.telemetry.sink import Sink
 from testbed.telemetry.tables import CsvTable, drop_torn_line
 
 START = 1_700_000_000.0

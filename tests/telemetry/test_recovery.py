@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.events.entry import Entry
-from testbed.events.kinds import BroughtUp, Evaluated, Restored, StateChanged
-from testbed.events.rows import UPDATE, UpdateRow, joined
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import BroughtUp, Evaluated, Restored, StateChanged
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import DamagedPartError, part_paths, read_parts
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.recovery import Recovered, read_updates, recover, spooled_rows
+from testbed.telemetry.rows import UPDATE, UpdateRow, joined
 from testbed.telemetry.spool import SpoolReader, SpoolWriter, cut_spool, header
 from testbed.telemetry.tables import drop_torn_line
 
@@ -176,8 +176,8 @@ import sys, time
 from pathlib import Path
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
-from testbed.events.kinds import BroughtUp
-from testbed.events.rows import UpdateRow
+from testbed.telemetry.event_kinds import BroughtUp
+from testbed.telemetry.rows import UpdateRow
 from testbed.telemetry.spool import SpoolReader, SpoolWriter
 
 folder = RunFolder.create(Path(sys.argv[1]), "r", scenario="s", text="", classes=["a"], now=0.0)

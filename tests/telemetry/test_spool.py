@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.events.rows import UPDATE, UpdateRow
+from testbed.telemetry.rows import UPDATE, UpdateRow
 from testbed.telemetry.spool import HEADLESS, SpoolReader, SpoolWriter, header
 
 

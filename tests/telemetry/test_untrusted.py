@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.events.rows import UPDATE, UpdateRow
+from testbed.host.reports import read_tail
 from testbed.run.down import own_end
 from testbed.telemetry.events import follow_ps_events
-from testbed.telemetry.files import LONGEST_LINE, read_json, read_tail
+from testbed.telemetry.files import LONGEST_LINE, read_json
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.recovery import Recovered, read_updates, recover
+from testbed.telemetry.rows import UPDATE, UpdateRow
 from testbed.telemetry.spool import SpoolReader, SpoolWriter, header
 from testbed.telemetry.untrusted import SpoiledError, read_untrusted
 

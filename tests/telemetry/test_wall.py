@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.events.kinds import Started, StateChanged
+from testbed.telemetry.event_kinds import Started, StateChanged
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.wall import WallClock

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.algorithms.frame.effects import StandingOrders
+from testbed.algorithms.frame.worker_session import WorkerSession
 from testbed.errors import AlgorithmError, TestbedError
-from testbed.frame.effects import StandingOrders
-from testbed.frame.worker_session import WorkerSession
 from testbed.simulation.links import Bucket
 from testbed.simulation.worker import Paused
 from testbed.values.state import PlainState, pack, unpack
@@ -112,14 +112,14 @@ def test_what_cannot_be_packed_is_named(value: object) -> None:
         ["object", "os", "system", {}],
         ["object", "testbed.values.state", "pack", {}],
         ["object", "testbed.nowhere", "WorkerSession", {}],
-        ["object", "testbed.user_code", "UserCode", {}],
-        ["object", "testbed.frame.worker_session", "WorkerSession", {"worker": 3}],
+        ["object", "testbed.values.user_code", "UserCode", {}],
+        ["object", "testbed.algorithms.frame.worker_session", "WorkerSession", {"worker": 3}],
         ["object", "testbed.values.units", "Duration", {}],
         ["method", ["list"], "append"],
         ["method", ["known", "other"], "upper"],
         ["partial", ["known", "other"], ["tuple"], ["dict"]],
         ["planned", "pull", 0],
-        ["defaultdict", ["testbed.user_code", "UserCode"]],
+        ["defaultdict", ["testbed.values.user_code", "UserCode"]],
         ["deque", 2**80],
         ["generator", ["dict", ["bit_generator", "default_rng"]]],
         ["array", 3],

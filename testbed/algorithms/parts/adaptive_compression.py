@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.compress.topk import Scope, largest, parts_of, quotas, sparsify
 from testbed.payloads import Sparse, Vector
+from testbed.payloads.topk import Scope, largest, parts_of, quotas, sparsify
 from testbed.values.fields import NonNegative, Share
 
 EWMA_WEIGHT = 0.1

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,24 @@ from numpy.typing import NDArray
 from testbed.errors import AlgorithmError, DataError
 from testbed.values.state import PlainState, fitting, hides_code, pack, unpack
 
-if TYPE_CHECKING:
-    from testbed.algorithms.base import ServerHalf, WorkerHalf
-
 GIVEN = frozenset(("config", "layout", "workers", "rng", "parameters", "version", "orders"))
 """Attributes that the frame gives a half, or saves itself."""
 
 CODE = (FunctionType, BuiltinFunctionType, MethodType, partial, type)
+
+
+class Half(Protocol):
+    """The attributes of a worker's or the server's half that are saved, and its own state."""
+
+    parameters: NDArray[np.float32]
+    rng: np.random.Generator
+    version: int
+
+    def state(self) -> Mapping[str, Any]:
+        """Return its own state."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Set the state that ``state`` has returned."""
 
 
 def own_state(half: object) -> dict[str, Any]:
@@ -52,7 +63,7 @@ def set_own_state(half: object, state: Mapping[str, Any]) -> None:
             setattr(half, name, value)
 
 
-def pack_half(half: WorkerHalf[Any] | ServerHalf[Any]) -> PlainState:
+def pack_half(half: Half) -> PlainState:
     """Pack a half's whole state: its model, its random generator and its own state.
 
     Raises:
@@ -72,7 +83,7 @@ def pack_half(half: WorkerHalf[Any] | ServerHalf[Any]) -> PlainState:
         raise AlgorithmError(where, hint=error.hint) from None
 
 
-def restore_half(half: WorkerHalf[Any] | ServerHalf[Any], packed: PlainState) -> None:
+def restore_half(half: Half, packed: PlainState) -> None:
     """Restore a packed state into a new half.
 
     Raises:
@@ -87,12 +98,12 @@ def restore_half(half: WorkerHalf[Any] | ServerHalf[Any], packed: PlainState) ->
         half.rng.bit_generator.state = whole["rng"]
         half.version = int(whole["version"])
         if whole["orders"] is not None:
-            half.orders = whole["orders"]  # type: ignore[union-attr]  # a worker's
+            half.orders = whole["orders"]  # type: ignore[attr-defined]  # a worker's
         own = whole["own"]
     half.restore(own)
 
 
-def _given(half: WorkerHalf[Any] | ServerHalf[Any]) -> dict[str, object]:
+def _given(half: Half) -> dict[str, object]:
     """Return the objects that a half's state may refer to: every half of the scenario has them."""
     names = ("config", "layout", "rng", "parameters")
     return {name: getattr(half, name) for name in names} | {"half": half}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from testbed.nodes.base import PYTHON_BYTES
 from testbed.plan.budget import AGENT_BYTES, Budget
-from testbed.topology import Plan
+from testbed.plan.nodes.base import PYTHON_BYTES
+from testbed.values.topology import Plan
 
 Level = Literal["ok", "warning", "missing"]
 

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from testbed.agent.client import AgentClient
-from testbed.agent.launch import LaunchSpec
-from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.network.interfaces import Neighbour
-from testbed.nodes.base import FIRST_WORKER_UID, address_of
+from testbed.plan.nodes.base import FIRST_WORKER_UID, address_of
 from testbed.run.doctor.findings import ExaminedRun, Finding
+from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import LaunchSpec
+from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, RuntimeDriver, Start
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
+from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
 from testbed.values.units import Duration, Rate
 
-PRELOAD = ("testbed.agent.probe", "testbed.agent.stream")
+PRELOAD = ("testbed.runtimes.agent.probe", "testbed.runtimes.agent.stream")
 CONNECT_SECONDS = 10.0
 NODE_SECONDS = 20.0
 
@@ -104,7 +104,7 @@ def _attempt(check: str, make: Callable[[], Finding]) -> Finding:
 
 def _container(trial: TrialRun) -> Finding:
     begun = time.monotonic()
-    trial.launch(_node("w0", 1), "testbed.agent.probe:main")
+    trial.launch(_node("w0", 1), "testbed.runtimes.agent.probe:main")
     seconds = time.monotonic() - begun
     allowed = json.loads(trial.output("w0"))["capabilities"]["CapEff"]
     if allowed:
@@ -119,9 +119,9 @@ def _container(trial: TrialRun) -> Finding:
 def _link(trial: TrialRun) -> Finding:
     receiver, sender = _node("ps", 0), _node("w1", 2, up=Shape(rate=RATE))
     seconds = {"skip": str(SKIP_SECONDS), "seconds": str(COUNT_SECONDS)}
-    trial.launch(receiver, "testbed.agent.stream:receive", sender, **seconds)
+    trial.launch(receiver, "testbed.runtimes.agent.stream:receive", sender, **seconds)
     address = address_of(0)[0]
-    trial.launch(sender, "testbed.agent.stream:send", receiver, address=address)
+    trial.launch(sender, "testbed.runtimes.agent.stream:send", receiver, address=address)
     measured = json.loads(trial.output("ps"))["bits_per_second"]
     expected = RATE * PAYLOAD_RATIO
     text = f"{measured / 1e6:.2f} mbit/s of payload through a link of {RATE}"

@@ -12,8 +12,6 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from testbed.agent.launch import Mount
-from testbed.agent.settings import AgentSettings
 from testbed.host.environment import BASE
 from testbed.host.limits import (
     PERIOD_MICROSECONDS,
@@ -23,12 +21,14 @@ from testbed.host.limits import (
     Limits,
 )
 from testbed.host.users import Users
+from testbed.runtimes.agent.launch import Mount
+from testbed.runtimes.agent.settings import AgentSettings
 from testbed.runtimes.base import ContainerSpec, Start
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import Plan, inodes
+from testbed.values.topology import Plan, inodes
 
 AGENT = "agent"
-AGENT_MODULE = "testbed.agent.contained"
+AGENT_MODULE = "testbed.runtimes.agent.contained"
 HOSTNAME_BYTES = 63
 LOG = "/run/testbed.log"
 SHOW_LOG = ("tail", "-n", "+1", "-F", LOG)
@@ -40,7 +40,7 @@ CAPABILITIES = (
     *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "SETUID", "SETGID", "SETPCAP"),
     *("KILL", "CHOWN", "FOWNER", "DAC_OVERRIDE"),
 )
-"""The root capabilities that the agent needs; testbed.agent.contained says what for."""
+"""The root capabilities that the agent needs; testbed.runtimes.agent.contained says what for."""
 
 ENVIRONMENT: Mapping[str, str] = {name: value for name, value in BASE.items() if name != "PATH"}
 """Of every container; the PATH is the image's."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.agent.launch import NodeState
 from testbed.errors import NodeError, RunNotFound, TestbedError
+from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Request, Start
 from testbed.runtimes.docker.containers import AGENT, agent_container, node_container
 from testbed.runtimes.docker.engine import check_abilities, connect, describe, want_gpus
@@ -35,7 +35,7 @@ from testbed.runtimes.docker.lifeline import DockerLifeline, clear
 from testbed.runtimes.docker.session import run_in
 from testbed.runtimes.lock import POLL_SECONDS, attempts
 from testbed.telemetry.folder import ENDED, RunFolder, is_gone
-from testbed.topology import NodeSpec, Plan
+from testbed.values.topology import NodeSpec, Plan
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -14,7 +14,7 @@ from testbed.host.environment import BASE
 from testbed.host.hierarchies import check_present, find_hierarchies
 from testbed.host.limits import Limits, settings
 from testbed.runtimes.docker.faults import engine_faults
-from testbed.topology import NodeSpec
+from testbed.values.topology import NodeSpec
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -14,7 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from testbed.agent.settings import (
+from testbed.errors import HostError, NodeError, TestbedError
+from testbed.host.process import Process, has_ended
+from testbed.host.reports import ReportPipe, last_lines
+from testbed.host.sockets import pid_of_listener, short_path
+from testbed.runtimes.agent.settings import (
     AGENT_LOG,
     AGENT_SOCKET,
     COMMIT,
@@ -22,10 +26,6 @@ from testbed.agent.settings import (
     OWN_FAILURE,
     OnHangup,
 )
-from testbed.errors import HostError, NodeError, TestbedError
-from testbed.host.process import Process, has_ended
-from testbed.host.reports import ReportPipe, last_lines
-from testbed.host.sockets import pid_of_listener, short_path
 from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
 from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.engine import connect

@@ -14,14 +14,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from testbed.agent.discovery import all_of, find_agents, first_of
-from testbed.agent.launch import NodeState
 from testbed.errors import NodeError
 from testbed.host.cgroups import RunGroups, find_runs
 from testbed.host.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.host.limits import require_files
 from testbed.host.process import Process
 from testbed.host.users import Users, find_users
+from testbed.runtimes.agent.discovery import all_of, find_agents, first_of
+from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Request, Start
 from testbed.runtimes.lock import attempts
 from testbed.runtimes.native.lifeline import (
@@ -35,7 +35,7 @@ from testbed.runtimes.native.lifeline import (
 )
 from testbed.runtimes.native.session import run_in
 from testbed.telemetry.folder import RunFolder, is_gone
-from testbed.topology import NodeSpec, Plan
+from testbed.values.topology import NodeSpec, Plan
 
 
 @dataclass(frozen=True)

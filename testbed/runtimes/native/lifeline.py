@@ -17,15 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from testbed.agent.discovery import AGENT_MODULE, settings_of, waiting_for
-from testbed.agent.settings import (
-    AGENT_LOG,
-    AGENT_SOCKET,
-    COMMIT,
-    PRIVATE,
-    AgentSettings,
-    OnHangup,
-)
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.environment import agent_environment, python
@@ -34,12 +25,21 @@ from testbed.host.limits import max_processes
 from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe
 from testbed.host.users import Users
+from testbed.runtimes.agent.discovery import AGENT_MODULE, settings_of, waiting_for
+from testbed.runtimes.agent.settings import (
+    AGENT_LOG,
+    AGENT_SOCKET,
+    COMMIT,
+    PRIVATE,
+    AgentSettings,
+    OnHangup,
+)
 from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
 from testbed.runtimes.lock import POLL_SECONDS, take_lock
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
-from testbed.topology import Plan
+from testbed.values.topology import Plan
 
 AGENT_RECORD = "agent.pid"
 AGENT_SETTINGS = "agent.json"

@@ -28,7 +28,7 @@ def run_in(where: Mapping[str, Any], command: Sequence[str]) -> int:
     """Run a command in a node; return its exit status.
 
     Args:
-        where: as testbed.agent.enter takes it.
+        where: as testbed.runtimes.agent.enter takes it.
         command: program and arguments.
     """
     return _run_with_terminal(where, command) if is_terminal() else _run(where, command)
@@ -91,7 +91,7 @@ def _enter(
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        python("testbed.agent.enter", dumps(dict(where)), *command),
+        python("testbed.runtimes.agent.enter", dumps(dict(where)), *command),
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.experiment import Experiment, load_model
+from testbed.scenario.experiment import Experiment, load_model
 from testbed.scenario.load import load
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.run import simulate, virtual_clock

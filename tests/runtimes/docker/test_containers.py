@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from testbed.agent.launch import Mount
-from testbed.agent.settings import Template
 from testbed.host.environment import BASE
 from testbed.host.limits import max_memory
+from testbed.runtimes.agent.launch import Mount
+from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Request, Start
 from testbed.runtimes.docker.containers import agent_container, node_container
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import NetworkSpec, NodeSpec, Plan
 from testbed.values.cpu_sets import CpuSet
+from testbed.values.topology import NetworkSpec, NodeSpec, Plan
 from testbed.values.units import Size
 
 IMAGE = "edge-testbed:1-abc"
@@ -122,7 +122,7 @@ def test_the_agents_container() -> None:
     asked = agent_container(PLAN, FOLDER, start, image=IMAGE)
     assert asked.name == "testbed-mnist-agent"
     body = json.loads(json.dumps(asked.body))
-    assert body["Cmd"][:4] == ["python", "-P", "-m", "testbed.agent.contained"]
+    assert body["Cmd"][:4] == ["python", "-P", "-m", "testbed.runtimes.agent.contained"]
     settings = json.loads(body["Cmd"][4])
     assert (settings["folder"], settings["users"]["kind"]) == ("/runs/mnist", "root")
     assert settings["template"]["preload"] == ["torch"]

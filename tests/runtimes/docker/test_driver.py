@@ -18,17 +18,17 @@ from typing import Any
 
 import pytest
 
-from testbed.agent.launch import Mount
 from testbed.errors import HostError, NodeError
 from testbed.host.process import Process
 from testbed.run.nodes import running_nodes
+from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.base import ContainerSpec, Start
 from testbed.runtimes.docker.containers import AGENT, FOLDER, ROLE
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import containers_of, image_of_run
 from testbed.telemetry.folder import RunFolder
-from testbed.topology import NetworkSpec, Plan
+from testbed.values.topology import NetworkSpec, Plan
 
 pytestmark = pytest.mark.docker
 VICTIM = Path(__file__).parents[1] / "victim.py"

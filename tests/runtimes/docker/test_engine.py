@@ -23,7 +23,7 @@ from testbed.runtimes.docker.engine import (
     start_or_install,
 )
 from testbed.runtimes.docker.faults import explain
-from testbed.topology import NodeSpec
+from testbed.values.topology import NodeSpec
 from testbed.values.units import Size
 
 NODE = NodeSpec("w3", "worker", 3, "slow", None, None, None, 1, 20003)
@@ -138,7 +138,7 @@ def deaf(tmp_path: Path) -> Iterator[str]:
 
 
 def test_something_else_at_the_socket_is_an_error(deaf: str) -> None:
-    with pytest.raises(HostError, match="The Docker engine"):
+    with pytest.raises(HostError, match="the Docker engine was lost while connecting"):
         connect(deaf)
 
 

@@ -122,7 +122,7 @@ def test_it_is_no_larger_than_promised(engine: Any, image: str) -> None:
 def test_nodes_and_agent_have_all_they_import_and_no_more(engine: Any, image: str) -> None:
     script = f"ABSENT, COMMANDS = {ABSENT}, {COMMANDS}\n{LOOK_INSIDE}"
     found = json.loads(run(engine, image, "python", "-P", "-c", script))
-    assert {"testbed.roles.worker", "testbed.agent.init"} <= set(found.pop("imported"))
+    assert {"testbed.roles.worker", "testbed.runtimes.agent.init"} <= set(found.pop("imported"))
     assert found == {
         "interpreter": INTERPRETER,
         "gradient": 72.0,  # 2 channels of 3 x 3 weights, each seen by 2 x 2 ones

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.agent.launch import Exit, Mount
-from testbed.agent.settings import Template
 from testbed.errors import HostError, NodeError
 from testbed.host.environment import agent_environment
 from testbed.host.hierarchies import usable
 from testbed.host.users import find_ranges
 from testbed.network.interfaces import Neighbour
+from testbed.runtimes.agent.launch import Exit, Mount
+from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.runtimes.native.lifeline import read_record
-from testbed.topology import LinkSpec
 from testbed.values.cpu_sets import CpuSet
+from testbed.values.topology import LinkSpec
 from testbed.values.units import Size
 
 pytestmark = pytest.mark.namespaces
@@ -58,7 +58,7 @@ def seen(live: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
     name = {"warm": "w7", "cold": "w8"}[request.param]
     status, output = live.run(
         name,
-        "testbed.agent.probe:main",
+        "testbed.runtimes.agent.probe:main",
         arguments={"token": "secret"},
         mode=request.param,
         environment={"EXTRA": "1"},

@@ -1,0 +1,174 @@
+"""The record of applied updates: one row each, written when the update enters the model."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from testbed.algorithms.base import Applied, Samples, Update
+from testbed.telemetry.rows import StreamColumns, UpdateRow
+
+
+class Timing(NamedTuple):
+    """The durations of a worker's cycle up to a push, in emulated seconds; see UpdateRow."""
+
+    compute_seconds: float = 0.0
+    late_seconds: float = 0.0
+    think_seconds: float = 0.0
+    transfer_seconds: float = 0.0
+    blocked_seconds: float = 0.0
+    overslept_seconds: float = 0.0
+
+
+class Intake(NamedTuple):
+    """The state of a worker's stream when its last step took samples; see StreamColumns."""
+
+    stream_wait_seconds: float = 0.0
+    stream_lag_seconds: float = 0.0
+    stream_rate: float = 0.0
+    stream_produced: int = 0
+    stream_used: int = 0
+    stream_buffered: int = 0
+    stream_truncated: int = 0
+    stream_duplicates: int = 0
+    stream_latency_seconds: float = 0.0
+    stream_refused: int = 0
+    stream_missing: int = 0
+
+
+NOTED = {"injected": 2**31 - 1, "compressed": 1, "rho": 1e30, "rho_mean": 1e30}
+"""The entries of an update's note that have a column, and their maximum values."""
+
+
+def shared_bytes(shared: Samples | None, sample_bytes: int) -> int:
+    """Bytes of the samples in a message, at ``sample_bytes`` each."""
+    return 0 if shared is None else len(shared) * sample_bytes
+
+
+@dataclass
+class WorkerTraffic:
+    """A worker's traffic since its last update: messages and payload bytes in both directions.
+
+    ``reply_bytes`` is the last reply, which the next update builds on; repeats count once.
+    """
+
+    messages: int = 0
+    up_bytes: int = 0
+    pickle9_bytes: int = 0
+    saturated: int = 0
+    down_bytes: int = 0
+    reply_bytes: int = 0
+
+
+@dataclass
+class UpdateRecord:
+    """Keeps the columns of each update until it is applied, and then writes its row.
+
+    Attributes:
+        append: receives the rows, in the order in which the updates entered the model.
+        streamed: whether rows have the columns of streams.
+        applied: number of applied updates.
+        applied_bytes: their payload, including the messages that led to them.
+    """
+
+    STATE: ClassVar = ("applied", "applied_bytes", "_traffic", "_pending", "_streams")
+    append: Callable[[tuple[Any, ...]], None]
+    streamed: bool = False
+    applied: int = 0
+    applied_bytes: int = 0
+    _traffic: defaultdict[int, WorkerTraffic] = field(
+        default_factory=lambda: defaultdict(WorkerTraffic)
+    )
+    _pending: defaultdict[int, deque[dict[str, Any]]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )  # columns of UpdateRow, by worker
+    _streams: defaultdict[int, deque[tuple[Any, ...]]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )  # StreamColumns, which follow those
+
+    @property
+    def pending(self) -> int:
+        """Accepted updates that are not yet applied."""
+        return sum(len(queue) for queue in self._pending.values())
+
+    @property
+    def pending_bytes(self) -> int:
+        """Payload of the pending updates."""
+        return sum(one["payload_up_bytes"] for queue in self._pending.values() for one in queue)
+
+    def reply_bytes(self, worker: int) -> int:
+        """Payload of a worker's last reply."""
+        return self._traffic[worker].reply_bytes
+
+    def replied(self, worker: int, payload_bytes: int) -> None:
+        """Record a reply of this size to a worker."""
+        self._traffic[worker].reply_bytes = payload_bytes
+
+    def accepted(
+        self,
+        worker: int,
+        sequence: int,
+        *,
+        update: Update,
+        payload_bytes: int,
+        timing: Timing,
+        saturated: int = 0,
+        intake: Intake | None = None,
+    ) -> None:
+        """Record an accepted push; ``intake`` is None without a stream."""
+        traffic, pickle9_bytes = self._traffic[worker], update.payload.pickle9_bytes
+        if not update.steps:
+            traffic.messages += 1
+            traffic.up_bytes += payload_bytes
+            traffic.pickle9_bytes += pickle9_bytes
+            traffic.saturated += saturated
+            traffic.down_bytes += traffic.reply_bytes
+            return
+        self._pending[worker].append(
+            {
+                "worker": worker,
+                "sequence": sequence,
+                "version_pulled": update.version,
+                "samples": update.samples,
+                "steps": update.steps,
+                "messages": traffic.messages,
+                "entries": update.payload.entries,
+                "payload_up_bytes": payload_bytes + traffic.up_bytes,
+                "payload_down_bytes": traffic.reply_bytes + traffic.down_bytes,
+                "pickle9_bytes": pickle9_bytes + traffic.pickle9_bytes,
+                "saturated": saturated + traffic.saturated,
+                **timing._asdict(),
+            }
+        )
+        if self.streamed:
+            told: dict[str, Any] = {} if intake is None else intake._asdict()
+            columns = StreamColumns(**told | _noted(update.note))
+            self._streams[worker].append(tuple(columns))
+        if traffic.messages:
+            self._traffic[worker] = WorkerTraffic(reply_bytes=traffic.reply_bytes)
+
+    def enter(self, applied: Applied, *, now: float, elapsed: float) -> None:
+        """Record an applied update, at emulated time ``now`` and ``elapsed`` real seconds."""
+        accepted = self._pending[applied.worker].popleft()
+        self.applied += 1
+        self.applied_bytes += accepted["payload_up_bytes"]
+        row = UpdateRow(
+            time_seconds=now,
+            wall_seconds=elapsed,
+            version_applied=applied.version,
+            staleness=applied.staleness,
+            sigma_mean=applied.sigma_mean,
+            sigma_max=applied.sigma_max,
+            step_scale=applied.step_scale,
+            **accepted,
+        )
+        self.append((*row, *self._streams[applied.worker].popleft()) if self.streamed else row)
+
+
+def _noted(note: Mapping[str, float]) -> dict[str, float]:
+    """Return the note's entries that have a column; skip invalid values a worker may have sent."""
+    told = {name: note[name] for name in NOTED if name in note}
+    kinds = {name: type(StreamColumns._field_defaults[name]) for name in told}
+    return {name: kinds[name](value) for name, value in told.items() if 0 <= value <= NOTED[name]}

@@ -1,1 +1,0 @@
-"""Compression of updates and models: pure functions on flat vectors."""

@@ -1,0 +1,214 @@
+"""The metrics sink: it builds a run's metrics from what sinks receive, without queries to nodes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from testbed.reports import fault_measures, measures
+from testbed.reports.history import RunHistory
+from testbed.reports.measurements import Flow, Measurements
+from testbed.reports.metrics import declared
+from testbed.reports.metrics.declared import METRICS
+from testbed.reports.metrics.links import LinkReadings
+from testbed.reports.metrics.metric import Sample, families
+from testbed.reports.metrics.outline import Outline
+from testbed.reports.metrics.population import population
+from testbed.reports.metrics.updates import UpdateTotals
+from testbed.reports.verdict import RULES
+from testbed.telemetry.entry import NAMES, Entry, only
+from testbed.telemetry.event_kinds import (
+    Evaluated,
+    Event,
+    FaultApplied,
+    Finished,
+    Gap,
+    LinksRead,
+    Load,
+    Omitted,
+    RateMeasured,
+    Rejected,
+    Restored,
+    RoundTripMeasured,
+    StateChanged,
+)
+from testbed.telemetry.rows import Rows, TrafficRow
+from testbed.telemetry.sink import Sink
+from testbed.values.usage import Usage
+
+JUDGED: tuple[type[Event], ...] = (
+    *(RateMeasured, RoundTripMeasured, LinksRead, FaultApplied, Gap),
+    *(Rejected, Omitted, Finished),
+)
+"""Events that the verdict evaluates."""
+
+LIVE_RULES = ("nodes", "gaps", "links", "lateness", "traffic")
+"""Rules of the verdict that can be applied before the end of the run."""
+
+
+class MetricsSink(Sink, Collector):
+    """Collects the data for scrapes; one thread writes to it, any other thread may read.
+
+    Args:
+        outline: the plan of the run.
+        record: reads all recorded updates; used again when the parameter server has lost some.
+        seconds: returns the CPU time of the calling thread.
+    """
+
+    def __init__(
+        self,
+        outline: Outline,
+        record: Callable[[], Rows] | None = None,
+        *,
+        seconds: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.outline = outline
+        self._record = record
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._spent = 0.0
+        self._now = 0.0  # emulated
+        self._updates = UpdateTotals(outline.classes, outline.paced, streams=outline.streams)
+        self._history = RunHistory()
+        self._links = LinkReadings(outline)
+        self._judged: list[Entry] = []
+        self._ingress, self._egress = Flow(), Flow()
+        self._rejected = Counter[str]()
+        self._evaluated: Evaluated | None = None
+        self._load: Load | None = None
+        self._state = "created"
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Add the CPU time spent inside the context to the exporter's own."""
+        began = self._seconds()
+        yield
+        spent = self._seconds() - began
+        with self._lock:  # scrapes run in other threads
+            self._spent += spent
+
+    @contextmanager
+    def _taking(self) -> Iterator[None]:
+        with self.spending(), self._lock:
+            yield
+
+    def event(self, entry: Entry) -> None:
+        """Update counters and the run's history from an event."""
+        with self._taking():
+            event = entry.event
+            self._history.take(event)
+            self._links.tell(event)
+            if isinstance(event, JUDGED):
+                self._judged.append(entry)
+            match event:
+                case Rejected(code=code):
+                    self._rejected[code or "UNKNOWN"] += 1
+                case Omitted(kind=kind, count=count) if kind == NAMES[Rejected]:
+                    self._rejected["OMITTED"] += count
+                case Evaluated():
+                    self._evaluated = event
+                case Load():
+                    self._load = event
+                case StateChanged(state):
+                    self._state = state
+                case Restored(version) if self._record is not None:
+                    self._updates.clear()
+                    self._updates.add(self._record()[:version])
+
+    def updates(self, rows: Rows, *, now: float) -> None:
+        """Count new updates."""
+        if len(rows):
+            with self._taking():
+                self._updates.add(rows)
+
+    def traffic(self, row: TrafficRow) -> None:
+        """Keep the latest traffic reading."""
+        with self._taking():
+            self._links.read(row)
+            up, down = self._updates.payload("up"), self._updates.payload("down")
+            self._ingress = Flow(up, row.tcp_received_bytes, row.retransmitted_in_bytes)
+            self._egress = Flow(down, row.tcp_acked_bytes, row.retransmitted_out_bytes)
+
+    def usage(self, usage: Usage) -> None:
+        """Keep the latest reading of queues and containers."""
+        with self._taking():
+            self._links.read(usage)
+
+    def time_passed(self, emulated: float) -> None:
+        """Set the current emulated time."""
+        self._now = emulated
+
+    def collect(self) -> list[Family]:
+        """Return all current families, in the order of METRICS."""
+        found = self.families()
+        return [found[metric.name] for metric in METRICS if metric.name in found]
+
+    def describe(self) -> list[Family]:
+        """Return all possible families, empty: a scrape may select some by name."""
+        return [metric.family() for metric in METRICS]
+
+    def families(self) -> dict[str, Family]:
+        """Return all current families, by metric name."""
+        with self._lock:
+            return families(self._samples(), self.outline.labels)
+
+    def _samples(self) -> Iterator[Sample]:
+        outline, per_worker = self.outline, self.outline.per_worker
+        yield from self._updates.samples(self._now, per_worker=per_worker)
+        waiting = self._load.waiting if self._load else 0
+        yield from population(self._history, outline, waiting=waiting, per_worker=per_worker)
+        yield from outline.samples()
+        yield from self._links.samples(per_worker=per_worker)
+        for reason, count in (self._rejected or {"INVALID_ARGUMENT": 0}).items():
+            yield Sample(declared.REJECTED, count, (reason,))
+        yield from self._evaluation()
+        if self._load is not None:
+            yield Sample(declared.SERVER_CPU, self._load.cpu_seconds)
+            yield Sample(declared.SERVER_WAITING, self._load.waiting)
+        yield Sample(declared.TIME, self._now)
+        progress = outline.progress(self._updates.total, self._now)
+        if progress is not None:
+            yield Sample(declared.PROGRESS, progress)
+        yield Sample(declared.RUN_STATE, 1, (self._state,))
+        for rule, count in self._reasons().items():
+            yield Sample(declared.REASONS, count, (rule,))
+        yield Sample(declared.EXPORTER_TIME, self._spent)
+
+    def _evaluation(self) -> Iterator[Sample]:
+        if self._evaluated is None:
+            return
+        found = self._evaluated
+        for metric, value, labels in (
+            (declared.ACCURACY, found.top1, ("1",)),
+            (declared.ACCURACY, found.top5, ("5",)),
+            (declared.LOSS, found.loss, ()),
+        ):
+            if value is not None:  # a regression model has no accuracy
+                yield Sample(metric, value, labels)
+
+    def _reasons(self) -> dict[str, int]:
+        """Return the number of reasons that each rule of the verdict has found so far."""
+        entries, scale = self._judged, self.outline.time_scale
+        links = only(entries, LinksRead)
+        planned = fault_measures.planned_gaps(self._history.faults, scale)
+        measured = Measurements(
+            state="finished",
+            gaps=measures.gaps(entries, planned=planned),
+            late_steps_ratio=self._updates.late_ratio,
+            differences=[what for event in links for what in event.differences],
+            left_out=[what for event in links for what in event.left_out],
+            rates=only(entries, RateMeasured),
+            round_trips=only(entries, RoundTripMeasured),
+            lost=self._history.lost(),
+            late_faults=fault_measures.late_faults(entries, scale),
+            rejected=measures.rejected_pushes(entries),
+            ingress=self._ingress,
+            egress=self._egress,
+        )
+        return {rule: sum(1 for _ in RULES[rule](measured)) for rule in LIVE_RULES}

@@ -1,0 +1,108 @@
+"""Totals of the updates, by worker and by class, in arrays: they stay fast for many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from testbed.reports.metrics import declared
+from testbed.reports.metrics.declared import BUCKETS
+from testbed.reports.metrics.metric import Sample
+from testbed.reports.metrics.streams import StreamTotals
+from testbed.reports.tally import TIMES, Tally
+from testbed.telemetry.rows import Rows
+
+ENDS = (*(f"{bound:.1f}" for bound in BUCKETS), "+Inf")
+"""The label ``le`` of each staleness bucket."""
+
+ACTIVITIES = tuple(name.removesuffix("_seconds") for name in TIMES)
+
+
+class UpdateTotals:
+    """Sums over the updates in the model.
+
+    Args:
+        classes: device class of every worker, by index.
+        paced: classes that have a speed, and can therefore have late steps.
+        streams: whether samples come as data streams.
+    """
+
+    def __init__(
+        self, classes: Sequence[str], paced: Collection[str], *, streams: bool = False
+    ) -> None:
+        self._names = tuple(dict.fromkeys(classes))
+        places = {name: place for place, name in enumerate(self._names)}
+        self._class = np.array([places[name] for name in classes], dtype=np.int64)
+        self._classes = tuple(classes)
+        self._paced = np.array([name in paced for name in classes], dtype=bool)
+        self._streams = StreamTotals(classes) if streams else None
+        self.clear()
+
+    def clear(self) -> None:
+        """Discard all updates."""
+        self.version = 0
+        self.tally = Tally(len(self._classes))
+        self._buckets = np.zeros((len(self._names), len(BUCKETS) + 1), np.int64)
+        if self._streams is not None:
+            self._streams.clear()
+
+    @property
+    def total(self) -> int:
+        """Number of all updates."""
+        return int(self.tally.updates.sum())
+
+    @property
+    def late_ratio(self) -> float | None:
+        """Share of the updates of paced classes that were late; None without such updates."""
+        paced = int(self.tally.updates[self._paced].sum())
+        return int(self.tally.late[self._paced].sum()) / paced if paced else None
+
+    def payload(self, direction: str) -> int:
+        """Return the payload bytes of all updates in a direction."""
+        return int(self.tally.payload[direction].sum())
+
+    def add(self, rows: Rows) -> None:
+        """Count new updates."""
+        if not len(rows):
+            return
+        self.version = int(rows["version_applied"][-1]) + 1
+        self.tally.add(rows)
+        at = (self._class[rows["worker"]], np.searchsorted(BUCKETS, rows["staleness"]))
+        np.add.at(self._buckets, at, 1)
+        if self._streams is not None:
+            self._streams.add(rows)
+
+    def samples(self, now: float, *, per_worker: bool) -> Iterator[Sample]:
+        """Yield the samples at ``now`` emulated seconds."""
+        yield Sample(declared.VERSION, self.version)
+        yield from self._by_class()
+        if self._streams is not None:
+            yield from self._streams.samples()
+        if per_worker:
+            yield from self._by_worker(now)
+
+    def _by_class(self) -> Iterator[Sample]:
+        tally = self.tally
+        for place, name in enumerate(self._names):
+            of = self._class == place
+            yield Sample(declared.UPDATES, int(tally.updates[of].sum()), (name,))
+            yield Sample(declared.LATE_STEPS, int(tally.late[of & self._paced].sum()), (name,))
+            for way, payload in tally.payload.items():
+                yield Sample(declared.PAYLOAD, int(payload[of].sum()), (way, name))
+            total = int(tally.staleness_sum[of].sum())
+            counts = self._buckets[place].cumsum().tolist()
+            buckets = tuple(zip(ENDS, counts, strict=True))
+            yield Sample(declared.STALENESS, total, (name,), buckets)
+
+    def _by_worker(self, now: float) -> Iterator[Sample]:
+        tally = self.tally
+        seconds = {activity: tally.seconds[:, at] for at, activity in enumerate(ACTIVITIES)}
+        if self._streams is not None:
+            seconds["stream_wait"] = self._streams.waited
+        for worker, name in enumerate(self._classes):
+            labels = (f"w{worker}", name)
+            yield Sample(declared.WORKER_UPDATES, int(tally.updates[worker]), labels)
+            yield Sample(declared.PUSH_AGE, max(0.0, now - float(tally.last[worker])), labels)
+            for activity, of in seconds.items():
+                yield Sample(declared.CYCLE, float(of[worker]), (*labels, activity))

@@ -1,0 +1,233 @@
+"""From a fork of the template to a node: namespaces, control groups, mounts, privileges, role."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from testbed.errors import NodeError, TestbedError
+from testbed.host import syscalls
+from testbed.host.confine import confine, keep_only
+from testbed.host.environment import python
+from testbed.host.group import enter
+from testbed.host.process import environment_of, has_ended
+from testbed.host.reports import encode_error, report
+from testbed.runtimes.agent.interpreter import Needs
+from testbed.runtimes.agent.launch import LaunchSpec
+from testbed.runtimes.agent.role import end_on_signals, run_entry
+from testbed.runtimes.agent.spawner import SpawnRequest
+from testbed.runtimes.agent.view import make_view
+
+ARGUMENTS_DESCRIPTOR = 3
+SETUP_SECONDS = 30.0
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+PING_GROUPS = Path("/proc/sys/net/ipv4/ping_group_range")
+
+GPU_VARIABLES = ("CUDA_", "NVIDIA_")
+"""Prefixes of the variables that select GPUs for a process, and their capabilities."""
+
+
+@dataclass(frozen=True)
+class Warm:
+    """What a template has prepared for its nodes.
+
+    Attributes:
+        needs: the files that they use.
+        warmed: what its warm-up returned.
+    """
+
+    needs: Needs
+    warmed: Any
+
+
+def become_node(request: SpawnRequest, template: Warm) -> int:
+    """Turn this process into a node and run its role; return the role's exit status.
+
+    It becomes two processes. The first enters the control groups and makes or enters the
+    namespaces; since its own pid namespace does not change, it forks the second, reports its pid,
+    and ends.
+    """
+    launch = request.launch
+    with _reporting(request.report):
+        environment = _environment(request)
+        _enter(request)
+        first = os.pidfd_open(os.getpid())
+        role = os.fork()
+        if role:
+            report(request.report, pid=role)
+            return 0
+        command = launch.node.command
+        there = bool(command) and _is_there(command[0], environment)
+        _prepare(request, first, template.needs)
+        program = _find_program(command[0], environment, hidden=there) if command else ""
+        report(request.report, prepared=True)
+    os.close(request.report)
+    # The agent connects the link meanwhile. End of file: it gave up on the node, or has ended.
+    if not os.read(request.gate, 1):
+        return 1
+    os.close(request.gate)
+    if program:
+        _become_program(program, command, environment)
+    if launch.mode == "cold":
+        _execute(launch, environment)
+    os.environ.clear()
+    os.environ.update(environment)
+    return run_entry(launch.entry, launch.arguments, template.warmed)
+
+
+@contextmanager
+def _reporting(descriptor: int) -> Iterator[None]:
+    """Report errors in the body to the agent, and end this process."""
+    try:
+        yield
+    except (OSError, TestbedError) as error:
+        report(descriptor, error=encode_error(error))
+        os._exit(1)
+
+
+def _environment(request: SpawnRequest) -> dict[str, str]:
+    """Return the agent's environment, with the GPU variables of the container's first process."""
+    environment = dict(os.environ)
+    container = request.placement.container
+    if request.launch.node.gpus and container is not None:
+        given = environment_of(container.pid).items()
+        mine = {name: value for name, value in environment.items() if not _is_of_gpus(name)}
+        environment = {**mine, **{name: value for name, value in given if _is_of_gpus(name)}}
+    return {**environment, **request.launch.environment}
+
+
+def _is_of_gpus(name: str) -> bool:
+    return name.startswith(GPU_VARIABLES)
+
+
+def _enter(request: SpawnRequest) -> None:
+    """Enter the node's control groups and all its namespaces except the pid namespace."""
+    container = request.placement.container
+    score = "" if container is None else _oom_score_file(container.pid).read_text()
+    for entrance in request.placement.entrances:
+        enter(entrance)
+    if container is None:
+        syscalls.unshare(syscalls.CONTAINER)
+        socket.sethostname(request.launch.node.name)
+        return
+    _oom_score_file(os.getpid()).write_text(score)
+    # One descriptor for all: after entering the mount namespace, the others cannot be opened.
+    process = container.open()
+    if process is None:
+        raise NodeError(f"{request.launch.node.name}: its container has ended.")
+    syscalls.setns(process, syscalls.GIVEN_CONTAINER)
+    os.close(process)
+
+
+def _prepare(request: SpawnRequest, first: int, needs: Needs) -> None:
+    """Do all steps between fork and role, except the link; ``first`` has forked this process."""
+    launch = request.launch
+    end_on_signals()
+    syscalls.set_name(launch.node.name)
+    os.chdir("/")
+    keep_only(request.report, request.gate, request.log, first)
+    _redirect(request.log)
+    if request.placement.container is None:
+        syscalls.bring_loopback_up()
+        _allow_ping(launch.node.uid)
+        make_view(
+            launch.mounts,
+            launch.node.uid,
+            needs=needs,
+            run_folder=request.run_folder,
+            private=request.private,
+            scratch=launch.node.scratch,
+        )
+    os.nice(request.placement.nice)
+    confine(launch.node.uid, processes=request.processes)
+    # From then on the agent is the parent: the controller looks for this process as its child.
+    has_ended(first, SETUP_SECONDS)
+    os.close(first)
+    if request.placement.container is not None:
+        _die_with_agent()
+
+
+def _allow_ping(gid: int) -> None:
+    """Let the node's group send echo requests, which otherwise requires a capability.
+
+    The setting belongs to the network namespace.
+    """
+    PING_GROUPS.write_text(f"{gid} {gid}")
+
+
+def _die_with_agent() -> None:
+    """Have the kernel kill this process when its parent, the agent, ends.
+
+    Otherwise processes in an engine's container would outlive it. Had the agent ended before, the
+    gate would never open. A change of the uid clears this setting, so it is made afterwards.
+    """
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _oom_score_file(pid: int) -> Path:
+    """Return the file that ranks a process for the OOM killer; the rank is inherited."""
+    return Path(f"/proc/{pid}/oom_score_adj")
+
+
+def _redirect(log: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(null)
+    os.close(log)
+
+
+def _execute(launch: LaunchSpec, environment: Mapping[str, str]) -> None:
+    """Replace this process with a fresh interpreter that runs the role."""
+    arguments = os.memfd_create("arguments", 0)
+    os.write(arguments, json.dumps(dict(launch.arguments)).encode())
+    os.lseek(arguments, 0, os.SEEK_SET)
+    if arguments != ARGUMENTS_DESCRIPTOR:
+        os.dup2(arguments, ARGUMENTS_DESCRIPTOR)
+        os.close(arguments)
+    command = python("testbed.runtimes.agent.role", launch.entry, str(ARGUMENTS_DESCRIPTOR))
+    os.execve(sys.executable, command, environment)
+
+
+def _is_there(name: str, environment: Mapping[str, str]) -> bool:
+    """Return whether this program exists in the file system that this process sees."""
+    return shutil.which(name, path=environment.get("PATH", os.defpath)) is not None
+
+
+def _find_program(name: str, environment: Mapping[str, str], *, hidden: bool) -> str:
+    """Return the path of a program in the file system that this process sees now.
+
+    ``hidden``: whether it existed before this process saw the file system as a node does.
+    """
+    found = shutil.which(name, path=environment.get("PATH", os.defpath))
+    if found is not None:
+        return found
+    if hidden and not os.path.lexists(name):
+        raise NodeError(
+            f"{name}: hidden in the node. Nodes have a /tmp and /dev/shm of their own, and see no "
+            "run folder and no folder that is closed to other users, such as a home.",
+            hint="Name the folder in programs.NAME.folders, readable for all users, or move it.",
+        )
+    lack = "not executable" if os.sep in name and os.path.lexists(name) else "no such program"
+    raise NodeError(
+        f"{name}: {lack} in the node.",
+        hint="Native nodes have the host's programs, Docker containers those of their image.",
+    )
+
+
+def _become_program(path: str, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Replace this process with a program, with signal handling as a shell would leave it."""
+    for number in (*IGNORED_BY_PYTHON, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    os.execve(path, list(command), environment)

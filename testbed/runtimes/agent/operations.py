@@ -1,0 +1,158 @@
+"""What a client can ask of the agent: the methods of the protocol, by name.
+
+A method's parameters are the fields of its requests, and what it returns is the result in its
+reply: pydantic converts both according to the annotations.
+"""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError, validate_call
+
+from testbed.errors import NodeError, RejectedError, TestbedError
+from testbed.host.reports import MESSAGE_CHARACTERS
+from testbed.network.counters import Traffic
+from testbed.runtimes.agent.launch import LAUNCH, Exit, LaunchSpec
+from testbed.runtimes.agent.link_changes import LinkChange
+from testbed.runtimes.agent.nodes import Nodes
+from testbed.values.topology import LinkSpec, Shape
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class NothingYet(Exception):  # noqa: N818 - no error
+    """The request cannot be answered before another node has ended."""
+
+
+class RefusedError(RejectedError):
+    """A request that no agent can execute; nothing of it was done."""
+
+
+class Operation:
+    """One method of the protocol."""
+
+    def __init__(self, act: Callable[..., Any]) -> None:
+        self._act = validate_call(act)
+        self._result = TypeAdapter(get_type_hints(act)["return"])
+
+    def answer(self, fields: Mapping[str, Any]) -> bytes:
+        """Execute a request with these fields; return the result as JSON.
+
+        Raises:
+            NothingYet: the caller must retry once a node has ended.
+            RefusedError: the fields are not those of the method, or an unexpected error occurred.
+            OSError, TestbedError: it failed; names the node.
+        """
+        try:
+            with _naming(fields.get("node", "")):
+                return self._result.dump_json(self._act(**fields))
+        except (OSError, TestbedError, NothingYet):
+            raise
+        except ValidationError as error:
+            raise RefusedError(_explain(error)) from None
+        except ValueError as error:
+            raise RefusedError(str(error)[:MESSAGE_CHARACTERS]) from None
+        except Exception as error:  # noqa: BLE001 - no request may end the run
+            traceback.print_exc()  # in the agent's log
+            what = f"unexpected {error!r}"[:MESSAGE_CHARACTERS]
+            raise RefusedError(f"{what}; the agent's log has the traceback") from None
+
+
+def _explain(error: ValidationError) -> str:
+    """Return what is wrong with the fields of a request, in one line."""
+    first, *more = error.errors(include_url=False)
+    where, missing = ".".join(map(str, first["loc"])), first["type"].startswith("missing")
+    found = "" if missing else f", found {first['input']!r:.100}"
+    return f"{where}: {first['msg']}{found}" + (f" (and {len(more)} more)" if more else "")
+
+
+@contextmanager
+def _naming(node: object) -> Iterator[None]:
+    """Prefix errors raised inside with the node's name, unless they contain it."""
+    try:
+        yield
+    except (OSError, TestbedError) as failure:
+        known = failure if isinstance(failure, TestbedError) else NodeError(f"{failure}.")
+        if not node or known.message.startswith((f"{node}:", f"{node} ")):
+            raise known from failure.__cause__
+        raise type(known)(f"{node}: {known.message}", hint=known.hint) from failure
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The methods that ``nodes`` does not have itself."""
+
+    nodes: Nodes
+
+    def launch(self, launch: LaunchSpec) -> int:
+        """Bring a node up; return the pid of its role in the agent's pid namespace."""
+        with _naming(launch.node.name):
+            return self.nodes.launch(launch)
+
+    def begin(self, method: str, fields: Mapping[str, Any]) -> None:
+        """Do the part of a request that can overlap with the launch before it.
+
+        An error is raised again, and reported, when the request is executed.
+        """
+        if method == "launch":
+            with suppress(ValueError, OSError, TestbedError):
+                self.nodes.begin(LAUNCH.validate_python(fields.get("launch")))
+
+    def exits(self, since: NonNegativeInt) -> list[Exit]:
+        """Return the nodes that have ended, except the first ``since``, once there is one."""
+        self.nodes.reap()
+        if not (unseen := self.nodes.exits[since:]):
+            raise NothingYet
+        return unseen
+
+    def signal(self, node: str, number: signal.Signals) -> None:
+        """Send a signal to a node's role."""
+        self.nodes.send_signal(node, number)
+
+    def count(self) -> Traffic:
+        """Return what the links have carried so far."""
+        return self.nodes.meter.read()
+
+    def link(self, node: str) -> LinkSpec:
+        """Return a running node's link as it is now."""
+        return self.nodes.links_of([node])[node]
+
+    def reshape(
+        self,
+        nodes: Sequence[str],
+        up: Shape | None = None,
+        down: Shape | None = None,
+        seconds: Seconds | None = None,
+        planned: FiniteFloat | None = None,
+    ) -> LinkChange:
+        """Change links until they are reset, or for ``seconds``: the agent ends the change then."""
+        links = self.nodes.links_of(nodes)
+        return self.nodes.changes.set(
+            links, up=up, down=down, seconds=seconds, planned=planned, relink=self.nodes.relink
+        )
+
+    def reset_links(self, nodes: Sequence[str]) -> LinkChange:
+        """Restore the plan's links of nodes."""
+        return self.nodes.changes.reset(nodes, relink=self.nodes.relink)
+
+    def link_changes(self, since: NonNegativeInt) -> list[LinkChange]:
+        """Return the changes of links, except the first ``since``, from any source."""
+        return self.nodes.changes.done[since:]
+
+
+def operations(requests: Requests) -> dict[str, Operation]:
+    """Return all methods by name."""
+    nodes = requests.nodes
+    acts: tuple[Callable[..., Any], ...] = (
+        *(requests.launch, requests.exits, requests.signal, requests.count, requests.link),
+        *(requests.reshape, requests.reset_links, requests.link_changes),
+        *(nodes.nodes, nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
+        *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
+    )
+    return {act.__name__: Operation(act) for act in acts}

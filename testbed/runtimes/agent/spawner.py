@@ -1,0 +1,203 @@
+"""The agent's interface to its template: requests nodes, and releases each once it is complete."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from testbed.errors import NodeError
+from testbed.host.environment import python
+from testbed.host.process import Process
+from testbed.host.reports import ReportPipe
+from testbed.runtimes.agent.launch import LaunchSpec
+from testbed.runtimes.agent.logs import Logs
+from testbed.runtimes.agent.settings import TEMPLATE, AgentSettings
+
+SETUP_SECONDS = 30.0
+ONLY_UID = 0
+"""The user's own uid, as a user namespace with a single uid maps it."""
+
+REQUEST_BYTES = 128 * 1024
+"""More than any request; the kernel's default socket buffer holds it."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a process joins a node.
+
+    Attributes:
+        entrances: files of the node's control groups into which it writes 0.
+        nice: its nice value, where no control group can give it a CPU weight.
+        container: the process whose namespaces it enters; None to create the node's own.
+    """
+
+    entrances: tuple[Path, ...]
+    nice: int = 0
+    container: Process | None = None
+
+
+@dataclass(frozen=True)
+class SpawnRequest:
+    """The template's input for one node.
+
+    Attributes:
+        launch: the controller's request, without the neighbours.
+        run_folder: hidden in the node.
+        private: folders that are hidden as well, except what the interpreter needs.
+        processes: the maximum number of processes and threads of the node's uid.
+        report: descriptor of the pipe in which the new processes report; see ReportPipe.
+        gate: descriptor of the pipe in which a byte arrives once the role may run.
+        log: descriptor that the node prints into.
+    """
+
+    launch: LaunchSpec
+    placement: Placement
+    run_folder: Path
+    private: tuple[Path, ...]
+    processes: int
+    report: int
+    gate: int
+    log: int
+
+    @staticmethod
+    def receive(channel: socket.socket) -> SpawnRequest | None:
+        """Wait for the next request; None once the agent has ended."""
+        data, descriptors, _, _ = socket.recv_fds(channel, REQUEST_BYTES, 3)
+        if not data:
+            return None
+        report, gate, log = descriptors
+        return replace(_REQUEST.validate_json(data), report=report, gate=gate, log=log)
+
+    def send(self, channel: socket.socket) -> None:
+        """Send it to the template, which gets descriptors of its own."""
+        data = _REQUEST.dump_json(self)
+        socket.send_fds(channel, [data], [self.report, self.gate, self.log])
+
+
+_REQUEST = TypeAdapter(SpawnRequest)
+
+
+class Spawned:
+    """A node whose processes exist, and whose role waits to be released.
+
+    Its methods raise the NodeError or HostError that prevented the node from being created.
+    """
+
+    def __init__(self, reports: ReportPipe, gate: int, *, deadline: float) -> None:
+        self._reports = reports
+        self._gate = gate
+        self._deadline = deadline
+
+    def pid(self) -> int:
+        """Wait for the role's pid and return it; its namespaces exist then."""
+        return int(self._reports.expect("pid", deadline=self._deadline))
+
+    def prepared(self) -> None:
+        """Wait until the node is ready for its role."""
+        self._reports.expect("prepared", deadline=self._deadline)
+
+    def release(self) -> None:
+        """Let the role of a prepared node run."""
+        with suppress(BrokenPipeError):  # killed just now; it is reaped and reported like any other
+            os.write(self._gate, b"\n")
+
+
+@dataclass
+class Spawner:
+    """Forks nodes from the template, which is ``process`` and prints into ``agent_log``."""
+
+    settings: AgentSettings
+    agent_log: Path
+    process: subprocess.Popen[bytes]
+    logs: Logs
+    _channel: socket.socket
+
+    @classmethod
+    def start(cls, settings: AgentSettings, *, agent_log: Path) -> Spawner:
+        """Start the template; ``ready_pipe`` becomes readable when it is ready or has ended."""
+        template = TEMPLATE.dump_json(settings.template).decode()
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            process = subprocess.Popen(
+                python("testbed.runtimes.agent.template", str(its.fileno()), template),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=(its.fileno(),),
+            )
+        return cls(settings, agent_log, process, Logs(), mine)
+
+    @property
+    def ready_pipe(self) -> int:
+        """Descriptor of the pipe in which the template reports that it is ready."""
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def check_ready(self) -> None:
+        """Read the ready pipe; NodeError if the template has ended."""
+        pipe = ReportPipe(self.ready_pipe, writer="the template", log=self.agent_log)
+        pipe.expect("ready", deadline=time.monotonic())
+
+    @contextmanager
+    def spawn(self, launch: LaunchSpec, placement: Placement) -> Iterator[Spawned]:
+        """Have a node forked. It survives only if it is released before the body ends.
+
+        Raises:
+            NodeError, OSError: the template has ended; the log cannot be opened.
+        """
+        name, told = launch.node.name, self.settings
+        deadline = time.monotonic() + SETUP_SECONDS
+        log = self.logs.open(launch.log)
+        launch = self._share(launch)
+        report_reader, report_writer = os.pipe()
+        gate_reader, gate_writer = os.pipe()
+        theirs = (report_writer, gate_reader, log)
+        try:
+            try:
+                SpawnRequest(
+                    launch, placement, told.folder, told.private, told.processes, *theirs
+                ).send(self._channel)
+            except (BrokenPipeError, ConnectionResetError):
+                raise NodeError(
+                    f"{name}: the template has ended, so no more nodes can be started.",
+                    hint=f"See {self.agent_log}.",
+                ) from None
+            finally:
+                for descriptor in theirs:
+                    os.close(descriptor)
+            complete = partial(self.logs.catch_up, launch.log)
+            reports = ReportPipe(report_reader, writer=name, log=launch.log, complete=complete)
+            yield Spawned(reports, gate_writer, deadline=deadline)
+        finally:
+            os.close(report_reader)
+            os.close(gate_writer)
+
+    def _share(self, launch: LaunchSpec) -> LaunchSpec:
+        """Return the launch for the template, after making the writable mounts writable."""
+        node = launch.node
+        if self.settings.users.kind == "one":
+            node = replace(node, uid=ONLY_UID)
+        for mount in launch.mounts:
+            if mount.writable and node.uid != ONLY_UID:
+                share(mount.source, node.uid)
+        return replace(launch, node=node, neighbours=())
+
+
+def share(path: Path, group: int) -> None:
+    """Let a group write to a file or folder.
+
+    The owner stays the same, and so can remove files that a node with another uid leaves in it.
+    """
+    os.chown(path, -1, group)
+    wanted = 0o070 if path.is_dir() else 0o060
+    path.chmod(stat.S_IMODE(path.stat().st_mode) | wanted)

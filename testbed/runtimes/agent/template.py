@@ -1,0 +1,111 @@
+"""The template: a single-threaded process that has imported everything, and forks every node.
+
+A node forked from it starts in milliseconds and shares its memory. It is a program of its own, so
+that its environment exists before its first instruction, where glibc reads it.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import socket
+import sys
+from math import ceil
+from pathlib import Path
+
+from testbed.errors import NodeError
+from testbed.host import syscalls
+from testbed.host.process import end_with
+from testbed.host.reports import encode_error, report
+from testbed.runtimes.agent.interpreter import find_needs
+from testbed.runtimes.agent.node_process import Warm, become_node
+from testbed.runtimes.agent.role import resolve
+from testbed.runtimes.agent.settings import TEMPLATE, Template
+from testbed.runtimes.agent.spawner import SpawnRequest
+
+HUGE_PAGE_BYTES = 2**21
+"""Of x86-64, and of arm64 with pages of 4 KiB; elsewhere some memory stays in small pages."""
+
+FORKS_WORTH_HUGE_PAGES = 30
+"""For fewer nodes, moving 140 MB takes as long as copying the page tables."""
+
+
+def main() -> int:
+    """Prepare, report that on standard output, then fork a node for every request.
+
+    Command line: descriptor of the socket that requests arrive on, and the Template as JSON.
+    """
+    os.umask(0o022)  # the caller's could hide a node's mounts from the node's own uid
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    said = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of imported modules is no report
+    ready = prepare(TEMPLATE.validate_json(sys.argv[2]))
+    report(said, ready=True)
+    os.close(said)
+    while (request := SpawnRequest.receive(channel)) is not None:
+        fork_node(request, channel, ready)
+    return 0
+
+
+def prepare(template: Template) -> Warm:
+    """Import and warm up, so that what every node needs is in pages that all of them share."""
+    for module in template.preload:
+        importlib.import_module(module)
+    warmed = resolve(template.warm_up)(template.arguments) if template.warm_up else None
+    ready = Warm(find_needs(), warmed)
+    # Otherwise the garbage collector would write into the pages of all existing objects.
+    gc.collect()
+    gc.freeze()
+    if template.forks >= FORKS_WORTH_HUGE_PAGES:
+        use_huge_pages()
+    return ready
+
+
+def use_huge_pages() -> None:
+    """Put this process's own memory into huge pages, where the kernel supports that.
+
+    A fork copies a page table entry for each page: 42,000 of them after importing torch,
+    and 300 once they are huge. Pages that a node writes to are still copied as small pages.
+    """
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        addresses, permissions, _, _, inode, *path = line.split()
+        if permissions.startswith("rw") and inode == "0" and path in ([], ["[heap]"]):
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            start = ceil(start / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+            end = end // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
+            if start < end:
+                syscalls.collapse_pages(start, end)
+
+
+def fork_node(request: SpawnRequest, channel: socket.socket, ready: Warm) -> None:
+    """Fork the first process of a node, and wait until that has forked the role."""
+    try:
+        check_threads(request.launch.node.name)
+        child = os.fork()
+        if child == 0:
+            channel.close()
+            end_with(lambda: become_node(request, ready))
+        os.waitpid(child, 0)
+    except (OSError, NodeError) as error:
+        report(request.report, error=encode_error(error))
+    finally:
+        for descriptor in (request.report, request.gate, request.log):
+            os.close(descriptor)
+
+
+def check_threads(name: str) -> None:
+    """Check that this process has one thread, as the kernel counts them.
+
+    A fork would keep the locks held by the threads that it leaves behind.
+    """
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    if threads != 1:
+        raise NodeError(
+            f"{name}: the template has {threads} threads, but only a process with one may fork.",
+            hint="An imported module or the warm-up has started a thread; use `launch: cold`.",
+        )
+
+
+if __name__ == "__main__":
+    end_with(main)

@@ -1,0 +1,337 @@
+"""A scenario made concrete: its data, its network, and server and workers built from its seed.
+
+Roles and simulations share it: nothing here depends on the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import inf
+from pathlib import Path
+
+import numpy as np
+
+from testbed import algorithms, datasets
+from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
+from testbed.algorithms.frame.evaluation import Schedule
+from testbed.algorithms.frame.server import Server
+from testbed.algorithms.frame.service_queue import ServiceQueue
+from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.frame.worker import Shard, Worker
+from testbed.datasets import Prepared
+from testbed.datasets.streams import Arrivals, RecordFormat
+from testbed.errors import ScenarioError
+from testbed.faults.timeline import Timeline, crashes
+from testbed.models import Network
+from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
+from testbed.scenario.durations import RandomDuration, StepTime
+from testbed.scenario.links import feeders, restarts_feeders
+from testbed.scenario.load import load
+from testbed.scenario.own_code import own_files
+from testbed.scenario.schema import DeviceClass, Scenario
+from testbed.scenario.streams import LARGEST_RECORD
+from testbed.scenario.traces import arrivals, availabilities, own_copy
+from testbed.values.laws import Law
+from testbed.values.seeds import seed_globals, stream
+from testbed.values.units import Duration
+from testbed.values.user_code import OwnCode
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """A scenario with its data and its network."""
+
+    scenario: Scenario
+    algorithm: AlgorithmConfig  # creates both halves; built in, or from the user's own file
+    data: Prepared  # the prepared data set, mapped into memory
+    network: Network  # the model, without values
+    folder: Path  # the run's folder
+
+    @classmethod
+    def open(cls, folder: Path, *, data: Path | None = None) -> Experiment:
+        """Read the files that the controller put into a run's folder. Sets torch to one thread.
+
+        ``data`` is the prepared data set; by default the folder's ``data``, as nodes see it.
+
+        Raises:
+            TestbedError: a file is missing or invalid.
+        """
+        import torch
+
+        torch.set_num_threads(1)
+        scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
+        algorithm = algorithms.configured(scenario.algorithm, folder)
+        if scenario.streams is not None and not algorithm.TAKES_STREAMS:
+            expected = "none, or an algorithm whose config sets TAKES_STREAMS = True"
+            raise ScenarioError.at("streams", "streams", expected)
+        prepared = datasets.load(data or folder / "data")
+        prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
+        network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
+        require_batch(scenario, network.least_samples)
+        return cls(scenario, algorithm, prepared, network, folder)
+
+    def moved(self, folder: Path) -> Experiment:
+        """Return the same experiment for a process that sees the run's folder at another path."""
+        moved = copy(self)
+        object.__setattr__(moved, "folder", folder)
+        return moved
+
+    @property
+    def own_files(self) -> str:
+        """The names of the user's own code files; empty if there are none."""
+        return own_files(self.scenario)
+
+    @property
+    def evaluation_seed(self) -> int | None:
+        """Seed of the global generators in every evaluation; None if nothing may draw from them."""
+        draws = stream(self.scenario.seed, "evaluator", "globals")
+        return _number(draws) if self.own_files else None
+
+    def model_writer(self, folder: Path) -> ModelWriter:
+        """Return the writer of the best and final models, into ``model`` in a run's folder."""
+        into = folder / "model"
+        into.mkdir(exist_ok=True)
+        return ModelWriter(into, self.network.layout, self.data.image_shape, self.data.classes)
+
+    def server(self) -> Server:
+        """Build the parameter server's loop, with the initial model."""
+        scenario = self.scenario
+        if self.own_files:
+            seed_globals(_number(stream(scenario.seed, "ps", "globals")))
+        half = self.algorithm.server(
+            self.network.layout,
+            scenario.workers.count,
+            parameters=self.network.initial(stream(scenario.seed, "model")),
+            rng=stream(scenario.seed, "ps", "algorithm"),
+        )
+        timeline = self.timeline()
+        draws = crashes(timeline, seed=scenario.seed)
+        stop = StopRule(**dict(scenario.stop))
+        dead_after = float(scenario.ps.dead_after or inf)
+        return Server(
+            half,
+            stop,
+            crashes=draws,
+            dead_after=dead_after,
+            to_come=timeline.to_come,
+            returning=timeline.returning,
+        )
+
+    def timeline(self) -> Timeline:
+        """Build the timeline of faults."""
+        return timeline_of(self.scenario, self.folder)
+
+    def schedule(self) -> Schedule:
+        """Return the evaluation schedule during training."""
+        every = self.scenario.evaluate.every
+        assert every is not None, "the scenario has filled it in"
+        return _schedule(every)
+
+    def checkpoints(self) -> Schedule | None:
+        """Return the checkpoint schedule, or None for no checkpoints."""
+        checkpoint = self.scenario.checkpoint
+        return None if checkpoint is None else _schedule(checkpoint.every)
+
+    def service_queue(self) -> ServiceQueue:
+        """Build the parameter server's queue, empty."""
+        return ServiceQueue(float(self.scenario.ps.service or 0.0))
+
+    def worker(self, index: int) -> Worker:
+        """Build the loop of a worker."""
+        scenario, name = self.scenario, f"w{index}"
+        half = self.algorithm.worker(
+            self.network.layout,
+            scenario.workers.count,
+            rng=stream(scenario.seed, name, "algorithm"),
+        )
+        own, draws = self.shards[index], self.own_files or self.data.transform
+        return Worker(
+            half,
+            stream=Stream(
+                scenario.workers.batch_size, own=len(own), least=self.network.least_samples
+            ),
+            source=self.order(index, own),
+            think=self.think(index),
+            encoding=scenario.encoding,
+            draws=stream(scenario.seed, name, "transform") if draws else None,
+            seeds=stream(scenario.seed, name, "globals") if self.own_files else None,
+        )
+
+    def order(self, index: int, own: Samples) -> Shard:
+        """Return worker ``index``'s own training samples, in the order of their use."""
+        return Shard(own, stream(self.scenario.seed, f"w{index}", "order"))
+
+    def arrivals(self) -> Sequence[Arrivals] | None:
+        """Return the arrivals of each worker's stream, by index; None without streams."""
+        return arrivals(self.scenario, partial(own_copy, self.folder))
+
+    @property
+    def records(self) -> RecordFormat:
+        """The record format of samples in streams."""
+        return record_format(self.scenario, self.data)
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of a training sample without its label."""
+        return self.data.train_images[:1].nbytes
+
+    def think(self, index: int) -> Callable[[], float]:
+        """Return a sampler of worker ``index``'s emulated waits between computing and pushing."""
+        think = self.scenario.workers.think_of(self._class_name(index))
+        if think is None:
+            return Constant(0.0)
+        draws = stream(self.scenario.seed, f"w{index}", "think")
+        return Durations(think.law, think.mean, draws)
+
+    def step(self, index: int) -> Callable[[], float] | None:
+        """Return a sampler of worker ``index``'s emulated step times; None for full speed.
+
+        The time per sample of the batch is not included.
+        """
+        match self.device_class(index).speed:
+            case None:
+                return None
+            case StepTime(base=base):
+                return Constant(base)
+            case RandomDuration(law=law, mean=mean):
+                draws = stream(self.scenario.seed, f"w{index}", "speed")
+                return Durations(law, mean, draws)
+            case seconds:
+                return Constant(seconds)
+
+    def device_class(self, index: int) -> DeviceClass:
+        """Return the class of worker ``index``."""
+        return self.scenario.workers.classes[self._class_name(index)]
+
+    def _class_name(self, index: int) -> str:
+        return self._worker_classes[index]
+
+    @cached_property
+    def _worker_classes(self) -> tuple[str, ...]:
+        return self.scenario.workers.worker_classes()
+
+    @cached_property
+    def shards(self) -> Sequence[Samples]:
+        """The training samples of each worker, by index."""
+        return deal(self.scenario, self.data)
+
+    def test_samples(self) -> Samples:
+        """Draw the indices of the test images used during training; the same for the same seed."""
+        images = len(self.data.test_labels)
+        count = min(images, self.scenario.evaluate.images)
+        draws = stream(self.scenario.seed, "evaluator", "images")
+        return np.sort(draws.choice(images, count, replace=False))
+
+
+def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
+    """Build the fault timeline of a run; ``folder`` holds its recordings."""
+    return Timeline.of(
+        scenario.faults,
+        scenario.workers.worker_classes(),
+        seed=scenario.seed,
+        availabilities=availabilities(scenario, partial(own_copy, folder)),
+        others=feeders(scenario),
+        restarted=restarts_feeders(scenario),
+    )
+
+
+def _number(draws: np.random.Generator) -> int:
+    """Draw a seed for other generators."""
+    return int(draws.integers(2**63))
+
+
+def _schedule(every: int | Duration) -> Schedule:
+    if isinstance(every, Duration):
+        return Schedule(updates=None, seconds=float(every))
+    return Schedule(updates=every, seconds=None)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant duration in emulated seconds; a class, as checkpoints cannot hold a lambda."""
+
+    seconds: float
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@dataclass(frozen=True)
+class Durations:
+    """Draws durations in emulated seconds from a law with a mean."""
+
+    law: Law
+    mean: float
+    rng: np.random.Generator
+
+    def __call__(self) -> float:
+        return self.law.draw(self.rng) * self.mean
+
+
+def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
+    """Return the training samples of each worker, by index.
+
+    Raises:
+        ScenarioError: a worker would get none, or a batch would exceed all samples.
+    """
+    samples, batch = len(data.train_labels), scenario.workers.batch_size
+    if batch > samples:
+        expected = f"at most {samples:,}: the training samples of {scenario.dataset.name}"
+        raise ScenarioError.at("workers.batch_size", f"{batch:,}", expected)
+    return datasets.shards(
+        scenario.dataset.partition,
+        data.train_labels,
+        scenario.workers.count,
+        fraction=scenario.dataset.fraction,
+        classes=data.classes,
+        rng=stream(scenario.seed, "partition"),
+    )
+
+
+def require_batch(scenario: Scenario, least_samples: int) -> None:
+    """Check that batches are large enough for the model.
+
+    Raises:
+        ScenarioError: they are not.
+    """
+    batch, model = scenario.workers.batch_size, scenario.model
+    if batch < least_samples:
+        name = model.class_name if isinstance(model, OwnCode) else model.name
+        expected = f"at least {least_samples}: {name} cannot train on fewer, as with "
+        raise ScenarioError.at("workers.batch_size", str(batch), f"{expected}nn.BatchNorm1d")
+
+
+def record_format(scenario: Scenario, data: Prepared) -> RecordFormat:
+    """Return the record format of streamed samples.
+
+    Raises:
+        ScenarioError: a broker would refuse the records.
+    """
+    streams = scenario.streams
+    samples = 1 if streams is None else streams.samples_per_record
+    found = RecordFormat(data.image_shape, data.train_images.dtype.char, samples)
+    if streams is not None and streams.has_broker and found.record_bytes > LARGEST_RECORD:
+        most = LARGEST_RECORD * samples // found.record_bytes
+        expected = f"at most {most:,}: a broker accepts records up to {LARGEST_RECORD}"
+        raise ScenarioError.at("streams.samples_per_record", f"{samples:,}", expected)
+    return found
+
+
+def load_model(folder: Path, which: Which = "best") -> LoadedModel:
+    """Load a run's trained model into its network; needs no data set.
+
+    Args:
+        folder: the run's folder.
+        which: ``best`` of all evaluations during training, or ``final``.
+
+    Raises:
+        TestbedError: the model does not exist or is damaged.
+        ScenarioError: the user's own model file in the run's folder is invalid.
+    """
+    saved = SavedModel.open(folder / "model", which)
+    scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
+    network = scenario.model.build(saved.image_shape, saved.classes, folder=folder)
+    return saved.load(network)

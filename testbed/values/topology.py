@@ -1,0 +1,143 @@
+"""The data model of runtimes, agent and network: nodes, links and the plan. Frozen dataclasses.
+
+All values are in real units: rates and durations are already scaled by the scenario's
+``time_scale``. Nothing here depends on algorithms, models or scenarios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from testbed.values.cpu_sets import CpuSet
+from testbed.values.units import Duration, Rate, Size
+
+TrainingRole = Literal["server", "client", "aside"]
+"""A node's part in the training: all other nodes talk to the server; what clients send and receive
+is the run's traffic; ``aside`` is any other node."""
+
+End = Literal["fatal", "noticed", "expected"]
+"""What it means if a node exits before training ends: the run fails; a notice, and the others
+continue; or nothing, if the node exited successfully."""
+
+Ending = End | Literal["restarted"]
+"""Like ``End``; ``restarted``: a killed node is started again."""
+
+Image = Literal["nodes", "kafka"]
+"""The image of a node's container: this package's, or Kafka's."""
+
+LaunchMode = Literal["warm", "cold"]
+Missing = Literal["fail", "warn"]
+Offload = Literal["auto", "on", "off"]
+Distribution = Literal["normal", "uniform", "pareto", "paretonormal"]
+
+THIS_HOST = "localhost"
+
+SCRATCH = Size(16 * 2**20)
+"""The limit for nodes whose scenario does not set one."""
+
+
+def inodes(scratch: int) -> int:
+    """Return how many files a node may create in this much memory (bytes): one per KiB."""
+    return scratch // 1024
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One direction of a link; a field that is None is not shaped."""
+
+    rate: Rate | None = None  # bits per second of Ethernet frames
+    delay: Duration | None = None
+    jitter: Duration | None = None  # standard deviation of the delay
+    loss: float | None = None  # share of packets lost, in [0, 1]
+    # how long a full queue takes to drain at ``rate``; None for the default
+    queue: Duration | None = None
+    distribution: Distribution = "normal"  # law of the jitter
+    loss_correlation: float | None = None  # between a packet's loss and the next one's, in [0, 1)
+    message: Size | None = None  # the largest message on this link; the default queue holds it
+
+    @property
+    def needs_netem(self) -> bool:
+        """Whether this direction requires the kernel's netem."""
+        return bool(self.delay) or bool(self.jitter) or bool(self.loss)
+
+
+@dataclass(frozen=True)
+class LinkSpec:
+    """A node's link to the switch."""
+
+    address: str  # IPv4 address of the node's ``eth0``
+    mac: str  # 02:00 followed by the address's four bytes
+    up: Shape = field(default_factory=Shape)  # from the node, shaped at the node's end
+    down: Shape = field(default_factory=Shape)  # to the node, shaped at the switch's end
+    seed: int = 0  # of the kernel's jitter and losses, where the kernel accepts one
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """A container."""
+
+    name: str  # unique in the run: ``ps``, ``evaluator``, ``w0`` ... ``w199``
+    role: str  # its kind of node, as named in testbed.plan.nodes
+    index: int  # number of a worker, 0 for the others
+    device_class: str  # the worker's class; empty for the others
+    link: LinkSpec | None  # None for a node without ``eth0``
+    cpu: float | None  # CPU limit, or None for no limit
+    memory: Size | None  # memory limit, or None for no limit
+    cpu_weight: int  # share of a busy CPU relative to other nodes (a worker has 1)
+    uid: int  # the unprivileged uid and gid the role runs under
+    cpuset: CpuSet | None = None  # the CPUs it may use, or None for all
+    gpus: int = 0  # how many of the host's GPUs it has exclusively
+    host: str = THIS_HOST  # name of its host
+    part: TrainingRole = "aside"
+    end: Ending = "fatal"
+    command: tuple[str, ...] = ()  # its command, for a role without an entry point of ours
+    image: Image = "nodes"
+    scratch: Size = SCRATCH  # the size of its /tmp, and of its /dev/shm
+    folders: tuple[str, ...] = ()  # of the host, mounted read-only at the same paths
+    memory_estimate: Size | None = None  # set if the role alone does not determine it
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """The switch that connects all links of a host."""
+
+    prefix: int = 16  # length of the subnet's prefix
+    missing: Missing = "fail"  # what to do if a link needs netem and the kernel lacks it
+    offload: Offload = "auto"  # segmentation offloads; ``auto``: off where a link has loss
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a runtime needs to start a run; it computes nothing itself."""
+
+    run: str  # the run's name, unique among the user's runs
+    nodes: tuple[NodeSpec, ...]  # in start order: the PS first, the workers by index
+    network: NetworkSpec
+    launch: LaunchMode  # how roles start: forked from a warm template, or as cold processes
+    labels: Mapping[str, str]  # shown by and searchable in every runtime (``run``, ``scenario``)
+    runtime: Mapping[str, str] = field(default_factory=dict)  # its name and options
+    time_scale: float = 1.0  # emulated seconds per real second; already applied to all values here
+
+    def named(self, run: str) -> Plan:
+        """Return the same plan under another run name."""
+        return replace(self, run=run, labels={**self.labels, "run": run})
+
+    def node(self, name: str) -> NodeSpec:
+        """Return the node of this name.
+
+        Raises:
+            KeyError: it does not exist.
+        """
+        return {node.name: node for node in self.nodes}[name]
+
+    @property
+    def ps(self) -> NodeSpec:
+        """The parameter server."""
+        return next(node for node in self.nodes if node.part == "server")
+
+    @property
+    def workers(self) -> tuple[NodeSpec, ...]:
+        """The workers, by index."""
+        return tuple(node for node in self.nodes if node.part == "client")

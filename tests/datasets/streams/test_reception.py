@@ -1,0 +1,142 @@
+"""What a device makes of records: counted, kept in order, taken by steps; by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from testbed.datasets.streams import (
+    Arrivals,
+    Buffer,
+    RateMeter,
+    Reception,
+    RecordFormat,
+    Sample,
+    Steady,
+)
+
+FORMAT = RecordFormat((1, 1, 1), "f")
+
+
+def record(sequence: int, made: float = 0.0) -> bytes:
+    pixels = np.full((1, 1, 1), sequence, np.float32)
+    return FORMAT.encode([Sample(sequence, 100 + sequence, made, 0.0, pixels)])
+
+
+def reception(buffer: Buffer | None = None) -> Reception:
+    return Reception(FORMAT, buffer or Buffer(), RateMeter(10.0))
+
+
+def come(subject: Reception, sequences: Iterable[int], now: float = 0.0) -> None:
+    for sequence in sequences:
+        subject.receive(record(sequence), now)
+
+
+def conserved(buffer: Buffer) -> bool:
+    kept = buffer.used + buffer.waiting + buffer.truncated + buffer.duplicates
+    return buffer.produced == kept
+
+
+def test_steps_take_the_oldest_first() -> None:
+    subject = reception()
+    come(subject, range(1, 6))
+    assert [one.sample for one in subject.take(3)] == [101, 102, 103]
+    assert subject.lacking(3) == 1  # 4 and 5 are there
+    buffer = subject.buffer
+    assert (buffer.produced, buffer.used, buffer.waiting) == (5, 3, 2)
+    assert conserved(buffer)
+
+
+def test_what_came_before_is_dropped_and_counted() -> None:
+    subject = reception()
+    come(subject, [1, 2, 3, 2, 3, 4])  # 2 and 3 were sent again
+    assert [one.sequence for one in subject.take(4)] == [1, 2, 3, 4]
+    assert (subject.buffer.produced, subject.buffer.duplicates, subject.missing) == (6, 2, 0)
+    assert conserved(subject.buffer)
+
+
+def test_what_is_no_sample_is_counted_and_the_stream_goes_on() -> None:
+    subject = reception()
+    come(subject, [1])
+    subject.receive(record(2)[:-1], 0.0)
+    come(subject, [3])
+    assert (subject.refused, subject.missing) == (1, 1)  # number 2 never came
+    assert [one.sequence for one in subject.take(2)] == [1, 3]
+    assert conserved(subject.buffer)
+
+
+def test_a_record_of_several_samples_comes_whole_or_not_at_all() -> None:
+    """The second of three records of two samples is damaged: 3 and 4 never came."""
+    lots = RecordFormat((1, 1, 1), "f", samples=2)
+    subject = Reception(lots, Buffer(), RateMeter(10.0))
+    for first in (1, 3, 5):
+        pixels = np.zeros((1, 1, 1), np.float32)
+        data = lots.encode([Sample(one, 0, 0.1 * one, 0.0, pixels) for one in (first, first + 1)])
+        subject.receive(data[:-1] if first == 3 else data, 0.7)
+    assert (subject.refused, subject.missing, subject.newest) == (1, 2, 6)
+    assert [one.sequence for one in subject.take(3)] == [1, 2, 5]
+    assert (subject.buffer.produced, subject.buffer.waiting) == (4, 1)
+    assert subject.latency == pytest.approx(0.1)  # of 6, the newest
+
+
+def test_a_device_that_was_started_again_begins_amid_its_stream() -> None:
+    subject = reception()
+    come(subject, [51, 52, 54])
+    assert subject.missing == 1  # 53; the first fifty were another process's
+
+
+def test_truncation_discards_what_a_step_leaves() -> None:
+    subject = reception(Buffer(keeps_rest=False))
+    come(subject, range(1, 8))
+    assert [one.sequence for one in subject.take(4)] == [1, 2, 3, 4]
+    assert (subject.buffer.truncated, subject.lacking(1)) == (3, 1)
+    come(subject, [8])
+    assert [one.sequence for one in subject.take(1)] == [8]
+    assert conserved(subject.buffer)
+
+
+def test_a_bounded_buffer_keeps_the_newest_but_for_a_step_that_waits() -> None:
+    subject = reception(Buffer(room=2))
+    come(subject, range(1, 6))
+    assert subject.lacking(4) == 2  # 4 and 5 are kept
+    subject.wait()
+    come(subject, [6, 7])  # they go to the step, and need no room
+    assert [one.sequence for one in subject.take(4)] == [4, 5, 6, 7]
+    assert (subject.buffer.truncated, subject.buffer.waiting) == (3, 0)
+    assert conserved(subject.buffer)
+
+
+def test_what_came_in_vain_waits_for_the_next_step() -> None:
+    subject = reception(Buffer(room=2))
+    subject.wait()
+    come(subject, [1, 2, 3])
+    subject.give_up()
+    assert (subject.buffer.waiting, subject.buffer.truncated) == (2, 1)
+    assert conserved(subject.buffer)
+
+
+def test_more_than_there_is_cannot_be_taken() -> None:
+    subject = reception()
+    come(subject, [1])
+    with pytest.raises(ValueError, match="2 samples requested, 1 are available"):
+        subject.take(2)
+
+
+def test_latency_is_from_the_making_to_the_coming() -> None:
+    subject = reception()
+    subject.receive(record(1, made=0.5), now=0.75)
+    assert (subject.latency, subject.heard) == (0.25, 0.75)
+
+
+@pytest.mark.parametrize("rate", [0.5, 8.0, 13.0, 64.0, 1024.0])
+def test_the_rate_is_what_the_stream_says_beforehand(rate: float) -> None:
+    """One of 64 a second: samples 65 to 128 lie in a second, 64 intervals; exactly 64 a second."""
+    arrivals, meter = Arrivals(rate, Steady(name="steady")), RateMeter(10.0)
+    assert meter.rate == 10.0  # as it was announced
+    meter.begin()
+    for sequence in range(1, 2 * int(rate) + 4):
+        meter.add(arrivals.moment(sequence))
+    assert meter.rate == pytest.approx(rate, rel=1e-9)
+    assert meter.rate == pytest.approx(arrivals.measured(arrivals.moment(sequence)), rel=1e-9)

@@ -1,0 +1,128 @@
+"""What is shipped for Prometheus and Grafana is sound, and the dashboards are those of the code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from testbed.reports.metrics.declared import METRICS
+
+COMPOSE = Path(__file__).parents[3] / "compose"
+DASHBOARDS = sorted((COMPOSE / "grafana" / "dashboards").glob("*.json"))
+RULES = COMPOSE / "prometheus" / "rules.yml"
+HISTOGRAM = re.compile("_(bucket|sum|count)$")
+
+
+def test_the_dashboards_are_those_of_the_code() -> None:
+    command = [sys.executable, str(COMPOSE / "grafana" / "generate.py"), "--check"]
+    checked = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def recorded() -> set[str]:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    return {rule["record"] for group in groups for rule in group["rules"] if "record" in rule}
+
+
+@pytest.mark.parametrize("file", [*DASHBOARDS, RULES], ids=lambda file: file.stem)
+def test_only_metrics_that_there_are_are_asked_for(file: Path) -> None:
+    names = {HISTOGRAM.sub("", name) for name in re.findall(r"\btestbed_[a-z_]+", file.read_text())}
+    known = {one.name for one in METRICS}
+    assert names - {re.sub("^.*?:|:.*$", "", name) for name in recorded()} <= known
+
+
+@pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
+def test_a_dashboard_can_be_read(file: Path) -> None:
+    page = json.loads(file.read_text())
+    variables = [one["name"] for one in page["templating"]["list"]]
+    assert variables == ["run", "class", "worker"]
+    panels = [one for one in page["panels"] if one["type"] != "row"]
+    assert 6 <= len(panels) <= 20
+    for panel in panels:
+        assert panel["description"]
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        assert panel["targets"]
+    assert {one["name"] for one in page["annotations"]["list"]} == {"faults", "link changes"}
+
+
+def test_nobody_but_this_host_reaches_the_services() -> None:
+    services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
+    for service in services.values():
+        assert service["read_only"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert re.search(r":v?\d+\.\d+\.\d+$", service["image"])
+    assert "--web.listen-address=127.0.0.1" in " ".join(services["prometheus"]["command"])
+    grafana = services["grafana"]["environment"]
+    assert grafana["GF_SERVER_HTTP_ADDR"] == "127.0.0.1"
+    assert ":?" in grafana["GF_SECURITY_ADMIN_PASSWORD"]  # there is no default
+
+
+@pytest.mark.slow
+def test_compose_reads_it(tmp_path: Path) -> None:
+    """Debian's 1.29, or version 2: both check the file against the schema of Compose's format."""
+    command = ["docker", "compose"]
+    if subprocess.run([*command, "version"], check=False, capture_output=True).returncode:
+        command = ["docker-compose"]
+        if shutil.which(*command) is None:
+            pytest.skip("needs Docker Compose: apt install docker-compose")
+    variables = {"USER": "1:1", "STATE": str(tmp_path), "GRAFANA_PASSWORD": "secret"}
+    command += ["--file", str(COMPOSE / "compose.yaml"), "config"]
+    environment = {f"TESTBED_{name}": value for name, value in variables.items()}
+
+    def config(**given: str) -> subprocess.CompletedProcess[str]:
+        path = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, env=path | given
+        )
+
+    read = config(**environment)
+    assert read.returncode == 0, read.stderr
+    services = yaml.safe_load(read.stdout)["services"]
+    assert services["grafana"]["environment"]["GF_SECURITY_ADMIN_PASSWORD"] == "secret"
+    assert "--web.listen-address=127.0.0.1:9090" in services["prometheus"]["command"]
+    unset = config()
+    assert unset.returncode != 0
+    assert "run make dashboards" in unset.stderr
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    if shutil.which("promtool") is None:
+        pytest.skip("needs promtool: apt install prometheus")
+    command = ["promtool", *arguments]
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=COMPOSE / "prometheus"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "config", "prometheus.yml"),
+        ("check", "rules", "rules.yml"),
+        ("test", "rules", "tests.yml"),
+    ],
+    ids=" ".join,
+)
+def test_promtool_is_content(arguments: tuple[str, ...]) -> None:
+    checked = promtool(*arguments)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_every_alert_is_tried_silent_and_firing() -> None:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    alerts = {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
+    tried: dict[str, set[bool]] = {}
+    for test in yaml.safe_load((COMPOSE / "prometheus" / "tests.yml").read_text())["tests"]:
+        for one in test.get("alert_rule_test", ()):
+            tried.setdefault(one["alertname"], set()).add(bool(one["exp_alerts"]))
+    assert tried.keys() == alerts
+    # That of the links is silent about the one that is 4 % off, beside the one it fires for.
+    assert all(fires == {True, False} for name, fires in tried.items() if name != "LinkOffSpec")

@@ -1,0 +1,51 @@
+"""The metrics follow Prometheus's conventions, and the table in the package's README is of today.
+
+    python tests/reports/metrics/test_declared.py
+
+writes it there.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from testbed.reports.metrics import declared
+from testbed.reports.metrics.declared import METRICS, table
+from testbed.reports.metrics.metric import Metric
+from testbed.telemetry.event_names import EVENTS
+
+PAGE = Path(declared.__file__).with_name("README.md")
+PLACE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end -->)", re.DOTALL)
+UNITS = {"seconds": "_seconds", "bytes": "_bytes", "ratio": "_ratio"}
+
+
+def test_the_table_is_of_today() -> None:
+    (found,) = PLACE.findall(PAGE.read_text())
+    assert found == f"{table()}\n", "python tests/reports/metrics/test_declared.py"
+
+
+def test_every_metric_has_a_name_of_its_own() -> None:
+    assert len({one.name for one in METRICS}) == len(METRICS)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.name)
+def test_names_follow_the_conventions(metric: Metric) -> None:
+    assert re.fullmatch(r"testbed(_[a-z]+)+", metric.name)
+    unit = UNITS.get(metric.unit)
+    assert unit is None or metric.name.removesuffix("_total").endswith(unit)
+    assert metric.help.endswith(".")
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.name)
+def test_what_it_is_read_from_is_there(metric: Metric) -> None:
+    if metric.source in [one for one in vars(declared).values() if isinstance(one, str)]:
+        return
+    for name in re.split("[,;] ", metric.source):
+        assert name in EVENTS or name == "traffic"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(PLACE.sub(lambda _: f"{table()}\n", PAGE.read_text()))

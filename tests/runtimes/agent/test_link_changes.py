@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from testbed.errors import NodeError
+from testbed.runtimes.agent.link_changes import CHANGES, LinkChanges
+from testbed.values.topology import LinkSpec, Shape
+from testbed.values.units import Duration, Rate
+
+PLANNED = LinkSpec(
+    "10.77.0.2", "02:00:0a:4d:00:02", Shape(rate=Rate(4e6)), Shape(rate=Rate(8e6)), 7
+)
+SLOW = Shape(rate=Rate(1e6), delay=Duration(0.04), loss=0.01)
+
+
+@dataclass
+class Host:
+    """Nodes' links, and a clock that only the test moves."""
+
+    now: float = 100.0
+    links: dict[str, LinkSpec] = field(default_factory=lambda: dict.fromkeys(("w0", "w1"), PLANNED))
+    gone: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.changes = LinkChanges(wall=lambda: 1000 + self.now, steady=lambda: self.now)
+
+    def relink(self, name: str, link: LinkSpec) -> None:
+        if name in self.gone:
+            raise NodeError(f"{name} ended with status 1.")
+        self.links[name] = link
+
+    def set(self, *names: str, up: Shape | None = SLOW, seconds: float | None = None) -> None:
+        links = {name: self.links[name] for name in names}
+        self.changes.set(links, up=up, down=None, seconds=seconds, relink=self.relink)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.changes.expire(relink=self.relink)
+
+
+def test_a_change_leaves_the_other_direction_and_the_addresses_alone() -> None:
+    host = Host()
+    host.set("w0")
+    link = host.links["w0"]
+    assert (link.up, link.down) == (SLOW, PLANNED.down)
+    assert (link.address, link.mac, link.seed) == (PLANNED.address, PLANNED.mac, 7)
+    assert host.links["w1"] == PLANNED
+    assert host.changes.due_in_seconds() is None
+
+
+def test_a_change_of_a_recording_keeps_the_moment_that_it_was_planned_for() -> None:
+    host = Host()
+    host.changes.set(
+        *({"w0": PLANNED},), up=SLOW, down=None, seconds=None, planned=1099.97, relink=host.relink
+    )
+    (change,) = host.changes.done
+    assert (change.action, change.planned, change.actual) == ("recorded", 1099.97, 1100.0)
+    assert host.links["w0"].up == SLOW
+
+
+def test_a_change_ends_by_itself_and_both_times_are_kept() -> None:
+    host = Host()
+    host.set("w0", "w1", seconds=120)
+    assert host.changes.due_in_seconds() == 120
+    host.pass_time(119)
+    assert host.links["w0"].up == SLOW
+    host.pass_time(1.5)
+    assert host.links == dict.fromkeys(("w0", "w1"), PLANNED)
+    first, last = host.changes.done
+    assert (first.action, first.up, first.nodes) == ("set", SLOW, ("w0", "w1"))
+    assert (last.action, last.planned, last.actual) == ("expired", 1220.0, 1220.5)
+    assert host.changes.due_in_seconds() is None
+
+
+def test_a_later_change_takes_the_place_of_an_earlier_time_and_resets_to_the_plan() -> None:
+    host = Host()
+    host.set("w0", seconds=10)
+    host.set("w0", up=Shape(rate=Rate(2e6)), seconds=60)
+    host.pass_time(30)
+    assert host.links["w0"].up == Shape(rate=Rate(2e6))
+    host.pass_time(30)
+    assert host.links["w0"] == PLANNED
+    host.set("w0", seconds=10)
+    host.set("w0")
+    host.pass_time(1000)
+    assert host.links["w0"].up == SLOW
+
+
+def test_a_reset_leaves_alone_what_was_not_changed() -> None:
+    host = Host()
+    host.set("w1")
+    done = host.changes.reset(["w0", "w1"], relink=host.relink)
+    assert (done.action, done.nodes, done.failure) == ("reset", ("w1",), "")
+    assert host.links["w1"] == PLANNED
+
+
+def test_a_node_that_has_ended_does_not_keep_the_others_from_their_reset() -> None:
+    host = Host()
+    host.set("w0", "w1", seconds=1)
+    host.gone.add("w0")
+    host.pass_time(1)
+    assert host.links["w1"] == PLANNED
+    assert host.changes.done[-1].failure == "w0 ended with status 1."
+    assert host.changes.due_in_seconds() is None
+
+
+def test_changes_travel_as_json() -> None:
+    host = Host()
+    host.set("w0", seconds=2)
+    data = CHANGES.dump_python(tuple(host.changes.done), mode="json")
+    assert CHANGES.validate_python(data) == tuple(host.changes.done)
+
+
+def test_a_change_that_fails_is_told_at_once() -> None:
+    host = Host()
+    host.gone.add("w0")
+    with pytest.raises(NodeError, match="w0 ended"):
+        host.set("w0")

@@ -1,0 +1,90 @@
+"""What arrives in a log, with a limit of a few bytes instead of megabytes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.runtimes.agent import logs
+from testbed.runtimes.agent.logs import Log, Logs, is_full
+
+SAYS = b"\n[testbed] no more.\n"
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a log that holds ten bytes."""
+    monkeypatch.setattr(logs, "LOG_BYTES", 10)
+    monkeypatch.setattr(logs, "LAST_LINE", SAYS)
+    return tmp_path / "w0.log"
+
+
+def test_what_is_printed_is_there_when_it_is_looked_for(tmp_path: Path) -> None:
+    path, kept = tmp_path / "w0.log", Logs()
+    writer = kept.open(path)
+    # More than the pipe holds, so that the thread has to take part.
+    text = b"x" * 300_000
+    left = text
+    while left:
+        left = left[os.write(writer, left) :]
+    kept.catch_up(path)
+    assert path.read_bytes() == text
+    # A second role of the same node, beside it.
+    second = kept.open(path)
+    os.write(second, b"second")
+    os.write(writer, b"first")
+    kept.catch_up_all()
+    assert {path.read_bytes()[len(text) :]} <= {b"secondfirst", b"firstsecond"}
+    for descriptor in (writer, second):
+        os.close(descriptor)
+
+
+def test_a_log_ends_where_it_is_full_and_says_so_once(path: Path) -> None:
+    log, writer = Log.open(path)
+    # 6 + 4 bytes fill it; the 11th is one too many.
+    for text, there in (
+        (b"123456", b"123456"),
+        (b"7890", b"1234567890"),
+        (b"x", b"1234567890" + SAYS),
+        (b"yz", b"1234567890" + SAYS),
+    ):
+        os.write(writer, text)
+        assert log.copy() == len(text)
+        assert path.read_bytes() == there
+        assert is_full(path) == (there.endswith(SAYS))
+    os.close(writer)
+    assert log.copy() == 0
+    log.close()
+    # Another role of the node goes on where it has ended.
+    log, writer = Log.open(path)
+    os.write(writer, b"again")
+    assert log.copy() == 5
+    assert path.read_bytes() == b"1234567890" + SAYS
+    os.close(writer)
+    log.close()
+
+
+def test_a_text_across_the_end_is_cut_there(path: Path) -> None:
+    log, writer = Log.open(path)
+    os.write(writer, b"123456789012345")
+    log.copy()
+    with pytest.raises(BlockingIOError):
+        log.copy()
+    assert path.read_bytes() == b"1234567890" + SAYS
+    os.close(writer)
+    log.close()
+
+
+def test_a_disk_that_is_full_does_not_stop_a_node() -> None:
+    log, writer = Log.open(Path("/dev/full"))
+    for _ in range(2):
+        os.write(writer, b"text")
+        assert log.copy() == 4
+    os.close(writer)
+    log.close()
+
+
+def test_nobody_has_printed_too_much_where_there_is_no_log(tmp_path: Path) -> None:
+    assert not is_full(tmp_path / "missing.log")

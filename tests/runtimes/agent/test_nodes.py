@@ -1,0 +1,148 @@
+"""What a node that could not be made is told to have failed of."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from testbed.errors import NodeError
+from testbed.host.reports import ReportPipe, encode_error, report
+from testbed.network.counters import TrafficMeter
+from testbed.runtimes.agent.launch import LaunchSpec
+from testbed.runtimes.agent.nodes import Nodes
+from testbed.runtimes.agent.spawner import Spawned
+from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec
+
+
+class Container:
+    """Of nothing: there is no process to move into it."""
+
+    def prepare(self) -> None: ...
+
+    def on_role_started(self, pid: int) -> Any:
+        return type("Anchor", (), {"pid": pid})
+
+    def __init__(self) -> None:
+        self.abandoned = False
+
+    def ran_out_of_memory(self) -> bool:
+        return False
+
+    def abandon(self, *, deadline: float) -> None:
+        self.abandoned = True
+
+
+class Spawner:
+    """Of a process that tells its pid, then what it ends of."""
+
+    def __init__(self, log: Path, failure: NodeError | None) -> None:
+        self._log, self._failure = log, failure
+        self.spawned: list[str] = []
+
+    @contextmanager
+    def spawn(self, launch: LaunchSpec, placement: object) -> Iterator[Spawned]:
+        reader, writer = os.pipe()
+        self.spawned.append(launch.node.name)
+        pid = os.fork()
+        if not pid:
+            report(writer, pid=os.getpid())
+            if self._failure is not None:
+                report(writer, error=encode_error(self._failure))
+            else:
+                report(writer, prepared=True)
+            os._exit(0)
+        os.close(writer)
+        reports = ReportPipe(reader, writer="p", log=self._log)
+        gate = os.open(os.devnull, os.O_WRONLY)
+        try:
+            yield Spawned(reports, gate, deadline=time.monotonic() + 10)
+        finally:
+            os.close(reader)
+            os.close(gate)
+
+
+class Meter:
+    """Which watches nothing."""
+
+    def watch(self, name: str, *, pid: int, is_server: bool) -> None: ...
+
+
+class Switch:
+    """To which the process has ended already."""
+
+    def attach(self, node: NodeSpec, *, pid: int, network: object, neighbours: object) -> None:
+        raise NodeError(f"{node.name}: its link cannot be made")
+
+
+def asked(name: str, folder: Path) -> LaunchSpec:
+    """A program with a link."""
+    link = LinkSpec("10.0.0.2", "02:00:00:00:00:02")
+    node = NodeSpec(name, "program", 0, "", link, cpu=None, memory=None, cpu_weight=1, uid=1)
+    return LaunchSpec(node, NetworkSpec(), "x:y", {}, folder / f"{name}.log")
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [(NodeError("nonesuch: no such program in the node."), "nonesuch"), (None, "its link")],
+)
+def test_a_node_that_failed_says_of_what_and_not_that_it_has_no_link(
+    tmp_path: Path, failure: NodeError | None, told: str
+) -> None:
+    spawner = cast(Any, Spawner(tmp_path / "p.log", failure))
+    containers, switch = cast(Any, lambda launch: Container()), cast(Any, Switch())
+    nodes = Nodes(containers, spawner, switch, TrafficMeter())
+    with pytest.raises(NodeError, match=told):
+        nodes.launch(asked("p", tmp_path))
+    os.wait()
+
+
+def test_what_was_begun_and_is_not_gone_on_with_is_undone(tmp_path: Path) -> None:
+    """By a launch of another node, whose own link fails; that one's is undone as well."""
+    made: dict[str, Container] = {}
+
+    def contain(launch: LaunchSpec) -> Container:
+        return made.setdefault(launch.node.name, Container())
+
+    spawner = cast(Any, Spawner(tmp_path / "p.log", None))
+    nodes = Nodes(cast(Any, contain), spawner, cast(Any, Switch()), TrafficMeter())
+    first, second = (asked(name, tmp_path) for name in ("p", "q"))
+    nodes.begin(first)
+    with pytest.raises(NodeError, match="q: its link cannot be made"):
+        nodes.launch(second)
+    assert [one.abandoned for one in made.values()] == [True, True]
+    nodes.drop_begun()  # there is nothing left to drop
+    for _ in made:
+        os.wait()
+    with pytest.raises(ChildProcessError):
+        os.wait()
+
+
+def test_the_next_node_is_begun_before_this_ones_link_is_made(tmp_path: Path) -> None:
+    spawner = cast(Any, Spawner(tmp_path / "p.log", None))
+    containers, switch = cast(Any, lambda launch: Container()), cast(Any, Switch())
+    nodes = Nodes(containers, spawner, switch, TrafficMeter())
+    first, second = (asked(name, tmp_path) for name in ("p", "q"))
+    done: list[str] = []
+
+    def begin_second() -> None:
+        nodes.begin(second)
+        done.append("begin q")
+
+    nodes.meanwhile = begin_second
+    switch.attach = lambda node, **link: done.append(f"attach {node.name}")
+    nodes.meter = cast(Any, Meter())
+    assert nodes.launch(first) > 0
+    nodes.meanwhile = lambda: None
+    assert nodes.launch(second) > 0
+    assert done == ["begin q", "attach p", "attach q"]
+    assert spawner.spawned == ["p", "q"]
+    with pytest.raises(NodeError, match=r"p is already running\."):
+        nodes.begin(first)
+    for _ in (first, second):
+        os.wait()

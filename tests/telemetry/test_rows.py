@@ -1,0 +1,91 @@
+"""The columns of the tables: their layout, and how rows of other versions fit into it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from testbed.network.counters import Traffic
+from testbed.telemetry.rows import (
+    EVALUATIONS,
+    REQUIRED,
+    TRAFFIC,
+    UPDATE,
+    UPDATES,
+    Column,
+    TrafficRow,
+    UpdateRow,
+    conform,
+)
+
+COLUMNS = {
+    "version": Column("<i8", "updates in the model", "the push"),
+    "steps": Column("<i4", "training steps used", "the push", default=1),
+}
+
+
+def test_a_row_is_built_by_name_and_lies_in_the_order_of_the_table() -> None:
+    values = {name: number for number, name in enumerate(reversed(UPDATES))}
+    rows = np.zeros(2, UPDATE)
+    rows[1] = UpdateRow(**values)
+    assert {name: rows[1][name] for name in UPDATES} == values
+    assert UPDATE.names == tuple(UPDATES) == UpdateRow._fields
+
+
+def test_the_columns_of_the_first_spools_stand_where_they_stood() -> None:
+    """A spool without a header holds these, and nothing else says so."""
+    types = [(name, column.type) for name, column in UPDATES.items()][:19]
+    assert types == [
+        ("time_seconds", "<f8"),
+        ("wall_seconds", "<f8"),
+        ("worker", "<i4"),
+        ("sequence", "<i8"),
+        ("version_pulled", "<i8"),
+        ("version_applied", "<i8"),
+        ("staleness", "<i8"),
+        ("sigma_mean", "<f4"),
+        ("sigma_max", "<i8"),
+        ("step_scale", "<f4"),
+        ("samples", "<i4"),
+        ("entries", "<i8"),
+        ("payload_up_bytes", "<i8"),
+        ("payload_down_bytes", "<i8"),
+        ("compute_seconds", "<f4"),
+        ("late_seconds", "<f4"),
+        ("think_seconds", "<f4"),
+        ("transfer_seconds", "<f4"),
+        ("blocked_seconds", "<f4"),
+    ]
+    required = [name for name, column in UPDATES.items() if column.default is REQUIRED]
+    assert required == [name for name, _ in types]
+
+
+def test_a_column_that_did_not_exist_yet_gets_its_default() -> None:
+    stored = {"version": np.array([3, 4])}
+    rows = conform(stored, 2, COLUMNS)
+    assert rows.tolist() == [(3, 1), (4, 1)]
+
+
+def test_a_column_that_exists_no_more_is_left_out() -> None:
+    stored = {"version": np.array([3]), "steps": np.array([2]), "colour": np.array([7])}
+    assert conform(stored, 1, COLUMNS).tolist() == [(3, 2)]
+
+
+def test_a_column_without_a_default_must_be_there() -> None:
+    with pytest.raises(KeyError, match="version"):
+        conform({"steps": np.array([2])}, 1, COLUMNS)
+
+
+def test_the_header_of_evaluations() -> None:
+    assert ",".join(EVALUATIONS) == (
+        "time_seconds,wall_seconds,version,payload_up_bytes,loss,top1,top5,images,final"
+    )
+
+
+def test_the_counters_that_are_read_are_those_of_the_table() -> None:
+    own = {"time_seconds", "wall_seconds"}
+    host = {"host_busy_ratio", "host_available_bytes", "host_pressure_ratio"}
+    assert {field.name for field in fields(Traffic)} == TRAFFIC.keys() - own - host
+    assert tuple(TRAFFIC) == TrafficRow._fields
