@@ -63,7 +63,7 @@ def test_paths_that_are_no_text(
     [
         ("ulimit -n 9; exec testbed up quickstart", "`ulimit -n` is 9; a run needs at least"),
         ("ulimit -v 900000; exec testbed up quickstart", "`ulimit -v` is 900,000; a run needs"),
-        ("ulimit -n 70; exec testbed up quickstart", "`ulimit -Hn` is 70, and a run of 14 nodes"),
+        ("ulimit -n 70; exec testbed up quickstart", "`ulimit -Hn` is 70, but a run of 14 nodes"),
         ("exec testbed ps > /dev/full", "writing: No space left on device."),
         (
             "XDG_STATE_HOME=/dev/null/x exec testbed up quickstart --runtime simulated",

@@ -216,7 +216,7 @@ BAD = {
     ),
     "no setting": (
         f"{HEAD}vary: {{rate: [faster, slower]}}\n",
-        "study.yaml:3: vary.rate.0: found 'faster', expected one, like workers.count=5",
+        "study.yaml:3: vary.rate.0: found 'faster', expected path=value, like workers.count=5",
     ),
     "a seed as a setting": (
         f"{HEAD}vary: {{a: [seed=1, seed=2]}}\n",
