@@ -70,7 +70,7 @@ class Spawner:
 
 
 def reap(spawner: Any) -> None:
-    """Wait for the processes; not for other children, such as multiprocessing's resource tracker."""
+    """Wait for its processes, and not for others such as the resource tracker's."""
     for pid in spawner.pids:
         os.waitpid(pid, 0)
 
