@@ -205,7 +205,7 @@ def test_workers_whose_containers_go_are_lost_and_the_others_go_on(dock: Dock) -
 @pytest.mark.parametrize(
     ("node", "reason"),
     [
-        ("agent", "the agent has ended, asked for Exits: its container was stopped, killed or"),
+        ("agent", "the agent has ended, asked for exits: its container was stopped, killed or"),
         ("ps", "ps: its container was stopped or removed"),
     ],
 )

@@ -256,7 +256,7 @@ def _check_ended(container: Container, labels: Mapping[str, str], state: str) ->
             hint=f"End it with `testbed down {labels.get(RUN)}`, or choose another --name.",
         )
     raise HostError(
-        f"the container {container.name} exists, and was not created by testbed.",
+        f"the container {container.name} exists, and testbed did not create it.",
         hint=f"Remove it with `docker rm -f {container.name}`, or choose another --name.",
     )
 
