@@ -40,7 +40,7 @@ class RunningNode:
 
 
 @dataclass(frozen=True)
-class Begun:
+class PendingLaunch:
     """A launch whose processes the template is forking; leaving ``held`` cancels it."""
 
     launch: LaunchSpec
@@ -67,7 +67,7 @@ class Nodes:
     _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
     _partitioned: set[str] = field(default_factory=set)
     meanwhile: Callable[[], None] = lambda: None
-    _begun: Begun | None = None
+    _begun: PendingLaunch | None = None
     _launching: str = ""
 
     def launch(self, launch: LaunchSpec) -> int:
@@ -79,7 +79,7 @@ class Nodes:
         if self._begun is None or self._begun.launch != launch:
             self.drop_begun()
             self.begin(launch)
-        begun, self._begun = cast(Begun, self._begun), None
+        begun, self._begun = cast(PendingLaunch, self._begun), None
         name, container, spawned = launch.node.name, begun.container, begun.spawned
         self._launching, pid = name, None
         try:
@@ -123,7 +123,7 @@ class Nodes:
             except BaseException:
                 _undo(container, None)
                 raise
-            self._begun = Begun(launch, container, spawned, held.pop_all())
+            self._begun = PendingLaunch(launch, container, spawned, held.pop_all())
 
     def drop_begun(self) -> None:
         """Undo what ``begin`` began, if ``launch`` did not continue it."""
