@@ -130,11 +130,11 @@ class AgentClient:
 
     def running(self) -> list[str]:
         """Return the names of the running nodes, in the order of their launches."""
-        return [state["node"] for state in self._call("nodes")]
+        return list(self._call("running"))
 
     def frozen(self) -> list[str]:
         """Return the names of the frozen nodes, whatever froze them."""
-        return [state["node"] for state in self._call("nodes") if state["frozen"]]
+        return list(self._call("frozen"))
 
     def exits(self, within_seconds: float = 0.0) -> list[Exit]:
         """Return the nodes that have ended since the last call of this client.

@@ -151,15 +151,19 @@ class Nodes:
         """Return the names of the running nodes, in the order of their launches."""
         return list(self._running)
 
+    def frozen(self) -> list[str]:
+        """Return the names of the running nodes that are frozen, whatever froze them."""
+        return [
+            name
+            for name, node in self._running.items()
+            if is_stopped(node.pid) or node.container.is_frozen()
+        ]
+
     def nodes(self) -> list[NodeState]:
         """Return the states of the running nodes, in the order of their launches."""
+        frozen = set(self.frozen())
         return [
-            NodeState(
-                name,
-                node.pid,
-                is_stopped(node.pid) or node.container.is_frozen(),
-                node.container.entrances(),
-            )
+            NodeState(name, node.pid, name in frozen, node.container.entrances())
             for name, node in self._running.items()
         ]
 
@@ -209,10 +213,9 @@ class Nodes:
 
     def thaw_all(self) -> None:
         """Thaw all frozen nodes: the controller that would have thawed them has ended."""
-        for state in self.nodes():
+        for name in self.frozen():
             with suppress(OSError, TestbedError):  # it has just ended
-                if state.frozen:
-                    self.thaw(state.node)
+                self.thaw(name)
 
     def partition(self, node: str) -> None:
         """Block a node's link in both directions, without notifying either side."""
