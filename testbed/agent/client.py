@@ -45,6 +45,10 @@ REPLY_BYTES = 2**26
 Waiting = Callable[[], AbstractContextManager[object]]
 
 
+class AgentEndedError(NodeError):
+    """The agent has ended before it answered."""
+
+
 class AgentClient:
     """A connection to a run's agent, for one thread.
 
@@ -267,7 +271,7 @@ class AgentClient:
         deadline = time.monotonic() + within_seconds
         while number not in self._replies:
             if self._ended:
-                raise NodeError(
+                raise AgentEndedError(
                     f"the agent has ended, asked for {self._asked[number]}.",
                     hint="See logs/agent.log.",
                 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from testbed.agent.client import AgentClient
+from testbed.agent.client import AgentClient, AgentEndedError
 from testbed.agent.launch import NodeState
 from testbed.errors import NodeError
 from testbed.runtimes.base import RuntimeDriver
@@ -18,8 +19,9 @@ def running_nodes(folder: RunFolder) -> Mapping[str, NodeState]:
         agent = AgentClient.connect(folder.agent_socket, deadline=time.monotonic())
     except NodeError:
         return {}
-    with agent:
+    with agent, suppress(AgentEndedError):
         return {state.node: state for state in agent.nodes()}
+    return {}
 
 
 def run_command(driver: RuntimeDriver, folder: RunFolder, node: str, command: Sequence[str]) -> int:
