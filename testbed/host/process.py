@@ -20,6 +20,8 @@ from typing import NoReturn
 from testbed.errors import NodeError, TestbedError
 
 PROC = Path("/proc")
+YOUNG = 50
+"""Pids that are tried before all are listed."""
 
 
 @dataclass(frozen=True)
@@ -142,11 +144,21 @@ def child_of(parent: int, inner: int) -> int | None:
     """Return the pid here of a child that is ``inner`` in its parent's pid namespace, or None."""
     with suppress(ProcessLookupError):
         depth = len(namespace_pids(parent)) - 1
-        for pid in sorted(every_pid(), reverse=True):  # it is usually among the youngest
+        for pid in _youngest_first():  # it usually is one of them
             with suppress(ProcessLookupError, IndexError):  # ended, or further out
                 if parent_of(pid) == parent and namespace_pids(pid)[depth] == inner:
                     return pid
     return None
+
+
+def _youngest_first() -> Iterator[int]:
+    """Yield every pid, and first the last ones given out: listing all takes long if there are many.
+
+    Those may have ended, or be threads.
+    """
+    last = int((PROC / "loadavg").read_text().split()[-1])
+    yield from range(last, max(0, last - YOUNG), -1)
+    yield from sorted(every_pid(), reverse=True)
 
 
 def children_of(parent: int) -> dict[int, int]:

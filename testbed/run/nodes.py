@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from testbed.errors import NodeError
-from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.client import AgentClient, AgentEndedError
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import RuntimeDriver
 from testbed.telemetry.folder import RunFolder
@@ -18,8 +19,9 @@ def running_nodes(folder: RunFolder) -> Mapping[str, NodeState]:
         agent = AgentClient.connect(folder.agent_socket, deadline=time.monotonic())
     except NodeError:
         return {}
-    with agent:
+    with agent, suppress(AgentEndedError):
         return {state.node: state for state in agent.nodes()}
+    return {}
 
 
 def run_command(driver: RuntimeDriver, folder: RunFolder, node: str, command: Sequence[str]) -> int:

@@ -14,8 +14,10 @@ import pytest
 
 from testbed.errors import HostError, NodeError
 from testbed.host.process import (
+    YOUNG,
     Process,
     child_of,
+    children_of,
     every_pid,
     has_ended,
     namespace_pids,
@@ -125,6 +127,10 @@ def test_a_child_is_found_by_its_pid_in_another_namespace(
         assert child_of(first, 2) == inner
         assert child_of(outer.pid, first) == first  # in the namespace that this process is in
         assert child_of(first, 3) is None
+        for _ in range(YOUNG):
+            subprocess.run(["true"], check=True)
+        assert child_of(first, 2) == inner  # it is not one of the youngest any more
+        assert children_of(first) == {2: inner}
         outer.kill()
     eventually(lambda: child_of(first, 2) is None)
 

@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,19 @@ def test_the_quickstart_runs_and_its_folder_is_the_users(user: Any, launch: str)
     assert _processes_of(user) == ""
     removed = user.run("rm", "-r", str(folder))
     assert removed.returncode == 0, removed.stderr
+
+
+def test_root_reaches_its_agent(user: Any, eventually: Callable[[Callable[[], Any]], Any]) -> None:
+    long = ("--set", "stop.updates=1000000", "--workers", "3", "--detach", "--name", "long")
+    up = user.run(user.python, "-m", "testbed", "up", QUICKSTART, *long)
+    assert up.returncode == 0, up.stderr
+    command = [sys.executable, "-m", "testbed", "ps", str(user.home / "runs/long"), "--json"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    down = user.run(user.python, "-m", "testbed", "down", "long")
+    assert down.returncode == 0, down.stderr
+    eventually(lambda: not _processes_of(user))
+    conditions = {one["node"]: one["condition"] for one in json.loads(listed.stdout)}
+    assert conditions["w0"] == "running", listed.stderr
 
 
 def test_a_limit_that_it_cannot_have_enforced_is_refused_with_the_cure(user: Any) -> None:

@@ -45,6 +45,10 @@ REPLY_BYTES = 2**26
 Waiting = Callable[[], AbstractContextManager[object]]
 
 
+class AgentEndedError(NodeError):
+    """The agent has ended before it answered."""
+
+
 class AgentClient:
     """A connection to a run's agent, for one thread.
 
@@ -130,11 +134,11 @@ class AgentClient:
 
     def running(self) -> list[str]:
         """Return the names of the running nodes, in the order of their launches."""
-        return [state["node"] for state in self._call("nodes")]
+        return list(self._call("running"))
 
     def frozen(self) -> list[str]:
         """Return the names of the frozen nodes, whatever froze them."""
-        return [state["node"] for state in self._call("nodes") if state["frozen"]]
+        return list(self._call("frozen"))
 
     def exits(self, within_seconds: float = 0.0) -> list[Exit]:
         """Return the nodes that have ended since the last call of this client.
@@ -267,7 +271,7 @@ class AgentClient:
         deadline = time.monotonic() + within_seconds
         while number not in self._replies:
             if self._ended:
-                raise NodeError(
+                raise AgentEndedError(
                     f"the agent has ended, asked for {self._asked[number]}.",
                     hint="See logs/agent.log.",
                 )

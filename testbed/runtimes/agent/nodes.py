@@ -40,7 +40,7 @@ class RunningNode:
 
 
 @dataclass(frozen=True)
-class Begun:
+class PendingLaunch:
     """A launch whose processes the template is forking; leaving ``held`` cancels it."""
 
     launch: LaunchSpec
@@ -67,7 +67,7 @@ class Nodes:
     _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
     _partitioned: set[str] = field(default_factory=set)
     meanwhile: Callable[[], None] = lambda: None
-    _begun: Begun | None = None
+    _begun: PendingLaunch | None = None
     _launching: str = ""
 
     def launch(self, launch: LaunchSpec) -> int:
@@ -79,7 +79,7 @@ class Nodes:
         if self._begun is None or self._begun.launch != launch:
             self.drop_begun()
             self.begin(launch)
-        begun, self._begun = cast(Begun, self._begun), None
+        begun, self._begun = cast(PendingLaunch, self._begun), None
         name, container, spawned = launch.node.name, begun.container, begun.spawned
         self._launching, pid = name, None
         try:
@@ -123,7 +123,7 @@ class Nodes:
             except BaseException:
                 _undo(container, None)
                 raise
-            self._begun = Begun(launch, container, spawned, held.pop_all())
+            self._begun = PendingLaunch(launch, container, spawned, held.pop_all())
 
     def drop_begun(self) -> None:
         """Undo what ``begin`` began, if ``launch`` did not continue it."""
@@ -151,15 +151,19 @@ class Nodes:
         """Return the names of the running nodes, in the order of their launches."""
         return list(self._running)
 
+    def frozen(self) -> list[str]:
+        """Return the names of the running nodes that are frozen, whatever froze them."""
+        return [
+            name
+            for name, node in self._running.items()
+            if is_stopped(node.pid) or node.container.is_frozen()
+        ]
+
     def nodes(self) -> list[NodeState]:
         """Return the states of the running nodes, in the order of their launches."""
+        frozen = set(self.frozen())
         return [
-            NodeState(
-                name,
-                node.pid,
-                is_stopped(node.pid) or node.container.is_frozen(),
-                node.container.entrances(),
-            )
+            NodeState(name, node.pid, name in frozen, node.container.entrances())
             for name, node in self._running.items()
         ]
 
@@ -209,10 +213,9 @@ class Nodes:
 
     def thaw_all(self) -> None:
         """Thaw all frozen nodes: the controller that would have thawed them has ended."""
-        for state in self.nodes():
+        for name in self.frozen():
             with suppress(OSError, TestbedError):  # it has just ended
-                if state.frozen:
-                    self.thaw(state.node)
+                self.thaw(name)
 
     def partition(self, node: str) -> None:
         """Block a node's link in both directions, without notifying either side."""

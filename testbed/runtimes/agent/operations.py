@@ -152,7 +152,8 @@ def operations(requests: Requests) -> dict[str, Operation]:
     acts: tuple[Callable[..., Any], ...] = (
         *(requests.launch, requests.exits, requests.signal, requests.count, requests.link),
         *(requests.reshape, requests.reset_links, requests.link_changes),
-        *(nodes.nodes, nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
+        *(nodes.running, nodes.frozen, nodes.nodes),
+        *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
     )
     return {act.__name__: Operation(act) for act in acts}

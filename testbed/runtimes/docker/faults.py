@@ -78,7 +78,7 @@ def refused(doing: str, reason: str) -> HostError:
 
 
 @contextmanager
-def asking(whose: str) -> Iterator[None]:
+def container_faults(whose: str) -> Iterator[None]:
     """Inside, a failing or vanishing engine raises an error that names the container."""
     from docker.errors import APIError
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.runtimes.docker.containers import AGENT, FOLDER, INDEX, NODE, ROLE, RUN, Container
 from testbed.runtimes.docker.engine import THREADS
-from testbed.runtimes.docker.faults import CONFLICT, NOT_FOUND, asking
+from testbed.runtimes.docker.faults import CONFLICT, NOT_FOUND, container_faults
 from testbed.telemetry.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ END_SECONDS = 10
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundContainer:
     """A container of ours in the engine; ``node`` and ``role`` are AGENT for the agent's.
 
     Attributes:
@@ -52,15 +52,15 @@ class Found:
     state: str
 
 
-def find_containers(engine: APIClient, *labels: str) -> list[Found]:
+def find_containers(engine: APIClient, *labels: str) -> list[FoundContainer]:
     """Return the containers that have all these labels, in the plan's order, the agent first."""
-    with asking("a run"):
+    with container_faults("a run"):
         entries = engine.containers(all=True, filters={"label": [RUN, FOLDER, *labels]})
     place = attrgetter("role", "index", "name")
-    return sorted(map(_found, entries), key=lambda one: (one.role != AGENT, place(one)))
+    return sorted(map(_container_from, entries), key=lambda one: (one.role != AGENT, place(one)))
 
 
-def containers_of(engine: APIClient, folder: RunFolder) -> list[Found]:
+def containers_of(engine: APIClient, folder: RunFolder) -> list[FoundContainer]:
     """Return the containers of one run, without runs of the same name in other folders."""
     return find_containers(engine, f"{RUN}={folder.name}", f"{FOLDER}={folder.path}")
 
@@ -89,7 +89,7 @@ def make(engine: APIClient, container: Container, made: list[str]) -> int:
     Raises:
         HostError, NodeError: it cannot be created; names it.
     """
-    with asking(container.whose):
+    with container_faults(container.whose):
         identity = _create(engine, container)
         made.append(identity)
         engine.start(identity)
@@ -97,7 +97,7 @@ def make(engine: APIClient, container: Container, made: list[str]) -> int:
     if not state["Running"]:
         raise NodeError(
             f"{container.whose}: its container ended as soon as it was started."
-            f"{last_words(engine, identity)}"
+            f"{last_output(engine, identity)}"
         )
     return int(state["Pid"])
 
@@ -106,7 +106,7 @@ def pid_of(engine: APIClient, identity: str) -> int | None:
     """Return the pid of a container's first process; None if it has ended or was removed."""
     from docker.errors import NotFound
 
-    with asking("a run"):
+    with container_faults("a run"):
         try:
             state = engine.inspect_container(identity)["State"]
         except NotFound:
@@ -114,9 +114,9 @@ def pid_of(engine: APIClient, identity: str) -> int | None:
     return int(state["Pid"]) if state["Running"] else None
 
 
-def last_words(engine: APIClient, identity: str) -> str:
+def last_output(engine: APIClient, identity: str) -> str:
     """Return the last lines that a container itself has printed, to append to a message."""
-    with suppress(TestbedError), asking(AGENT):
+    with suppress(TestbedError), container_faults(AGENT):
         said = engine.logs(identity, tail=LAST_LINES).decode(errors="replace").strip()
         return f" It printed:\n{said}" if said else " It printed nothing."
     return ""
@@ -135,7 +135,7 @@ def image_of_run(engine: APIClient, folder: RunFolder) -> str:
     agents = [one for one in containers_of(engine, folder) if one.role == AGENT]
     if not agents:
         raise NodeError(f"the agent of {folder.name} has ended: its container was removed.")
-    with asking(AGENT):
+    with container_faults(AGENT):
         told = engine.inspect_container(agents[0].identity)
         name, identity = str(told["Config"]["Image"]), str(told["Image"])
         try:
@@ -150,7 +150,7 @@ def exit_status_of_agent(engine: APIClient, folder: RunFolder) -> int | None:
 
     for agent in containers_of(engine, folder):
         if agent.role == AGENT:
-            with asking(AGENT), suppress(NotFound):
+            with container_faults(AGENT), suppress(NotFound):
                 return int(engine.wait(agent.identity)["StatusCode"])
     return None
 
@@ -181,7 +181,7 @@ def remove_run(engine: APIClient, folder: RunFolder, *, deadline: float) -> bool
     return there
 
 
-def _let_end(engine: APIClient, agent: Found) -> None:
+def _let_end(engine: APIClient, agent: FoundContainer) -> None:
     """Ask a run's agent to end, and give it time to kill and reap its roles.
 
     Roles end with their agent. If the engine kills the agent, reaping is left to the engine, which
@@ -193,7 +193,7 @@ def _let_end(engine: APIClient, agent: Found) -> None:
 
     if agent.state != "running":  # a paused one receives no signal
         return
-    with asking("a run"), suppress(APIError):  # it has just ended
+    with container_faults("a run"), suppress(APIError):  # it has just ended
         engine.kill(agent.identity, "SIGTERM")
         with suppress(ReadTimeout, Silence):  # the engine's client has two kinds of timeout
             engine.wait(agent.identity, timeout=END_SECONDS)
@@ -203,7 +203,7 @@ def remove(engine: APIClient, identity: str) -> str:
     """Kill a container and remove it; return why it still exists, or an empty string."""
     from docker.errors import APIError
 
-    with asking("a run"):
+    with container_faults("a run"):
         try:
             engine.remove_container(identity, v=True, force=True)
         except APIError as error:
@@ -261,10 +261,10 @@ def _check_ended(container: Container, labels: Mapping[str, str], state: str) ->
     )
 
 
-def _found(entry: Mapping[str, Any]) -> Found:
+def _container_from(entry: Mapping[str, Any]) -> FoundContainer:
     labels = entry["Labels"]
     index = labels.get(INDEX, "")
-    return Found(
+    return FoundContainer(
         identity=entry["Id"],
         name=str((entry["Names"] or ["/"])[0]).removeprefix("/"),
         node=labels.get(NODE, ""),

@@ -31,7 +31,7 @@ from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import (
     exit_status_of_agent,
-    last_words,
+    last_output,
     make,
     pid_of,
     remove_run,
@@ -158,7 +158,7 @@ class DockerLifeline(Lifeline):
             if not alive or time.monotonic() > deadline:
                 how = "does not listen in time" if alive else "ended before it listened"
                 log = self.folder.log(AGENT_LOG)
-                said = last_lines(log) if log.stat().st_size else last_words(engine, identity)
+                said = last_lines(log) if log.stat().st_size else last_output(engine, identity)
                 raise NodeError(f"the agent: {how}.{said}")
             time.sleep(POLL_SECONDS)
 

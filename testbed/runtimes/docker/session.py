@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from testbed.errors import NodeError
 from testbed.host.terminal import STDERR, STDIN, STDOUT, is_terminal, raw, write
 from testbed.runtimes.docker.engine import CALL_SECONDS, socket_path
-from testbed.runtimes.docker.faults import asking, explain
+from testbed.runtimes.docker.faults import container_faults, explain
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -44,7 +44,7 @@ def run_in(
     """
     terminal = is_terminal()
     term = {"TERM": os.environ["TERM"]} if terminal and "TERM" in os.environ else None
-    with asking(node), ExitStack() as held:
+    with container_faults(node), ExitStack() as held:
         made = engine.exec_create(
             identity, list(command), stdin=True, tty=terminal, environment=term
         )["Id"]

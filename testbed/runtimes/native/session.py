@@ -44,7 +44,7 @@ def _run(where: Mapping[str, Any], command: Sequence[str]) -> int:
         outputs = {entering.stdout.fileno(): STDOUT, entering.stderr.fileno(): STDERR}
         sink = os.dup(entering.stdin.fileno())
         entering.stdin.close()
-        _Conversation(sink, outputs, entering.pid).carry()
+        _StreamRelay(sink, outputs, entering.pid).carry()
         return entering.wait()
 
 
@@ -78,7 +78,7 @@ def _show(master: int, pid: int) -> None:
 
     try:
         with raw(resize):
-            _Conversation(os.dup(master), {master: STDOUT}, pid).carry()
+            _StreamRelay(os.dup(master), {master: STDOUT}, pid).carry()
     finally:
         os.close(master)
 
@@ -116,7 +116,7 @@ def _passing_signals_on(entering: subprocess.Popen[bytes]) -> Iterator[None]:
         yield
 
 
-class _Conversation:
+class _StreamRelay:
     """Carries this process's input to a command, and its outputs back.
 
     Args:
