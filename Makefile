@@ -17,7 +17,7 @@ VENV ?= .venv
 RUNS ?= runs
 SCENARIO ?= scenarios/quickstart.yaml
 RUN ?=
-# Of a study: how long its runs are, as a factor, and how many go on side by side (one a CPU).
+# Of a study: how long its runs are, as a factor, and how many run in parallel (one per CPU).
 SCALE ?= 1
 JOBS ?=
 # How much of its gradients is kept on disk meanwhile, as 40GB, for runs that train alike; with JOBS=1.
@@ -135,9 +135,13 @@ format: setup ## format the code
 	@$(python) -m ruff format
 	$(python) -m ruff check --fix
 
-lint: setup ## style and likely mistakes
+# Texts that are checked for words that .ci/words.txt replaces.
+worded := testbed docs protos scenarios compose docker Makefile README.md CONTRIBUTING.md
+
+lint: setup ## style, likely mistakes and words
 	@$(python) -m ruff check
 	$(python) -m ruff format --check
+	git ls-files $(worded) | grep -vE '\.(png|svg|csv|parquet|ipynb|json)$$' | xargs $(VENV)/bin/codespell
 
 types: setup ## strict static types
 	@$(python) -m mypy
@@ -147,13 +151,13 @@ types: setup ## strict static types
 contracts: setup ## which part may import which
 	@$(VENV)/bin/lint-imports --no-cache
 
-protos: setup ## generate the gRPC messages anew from protos/
+protos: setup ## generate the gRPC messages from protos/
 	@$(python) protos/generate.py
 
 protos-check: setup
 	@$(python) protos/generate.py --check
 
-schema: $(VENV)/.installed ## write the JSON schemas of scenarios and studies anew
+schema: $(VENV)/.installed ## write the JSON schemas of scenarios and studies
 	@$(python) -m testbed schema > $(SCHEMA).new
 	mv $(SCHEMA).new $(SCHEMA)
 	$(python) -m testbed schema study > $(STUDY_SCHEMA).new
@@ -166,7 +170,7 @@ schema-check: $(VENV)/.installed
 		exit 1
 	fi
 
-papers: $(VENV)/.installed ## write docs/papers.md anew, of the results that are kept
+papers: $(VENV)/.installed ## write docs/papers.md from the results that are kept
 	@$(python) scenarios/papers.py
 
 papers-check: $(VENV)/.installed
@@ -253,7 +257,7 @@ clean: ## remove the environment and all caches, never a run
 
 .PHONY: dashboards dashboards-down blocks dashboard-files dashboard-check
 
-dashboards: ## Prometheus and Grafana, which show the runs that go on
+dashboards: ## Prometheus and Grafana, which show the active runs
 	@compose/dashboards up
 
 dashboards-down: ## end them; what they have recorded stays
@@ -268,7 +272,7 @@ blocks: named-run $(VENV)/.installed ## add runs that are over to that Prometheu
 	$(python) -m testbed export prometheus $(RUN) --runs $(RUNS) --at $(AT) --out $$folder/runs.txt
 	compose/blocks $$folder/runs.txt
 
-dashboard-files: setup ## write compose/grafana/dashboards anew
+dashboard-files: setup ## write compose/grafana/dashboards
 	@$(python) compose/grafana/generate.py
 
 dashboard-check: setup

@@ -1,4 +1,4 @@
-"""Writes dashboards/*.json anew from pages/.
+"""Generates dashboards/*.json from pages/.
 
     python compose/grafana/generate.py [--check]
 

@@ -34,7 +34,7 @@ INVALID = 6
 
 @dataclass(frozen=True)
 class Case:
-    """So many producers, each at such a rate, in samples a second."""
+    """Run this many producers, each at this rate, in samples per second."""
 
     producers: int
     rate: int

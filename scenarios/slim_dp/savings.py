@@ -68,12 +68,12 @@ class Cost:
     coding_seconds: float
 
     def seconds(self, workers: int, gigabits: float) -> float:
-        """T, at so many Gbit/s."""
+        """T, at this rate in Gbit/s."""
         return 2 * workers * self.message_bytes * 8 / (gigabits * 1e9) + self.coding_seconds
 
 
 def costs(case: Case, workers: int, rounds: int, codec: Codec) -> dict[str, Cost]:
-    """Of each method, with a new core every so many ``rounds``."""
+    """Of each method, with a new core every ``rounds`` rounds."""
     core, explorer = sizes(case.size, case.alpha, case.epsilon)
     size = case.size
     message_bytes: dict[str, tuple[type[Payload], float]] = {
@@ -121,7 +121,7 @@ def where_faster(one: Cost, other: Cost, workers: int) -> str:
 
 
 def report(case: Case, workers: int, rounds: int, codec: Codec) -> Iterator[str]:
-    """Lines about one model and so many workers."""
+    """Lines about one model and this number of workers."""
     cost = costs(case, workers, rounds, codec)
     plump = cost["plump-dp"]
     yield f"{case.name}, {case.size:,} parameters, K={workers}, q={rounds}"

@@ -1,8 +1,8 @@
 """The run folder: the files of a run, and the state of the run.
 
 A folder is a run folder once it has a ``run.json``, written after all its other parts exist
-and before anything is started, so it always records what was going on. docs/run-folder.md describes
-every file.
+and before anything is started, so it always records the state of the run. docs/run-folder.md
+describes every file.
 """
 
 from __future__ import annotations

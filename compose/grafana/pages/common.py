@@ -13,7 +13,7 @@ ANY = ((1, "red"),)
 
 WORKER_STATES = Panel(
     "State of the workers",
-    "Absent, running, frozen, lost or left. Who is lost has ended, and nobody had planned it.",
+    "Absent, running, frozen, lost or left. A lost worker exited, and no planned fault caused it.",
     "none",
     {"{{worker}}": f"testbed_worker_state{{{WORKER}}}"},
     kind="states",
