@@ -7,6 +7,7 @@ result is returned as JSON: data from the user's code is parsed, and never execu
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import select
@@ -262,6 +263,7 @@ class _ChildSide:
     def run(self, parent: int, prints: int | None) -> NoReturn:
         """Run from the fork to the end; never return."""
         status, process = 1, os.getpid()
+        gc.freeze()  # the parent's garbage may wait for threads when collected: gRPC's servers do
         try:
             syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == parent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -44,6 +45,34 @@ def test_it_is_another_process_that_ends_with_its_work() -> None:
     assert pid != os.getpid()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+class Garbage:
+    """Part of a reference cycle; says in which process it is collected."""
+
+    def __init__(self, collected_in: list[int]) -> None:
+        self.itself, self.collected_in = self, collected_in
+
+    def __del__(self) -> None:
+        self.collected_in.append(os.getpid())
+
+
+def test_garbage_of_the_parent_is_not_collected_in_the_child() -> None:
+    """Finalizers may wait for threads, and a child has none of its parent's."""
+    collected_in: list[int] = []
+
+    def collect(_: Opened) -> list[int]:
+        gc.collect()
+        return collected_in
+
+    gc.disable()
+    try:
+        Garbage(collected_in)
+        assert run_isolated(collect, label="net.py") == []
+    finally:
+        gc.enable()
+    gc.collect()
+    assert collected_in == [os.getpid()]
 
 
 def test_errors_travel_with_what_they_hold() -> None:
