@@ -53,7 +53,7 @@ def test_a_killed_simulation_is_resumed_to_the_bit(bed: Any, name: str) -> None:
     events = [json.loads(line) for line in (killed / "events.jsonl").read_text().splitlines()]
     (event,) = (event for event in events if event["event"] == "resumed")
     assert event["version"] % 100 == 0
-    assert "has come to its end" in bed("resume", name, status=5).stderr
+    assert "has finished" in bed("resume", name, status=5).stderr
 
     bed("up", bed.scenario, *SETTINGS, "--name", whole.name)
     assert not (whole / "ps" / "checkpoint.safetensors").exists()

@@ -70,7 +70,7 @@ def test_a_run_folder_is_a_scenario_and_gives_the_same_bits(bed: Any, name: str)
 @pytest.mark.parametrize("option", ["--detach", "--keep"])
 def test_there_are_no_containers_to_go_on_or_to_keep(bed: Any, name: str, option: str) -> None:
     done = bed("up", bed.scenario, "--runtime", "simulated", "--name", name, option, status=2)
-    assert "no containers" in done.stderr
+    assert "need containers" in done.stderr
 
 
 def test_what_shows_only_when_the_data_are_there_has_its_line(bed: Any) -> None:
