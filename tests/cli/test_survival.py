@@ -123,6 +123,6 @@ def test_a_host_without_the_memory(bed: Any, name: str) -> None:
     begun = time.monotonic()
     up = bed("up", bed.scenario, "--name", name, *many, status=3)
     assert time.monotonic() - begun < 20
-    assert "not the memory for 1,022 workers" in up.stderr
+    assert "not enough memory for 1,022 workers" in up.stderr
     assert "--workers" in up.stderr
     assert not bed.runs.exists()

@@ -55,7 +55,7 @@ def test_a_run_continues_and_is_valid(bed: Any) -> None:
     assert not [text for text in report["verdict"]["reasons"] if "push" in text]
     assert up.folder.log("loud").read_bytes()[LOG_BYTES:] == LAST_LINE
     assert up.events().count("log_full") == 1
-    assert "loud prints more than 16MiB: the rest is left out" in done.out + done.err
+    assert "loud prints more than 16MiB: the rest of its output is dropped" in done.out + done.err
 
 
 def connect_as_nobody(folder: Path, place: Path) -> str:

@@ -260,7 +260,7 @@ def test_two_runs_at_once_know_nothing_of_each_other(
 
 def test_a_template_that_fails_says_why(start_run: Any) -> None:
     with (
-        pytest.raises(NodeError, match=r"(?s)template: ended .*No module named 'missing_module'"),
+        pytest.raises(NodeError, match=r"(?s)template: exited .*No module named 'missing_module'"),
         start_run(template=Template(preload=("missing_module",))),
     ):
         pass

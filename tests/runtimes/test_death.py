@@ -262,7 +262,7 @@ def test_a_run_of_the_same_name_elsewhere_is_left_alone(
     )
     plan = Plan(namesake.name, (), NetworkSpec(), "warm", {})
     if has_groups():  # only they have the run's name on the host
-        with pytest.raises(HostError, match="exists: a run of that name lives"):
+        with pytest.raises(HostError, match="exists: a run of that name is active"):
             NativeDriver().start(plan, namesake, Start())
     NativeDriver().stop(namesake)
     assert running_nodes(namesake) == {}
