@@ -113,7 +113,7 @@ def test_a_fault_after_the_end_of_the_run_makes_it_invalid(bed: Any) -> None:
     assert fault.planned_seconds < fault.actual_seconds - 1
     assert done.status == 6
     reasons = json.loads(up.folder.summary.read_text())["verdict"]["reasons"]
-    assert any(reason.startswith("freeze of nobody came") for reason in reasons)
+    assert any(reason.startswith("freeze of no node") for reason in reasons)
     assert bed.remains(up.name) == []
 
 
