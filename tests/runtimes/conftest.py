@@ -213,6 +213,22 @@ def live(driver: RuntimeDriver, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield run
 
 
+@pytest.fixture(scope="module", params=["warm", "cold"])
+def seen(live: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What a node finds in its container."""
+    name = {"warm": "w7", "cold": "w8"}[request.param]
+    status, output = live.run(
+        name,
+        "testbed.runtimes.agent.probe:main",
+        arguments={"token": "secret"},
+        mode=request.param,
+        environment={"EXTRA": "1"},
+    )
+    assert status == 0, output
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
 @pytest.fixture
 def live_in(driver: RuntimeDriver) -> Iterator[Callable[..., AbstractContextManager[LiveRun]]]:
     """Starts a run whose folder lies in a folder of the test's choice; removed afterwards."""

@@ -52,22 +52,6 @@ def driver() -> NativeDriver:
     return NativeDriver()
 
 
-@pytest.fixture(scope="module", params=["warm", "cold"])
-def seen(live: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What a node finds in its container."""
-    name = {"warm": "w7", "cold": "w8"}[request.param]
-    status, output = live.run(
-        name,
-        "testbed.runtimes.agent.probe:main",
-        arguments={"token": "secret"},
-        mode=request.param,
-        environment={"EXTRA": "1"},
-    )
-    assert status == 0, output
-    found: dict[str, Any] = json.loads(output)
-    return found
-
-
 def test_it_has_a_uid_of_its_own_and_no_privileges(seen: dict[str, Any], users: Any) -> None:
     shared = users.kind == "one"
     uid = "0" if shared else str(21000 + int(seen["hostname"][1:]))
