@@ -27,6 +27,9 @@ from pydantic import ValidationError
 from testbed.algorithms.base import AlgorithmConfig, Orders, ServerHalf, WorkerHalf
 from testbed.values.user_code import OwnCode, UserCode, raised_by_signal
 
+RENAMED = {"demand": "next_batch_size", "taken": "on_samples"}
+"""Methods of a worker half that testbed calls by other names now."""
+
 
 class CustomAlgorithm(OwnCode):
     """A user-defined algorithm; every other key is a field of the user's config class."""
@@ -102,7 +105,7 @@ def check_halves(config: AlgorithmConfig, code: UserCode) -> None:
     """Refuse a config whose ``halves()`` is not a pair of complete halves.
 
     Raises:
-        ScenarioError: a half is missing, of another kind, or lacks a method.
+        ScenarioError: a half is missing, of another kind, lacks a method, or has one by an old name.
     """
     doing = f"{code.name}.halves()"
     expected = "(a subclass of WorkerHalf, a subclass of ServerHalf)"
@@ -113,7 +116,12 @@ def check_halves(config: AlgorithmConfig, code: UserCode) -> None:
     for half, kind in zip(halves, (WorkerHalf, ServerHalf), strict=True):
         if not (isinstance(half, type) and issubclass(half, kind)):
             raise code.error(f"{half!r} from {doing}", expected, line=line)
-        _check_complete(half, UserCode(code.path, half.__name__, code.path_in_scenario))
+        own = UserCode(code.path, half.__name__, code.path_in_scenario)
+        _check_complete(half, own)
+        for old, new in RENAMED.items():
+            if hasattr(half, old):
+                found = f"{half.__name__}.{old}(), which is never called"
+                raise own.error(found, f"its new name, {new}()", line=own.line())
 
 
 def _check_complete(kind: ABCMeta, code: UserCode) -> None:

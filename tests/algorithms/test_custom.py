@@ -156,6 +156,16 @@ def test_what_is_wrong_with_the_class_is_said(file: Path, kind: str, expected: s
         loaded(file, f"algorithm.class={kind}")
 
 
+def test_an_old_name_of_a_method_is_refused(file: Path) -> None:
+    """It would be ignored, and other batches trained on than its author wants."""
+    file.with_name("mine.py").write_text(
+        SOURCE.replace("now): ...", "now): ...\n    def demand(self, stream, now): return 1", 1)
+    )
+    told = r"mine.py:7: algorithm: found Worker.demand\(\), .* expected its new name, next_batch_si"
+    with pytest.raises(ScenarioError, match=told):
+        loaded(file, "algorithm.class=Mine")
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
