@@ -105,7 +105,7 @@ def check_halves(config: AlgorithmConfig, code: UserCode) -> None:
     """Refuse a config whose ``halves()`` is not a pair of complete halves.
 
     Raises:
-        ScenarioError: a half is missing, of another kind, lacks a method, or has one by an old name.
+        ScenarioError: a half is missing, of another kind, or lacks a method, or has an old one.
     """
     doing = f"{code.name}.halves()"
     expected = "(a subclass of WorkerHalf, a subclass of ServerHalf)"
