@@ -27,14 +27,7 @@ if TYPE_CHECKING:
 class RunRecord:
     """What was recorded of a run, read from its folder; every table is read on first use.
 
-    Args:
-        run: its name, or the path of its folder, as all commands accept it; a ``Path`` is always
-            a path.
-        runs: folder in which a name is looked up first.
-
-    Raises:
-        RunNotFound: there is no such run.
-        TestbedError: damaged, written by a newer version of testbed, or the name is ambiguous.
+    The arguments, and the errors that it raises, are those of ``testbed.Run``.
     """
 
     def __init__(self, run: str | Path, *, runs: str | Path = "runs") -> None:

@@ -167,7 +167,7 @@ def test_another_class_of_ones_own_has_no_options_of_the_first(
 
 def test_text_that_is_in_no_file_extends_none() -> None:
     with pytest.raises(
-        ScenarioError, match=r"scenario:1: extends: .*Only a scenario in a file can"
+        ScenarioError, match=r"scenario:1: extends: .*Only a scenario in a file can extend"
     ):
         load_text("extends: small.yaml\n")
 
