@@ -8,7 +8,7 @@ from testbed.faults.base import Actuator, FaultOfAnyNode
 
 
 class Freeze(FaultOfAnyNode):
-    """A node's processes are frozen, and continue where they stopped after it."""
+    """A node's processes are frozen; afterwards they continue where they were."""
 
     name: Literal["freeze"]
 

@@ -8,7 +8,7 @@ from testbed.faults.base import Actuator, TimedFault
 
 
 class Join(TimedFault):
-    """A worker joins; if this is its first fault of join, leave and kill, it is absent at first."""
+    """A worker joins. If its first join, leave or kill is a join, it is absent at the start."""
 
     name: Literal["join"]
 

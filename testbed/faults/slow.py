@@ -13,7 +13,7 @@ class Slow(PassingFault):
     """A worker's steps take longer, from its next step on.
 
     Attributes:
-        factor: the length of a step is multiplied by this.
+        factor: factor by which the duration of a step is multiplied.
     """
 
     name: Literal["slow"]
