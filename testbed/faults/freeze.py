@@ -13,9 +13,9 @@ class Freeze(FaultOfAnyNode):
     name: Literal["freeze"]
 
     def apply(self, actuator: Actuator, worker: int) -> None:
-        """Freeze it."""
+        """Freeze a node."""
         actuator.freeze(worker, for_good=self.duration is None)
 
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Thaw it."""
+        """Thaw a node."""
         actuator.thaw(worker)

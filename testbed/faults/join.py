@@ -13,5 +13,5 @@ class Join(TimedFault):
     name: Literal["join"]
 
     def apply(self, actuator: Actuator, worker: int) -> None:
-        """Start it."""
+        """Start a worker."""
         actuator.join(worker)

@@ -26,9 +26,9 @@ class Kill(FaultOfAnyNode):
         return self
 
     def apply(self, actuator: Actuator, worker: int) -> None:
-        """Kill it."""
+        """Kill a node's process."""
         actuator.kill(worker, for_good=self.duration is None)
 
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Start it again."""
+        """Start a node again."""
         actuator.join(worker)
