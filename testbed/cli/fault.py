@@ -65,7 +65,11 @@ def thaw(run: str, selector: tuple[str, ...], runs: Path) -> None:
 @run_argument
 @nodes_argument
 @click.option(
-    "--for", "duration", metavar="TIME", required=True, help="Duration, in emulated time."
+    "--for",
+    "duration",
+    metavar="TIME",
+    required=True,
+    help="How long to block the links, in emulated time.",
 )
 @runs_option
 def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) -> None:
@@ -90,7 +94,11 @@ def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) ->
     help="Multiply the duration of a step by this factor.",
 )
 @click.option(
-    "--for", "duration", metavar="TIME", required=True, help="Duration, in emulated time."
+    "--for",
+    "duration",
+    metavar="TIME",
+    required=True,
+    help="How long to slow down the workers, in emulated time.",
 )
 @runs_option
 def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs: Path) -> None:
