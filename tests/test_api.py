@@ -274,8 +274,8 @@ def test_a_notebook_shows_a_sweep_in_one_place_and_what_came_of_it(folder: Path)
     NotebookClient(notebook, timeout=120, resources=where).execute()
     shown, result = notebook.cells[0].outputs
     lines = shown["data"]["text/plain"].splitlines()
-    assert lines[0] == "rates: 2 runs, 0 there already"
-    assert [line[:5] for line in lines if line.endswith("begins")] == ["[1/2]", "[2/2]"]
+    assert lines[0] == "rates: 2 runs, 0 exist already"
+    assert [line[:5] for line in lines if line.endswith("starts")] == ["[1/2]", "[2/2]"]
     assert lines[-1].endswith("finished: 40 updates applied")
     expected = "<Swept rates: 2 of 2 runs exist, 0 of them not valid, 0 failed>"
     assert result["data"]["text/plain"] == expected
