@@ -142,7 +142,7 @@ class ScaDlesServer(AgreeingServer[ScaDles]):
         return self.config.alpha if self.config.injects else 0.0
 
     def mean(self, round_: Sequence[Update]) -> Vector:
-        """η (Σ b_j / B) MOM(Σ r_i g_i)."""
+        """Return η (Σ b_j / B) MOM(Σ r_i g_i): MOM is SGD with momentum, B is `base_batch`."""
         samples = sum(own(update) for update in round_)
         scale = samples / (self.config.base_batch * self.workers)
         gradient = weighted(round_, self.layout.size)

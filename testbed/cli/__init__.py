@@ -32,8 +32,8 @@ VERBS = {
     "net": "Show, measure and change the links of an active run.",
     "fault": "Inject faults into an active run (freeze, partition, slow down workers), and list "
     "faults.",
-    "logs": "Show the output of nodes.",
-    "exec": "Run a command in a node.",
+    "logs": "Show the output of the nodes of a run.",
+    "exec": "Run a command in a node of a run.",
     "sweep": "Execute the missing runs of a study.",
     "report": "Report on a run, several runs or a study; draw the figures.",
     "export": "Export runs to the formats of other tools.",
@@ -41,18 +41,18 @@ VERBS = {
     "doctor": "Check that this host can run scenarios.",
     "image": "Build, check and remove the image that Docker runs nodes in.",
     "validate": "Check scenarios and studies.",
-    "check": "Test that a custom algorithm, model or data set keeps its contract.",
+    "check": "Test that a custom algorithm, model or data set fulfils its contract.",
     "plan": "Show what a scenario would start, without starting it.",
     "schema": "Print the JSON schema of scenarios, or of studies.",
     "completion": "Print the completion script for a shell.",
 }
-"""The verbs and their lines in ``testbed --help``, so that the help does not import them."""
+"""The verbs and their descriptions in ``testbed --help``, which need not import the verbs."""
 
 NO_FAULTS_OF_OURS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
     *(errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE),
 )
-"""Errors that any system call may return because of the state of this host."""
+"""Errors of system calls that are caused by the state of this host, not by a bug in testbed."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -197,6 +197,6 @@ def _drop_output() -> None:
 
 
 def _end_quietly() -> int:
-    """Exit silently, as the reader has closed the output, for example ``| head``."""
+    """Exit without a message, because the reader of the output has exited: ``| head``."""
     _drop_output()
     return BROKEN_PIPE

@@ -27,11 +27,12 @@ CheckReport = tuple[str, list[tuple[str, str, str]]]
 @click.argument("file", type=click.Path(path_type=Path))
 @settings_option
 def command(file: Path, settings: tuple[str, ...]) -> int:
-    """Test that custom code keeps the contract of an algorithm, a model or a data set.
+    """Test that custom code fulfils the contract of an algorithm, a model or a data set.
 
-    FILE is a Python file, in which every algorithm is tested (--set learning_rate=0.05 sets an
-    option of it), or a scenario with a custom algorithm, model or data set (--set
-    algorithm.learning_rate=0.05). Exits with 10 if a rule of the contract is broken.
+    FILE is a Python file, or a scenario with a custom algorithm, model or data set. All algorithms
+    in a Python file are tested. --set sets an option of the algorithm, like learning_rate=0.05; in
+    a scenario it is algorithm.learning_rate=0.05. Exits with 10 if a rule of the contract is
+    violated.
     """
     from testbed.errors import AlgorithmError
     from testbed.host.isolation import run_isolated

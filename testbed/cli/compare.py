@@ -27,14 +27,14 @@ DIFFERENT = 9
     type=FiniteRange(min=0),
     default=0.05,
     show_default=True,
-    metavar="SHARE",
-    help="Maximum difference of each measure.",
+    metavar="FRACTION",
+    help="Largest accepted difference of a measure.",
 )
 @click.option(
     "--accuracy",
     type=FiniteRange(min=0, min_open=True, max=1),
-    metavar="SHARE",
-    help="Also compare the effort to reach this top-1 accuracy, such as 0.9.",
+    metavar="FRACTION",
+    help="Also compare updates, time and bytes until this top-1 accuracy, such as 0.9.",
 )
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -48,8 +48,8 @@ def command(
 ) -> int:
     """Compare the runs FIRST and SECOND, such as a live and a simulated run of one scenario.
 
-    Prints the differences of their scenarios first. Accuracies are compared by their difference,
-    amounts by their difference as a share of the larger one.
+    Prints the differences between their scenarios first. The difference of two accuracies is
+    absolute; the difference of other measures is relative to the larger value.
 
     Exits with 9 if a measure differs by more than the tolerance.
     """

@@ -9,18 +9,19 @@ from rich import box, console
 from rich import table as rich_table
 
 UNBOUNDED = 100_000
-"""Columns where lines have no visible end: in a pipe or a file."""
+"""Console width for output to a pipe or a file, where lines are not wrapped."""
 
 
 WIDEST_VALUE = 60
-"""Maximum columns of a long value in a table before it is wrapped."""
+"""Width in a table at which a long value is wrapped, in characters."""
 
 
 class Console(console.Console):
     """A console that raises BrokenPipeError if its reader has exited; rich would exit the process.
 
-    The run must be torn down then, and all verbs exit with the same status, as after ``| head``.
-    In a pipe or a file, lines are never wrapped, so that text to be typed can be copied.
+    The exception lets a run be torn down, and every verb exit with the same status, for example
+    after ``| head``. In a pipe or a file, lines are never wrapped, so that commands in the output
+    can be copied.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -21,13 +21,13 @@ DEFAULT_WORKERS = 12
 @click.command("doctor")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @runtime_option
-@click.option("--workers", type=int, metavar="N", help="Number of workers to check for.")
+@click.option("--workers", type=int, metavar="N", help="Check the host for this number of workers.")
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(
     file: Path | None, runtime: str | None, workers: int | None, runs: Path, as_json: bool
 ) -> int:
-    """Check that this host can run scenarios: the one in FILE, or any.
+    """Check that this host can run the scenario in FILE; without FILE, scenarios in general.
 
     Starts a container and a link, measures them, and removes them. Exits with 3 if a requirement
     of `testbed up` is missing.

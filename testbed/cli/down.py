@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def command(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -> None:
     """Stop RUN (names or paths): remove its processes and containers, and keep its folder.
 
-    Idempotent. Needs no scenario file, and also works if the command that started the run crashed.
+    Idempotent. Works without the scenario file, and after the command that started the run has
+    crashed.
     """
     import os
     import time

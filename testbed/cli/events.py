@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("events")
 @run_argument
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new events until the run ends.")
-@click.option("--kind", "kinds", multiple=True, metavar="K", help="Only events with this name.")
+@click.option("--kind", "kinds", multiple=True, metavar="K", help="Only events of this kind.")
 @click.option(
     "--node",
     "selectors",
@@ -37,7 +37,7 @@ def command(
     runs: Path,
     as_json: bool,
 ) -> None:
-    """Print the events of RUN in order, each with its time in real seconds since training started.
+    """Print the events of RUN in order, with their times in real seconds since training started.
 
     docs/run-folder.md lists all kinds of events and their fields. --kind and --node can be
     repeated.

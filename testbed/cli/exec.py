@@ -18,8 +18,8 @@ from testbed.cli.options import find, runs_option
 def command(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
     """Run a command in NODE of RUN, with the node's restrictions, and exit with its exit code.
 
-    The command sees the node's files, network and processes, has the node's uid and limits, and no
-    capabilities. It gets a pseudo-terminal, or pipes if input or output is not a terminal.
+    The command has the node's files, network, processes, uid and limits, and no capabilities. It
+    gets a pseudo-terminal, or pipes if input or output is not a terminal.
     """
     from testbed.cli.host import require_linux
     from testbed.plan.selection import find_node

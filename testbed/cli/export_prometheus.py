@@ -32,7 +32,7 @@ from testbed.cli.options import find, runs_option
 @click.option(
     "--metrics-per-worker",
     is_flag=True,
-    help="Export metrics of each worker, also with more than 300 workers.",
+    help="Export metrics of each worker even if there are more than 300 workers.",
 )
 @runs_option
 def command(

@@ -13,7 +13,7 @@ from testbed.cli.options import find, json_option, print_json, runs_option
 
 @click.group("fault")
 def command() -> None:
-    """Inject faults into an active run (freeze, partition, slow down workers), and list faults."""
+    """Inject faults into an active run: freeze, partition or slow down workers. List faults."""
 
 
 @command.command("freeze")
@@ -23,18 +23,19 @@ def command() -> None:
     "--for",
     "duration",
     metavar="TIME",
-    help="Duration, in emulated time; by default until they are thawed.",
+    help="How long to freeze the workers, in emulated time; by default until `testbed fault thaw`.",
 )
 @runs_option
 def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path) -> None:
     """Freeze workers of the active RUN, without notifying the other nodes.
 
-    NODE is a name, a pattern like 'w[0-9]', or class=NAME. With --for, they are thawed afterwards.
+    NODE is a name, a pattern like 'w[0-9]', or class=NAME. With --for, the workers are thawed
+    after that time.
     """
     from testbed.run.by_hand import ask, duration_of, selected
 
     if not selector:
-        raise click.UsageError("Name the workers, like w3 or class=slow.")
+        raise click.UsageError("No worker was given, expected for example w3 or class=slow.")
     folder = find(run, runs)
     nodes = selected(folder, selector)
     seconds = None if duration is None else duration_of(duration)
@@ -48,7 +49,7 @@ def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path
 @nodes_argument
 @runs_option
 def thaw(run: str, selector: tuple[str, ...], runs: Path) -> None:
-    """Thaw frozen workers of RUN; all of them if none is named."""
+    """Thaw frozen workers of RUN; without NODE, all frozen workers."""
     from testbed.run.by_hand import ask, selected, standing_still
 
     folder = find(run, runs)
@@ -64,7 +65,11 @@ def thaw(run: str, selector: tuple[str, ...], runs: Path) -> None:
 @run_argument
 @nodes_argument
 @click.option(
-    "--for", "duration", metavar="TIME", required=True, help="Duration, in emulated time."
+    "--for",
+    "duration",
+    metavar="TIME",
+    required=True,
+    help="How long to block the links, in emulated time.",
 )
 @runs_option
 def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) -> None:
@@ -72,7 +77,7 @@ def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) ->
     from testbed.run.by_hand import ask, partition_of, selected
 
     if not selector:
-        raise click.UsageError("Name the workers, like w3 or class=slow.")
+        raise click.UsageError("No worker was given, expected for example w3 or class=slow.")
     folder = find(run, runs)
     nodes = selected(folder, selector)
     ask(folder, "partition", nodes, seconds=partition_of(duration, folder))
@@ -89,15 +94,19 @@ def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) ->
     help="Multiply the duration of a step by this factor.",
 )
 @click.option(
-    "--for", "duration", metavar="TIME", required=True, help="Duration, in emulated time."
+    "--for",
+    "duration",
+    metavar="TIME",
+    required=True,
+    help="How long to slow down the workers, in emulated time.",
 )
 @runs_option
 def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs: Path) -> None:
-    """Slow down the steps of workers of RUN for a duration, from their next steps on."""
+    """Slow down the steps of workers of RUN for a duration, starting with their next step."""
     from testbed.run.by_hand import ask, duration_of, selected
 
     if not selector:
-        raise click.UsageError("Name the workers, like w3 or class=slow.")
+        raise click.UsageError("No worker was given, expected for example w3 or class=slow.")
     folder = find(run, runs)
     nodes = selected(folder, selector)
     ask(folder, "slow", nodes, seconds=duration_of(duration), factor=factor)
@@ -111,7 +120,7 @@ def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs
 @runs_option
 @json_option
 def show(run: str, runs: Path, as_json: bool) -> None:
-    """List the faults of RUN, those that have been applied and those still planned."""
+    """List the faults of RUN: faults that have been applied and faults that are still planned."""
     from testbed.run.by_hand import listed
 
     rows = listed(find(run, runs))

@@ -36,10 +36,10 @@ def command() -> None:
 def build(gpu: bool, base: str, offline: bool, kafka: bool, verbose: bool) -> None:
     """Build the image for this version of testbed, and print its name.
 
-    By default it is based on a Python image from a registry, with packages installed by pip. If no
-    registry answers, mmdebstrap creates the base image and pip downloads the packages on this host;
-    this needs access to package mirrors only. The image of a broker is pulled, or created from the
-    jars in the folder $TESTBED_KAFKA.
+    By default the image is based on a Python image from a registry, with packages installed by pip.
+    If no registry answers, mmdebstrap creates the base image and pip downloads the packages on this
+    host, which needs access to package mirrors only. With --kafka, the broker's image is pulled, or
+    created from the jars in the folder $TESTBED_KAFKA.
     """
     import os
 
@@ -66,7 +66,7 @@ def build(gpu: bool, base: str, offline: bool, kafka: bool, verbose: bool) -> No
 @command.command("check")
 @gpu_option
 def check(gpu: bool) -> None:
-    """Print the name of the image for this version of testbed; exit with 3 if there is none."""
+    """Print the name of this version's image; exit with 3 if the image does not exist."""
     from testbed.runtimes.docker.image import check_image
 
     with _engine() as engine:

@@ -16,7 +16,7 @@ import click
     default="first",
     show_default=True,
     metavar="SCENARIO",
-    help="Copy this scenario of those that ship with testbed, such as quickstart or adacomp/paper.",
+    help="Copy this scenario that ships with testbed, such as quickstart or adacomp/paper.",
 )
 def command(name: str, example: str) -> None:
     """Create NAME.yaml in the current folder, a commented scenario that can be run unchanged.

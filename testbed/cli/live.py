@@ -37,7 +37,8 @@ PLAIN_INTERVAL_SECONDS = 5.0
 WINDOW_SECONDS = 10.0
 MOST_NAMES = 12
 LEAST_SHARE = 1e-3
-"""Share of the emulated time below which, within the window, there is no estimate of the end."""
+"""Fraction of `stop.time` that must have passed before the end is estimated within the first
+WINDOW_SECONDS."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Progress:
         _forget(self._recent, elapsed)
 
     def go_back(self, updates: int) -> None:
-        """Reset the number of updates: those after them were lost."""
+        """Reset the number of updates after a restart, which lost the later updates."""
         self._updates = updates
 
     def add_evaluation(self, top1: float | None, loss: float | None) -> None:
@@ -140,7 +141,7 @@ class Progress:
 
 
 def _forget(moments: deque[Any], now: float) -> None:
-    """Remove entries older than the window; keep at least two, and so a whole round."""
+    """Remove entries older than the window; keep at least two, so that they span a whole round."""
     while len(moments) > 2 and moments[0][0] < now - WINDOW_SECONDS:
         moments.popleft()
 
@@ -253,7 +254,7 @@ class LiveDisplay(Sink):
 
 
 def describe(status: Status) -> str:
-    """Format one line: updates, rate, accuracy or else loss, ingress, staleness, time to go."""
+    """Format a line: updates, rate, accuracy (or loss), ingress, staleness, remaining time."""
     done = "" if status.done_ratio is None else f" ({status.done_ratio:.0%})"
     if status.accuracy is None and status.loss is not None:
         good = f"loss {status.loss:.4g}"

@@ -22,7 +22,7 @@ from testbed.errors import escaped
 def command(
     run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_json: bool, raw: bool
 ) -> None:
-    """Print the output of nodes of RUN; control characters are escaped as \\x1b, without --raw.
+    """Print the output of nodes of RUN; without --raw, control characters are escaped as \\x1b.
 
     SELECTOR is a node (w3), a pattern ('w[0-9]'), class=NAME, agent, controller (of a run in the
     background) or simulation (the output of custom code in a simulated run). By default: all nodes,

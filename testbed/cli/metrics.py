@@ -30,7 +30,7 @@ OPTIONS = (
     click.option(
         "--metrics-per-worker",
         is_flag=True,
-        help="Serve metrics of each worker, also with more than 300 workers.",
+        help="Serve metrics of each worker even if there are more than 300 workers.",
     ),
     click.option(
         "--insecure-listen", is_flag=True, help="Allow an address that other hosts can reach."

@@ -26,7 +26,7 @@ def command() -> None:
 @runs_option
 @json_option
 def show(run: str, runs: Path, as_json: bool) -> None:
-    """Show every link of RUN, as configured and as set in the kernel."""
+    """Show every link of RUN: the configured shape and the kernel's."""
     from testbed.run.net import open_links
 
     with open_links(find(run, runs)) as links:
@@ -57,13 +57,13 @@ def probe(run: str, runs: Path, as_json: bool) -> None:
 @run_argument
 @nodes_argument
 @class_option
-@click.option("--up", metavar="SHAPE", help="New shape of the sending direction.")
-@click.option("--down", metavar="SHAPE", help="New shape of the receiving direction.")
+@click.option("--up", metavar="SHAPE", help="New shape from the node to the switch.")
+@click.option("--down", metavar="SHAPE", help="New shape from the switch to the node.")
 @click.option(
     "--for",
     "duration",
     metavar="TIME",
-    help="Duration, in emulated time; by default until they are reset.",
+    help="How long to change the links, in emulated time; by default until `testbed net reset`.",
 )
 @runs_option
 def change(
@@ -77,14 +77,15 @@ def change(
 ) -> None:
     """Change the links of nodes of the active RUN.
 
-    NODE is a name, a pattern like 'w[0-9]', or class=NAME, for which --class NAME is short. SHAPE
-    is a rate, like 1mbit, or a list of fields, like rate=1mbit,delay=40ms,loss=0.01. Other fields
-    have the values of the scenario. With --for, the change is undone afterwards, even after logout.
+    NODE is a name, a pattern like 'w[0-9]', or class=NAME (short: --class NAME). SHAPE is a rate,
+    like 1mbit, or a list of fields, like rate=1mbit,delay=40ms,loss=0.01; other fields have the
+    values of the scenario. With --for, the change is undone after that time, even if you have
+    logged out.
     """
     if up is None and down is None:
         raise click.UsageError("Nothing to change: give --up, --down or both.")
     if not (nodes := _selectors(selector, device_class)):
-        raise click.UsageError("Name the nodes whose links to change, or give --class.")
+        raise click.UsageError("No nodes were given: pass names of nodes, or --class.")
     from testbed.run.net import open_links
 
     with open_links(find(run, runs)) as links:
@@ -97,7 +98,7 @@ def change(
 @class_option
 @runs_option
 def reset(run: str, selector: tuple[str, ...], device_class: str | None, runs: Path) -> None:
-    """Reset the links of RUN, or of these nodes of it, to the shapes of its scenario."""
+    """Reset all links of RUN, or those of the given nodes, to the shapes of the scenario."""
     from testbed.run.net import open_links
 
     with open_links(find(run, runs)) as links:

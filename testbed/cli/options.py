@@ -42,14 +42,14 @@ _runs = partial(
     show_default=True,
     metavar="DIR",
 )
-runs_option = _runs(help="Folder to search for runs first.")
+runs_option = _runs(help="Folder in which to look for runs first.")
 new_runs_option = _runs(help="Folder in which to create the run's folder.")
 
 runtime_option = click.option(
     "--runtime",
     metavar="NAME",
     shell_complete=complete_runtime,
-    help="Short for --set runtime=NAME: native, docker, auto ...",
+    help="Short for --set runtime=NAME, such as native, docker or auto.",
 )
 workers_option = click.option(
     "--workers", type=int, metavar="N", help="Short for --set workers.count=N."
@@ -80,7 +80,7 @@ scale_option = click.option(
     default=1.0,
     show_default=True,
     metavar="FACTOR",
-    help="Multiply the length of the runs of a study, and their evaluation interval, by FACTOR.",
+    help="Multiply the length and the evaluation interval of a study's runs by FACTOR.",
 )
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")

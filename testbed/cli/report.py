@@ -62,7 +62,7 @@ class Wanted:
     "what", nargs=-1, required=True, metavar="RUN... | STUDY", shell_complete=complete_run
 )
 @runs_option
-@click.option("--only", metavar="NAME", help="Studies only: one figure or table, or one level.")
+@click.option("--only", metavar="NAME", help="Studies only: this figure, table or level.")
 @scale_option
 @click.option(
     "--keep",
@@ -92,12 +92,14 @@ def command(
 ) -> None:
     """Print the summary of RUN (a name or a path) and redraw its figure.
 
-    If the controller of a run died, its record is completed from that of its parameter server.
-    Several runs are compared in a table. For a STUDY (its file), all figures, tables and verdicts
-    are created from its existing runs, printed, and written to its results folder. With --keep, the
-    numbers of every ended run are also kept next to the study, in files small enough for a
-    repository: such a run is not repeated where its folder does not exist. With --verdicts, for one
-    or several STUDYs, only the expected results, the actual results and the verdicts are printed.
+    If the controller of a run died, missing records are copied from the parameter server's. Several
+    runs are compared in a table. For a STUDY (its file), all figures, tables and verdicts are
+    created from the existing runs, printed, and written to the study's results folder.
+
+    With --keep, the numbers of every ended run are also stored next to the study, in files small
+    enough for a repository; `testbed sweep` does not repeat such a run, even without its folder.
+    With --verdicts, for one or several STUDYs, only the expected results, the actual results and
+    the verdicts are printed.
 
     --html FILE writes everything as one self-contained page: verdict, zoomable figures, links,
     faults, all numbers. --figures DIR draws the figures as PNG and SVG.

@@ -54,10 +54,11 @@ def command(
 ) -> int:
     """Execute the missing runs of STUDY.
 
-    Runs are identified by their resolved scenario: a finished run is not repeated, nor one that was
-    kept next to the study. An interrupted run resumes from its checkpoint if it is simulated and
-    has one; otherwise it starts from scratch. Exits with 6 if a run is not valid; it is kept. If a
-    run fails, the others are still executed; the exit code is that of the first failure.
+    Runs are identified by their resolved scenario. A run is not repeated if it has finished, or if
+    `testbed report --keep` stored its numbers next to the study. An interrupted simulated run
+    resumes from its checkpoint; other interrupted runs, and those without a checkpoint, start from
+    scratch. Exits with 6 if a run is invalid, and keeps that run. If a run fails, the others are
+    still executed, and the exit code is that of the first failure.
     """
     import os
     import sys

@@ -54,9 +54,9 @@ def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
     """Show the status of RUN: classes, the slowest and most stale workers, links, server.
 
     On a terminal, the display of an active run is refreshed every second. The keys a, s, c, u, l
-    and n sort the workers by age of their last push, staleness, cycle, updates, late steps and
-    name; r reverses the order; q quits. If the run has ended, or the output is not a terminal, the
-    latest status is printed once.
+    and n sort the workers by age of their last push, staleness, cycle, updates, late steps or name;
+    r reverses the order, q quits. If the run has ended, or the output is not a terminal, the latest
+    status is printed once.
     """
     from testbed.cli.console import Console
     from testbed.reports.frames import Run

@@ -69,9 +69,8 @@ def command(
 ) -> int:
     """Run SCENARIO: start its containers, train, measure, and remove them.
 
-    The scenario.yaml in a run folder is a scenario as well: with the same seed, a simulated
-    run has bit-identical results. Exits with 6 if the run finished but its measurements are
-    not valid.
+    The scenario.yaml in a run folder is also a scenario; a simulation that repeats it has
+    bit-identical results. Exits with 6 if the run finished, but its verdict is not valid.
     """
     from testbed.cli.host import require_linux
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def command(files: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -> int:
     """Check files of scenarios and studies, and print all errors.
 
-    Exits with 2 if a file is invalid, with 11 if only custom code failed.
+    Exits with 2 if a file is invalid, with 11 if files are valid but custom code failed.
     """
     changes = overrides(settings)
     checked = [_check(file, changes) for file in files]

@@ -43,11 +43,13 @@ Series = NDArray[np.float64]
 
 
 class SubstituteRail(DatasetConfig):
-    """Windows of synthetic stress series and their future damage, SUBSTITUTE for a paper's.
+    """Windows of synthetic stress series, labelled with the damage that follows each window.
+
+    A SUBSTITUTE for the rail data of the ADSP paper, which are not available.
 
     Attributes:
-        series: number of series; together they have 44,428 points.
-        shocks: probability of a shock at a point.
+        series: number of series; together they have 44,428 points in time.
+        shocks: probability of a shock at a point in time.
     """
 
     images = ((1, 1, WINDOW), 0)

@@ -1,4 +1,4 @@
-"""The base of every fault: its targets, when it begins, and whether it is undone."""
+"""The base classes of faults: targets, beginning and end of a fault."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _carries(value: Rate) -> Rate:
 
 
 class LinkChange(StrictModel):
-    """Changes to one direction of a link; other values stay the same.
+    """New values for one direction of a link; values that are not given do not change.
 
     Attributes:
         rate: bits per second of Ethernet frames.
@@ -37,51 +37,52 @@ class LinkChange(StrictModel):
 
 
 class Actuator(Protocol):
-    """The operations on a worker: on a modelled one by the engine, on a node by the controller.
+    """The operations of faults: implemented by a simulation's engine, and by the controller.
 
-    A worker is an index. Numbers after the last worker's are those of the other nodes that
-    faults can target, which feed the streams.
+    ``worker`` is the index of a worker. Higher numbers are the other nodes that can be targets:
+    the nodes that feed streams.
 
     Raises:
         NodeError: the operation failed.
     """
 
     def freeze(self, worker: int, *, for_good: bool) -> None:
-        """Freeze it; if ``for_good``, no fault will thaw it, and the run no longer counts on it."""
+        """Freeze a worker; if ``for_good``, no fault thaws it, and the run does not wait for it."""
 
     def thaw(self, worker: int) -> None:
-        """Thaw it."""
+        """Thaw a worker."""
 
     def kill(self, worker: int, *, for_good: bool) -> None:
-        """Kill its process, even if frozen; that is noticed, and reported to the PS.
+        """Kill a worker's process, even if it is frozen; the parameter server is notified.
 
-        Unless it is ``for_good``, only a ``join`` starts it again.
+        A worker that is killed starts again only by ``join``; another node only if the kill is not
+        ``for_good``.
         """
 
     def leave(self, worker: int) -> None:
-        """Make it leave in order."""
+        """Ask a worker to leave the training."""
 
     def join(self, worker: int) -> None:
-        """Start it from the beginning; the PS does not know it, or knows that it has left."""
+        """Start a worker that has not joined yet, or has left, as a new process."""
 
     def partition(self, worker: int) -> None:
-        """Block all traffic between it and the PS, without notifying either."""
+        """Block all traffic between a worker and the parameter server, and notify neither."""
 
     def heal(self, worker: int) -> None:
-        """Unblock the traffic between it and the PS."""
+        """Unblock the traffic between a worker and the parameter server."""
 
     def slow(self, worker: int, factor: float) -> None:
-        """Multiply the length of its steps by ``factor``, from its next step on."""
+        """Multiply the duration of a worker's steps by ``factor``, from its next step on."""
 
     def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
-        """Change the given parts of its link; the rest is as in the scenario."""
+        """Change the link of a worker; values that are not given are those of the scenario."""
 
     def reset_link(self, worker: int) -> None:
-        """Restore the scenario's link."""
+        """Restore the link of a worker to that of the scenario."""
 
 
 class Trigger(StrictModel):
-    """When a fault begins: exactly one of these.
+    """When a fault begins. Exactly one field must be set.
 
     Attributes:
         time: emulated time since the start of training.
@@ -97,7 +98,7 @@ class Trigger(StrictModel):
     def _exactly_one(self) -> Trigger:
         given = [name for name, value in self if value is not None]
         if len(given) != 1:
-            found = " and ".join(given) or "none of them"
+            found = " and ".join(given) or "neither time, nor version, nor accuracy"
             raise InvalidValue(found, "one of time, version and accuracy, like {time: 30s}")
         return self
 
@@ -108,13 +109,13 @@ class Trigger(StrictModel):
 
 
 class FaultConfig(StrictModel, ABC):
-    """Base of every fault's options; ``name`` selects the member.
+    """Base class of the options of a fault; ``name`` selects the kind of fault.
 
     Attributes:
-        workers: possible targets: w3, a pattern like 'w[0-9]', class=slow; all by default.
-        count: number of targets to draw from these, by the seed and the fault's position in the
-            list.
-        share: share of these to draw, in the same way.
+        workers: possible targets: w3, a pattern like 'w[0-9]', class=slow; by default all workers.
+        count: number of targets to draw at random from `workers`. The seed and the position in
+            `faults` determine the draw. By default all of `workers` are targets.
+        share: fraction of `workers` to draw, instead of `count`.
     """
 
     workers: Selectors = ALL_WORKERS
@@ -125,31 +126,32 @@ class FaultConfig(StrictModel, ABC):
     def _count_or_share(self) -> FaultConfig:
         if self.count is not None and self.share is not None:
             raise InvalidValue(
-                f"a count of {self.count} and a share of {self.share:g}", "one of the two"
+                f"a count of {self.count} and a share of {self.share:g}",
+                "either a count or a share",
             )
         return self
 
     @property
     def is_drawn(self) -> bool:
-        """Whether the seed selects the targets; then impossible targets are skipped."""
+        """Whether targets are drawn at random; then targets that cannot be hit are skipped."""
         return self.count is not None or self.share is not None
 
     @property
     def targets_workers(self) -> bool:
-        """Whether it targets workers, and not the nodes that feed their streams."""
+        """Whether the fault targets workers, not the nodes that feed their streams."""
         return True
 
     @property
     def selectors(self) -> Selectors:
-        """The selectors of its possible targets."""
+        """The selectors of the possible targets."""
         return self.workers
 
     def candidates(self, classes: Sequence[str], others: Sequence[str] = ()) -> list[int]:
         """Return the numbers of the nodes that match the selectors.
 
         Args:
-            classes: of the workers, by index.
-            others: the names of the nodes that are numbered after them.
+            classes: the device classes of the workers, by index.
+            others: the names of the nodes that are numbered after the workers.
         """
         return [
             number
@@ -169,12 +171,12 @@ class FaultConfig(StrictModel, ABC):
     def pick_targets(
         self, classes: Sequence[str], *, seed: int, place: int, others: Sequence[str] = ()
     ) -> tuple[int, ...]:
-        """Return the numbers of its targets.
+        """Return the numbers of the targets.
 
         Args:
-            classes: of the workers, by index.
-            seed: of the scenario; selects the targets if there is a count or a share.
-            place: its position in the scenario's list of faults.
+            classes: the device classes of the workers, by index.
+            seed: seed of the scenario, which determines the draw if there is a count or a share.
+            place: position of the fault in the scenario's `faults`.
             others: the names of the nodes that are numbered after the workers.
         """
         candidates = self.candidates(classes, others)
@@ -199,7 +201,7 @@ class FaultConfig(StrictModel, ABC):
     def _nodes(
         self, classes: Sequence[str], others: Sequence[str]
     ) -> Iterator[tuple[int, str, str]]:
-        """Yield number, name and class of its possible targets."""
+        """Yield number, name and class of the nodes that this kind of fault can target."""
         if self.targets_workers:
             yield from ((one, f"w{one}", device_class) for one, device_class in enumerate(classes))
         else:
@@ -211,10 +213,10 @@ class FaultConfig(StrictModel, ABC):
 
 
 class TimedFault(FaultConfig):
-    """A fault that begins at a planned point.
+    """A fault that begins at a planned time, version or accuracy.
 
     Attributes:
-        at: when it begins.
+        at: when the fault begins.
     """
 
     at: Trigger
@@ -226,15 +228,15 @@ class TimedFault(FaultConfig):
 
     @abstractmethod
     def apply(self, actuator: Actuator, worker: int) -> None:
-        """Apply it to a worker."""
+        """Apply the fault to a worker."""
 
 
 class PassingFault(TimedFault):
     """A fault that can be undone.
 
     Attributes:
-        duration: how long it lasts, in emulated time; by default until the end.
-        every: interval at which it begins again, in emulated time.
+        duration: how long the fault lasts, in emulated time; by default until the end of training.
+        every: emulated time from one beginning of the fault to the next; by default it begins once.
     """
 
     duration: PositiveDuration | None = Field(default=None, alias="for")
@@ -251,14 +253,14 @@ class PassingFault(TimedFault):
 
     @abstractmethod
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Undo it."""
+        """Undo the fault on a worker."""
 
 
 class FaultOfAnyNode(PassingFault):
     """A fault that can be undone, of workers or of the nodes that feed their streams.
 
     Attributes:
-        nodes: targets instead of workers: broker, producer0, a pattern like 'producer*'.
+        nodes: possible targets instead of workers: broker, producer0, a pattern like 'producer*'.
     """
 
     nodes: Selectors | None = None
@@ -268,7 +270,7 @@ class FaultOfAnyNode(PassingFault):
         if (
             self.nodes is not None and self.workers != ALL_WORKERS
         ):  # a run's saved scenario has both
-            raise InvalidValue("workers and nodes", "one of the two")
+            raise InvalidValue("workers and nodes", "either workers or nodes")
         return self
 
     @property

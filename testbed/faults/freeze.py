@@ -8,14 +8,14 @@ from testbed.faults.base import Actuator, FaultOfAnyNode
 
 
 class Freeze(FaultOfAnyNode):
-    """A node's processes are frozen, and continue where they stopped after it."""
+    """A node's processes are frozen; afterwards they continue where they were."""
 
     name: Literal["freeze"]
 
     def apply(self, actuator: Actuator, worker: int) -> None:
-        """Freeze it."""
+        """Freeze a node."""
         actuator.freeze(worker, for_good=self.duration is None)
 
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Thaw it."""
+        """Thaw a node."""
         actuator.thaw(worker)

@@ -8,10 +8,10 @@ from testbed.faults.base import Actuator, TimedFault
 
 
 class Join(TimedFault):
-    """A worker joins; if this is its first fault of join, leave and kill, it is absent at first."""
+    """A worker joins. If its first join, leave or kill is a join, it is absent at the start."""
 
     name: Literal["join"]
 
     def apply(self, actuator: Actuator, worker: int) -> None:
-        """Start it."""
+        """Start a worker."""
         actuator.join(worker)

@@ -13,7 +13,7 @@ from testbed.faults.base import Actuator, FaultOfAnyNode
 class Kill(FaultOfAnyNode):
     """A node's process is killed; the parameter server is notified of the end of a worker.
 
-    Producers and brokers are restarted after `for`; without it, immediately or never, depending on
+    Producers and brokers are restarted after `for`; without `for`, at once or never, depending on
     the transport of the streams.
     """
 
@@ -26,9 +26,9 @@ class Kill(FaultOfAnyNode):
         return self
 
     def apply(self, actuator: Actuator, worker: int) -> None:
-        """Kill it."""
+        """Kill a node's process."""
         actuator.kill(worker, for_good=self.duration is None)
 
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Start it again."""
+        """Start a node again."""
         actuator.join(worker)

@@ -13,5 +13,5 @@ class Leave(TimedFault):
     name: Literal["leave"]
 
     def apply(self, actuator: Actuator, worker: int) -> None:
-        """Ask it to leave."""
+        """Ask a worker to leave."""
         actuator.leave(worker)

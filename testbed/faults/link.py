@@ -14,8 +14,8 @@ class ChangedLink(FaultOfAnyNode):
     """A node's link changes, also for data in transit.
 
     Attributes:
-        up: from the node to the switch.
-        down: from the switch to the node.
+        up: the direction from the node to the switch.
+        down: the direction from the switch to the node.
     """
 
     name: Literal["link"]

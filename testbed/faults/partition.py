@@ -22,9 +22,9 @@ class NetworkPartition(FaultOfAnyNode):
         return self
 
     def apply(self, actuator: Actuator, worker: int) -> None:
-        """Block its traffic."""
+        """Block the traffic of a node."""
         actuator.partition(worker)
 
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Unblock its traffic."""
+        """Unblock the traffic of a node."""
         actuator.heal(worker)

@@ -13,16 +13,16 @@ class Slow(PassingFault):
     """A worker's steps take longer, from its next step on.
 
     Attributes:
-        factor: the length of a step is multiplied by this.
+        factor: factor by which the duration of a step is multiplied.
     """
 
     name: Literal["slow"]
     factor: Annotated[float, Field(gt=1, le=1e6, strict=True)]
 
     def apply(self, actuator: Actuator, worker: int) -> None:
-        """Slow it down."""
+        """Slow down a worker."""
         actuator.slow(worker, self.factor)
 
     def undo(self, actuator: Actuator, worker: int) -> None:
-        """Restore the length of its steps."""
+        """Restore the duration of a worker's steps."""
         actuator.slow(worker, 1.0)

@@ -212,10 +212,10 @@ class Timeline:
         )
 
     def _try_apply(self, worker: int, fault: TimedFault, place: int) -> bool:
-        """Try to apply a fault to a worker; if drawn, skip a worker that cannot be a target.
+        """Apply a fault to a worker; return False if that is impossible and the target was drawn.
 
         Raises:
-            Contradiction: the scenario names the worker, which cannot be a target.
+            Contradiction: the fault cannot apply to this worker, which the scenario selects.
         """
         try:
             self.population.apply(worker, fault, place, node=self.names[worker])
@@ -226,7 +226,7 @@ class Timeline:
         return True
 
     def _availability_action(self, place: int, planned: float, comes: bool) -> FaultAction | None:
-        """Make a recording's worker join or leave; None if it already has, or has crashed."""
+        """Make a worker join or leave as recorded; None if it already has, or has crashed."""
         worker, population = self.availabilities[place - len(self.faults)].worker, self.population
         self._plan_change(place, planned, there=comes)
         if worker in population.crashed or comes == (worker not in population.absent):

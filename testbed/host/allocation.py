@@ -1,8 +1,8 @@
-"""How much freed memory glibc keeps instead of returning it and taking the page faults again.
+"""How much memory freed by a process glibc keeps, instead of returning it to the kernel.
 
-A gradient's buffers are about a megabyte. By default each of them may be mapped again and
-unmapped after use: with AdaComp's network that is 400 page faults per gradient, and a tenth of
-its time.
+A gradient's buffers are about a megabyte each. By default glibc may map every buffer before its
+use and unmap it afterwards: with AdaComp's network, this causes 400 page faults per gradient, a
+tenth of the time to compute the gradient.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import ctypes
 
 NODE_TRIM_BYTES, NODE_MAP_BYTES = 16 * 2**20, 4 * 2**20
-"""For one node among hundreds: what it keeps, and the size from which buffers are mmapped."""
+"""For a node among hundreds: bytes of freed memory to keep, and the size from which a buffer gets
+its own mapping."""
 
 TRIM_BYTES, MAP_BYTES = 128 * 2**20, 32 * 2**20
-"""For one process per CPU, with the whole machine; glibc's mmap threshold is at most 32 MiB."""
+"""The same for one process per CPU that has the machine to itself. 32 MiB is the largest threshold
+for mappings that glibc accepts."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 

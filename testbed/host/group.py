@@ -238,13 +238,16 @@ class ContainerGroups:
             group.set_frozen(False)
 
     def _serving(self, controller: str) -> list[Group]:
-        """Return its group with a controller: of version 1 if both versions are in use."""
+        """Return the group of this node that has a controller, preferably of version 1."""
         first = [group for group, controllers in self.groups if controller in controllers]
         return first or [group for group, _ in self.groups if group.version == 2]
 
 
 def _find(mounted: list[Mounted], names: str, at: str) -> tuple[Group, frozenset[str]]:
-    """Return the group at a path of the hierarchy with these controllers (none in version 2)."""
+    """Return the group at path ``at`` of a hierarchy, and the hierarchy's controllers.
+
+    ``names`` are the controllers of a hierarchy of version 1, empty for version 2.
+    """
     version: Version = 1 if names else 2
     controllers = frozenset(filter(None, names.split(",")))
     for tree in mounted:

@@ -16,7 +16,8 @@ from testbed.values.cpu_sets import CpuSet
 
 CONTROLLERS = ("cpu", "memory", "freezer", "pids")
 USED = frozenset((*CONTROLLERS, "cpuset"))
-"""Every run needs CONTROLLERS; cpuset only a run with such a limit in its scenario."""
+"""Controllers that runs can use: all runs need CONTROLLERS; cpuset is needed only if the scenario
+sets a `cpuset`."""
 
 MOUNTS = Path("/proc/self/mountinfo")
 OWN_GROUPS = Path("/proc/self/cgroup")
@@ -25,7 +26,8 @@ KINDS: Mapping[str, Version] = {"cgroup": 1, "cgroup2": 2}
 """File system types of control groups."""
 
 OUTSIDE = "testbed-outside"
-"""Group for the processes of a delegated group: only a group without processes can be divided."""
+"""Child group for the processes of a delegated group: the kernel enables controllers for the
+children of a group only if the group itself has no processes."""
 
 DELEGATED = ("cgroup.procs", "cgroup.subtree_control")
 
@@ -53,8 +55,8 @@ class Mounted:
 
     Attributes:
         point: mount point.
-        shown: the group at the mount point.
-        options: of the mount; in version 1 its controllers are among them.
+        shown: the group that is mounted there.
+        options: mount options; in version 1 they include the controllers.
     """
 
     point: Path

@@ -191,8 +191,11 @@ class _Child:
         while self._status is None:
             left = None if self.deadline is None else self.deadline - time.monotonic()
             if left is not None and left < 0:
-                text = f"{self.label}: this code still runs after {self.within_seconds:g} s."
-                raise UserCodeError(text, hint="It ignores signals.")
+                text = (
+                    f"{self.label}: this code still runs after {self.within_seconds:g} s, and "
+                    "ignores the signals that should end it."
+                )
+                raise UserCodeError(text)
             self._take_in(poller, printed, milliseconds=None if left is None else left * 1000 + 1)
         for _ in range(MAX_READS):  # data sent before the end
             if not self._take_in(poller, printed, milliseconds=0):
@@ -215,12 +218,12 @@ class _Child:
         return received
 
     def ask_to_end(self) -> None:
-        """Ask it to end by itself, within END_SECONDS."""
+        """Send SIGTERM to the child process, which then has END_SECONDS to exit."""
         signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
         self.within_seconds, self.deadline = END_SECONDS, time.monotonic() + END_SECONDS
 
     def kill(self) -> None:
-        """Kill it, if it has not ended, and the rest of its group."""
+        """Kill the child process, unless it has exited, and the rest of its process group."""
         if self._status is None:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             self._reap()

@@ -1,7 +1,7 @@
-"""The limits of a node, as files of its control groups. Pure.
+"""The limits of a node, as files of its control groups. Does not access the file system.
 
-Version 1 has each controller (cpu, cpuset, memory, freezer, pids) in a hierarchy of its own,
-version 2 has one hierarchy for all; the same limit has another file and another scale in each.
+In version 1 of control groups, each controller (cpu, cpuset, memory, freezer, pids) has its own
+hierarchy; in version 2, all share one. The file and the unit of a limit depend on the version.
 """
 
 from __future__ import annotations

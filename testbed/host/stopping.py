@@ -1,4 +1,4 @@
-"""Stops all processes of a node by signal, if there is no control group to freeze it with."""
+"""Suspends all processes of a node with SIGSTOP, for hosts where control groups cannot freeze."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from testbed.host.process import Process, every_pid, state_of
 STOPPED_WITHIN_SECONDS = 10.0
 POLL_SECONDS = 0.005
 STOPPED = ("T", "t", "Z", "X")
-"""Stopped, stopped by a debugger, and ended."""
+"""States of a process in /proc that count as suspended: stopped, stopped by a debugger, exited."""
 
 
 def stop_all(first: int) -> None:
-    """Stop every process of the pid namespace of ``first``, and wait until all are stopped.
+    """Suspend every process in the pid namespace of ``first``, and wait until all are suspended.
 
     Raises:
-        NodeError: not all are within STOPPED_WITHIN_SECONDS; stopped processes are continued.
+        NodeError: some still run after STOPPED_WITHIN_SECONDS; the others are continued.
     """
     deadline = time.monotonic() + STOPPED_WITHIN_SECONDS
     # A process that is not stopped yet may start another one: finish only after a complete pass

@@ -4,8 +4,8 @@
     dense -> 64, ReLU
     dense -> classes
 
-Initial weights have a normal law of variance 2 / inputs of a unit (He et al., ICCV 2015,
-arXiv:1502.01852), truncated at two standard deviations; biases start at 0.
+Initial weights are normally distributed with mean 0 and variance 2 / (inputs of a unit), truncated
+at two standard deviations (He et al., ICCV 2015, arXiv:1502.01852); biases start at 0.
 """
 
 from __future__ import annotations

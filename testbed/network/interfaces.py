@@ -29,7 +29,7 @@ UNKNOWN_ALGORITHM = EINVAL
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Another node as a node must know it: its IPv4 and its MAC address."""
+    """The addresses of another node, for the ARP table of a node."""
 
     address: str
     mac: str
@@ -48,13 +48,17 @@ class Sockets:
     control: socket.socket
 
     def interface(self, name: str) -> Interface:
-        """Return the interface of that name; an OSError if there is none."""
+        """Return the interface with this name.
+
+        Raises:
+            OSError: there is no such interface.
+        """
         return Interface(self.ip, self.control, name, interface_index(self.control, name))
 
 
 @dataclass(frozen=True)
 class Interface(Sockets):
-    """One end of a link: an interface, and access to its namespace."""
+    """A network interface at one end of a link, with sockets in the interface's namespace."""
 
     name: str
     index: int
@@ -65,7 +69,7 @@ def sockets(pid: int | None = None) -> Iterator[Sockets]:
     """Yield sockets in the network namespace of process ``pid``, or in the current one.
 
     Raises:
-        OSError: no such process, or its namespace may not be entered.
+        OSError: there is no such process, or entering its namespace is not permitted.
     """
     from pyroute2.iproute import IPRoute
 

@@ -33,35 +33,34 @@ FRAMED = FRAME_BYTES / 1380
 
 MIN_RATE = Rate(1e3)
 MAX_RATE = Rate(34e9)
-"""tc's classic rate field holds 2**32 - 1 bytes per second."""
+"""tc's classic field for a rate has 32 bits, for at most 2**32 - 1 bytes per second."""
 
 MAX_DELAY = Duration(200)
-"""tc's classic time field holds 2**32 - 1 ticks of 64 ns, that is 274 s."""
+"""tc's classic field for a time has 32 bits, for at most 2**32 - 1 ticks of 64 ns: 274 s."""
 
 TICK_SECONDS = 64e-9
 """The kernel stores bucket sizes and delays as whole ticks (PSCHED_SHIFT)."""
 
 UNSHAPED_RATE = Rate(10e9)
-"""Sizes netem's queue for a delay without a rate, in which nothing may be dropped.
-
-It is also netem's rate if the delay varies: with a rate, netem preserves the order.
-"""
+"""Rate assumed for a link without a rate: netem's queue has room for all packets that are delayed
+at this rate. If the delay has jitter, it is also configured as netem's rate, because netem
+preserves the order of packets only with a rate."""
 
 SMALLEST_FRAME_BYTES = 60
 """An Ethernet frame without its checksum; an acknowledgement has 66."""
 
 LARGEST_DEVIATIONS = 4
-"""The jitter's tables end at four standard deviations."""
+"""Largest jitter, in standard deviations: netem's distribution tables end there."""
 
 
 @dataclass(frozen=True)
 class TokenBucket:
-    """tbf: a rate alone.
+    """A tbf qdisc, for a link that has only a rate.
 
     Attributes:
         rate: bits per second of Ethernet frames.
-        burst_bytes: the bucket: how much may leave back to back after a pause.
-        limit_bytes: the queue behind it; packets that do not fit are dropped.
+        burst_bytes: size of the bucket: bytes that may be sent back to back after a pause.
+        limit_bytes: size of the queue; packets that do not fit are dropped.
     """
 
     rate: Rate

@@ -26,16 +26,17 @@ INET_DIAG_INFO = 2
 
 ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING = 1, 4, 5, 8, 9, 11
 CONNECTED = (ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING)
-"""States whose sockets carry counters; a socket in TIME_WAIT has lost them already."""
+"""TCP states in which a socket has counters; they are gone in TIME_WAIT."""
 
 SOL_NETLINK = 270
 NETLINK_ADD_MEMBERSHIP, NETLINK_NO_ENOBUFS = 1, 5
 ENDED = (1, 3)
-"""Groups that receive the end of TCP sockets, over IPv4 and IPv6."""
+"""Multicast groups that the kernel notifies of closed TCP sockets, over IPv4 and IPv6."""
 
 SO_RCVBUFFORCE = 33
 HEARD_BYTES = 1 << 22
-"""Buffer for some thousand sockets that end between two readings; more are not reported."""
+"""Size of the receive buffer for notifications of closed sockets: enough for some thousand between
+two readings. The kernel drops further notifications."""
 
 HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=BBBxI48x")
@@ -51,7 +52,7 @@ TCP_INFO = struct.Struct("=16xI80xI16xQQII64xQ")
 """The fields read from struct tcp_info (linux/tcp.h), which has only ever grown at its end."""
 
 ROUND_TRIP = struct.Struct("=68xI")
-"""Likewise: tcpi_rtt."""
+"""The field tcpi_rtt of struct tcp_info."""
 
 MAPPED = bytes(10) + b"\xff\xff"
 """Prefix of IPv6 addresses that represent IPv4 addresses."""

@@ -76,13 +76,13 @@ def read_back(ip: Any, index: int) -> Qdisc | None:
 
 
 def shape(ip: Any, index: int, qdisc: Qdisc | None, *, where: str) -> Qdisc | None:
-    """Apply, read back and compare; return the kernel's qdisc.
+    """Set the root qdisc of an interface, read it back and compare; return the kernel's qdisc.
 
-    ``where`` is node and direction, for the message: ``w3: up``.
+    ``where`` names node and direction in error messages: ``w3: up``.
 
     Raises:
-        HostError: the kernel has no such qdisc.
-        NodeError: the kernel refused, or its qdisc differs from the request.
+        HostError: the kernel has no qdisc of this kind.
+        NodeError: the kernel refused the request, or set another qdisc.
     """
     from pyroute2.netlink.exceptions import NetlinkError
 

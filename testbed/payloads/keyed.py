@@ -48,7 +48,7 @@ class Keyed(Payload):
 
     @property
     def complete(self) -> bool:
-        """Whether the core has as many keys as values."""
+        """Whether the core keys are included; a sender omits keys that the receiver knows."""
         return self.core.size == self.core_values.size
 
     def with_core(self, keys: Indices) -> Keyed:

@@ -93,13 +93,16 @@ def require_memory(
 
 
 def count_parameters(scenario: Scenario) -> int | None:
-    """Return the number of parameters of the scenario's model; None where only user code knows."""
+    """Return the number of the model's parameters; None if only the user's own code defines it."""
     images = scenario.dataset.images
     return None if images is None else scenario.model.parameters(*images)
 
 
 def _pace(scenario: Scenario, workers: tuple[NodeSpec, ...]) -> float | None:
-    """Return updates per second if computing took exactly as `speed` says and links no time."""
+    """Return the updates per real second if steps take exactly their `speed`, and links no time.
+
+    None if a class has neither a speed nor a think time.
+    """
     pace, kinds, batch = 0.0, scenario.workers.classes, scenario.workers.batch_size
     for node in workers:
         think = scenario.workers.think_of(node.device_class)

@@ -30,7 +30,7 @@ def plan(scenario: Scenario, run: str) -> Plan:
         others = count - workers
         kinds = "programs, producers or their broker"
         found = f"{workers:,} and {others:,} {kinds}" if others else f"{workers:,}"
-        expected = f"at most {MOST_WORKERS:,} in total: a switch has one more port, for the PS"
+        expected = f"at most {MOST_WORKERS:,} in total: one port of a switch is for the PS"
         hint = SIMULATED_HAVE_MORE
         where = f"scenario {scenario.name}"
         raise ScenarioError([Problem(where, 0, "workers.count", found, expected, hint)])

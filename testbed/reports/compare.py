@@ -29,9 +29,10 @@ class Difference:
 
     Attributes:
         measure: name of the measure, with its unit.
-        first: value in the first run; None for a distribution, infinity if never reached.
-        second: value in the second run; likewise.
-        ratio: the difference as a share; 0 if equal.
+        first: value in the first run. None if a distribution is compared; infinity if the run
+            never reached the accuracy.
+        second: value in the second run, with the same special cases.
+        ratio: the difference, as a fraction; 0 if equal.
     """
 
     measure: str

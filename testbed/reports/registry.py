@@ -141,7 +141,7 @@ def _verge_period(run: Run, first: int) -> float:
 
 
 def _best(column: str, pick: Literal["max", "min"] = "max") -> Callable[..., float]:
-    """Return a function for the best mean over ``window`` evaluations during the training."""
+    """Return a function for the best moving average of ``column`` during the training."""
 
     def best(evaluations: pd.DataFrame, window: int) -> float:
         during = evaluations.loc[~evaluations["final"], column]
@@ -151,7 +151,10 @@ def _best(column: str, pick: Literal["max", "min"] = "max") -> Callable[..., flo
 
 
 def _reached(column: str, share: str = "top1") -> Callable[..., float]:
-    """Return a function for the value of ``column`` where an accuracy is first reached."""
+    """Return a function for the value of ``column`` at the first evaluation with an accuracy.
+
+    The function returns infinity if the accuracy is not reached, NaN if the model has none.
+    """
 
     def reached(evaluations: pd.DataFrame, accuracy: float, window: int) -> float:
         during = evaluations[~evaluations["final"]]

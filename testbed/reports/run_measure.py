@@ -57,10 +57,10 @@ class Measure(TextValue):
 
     Attributes:
         name: one of MEASURES.
-        accuracy: the share of test images to reach.
+        accuracy: accuracy to reach, as a fraction.
         window: number of evaluations in the moving average.
-        loss: the loss to reach.
-        first: the first update to include.
+        loss: loss to reach.
+        first: number of the first update to include.
     """
 
     WANTED: ClassVar[str] = f"a measure: {_wanted()}"

@@ -95,7 +95,7 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int, missed: int) -> str:
-    """Describe accuracies; the mean of ten only if there were ten, as it skips those missed."""
+    """Describe accuracies; the mean of ten evaluations only if that many took place."""
     parts = [f"{name} {_number(accuracy[name], '.4f')}" for name in ("final", "best")]
     if accuracy["best_moving_average"] is not None:
         parts.append(f"best mean of ten {accuracy['best_moving_average']:.4f}")
@@ -112,7 +112,7 @@ def _evaluations(count: int, missed: int) -> str:
 
 
 def _encoding(encoding: Mapping[str, Any]) -> str:
-    """Describe an update's mean payload; the pickle compares with AdaComp's published volumes."""
+    """Describe the mean payload of updates: as encoded, and as AdaComp's paper counts bytes."""
     pickled = describe_bytes(encoding["pickle9_update_bytes_mean"])
     text = f"{describe_bytes(encoding['update_bytes_mean'])} {encoding['name']}, {pickled} pickle9"
     saturated = encoding["saturated"]
@@ -121,10 +121,10 @@ def _encoding(encoding: Mapping[str, Any]) -> str:
 
 def _cycle(cycle: Mapping[str, Any]) -> str:
     unexplained = cycle.get("unexplained_ratio")
-    host = "" if unexplained is None else f", {unexplained:.1%} by the host"
+    host = "" if unexplained is None else f", {unexplained:.1%} delays by the host"
     return (
         f"{cycle['mean_seconds']:.4g} s ± {cycle['deviation_ratio']:.1%} from push to push, "
-        f"{cycle['think_ratio']:.1%} think{host}"
+        f"{cycle['think_ratio']:.1%} think time{host}"
     )
 
 

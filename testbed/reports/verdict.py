@@ -1,8 +1,8 @@
-"""Was the emulation faithful? A verdict on the measurements, with reasons as sentences.
+"""The verdict on a run: whether the emulation was faithful, with the violated rules as reasons.
 
-Only effects on the run count: which nodes stopped, what was late, what the links let through. A
-busy host alone is no reason. Every reason says how to fix it. docs/run-folder.md has the limits
-and the rationale for their values.
+The rules check effects on the run: nodes that exited, delays, rates and losses of the links. A busy
+host alone does not violate a rule. Every reason says how to fix it. docs/run-folder.md lists the
+limits with the rationale for their values.
 """
 
 from __future__ import annotations
@@ -67,28 +67,29 @@ def _uneven(measured: Measurements) -> Iterator[str]:
 
 def _clock(measured: Measurements) -> Iterator[str]:
     told = [
-        f"{clock_set(seconds)} during the run. Recorded times continue from the earlier reading "
-        "of that clock; no measurement depends on it."
+        f"{clock_set(seconds)} during the run. Recorded times ignore the change, and no "
+        "measurement depends on the wall clock."
         for seconds in measured.clock_set_seconds
     ]
-    yield from _first(told, "The clock was set {} more times.")
+    yield from _first(told, "The wall clock was set {} more times.")
 
 
 def _end(measured: Measurements) -> Iterator[str]:
     why = f": {measured.reason}" if measured.reason else ""
     if measured.state in ("failed", "interrupted"):
         how = "failed" if measured.state == "failed" else "was interrupted"
-        yield f"The run {how} before its end{why}. Fix the cause, and run it again."
+        yield f"The run {how}{why}. Fix the cause, and run the scenario again."
     elif measured.alive:
         yield "The run is still active."
     elif measured.state != "finished":
         yield (
-            f"The run did not finish: its controller died in state {measured.state}. Run it again."
+            f"The run did not finish: its controller died in state {measured.state}. Run the "
+            "scenario again."
         )
     elif not measured.attended:
         yield (
-            "The run finished after its controller had died: events of nodes, links and the host "
-            "since then were not recorded. Run it again."
+            "The run finished after its controller had died, so that later events of nodes, links "
+            "and the host were not recorded. Run the scenario again."
         )
     elif measured.updates == 0:
         yield f"No update was applied{why}. Set a later `stop` or a smaller learning rate."
@@ -100,7 +101,7 @@ def _end(measured: Measurements) -> Iterator[str]:
 _ALL_GONE = "Let fewer workers crash or leave, or set an earlier `stop`."
 _SOME_AWAITED = (
     "This algorithm waits for workers that neither push nor leave; set `ps.dead_after` to remove "
-    "them."
+    "such workers."
 )
 
 
@@ -113,8 +114,8 @@ def _nodes(measured: Measurements) -> Iterator[str]:
     ]
     yield from _first(lost, "{} other nodes were lost, too.")
     late = [
-        f"{fault} was {late:.2f} s late by the host's clock ({LATE_FAULT_LIMIT_SECONDS:g} s is "
-        "allowed). Use fewer workers."
+        f"{fault} was {late:.2f} s late in real time ({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). "
+        "Use fewer workers."
         for fault, late in measured.late_faults
     ]
     yield from _first(late, "{} other faults were late, too.")
@@ -128,7 +129,7 @@ def _first(reasons: Sequence[str], others: str) -> Iterator[str]:
 
 
 def _followed(measured: Measurements) -> Iterator[str]:
-    """Links were changed later than in their recordings."""
+    """Yield a reason if links with traces were changed too late."""
     if (links := measured.links) is None or links.late_changes_ratio is None:
         return
     latest = links.latest_change_seconds or 0.0
@@ -143,33 +144,34 @@ def _followed(measured: Measurements) -> Iterator[str]:
 
 def _gaps(measured: Measurements) -> Iterator[str]:
     fix = (
-        "If it was stopped or paused manually, run again without that; if the host lacked CPU "
-        "time or memory, use fewer workers or a less busy host."
+        "If a user or another program suspended processes of the run, run it again without that; "
+        "if the host lacked CPU time or memory, use fewer workers or a less busy host."
     )
     found = dict(measured.gaps or {})
-    allowed = f"({GAP_LIMIT_SECONDS:g} s are allowed)"
+    allowed = f"without a planned fault ({GAP_LIMIT_SECONDS:g} s is allowed)"
     server = found.pop("ps", 0.0)
     if server > GAP_LIMIT_SECONDS:
-        yield f"The parameter server did not execute for {server:.1f} s, unplanned {allowed}. {fix}"
+        yield f"The parameter server did not execute for {server:.1f} s {allowed}. {fix}"
     still = sorted(
         ((seconds, node) for node, seconds in found.items() if seconds > GAP_LIMIT_SECONDS),
         reverse=True,
     )
     if len(still) == 1:
         ((seconds, node),) = still
-        yield f"{node} did not execute for {seconds:.1f} s, unplanned {allowed}. {fix}"
+        yield f"{node} did not execute for {seconds:.1f} s {allowed}. {fix}"
     elif still:
         seconds, node = still[0]
         yield (
-            f"{len(still)} workers did not execute for a time, unplanned, {node} for the longest: "
-            f"{seconds:.1f} s {allowed}. {fix}"
+            f"{len(still)} workers did not execute for up to {seconds:.1f} s ({node}) {allowed}. "
+            f"{fix}"
         )
 
 
 def _links(measured: Measurements) -> Iterator[str]:
     different = [
-        f"A link is not as configured: {difference}. If another program changes qdiscs, stop it "
-        "during the run; otherwise set the field to a value that the kernel supports."
+        f"A link in the kernel differs from the plan: {difference}. If another program changes "
+        "qdiscs, stop that program during the run; otherwise set the field to a value that the "
+        "kernel supports."
         for difference in measured.differences or ()
     ]
     yield from _first(different, "There are {} more such differences.")
@@ -180,8 +182,8 @@ def _links(measured: Measurements) -> Iterator[str]:
         off = abs(found - asked) / asked
         if off > RATE_LIMIT_RATIO:
             yield (
-                f"{rate.link}: the rate measured {_bits(found)}, {off:.2%} off the configured "
-                f"{_bits(asked)} ({RATE_LIMIT_RATIO:.0%} is allowed). "
+                f"{rate.link}: the measured rate of {_bits(found)} differs by {off:.2%} from the "
+                f"configured {_bits(asked)} ({RATE_LIMIT_RATIO:.0%} is allowed). "
                 f"{_fix_rate(rate.link, found < asked)}"
             )
     for trip in measured.round_trips:
@@ -189,26 +191,26 @@ def _links(measured: Measurements) -> Iterator[str]:
         limit = max(ROUND_TRIP_LIMIT_RATIO * trip.configured_seconds, ROUND_TRIP_LIMIT_SECONDS)
         if away > limit + STANDARD_ERRORS * trip.error_seconds:
             yield (
-                f"{trip.link}: the round trip measured {trip.measured_seconds * 1e3:.2f} ms, "
-                f"{away * 1e3:.2f} ms off the configured {trip.configured_seconds * 1e3:.2f} ms "
-                f"({limit * 1e3:.2f} ms and what the jitter explains are allowed). If the host "
-                "was too busy for accurate timers, run again; otherwise set a longer `delay`, or "
-                "lower time_scale, which lengthens delays."
+                f"{trip.link}: the measured round trip of {trip.measured_seconds * 1e3:.2f} ms "
+                f"differs by {away * 1e3:.2f} ms from the configured "
+                f"{trip.configured_seconds * 1e3:.2f} ms ({limit * 1e3:.2f} ms is allowed, in "
+                "addition to the variation by jitter). If the host was too busy for accurate "
+                "timers, run the scenario again; otherwise set a longer `delay`, or lower "
+                "time_scale, which lengthens delays in real time."
             )
     for what in measured.left_out:
         yield (
-            "The kernel does not support some settings of the network, which were skipped "
-            f"(missing: warn): {what}. Use a kernel with netem, or remove them from the scenario."
+            "Settings of links were skipped (network.missing: warn), because the kernel does not "
+            f"support them: {what}. Use a kernel with netem, or remove them from the scenario."
         )
 
 
 def _fix_rate(link: str, slow: bool) -> str:
     *_, name, direction = link.split()
     field = f"workers.classes.{name}.link.{direction}.rate"
-    cure = f"otherwise lower {field}, or time_scale, which multiplies it"
-    if not slow:
-        cure = f"otherwise {field} is too high for the kernel's timers: lower it, or time_scale"
-    return f"If the host was too busy to measure it, run again; {cure}."
+    cause = "" if slow else f"{field} is too high for the kernel's timers: "
+    cure = f"{cause}lower {field}, or time_scale, which multiplies rates"
+    return f"If the host was too busy to measure it, run the scenario again; otherwise {cure}."
 
 
 def _lateness(measured: Measurements) -> Iterator[str]:
@@ -216,60 +218,63 @@ def _lateness(measured: Measurements) -> Iterator[str]:
     if ratio is not None and ratio > LATE_LIMIT_RATIO:
         slower = f"workers.classes.{measured.latest_class or 'NAME'}.speed"
         yield (
-            f"{ratio:.2%} of the steps took longer than their class's speed "
-            f"({LATE_LIMIT_RATIO:.0%} is allowed). Allow longer steps with {slower}, lower "
-            "time_scale, or use fewer workers."
+            f"{ratio:.2%} of the training steps took longer than the step time that the `speed` of "
+            f"their class sets ({LATE_LIMIT_RATIO:.0%} is allowed). Set a longer time in {slower}, "
+            "lower time_scale, or use fewer workers."
         )
     ratio = measured.late_requests_ratio
     if ratio is not None and ratio > LATE_LIMIT_RATIO:
         yield (
-            f"The parameter server served {ratio:.2%} of the requests later than its service time "
-            f"({LATE_LIMIT_RATIO:.0%} is allowed). Raise ps.service, lower time_scale, or use "
-            "fewer workers."
+            f"For {ratio:.2%} of the requests, the parameter server took longer than the service "
+            f"time `ps.service` ({LATE_LIMIT_RATIO:.0%} is allowed). Set a longer ps.service, "
+            "lower time_scale, or use fewer workers."
         )
     yield from _slower(measured)
 
 
 def _producers(measured: Measurements) -> Iterator[str]:
-    """The streams were slower than the scenario says."""
+    """Yield a reason for each producer that sent too few samples."""
     for producer, ratio in measured.lag.items():
         if ratio > PRODUCER_LIMIT_RATIO:
             yield (
-                f"{producer} has not sent {ratio:.2%} of the samples due "
+                f"{producer} had not sent {ratio:.2%} of the samples that were due to a device "
                 f"({PRODUCER_LIMIT_RATIO:.0%} is allowed). Use more streams.producers, lower "
-                "rates or a lower time_scale; if a device did not fetch its samples, fix that "
-                "first."
+                "streams.rates or a lower time_scale; if a device did not fetch its samples, fix "
+                "that first."
             )
 
 
 def _slower(measured: Measurements) -> Iterator[str]:
-    """Workers' cycles were slower than the scenario says."""
-    fix = "Lower time_scale, raise {}, or use fewer workers."
+    """Yield reasons if steps and think times took longer than the scenario says."""
+    fix = "Lower time_scale, set a longer {}, or use fewer workers."
     for what, pace, cure in (
-        ("Computing and thinking", measured.pace, "the classes' speed or workers.think.mean"),
-        ("Thinking", measured.slept, "workers.think.mean"),
+        ("Steps and think times", measured.pace, "`speed` of the classes or workers.think.mean"),
+        ("Think times", measured.slept, "workers.think.mean"),
     ):
         if pace is None or not measured.paced:
             continue
         beyond = pace.measured_seconds - pace.asked_seconds
         limit = max(PACE_LIMIT_RATIO * pace.asked_seconds, PACE_LIMIT_SECONDS)
         if beyond > limit + STANDARD_ERRORS * pace.error_seconds:
-            law = " and the variation of the think times are" if what != "Thinking" else " are"
+            drawn = "" if pace is measured.slept else ", in addition to the random variation"
             yield (
                 f"{what} took {pace.measured_seconds * 1e3:.1f} ms per update, "
-                f"{pace.excess_ratio:.2%} more than the {pace.asked_seconds * 1e3:.1f} ms "
-                f"configured ({limit * 1e3:.1f} ms more{law} allowed). {fix.format(cure)}"
+                f"{pace.excess_ratio:.2%} more than the configured {pace.asked_seconds * 1e3:.1f} "
+                f"ms ({limit * 1e3:.1f} ms more is allowed{drawn}). {fix.format(cure)}"
             )
 
 
 def _crowded(measured: Measurements) -> bool:
-    """Whether the host was full, in a run that the host should not pace."""
+    """Whether the host was busy for too long, in a run whose pace the scenario sets."""
     share = measured.busy_share_ratio
     return measured.paced and share is not None and share > BUSY_SHARE_LIMIT_RATIO
 
 
 def _pressure(measured: Measurements) -> Iterator[str]:
-    """Without a speed, the host sets the time of steps, and no other rule detects its effect."""
+    """Yield a reason if the host was overloaded and no class has a speed.
+
+    The duration of the steps then depends on the host, and no other rule detects this.
+    """
     waited = measured.pressure_ratio
     blind = measured.late_steps_ratio is None and measured.late_requests_ratio is None
     if blind and _crowded(measured) and waited is not None and waited > PRESSURE_LIMIT_RATIO:
@@ -304,14 +309,14 @@ _FIX_LOSSES = {
 
 
 def _cycle(measured: Measurements) -> Iterator[str]:
-    """If the host causes the waits, the staleness does not follow the scenario's distribution."""
+    """Yield a reason if the host delayed workers: that changes the distribution of staleness."""
     ratio = measured.unexplained_ratio
     if measured.paced and ratio is not None and ratio > UNEXPLAINED_LIMIT_RATIO:
         yield (
-            f"{ratio:.2%} of the time between two pushes of a worker was neither its step, nor "
-            f"think time, nor transfer time ({UNEXPLAINED_LIMIT_RATIO:.0%} is allowed): the host "
-            "determines the distribution of the waits. Lower time_scale, raise "
-            "workers.think.mean, or use fewer workers."
+            f"The host caused {ratio:.2%} of the time between two pushes of a worker: it was "
+            "neither step, nor think time, nor transfer, nor waiting for the algorithm "
+            f"({UNEXPLAINED_LIMIT_RATIO:.0%} is allowed). Such delays change the distribution of "
+            "staleness. Lower time_scale, set a longer workers.think.mean, or use fewer workers."
         )
 
 
@@ -327,20 +332,21 @@ def _traffic(measured: Measurements) -> Iterator[str]:
         ratio = again / flow.tcp_bytes if flow.tcp_bytes else 0.0
         if ratio > RETRANSMITTED_LIMIT_RATIO:
             yield (
-                f"{name}: {again:,} of {flow.tcp_bytes:,} tcp bytes were retransmitted, "
-                f"{ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed). "
+                f"{name} of the parameter server: {again:,} of {flow.tcp_bytes:,} TCP bytes were "
+                f"retransmitted, {ratio:.2%} ({RETRANSMITTED_LIMIT_RATIO:.0%} is allowed). "
                 f"{_FIX_LOSSES[name].format(slowest)}"
             )
         if payload > flow.tcp_bytes:
             yield (
-                f"{name}: {payload:,} payload bytes exceed the {flow.tcp_bytes:,} bytes that the "
-                "sockets carried. A counter of this run is wrong: run it again."
+                f"{name} of the parameter server: the updates have {payload:,} payload bytes, more "
+                f"than the {flow.tcp_bytes:,} bytes that the sockets carried. One of these counts "
+                "is wrong: run the scenario again."
             )
     yield from _reconciliation(measured.ingress, measured.sent_beyond)
 
 
 def _reconciliation(flow: Flow, sent_beyond: Mapping[str, int]) -> Iterator[str]:
-    """Wire bytes above the expected are fine only if duplicates by retransmission explain them."""
+    """Yield a reason if wire bytes and socket bytes differ by more than was retransmitted."""
     if not flow.wire_bytes or flow.expected_wire_bytes is None:
         return
     difference = flow.wire_bytes - flow.expected_wire_bytes
@@ -349,12 +355,13 @@ def _reconciliation(flow: Flow, sent_beyond: Mapping[str, int]) -> Iterator[str]
     if ratio > RECONCILIATION_LIMIT_RATIO:
         least = abs(difference - explained) / MOST_SENDERS
         senders = [f"{name} {sent:,}" for name, sent in sent_beyond.items() if sent >= least]
-        who = f" Bytes beyond its pushes: {', '.join(senders[:MOST_SENDERS])}." if senders else ""
+        others = ", ".join(senders[:MOST_SENDERS])
+        who = f" Bytes that nodes sent in addition to pushes: {others}." if senders else ""
         yield (
-            f"ingress: the interface counted {flow.wire_bytes:,} bytes, but the sockets account "
-            f"for {flow.expected_wire_bytes:,}, {ratio:.2%} off ({RECONCILIATION_LIMIT_RATIO:.0%} "
-            f"is allowed).{who} Avoid other traffic, of programs or `testbed exec`, on the "
-            "parameter server's link."
+            f"ingress of the parameter server: the interface counted {flow.wire_bytes:,} bytes, "
+            f"but {flow.expected_wire_bytes:,} are expected from the bytes of the sockets, a "
+            f"difference of {ratio:.2%} ({RECONCILIATION_LIMIT_RATIO:.0%} is allowed).{who} Avoid "
+            "traffic of other programs or of `testbed exec` on the parameter server's link."
         )
 
 
@@ -362,12 +369,12 @@ def _unchecked(measured: Measurements) -> Iterator[str]:
     if measured.paced and measured.busy_share_ratio is None:
         yield "the load of the host"
     if measured.differences is None:
-        yield "the links' qdiscs"
+        yield "the qdiscs of the links"
     for rate in measured.rates:
         if rate.measured_bits_per_second is None:
-            yield f"the rate of {rate.link}, because the host could not send that fast"
+            yield f"the rate of {rate.link}, because the host cannot send that fast"
     if measured.ingress.tcp_bytes is None:
-        yield "the PS's traffic"
+        yield "the traffic of the parameter server"
     if measured.gaps is None:
         yield "gaps in the nodes' execution"
 

@@ -23,7 +23,7 @@ from testbed.values.state import PlainState
 
 KIND = "ps"
 LOOK_SECONDS = 0.1
-"""Polling interval of the schedule, to keep checkpoints out of the path of a push."""
+"""Interval at which the schedule is checked, so that no push has to check it."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Newest:
     """The checkpoint from which a parameter server resumes.
 
     Attributes:
-        about: its metadata.
-        state: the training's state.
-        path: path of its file.
+        about: metadata of the checkpoint.
+        state: state of the training.
+        path: path of the file.
     """
 
     about: About
@@ -57,12 +57,12 @@ class Newest:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one training; each replaces the previous one.
+    """The checkpoints of a training, all in the same file: each replaces the previous one.
 
     Attributes:
         path: path of the file.
-        schedule: when to save one.
-        scenario: see ``scenario_digest``.
+        schedule: when to save a checkpoint.
+        scenario: digest of the scenario, by ``scenario_digest``.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class Checkpoints:
 
     @classmethod
     def of(cls, experiment: Experiment, folder: Path) -> Checkpoints | None:
-        """Return a scenario's checkpoints, in ``ps`` under a run-like folder; None if disabled."""
+        """Return a scenario's checkpoints, in ``folder / "ps"``; None if they are disabled."""
         schedule = experiment.checkpoints()
         if schedule is None:
             return None
@@ -81,7 +81,7 @@ class Checkpoints:
         """Read the newest checkpoint; None at the start of the run.
 
         Raises:
-            DataError: it is damaged or belongs to another scenario.
+            DataError: the checkpoint is damaged or belongs to another scenario.
         """
         if not self.path.exists():
             return None

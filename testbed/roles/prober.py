@@ -23,7 +23,8 @@ PORT = 5001
 MESSAGE_BYTES = 17_000
 MESSAGES = 3
 LONG_MESSAGE_SECONDS = 0.5
-"""If a message takes longer, one in each direction is enough: host delays hardly matter then."""
+"""If a message takes longer than this, only one is timed in each direction, because delays by the
+host are small in comparison."""
 
 TRIPS = 21
 TRIP_SPACING_SECONDS = 0.02
@@ -32,7 +33,7 @@ CONNECT_SECONDS = 10.0
 CALL_SECONDS = 60.0
 
 SLOW = 200e6
-"""Up to this many bits per second, Python saturates a link with single datagrams."""
+"""Bits per second up to which Python can saturate a link by sending one datagram at a time."""
 
 PUSH, PULL, FILL_UP, FILL_DOWN = b"u", b"d", b"r", b"b"
 HOLES, FILLED = b"h", b"f"
@@ -41,10 +42,10 @@ RATE = struct.Struct("!d")
 
 
 def main(arguments: Mapping[str, str], opened: object = None) -> int:
-    """Reflect until terminated, or probe and print one line of JSON; needs no experiment.
+    """Act as a reflector until terminated; or probe a reflector and print a line of JSON.
 
-    Arguments are ``server``, the reflector's address, empty for the reflector itself; ``up``
-    and ``down``, the link's rates in bits per second, empty for no rate.
+    The arguments are ``server``, the address of the reflector to probe, empty to be the reflector;
+    ``up`` and ``down``, the rates of the link in bits per second, empty for no rate.
     """
     if not arguments["server"]:
         reflect()
@@ -63,7 +64,7 @@ def reflect(address: str = "") -> None:
 
 
 def probe(server: str, *, up: float | None, down: float | None) -> dict[str, float | None]:
-    """Measure the path to the reflector at ``server`` and back, its rates in bits per second."""
+    """Measure the path to the reflector at ``server`` and back; rates are in bits per second."""
     reflector = connect(server, PORT, patience_seconds=CONNECT_SECONDS)
     with reflector as control, datagrams() as connection:
         control.settimeout(CALL_SECONDS)

@@ -26,14 +26,14 @@ from testbed.rpc.wire import MalformedError
 from testbed.telemetry.event_kinds import Evaluated, Incomplete, Produced, Rejected
 
 PRODUCED_SECONDS = 0.2
-"""The shortest interval of a producer's progress reports, real."""
+"""Minimum interval between two progress reports of a producer, in real seconds."""
 
 LONGEST_REASON = 1000  # characters
 
 
 @dataclass
 class Servicer:
-    """Handles every method of the contract; logs refusals and evaluations.
+    """Handles all methods of the gRPC services; logs refused calls and evaluations.
 
     Attributes:
         encoding: the encoding that pushes must use.
@@ -43,7 +43,7 @@ class Servicer:
     encoding: Encoding = "raw"
     _last_report: dict[str, float] = field(
         default_factory=dict
-    )  # last report of each producer, steady
+    )  # when each producer last reported, on the monotonic clock
 
     @property
     def for_workers(self) -> Mapping[str, Behaviour]:
@@ -57,7 +57,7 @@ class Servicer:
 
     @property
     def streams_for_workers(self) -> Mapping[str, Streaming]:
-        """Its methods that stream responses, if the algorithm uses them."""
+        """The methods of ParameterServer that stream responses, if the algorithm uses them."""
         streams = {methods.FOLLOW_ORDERS: self._follow_orders}
         return streams if self.training.server.sends_orders else {}
 
@@ -141,7 +141,7 @@ class Servicer:
         request = parse(ps_pb2.RemoveRequest, message)
         if (length := len(request.reason)) > LONGEST_REASON:
             raise MalformedError(
-                f"{length} characters of reason, expected at most {LONGEST_REASON}"
+                f"a reason of {length} characters, expected at most {LONGEST_REASON}"
             )
         self.training.remove(request.worker, request.reason)
         return ps_pb2.RemoveReply().SerializeToString()

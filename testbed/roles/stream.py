@@ -20,10 +20,12 @@ from testbed.roles.clock import EmulatedClock
 from testbed.rpc.shared import SharedSamples, assembled
 
 LINGER_SECONDS = 0.05
-"""While no step waits, records arrive in batches, with at most this delay, real or emulated."""
+"""While no step waits for samples, records are received in batches, at this interval in real or
+emulated seconds, whichever is longer."""
 
 MANY = 1_000_000
-"""Number of records to poll for when no step waits: such a poll takes its whole time."""
+"""Number of records to poll for while no step waits: so many that a poll always ends by its
+timeout."""
 
 
 @dataclass
@@ -32,10 +34,10 @@ class DeviceStream:
 
     Attributes:
         receiver: receives records.
-        reception: checks, counts and keeps them.
+        reception: checks, counts and stores the records.
         data: the device's training data; only its format and transform are used.
         batch_size: batch size of the scenario.
-        own: number of training samples that the stream draws from.
+        own: number of training samples from which the stream draws.
         patience: emulated seconds without a sample after which a step stops waiting.
     """
 

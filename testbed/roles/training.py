@@ -34,7 +34,8 @@ from testbed.telemetry.events import EventLog
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 SILENT_SECONDS = 10.0
-"""A worker stopped for this long (real) counts as silent; before, it may only be paused."""
+"""Real seconds after which a frozen worker counts as silent: it gets no replies, and the end of the
+training does not wait for it."""
 
 
 @dataclass(kw_only=True, eq=False)

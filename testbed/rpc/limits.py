@@ -1,10 +1,10 @@
-"""Message size limits, and how to tell a dead peer from a slow one. Does not need grpc.
+"""Limits of message sizes, and of the time after which a silent peer counts as dead. Without grpc.
 
-A worker may have to wait for its reply for as long as the slowest worker takes, or for ever if the
-scenario says so, and a model may take minutes on a thin link. So no deadline of a call would be
-right. Instead each side pings a connection on which it waits and receives nothing, and gives up if
-the ping is unanswered for longer than everything queued before it can take. Any received data
-counts as an answer.
+Calls have no deadline, because a worker may have to wait for a reply as long as the slowest worker
+takes, or forever in some scenarios, and a model may take minutes on a slow link. Instead, a peer
+that waits and receives nothing pings the connection. It closes the connection if the ping is
+unanswered for longer than the transfer of all data queued before the ping can take. Any received
+data counts as an answer.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ Options = list[tuple[str, int]]
 
 LARGEST_MODEL = Size.parse("2GiB")
 LARGEST_WHOLE = Size.parse("16MiB")
-"""A larger model's messages are sent in pieces. Below, one message is faster than several."""
+"""Size of a model above which its messages are sent in pieces. Up to this size, sending a message
+whole is faster."""
 
 ENTRY_BYTES = 8  # an index and a value
-ENVELOPE_BYTES = 64 * 1024  # all but the payload: ample, to leave room for newer fields
+ENVELOPE_BYTES = 64 * 1024  # limit of all fields but the payload; leaves room for new fields
 LARGEST_BYTES = ENTRY_BYTES * int(LARGEST_WHOLE) // 4 + ENVELOPE_BYTES
-"""Size of a message of the largest model sent whole: the limit of a client."""
+"""Maximum size of a message that clients send and receive: that of the largest model sent whole."""
 
 UNSEEN_ABOVE = 2
-"""gRPC drops a message of more than this multiple of a server's limit unseen, before it allocates
-memory. A message in between is refused by the gate, which can name the sender."""
+"""gRPC refuses messages above this multiple of a server's limit before it allocates memory for
+them. Messages between the limit and the multiple are refused by the gate, which logs the sender."""
 
 WINDOW_BYTES = 8 * 2**20
-"""What a peer may send before it is read: transfers should depend on TCP's own windows. A server
-allows each call at most a whole message of its model, and at least this:"""
+"""Size of the flow-control window of a call: bytes that a peer may send before they are read. It is
+so large that TCP's windows limit transfers. On a server it is at most the size of a whole message
+of the model, but at least MIN_WINDOW."""
 MIN_WINDOW = 2**16
 
 PING_EVERY_SECONDS = 20.0
@@ -48,7 +50,8 @@ class MessageLimits:
     """The limits of a connection: message size, and how long a ping may be unanswered.
 
     Attributes:
-        message_bytes: size of the longest message.
+        message_bytes: maximum size of a message.
+        ping_patience_seconds: real time for which a ping may be unanswered.
         in_pieces: whether long messages are sent in pieces.
     """
 
@@ -60,7 +63,7 @@ class MessageLimits:
     def of(cls, size: int, *, transfer_seconds: float = 0.0, extra_bytes: int = 0) -> MessageLimits:
         """Return the limits for a model of ``size`` parameters plus ``extra_bytes``.
 
-        Data queued in front of a ping may take ``transfer_seconds`` of real time.
+        ``transfer_seconds`` is the real time that the data queued before a ping may take.
 
         Raises:
             HostError: the model is too large to be sent.
@@ -79,14 +82,14 @@ class MessageLimits:
 
     @property
     def single_bytes(self) -> int:
-        """Size of the longest message that is sent whole."""
+        """Maximum size of a message, or of a piece of it, that is sent at once."""
         return PIECE_BYTES + ENVELOPE_BYTES if self.in_pieces else self.message_bytes
 
     def check(self, message: bytes) -> None:
         """Refuse a message that is too long for this model.
 
         Raises:
-            OversizedError: it is too long.
+            OversizedError: the message is too long.
         """
         if len(message) > self.single_bytes:
             raise OversizedError(
@@ -94,7 +97,7 @@ class MessageLimits:
             )
 
     def server_options(self) -> Options:
-        """Options of a server: no penalty for pings, no idle timeout, no compression."""
+        """Return a server's options: accept frequent pings, without idle timeout or compression."""
         return [
             *self._common(),
             ("grpc.max_receive_message_length", UNSEEN_ABOVE * self.single_bytes),
@@ -110,7 +113,7 @@ class MessageLimits:
         ]
 
     def channel_options(self) -> Options:
-        """Options of a client: reconnects soon, uses no proxy, and keeps its connection open."""
+        """Return a client's options: reconnect soon, use no proxy, keep idle connections open."""
         waits = _BACKOFF_MILLISECONDS.items()
         return [
             *self._common(),

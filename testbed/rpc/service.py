@@ -27,19 +27,20 @@ from testbed.rpc.wire import MalformedError, OversizedError
 GRACE_SECONDS = 0.2
 
 MAX_CALLS = 16
-"""Open calls per caller. A worker makes two: its exchange, and that for its orders. Others may
-remain from lost connections."""
+"""Maximum number of open calls per caller. A worker has up to two, one that exchanges updates and
+one that receives orders; calls over lost connections may still be open."""
 
 MAX_READ = 2
-"""Whole messages per caller that are read at a time; further ones wait. For messages in pieces see
-``IncomingMessages``."""
+"""Maximum number of messages that are read from a caller at a time; other messages wait. For
+messages in pieces see ``IncomingMessages``."""
 
 INCOMPLETE = "INCOMPLETE"
 
 _END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 
 _ENDED = (asyncio.CancelledError, grpc.aio.AbortError, grpc.aio.InternalError)
-"""The call has already ended: cancelled, refused, or lost while it was read or refused."""
+"""Exceptions of a call that has already ended: it was cancelled or refused, or the connection was
+lost while the call was read or refused."""
 
 
 class ImpersonationError(RejectedError):
@@ -299,9 +300,10 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
 
 def _drop_frames(error: BaseException | None) -> None:
-    """Release what the frames of an ended call hold, above all its message.
+    """Delete the traceback of an ended call, whose frames refer to the call's message.
 
-    gRPC keeps the error of an aborted call in a cycle, otherwise until the next collection.
+    gRPC keeps the error of an aborted call in a reference cycle: without this, the message would
+    stay in memory until the next garbage collection.
     """
     while isinstance(error, RejectedError | GivenUpError):
         error.__traceback__ = None

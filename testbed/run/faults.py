@@ -184,7 +184,7 @@ class Faults(Sink):
                 self._node_ended(self._number(node))
 
     def _node_ended(self, number: int) -> None:
-        """Register that a node's process has ended, planned or not."""
+        """Remove the faults of a node whose process has exited."""
         population = self.timeline.population
         if self.nodes.node(number).part != "client":  # restarted without a join
             population.end_faults(number)
@@ -195,22 +195,22 @@ class Faults(Sink):
             self._undo_at.pop((kind, number), None)
 
     def updates(self, rows: Rows, *, now: float) -> None:
-        """Schedule the faults that wait for these updates."""
+        """Schedule the faults that begin at the version of one of these updates."""
         for row in rows if self.timeline.waits else ():
             self.timeline.reached(int(row["version_applied"]) + 1, now=float(row["time_seconds"]))
 
     def pause(self, longest: float) -> float:
-        """Return the real seconds until the next action, at most ``longest``."""
+        """Return the real seconds until the next fault begins or ends, at most ``longest``."""
         if self._ended < inf:
             return longest
         soonest = min(self.timeline.next_time, *self._undo_at.values(), inf)
         return min(longest, max(0.0, (soonest - self.now) / self.recorder.time_scale))
 
     def look(self) -> None:
-        """Do what is scheduled by now.
+        """Begin and end the faults that are due.
 
         Raises:
-            NodeError: it failed.
+            NodeError: a fault could not be applied or undone.
         """
         for worker, planned in self._crashed:
             self.nodes.crash(worker)

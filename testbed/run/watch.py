@@ -188,15 +188,18 @@ class Watch:
         return bool(len(rows))
 
     def _check(self, event: Event) -> None:
-        """Reject going back unless a parameter server was restarted: that truncates records.
+        """Reject an event Restored if no parameter server was restarted: it truncates records.
 
         Raises:
-            SpoiledError: the records that the PS's node has left are malformed.
+            SpoiledError: there is such an event, or it restores less than the last checkpoint.
         """
         if not isinstance(event, Restored):
             return
         if not self._server_restarted or event.version < (self.saved or 0):
-            found = f"that it went back to update {event.version:,}, without having been restarted"
+            found = (
+                f"a restart from a checkpoint at update {event.version:,}, but the controller has "
+                "not restarted the server, or it had saved a later checkpoint"
+            )
             raise SpoiledError(self.folder.ps_events, FROM_PS, found)
         self._server_restarted = False
 

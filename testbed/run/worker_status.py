@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from testbed.rpc.client import Connection
 
 ANSWER_SECONDS = 1.0
-"""Maximum wait for the parameter server's answer: the caller must keep watching the run."""
+"""Maximum wait for an answer of the parameter server; meanwhile the run is not watched."""
 
 
 @dataclass
 class WorkerStatusReporter:
-    """Changes of workers' processes that the parameter server does not know yet."""
+    """Reports exits and freezes of workers to the parameter server; repeats unanswered reports."""
 
-    socket: Path  # where it answers the controller
-    token: str  # the controller's
+    socket: Path  # the parameter server's socket for the controller
+    token: str  # the controller's token
     answer_seconds: float = ANSWER_SECONDS  # how long to wait for an answer
     _pending: dict[int, str] = field(default_factory=dict)
     _sent: dict[int, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class WorkerStatusReporter:
     _frozen_changes: dict[int, bool] = field(default_factory=dict)
 
     def add(self, worker: int, reason: str) -> None:
-        """Register that a worker's process has ended, unplanned, for this reason."""
+        """Register that a worker's process has exited unexpectedly, for this reason."""
         self._pending[worker] = reason
 
     def is_sent(self, worker: int) -> bool:

@@ -118,18 +118,19 @@ class RuntimeDriver(Protocol):
         """
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
-        """Reject nodes that require what this user cannot have on this host.
+        """Reject nodes with settings that this user cannot apply on this host.
 
         Raises:
-            HostError: a node has such a limit, or the runtime cannot be used; names the fix.
+            HostError: a node has such a setting, or the runtime cannot be used.
         """
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> Lifeline:
         """Start the run's agent; return once it answers at ``folder.control / "agent.sock"``.
 
         Raises:
-            HostError: this host or user cannot do it; names what is missing.
-            NodeError: the agent failed or was late; contains the last lines of its log.
+            HostError: this host or user cannot run an agent; the message says what is missing.
+            NodeError: the agent failed or did not answer in time; the message contains the last
+                lines of its log.
         """
 
     def contain(
@@ -142,7 +143,8 @@ class RuntimeDriver(Protocol):
             agent itself creates them when it launches a node.
 
         Raises:
-            HostError, NodeError: one cannot be created; names it. Nothing of them is left.
+            HostError, NodeError: a container cannot be created; the message names it. All
+                containers of the call have been removed.
         """
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:

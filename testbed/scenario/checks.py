@@ -1,4 +1,4 @@
-"""Checks across fields: what parts of a scenario require of each other and of the host."""
+"""Checks of a scenario across its fields, and against the host."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from testbed.values.units import Duration
 
 MOST_WORKERS = 1022
 """A Linux bridge has 1,023 ports, one of which is for the parameter server."""
-SIMULATED_HAVE_MORE = "A simulation has no switch: `runtime: simulated`"
+SIMULATED_HAVE_MORE = "For more, use `runtime: simulated`: a simulation needs no switch"
 
 PARAMETER_BYTES = 4
 
 TAKEN = re.compile(r"ps|evaluator|agent|controller|broker|w\d+|probe\d*|producer\d*")
-"""Reserved names: of nodes, and of other things with a log."""
+"""Names that are reserved for nodes, and for other processes with a log."""
 
 
 def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Finding]:
-    """Check that the user's own files exist where ``locate`` says."""
+    """Check that the user's own files exist; ``locate`` returns the path of a file by its name."""
     for family in ("algorithm", "model", "dataset"):
         member = full_form(document.at((family,)))
         if not isinstance(member, dict) or member.get("name") != "custom":
@@ -78,13 +78,13 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
         yield (
             ("workers", "count"),
             f"{scenario.workers.count:,}{programs}",
-            f"at most {MOST_WORKERS:,} workers: a switch has only one further port, for the PS",
+            f"at most {MOST_WORKERS:,} workers and programs: a switch has {MOST_WORKERS + 1:,} "
+            "ports, one of which is for the parameter server",
             SIMULATED_HAVE_MORE,
         )
     if scenario.codec is not None and not scenario.simulated:
-        expected = "runtime: simulated; a live run measures the time that coding takes"
-        found = f"runtime {scenario.runtime.name}"
-        yield ("codec",), found, expected
+        expected = "runtime: simulated; in a live run, encoding and decoding take real time"
+        yield ("codec",), f"`codec` with runtime {scenario.runtime.name}", expected
     yield from _check_programs(scenario)
     yield from check_faults(scenario)
     yield from _check_algorithm(scenario)
@@ -121,7 +121,7 @@ def model_too_large(parameters: int) -> tuple[str, str] | None:
         return None
     size = parameters * PARAMETER_BYTES / 2**20
     found = f"a model with {parameters:,} parameters, {size:,.1f} MiB"
-    return found, f"at most {most:,}, {LARGEST_MODEL}"
+    return found, f"at most {most:,} parameters, {LARGEST_MODEL}"
 
 
 def _check_intervals(scenario: Scenario) -> Iterator[Finding]:
@@ -147,19 +147,19 @@ def _check_measured(scenario: Scenario) -> Iterator[Finding]:
         if wanted is not None:
             unit = "" if isinstance(every, Duration) else " updates"
             found = f"{wanted:g} with an evaluation every {every}{unit}"
-            expected = f"an evaluation before the end at {end}{unit}: a smaller evaluate.every"
+            expected = f"a smaller evaluate.every: training ends at {end}{unit}"
             yield ("stop", field), found, expected
 
 
 def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
-    """Check for unused options of the algorithm, and that evaluations fit its period."""
+    """Check that the algorithm uses all options that are set, and gets the evaluations it needs."""
     algorithm, every = scenario.algorithm, scenario.evaluate.every
     thinks = not isinstance(algorithm, AlgorithmConfig) or algorithm.THINKS
     waits: dict[Keys, object] = {("workers", "think"): scenario.workers.think}
     for name, member in scenario.workers.classes.items():
         waits[("workers", "classes", name, "think")] = member.think
     for path in [path for path, think in waits.items() if think is not None and not thinks]:
-        expected = f"no think time with {algorithm.name}: set a class's `speed` instead"
+        expected = f"none: {algorithm.name} has no think time; set `speed` instead"
         yield path, "a think time", expected
     packs = not isinstance(algorithm, AlgorithmConfig) or algorithm.PACKS
     if not packs and scenario.encoding != "raw":
@@ -169,10 +169,8 @@ def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
         return
     if isinstance(every, Duration) and not _divides(every, algorithm.check_period):
         found = f"an evaluation every {every}"
-        expected = (
-            f"an interval that divides algorithm.check_period, {algorithm.check_period}, evenly"
-        )
-        hint = "A trial, one check period, is judged by evaluations at equal intervals"
+        expected = f"an interval that divides algorithm.check_period, {algorithm.check_period}"
+        hint = "ADSP judges every check period by evaluations at equal intervals within it"
         yield ("evaluate", "every"), found, expected, hint
 
 
@@ -187,7 +185,7 @@ def _check_simulation(scenario: Scenario) -> Iterator[Finding]:
     for name, member in scenario.workers.classes.items():
         path: Keys = ("workers", "classes", name)
         if member.speed is None:
-            expected = "the emulated time of a step, such as 50ms: a simulation measures none"
+            expected = "the emulated time of a step, such as 50ms: a simulation measures no time"
             yield (*path, "speed"), "nothing", expected
         yield from _check_unlimited(member, path)
     yield from _check_unlimited(scenario.ps, ("ps",))
@@ -196,7 +194,7 @@ def _check_simulation(scenario: Scenario) -> Iterator[Finding]:
         found = ", ".join(scenario.programs)
         yield ("programs",), found, expected
     if scenario.launch != "warm":
-        expected = "no launch mode: a simulation launches no processes"
+        expected = "warm, the default: a simulation starts no processes of workers"
         yield ("launch",), scenario.launch, expected
 
 
@@ -206,18 +204,20 @@ def _check_programs(scenario: Scenario) -> Iterator[Finding]:
     for name, program in scenario.programs.items():
         path: Keys = ("programs", name)
         if TAKEN.fullmatch(name):
-            expected = "another name: this one is reserved for another node or a log"
+            expected = "another name: this name is reserved for another node or a log file"
             yield path, name, expected
         for word in program.command:
             for unknown in [one for one in addressed(word) if one not in nodes]:
-                expected = "a node with a link: ps, a worker or a program; write {{...}} for braces"
+                expected = (
+                    "a node with a link: ps, a worker or a program; for braces, write {{...}}"
+                )
                 yield (*path, "command"), f"{{{unknown}}}", expected
 
 
 def _check_no_gpus(scenario: Scenario) -> Iterator[Finding]:
     for name, member in scenario.workers.classes.items():
         if member.gpus:
-            expected = f"none: runtime {scenario.runtime.name} does not support GPUs, docker does"
+            expected = f"0: runtime {scenario.runtime.name} does not support GPUs, docker does"
             path: Keys = ("workers", "classes", name, "gpus")
             yield path, str(member.gpus), expected
 
@@ -253,13 +253,13 @@ def check_faults(scenario: Scenario) -> Iterator[Finding]:
             traced = {one.device_class for one in recorded_fields(scenario)}
             for name in sorted(traced.intersection(classes[one] for one in numbers)):
                 found = f"a change to links of class {name}, which follow a recording"
-                expected = "links that do not: a recording determines all changes of its link"
+                expected = "links without a recording: a recording determines all their changes"
                 yield (*path, fault.name), found, expected
             links = {whose: link for _, whose, link in links_after(scenario, fault, place)}
             for whose, link in links.items():
                 yield from _check_link(scenario, path, link, whose)
             if scenario.network.offload == "on" and any(map(needs_packets, links.values())):
-                expected = "`network: {offload: off}`: this link needs segmentation offloads off"
+                expected = "`network: {offload: off}`: otherwise netem cannot emulate this link"
                 yield (*path, fault.name), "offload: on", expected
 
 
@@ -277,13 +277,13 @@ def _check_targets(scenario: Scenario) -> Iterator[Finding]:
             yield (*path, key), display(selector), expected
         available = len(fault.candidates(classes, others))
         if fault.count is not None and fault.count > available:
-            expected = f"at most {available:,}, the number of nodes that match"
+            expected = f"at most {available:,}, the number of nodes that match the selectors"
             found = f"{fault.count:,}"
             yield (*path, "count"), found, expected
 
 
 def _feeders(scenario: Scenario) -> tuple[str, str]:
-    """Return the key for the nodes that feed streams, and what is valid there."""
+    """Return the field that selects nodes that feed streams, and its valid values."""
     if scenario.streams is None:
         return "nodes", "none: there are no producers or brokers without `streams`"
     if scenario.simulated:
@@ -292,17 +292,16 @@ def _feeders(scenario: Scenario) -> tuple[str, str]:
 
 
 def _check_engine(scenario: Scenario) -> Iterator[Finding]:
-    """Check that no worker returns after its container has ended with its process."""
+    """Check that no node has to start again after its container has exited."""
     for place, worker in rejoining(
         scenario.faults, scenario.workers.worker_classes(), seed=scenario.seed
     ):
-        expected = "a worker that joins for the first time: its container has ended"
-        found = f"w{worker}, which left before"
-        yield ("faults", place), found, expected
+        expected = "a worker that has not left before: its container cannot be started again"
+        yield ("faults", place), f"a join of w{worker}, which has left before", expected
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, Kill) and fault.duration is not None:
             path = ("faults", place, "for")
-            expected = "none: its container ends with it; kafka's `restart` restarts it at once"
+            expected = "no duration: the container exits too; kafka's `restart` restarts a broker"
             yield path, str(fault.duration), expected
 
 
@@ -311,7 +310,7 @@ def _check_link(scenario: Scenario, path: Keys, link: LinkSpec, whose: str) -> I
     for direction, shape in (("up", link.up), ("down", link.down)):
         if shape.jitter is not None and shape.delay is not None and shape.jitter > shape.delay:
             found = f"a delay below the jitter of {whose}"
-            expected = f"at least that, {shape.jitter * scenario.time_scale:g} s"
+            expected = f"a delay of at least the jitter, {shape.jitter * scenario.time_scale:g} s"
             place = (*path, direction, "delay")
             yield place, found, expected
     for direction, reason in unshapable(link):
@@ -324,11 +323,11 @@ def check_streams(scenario: Scenario) -> Iterator[Finding]:
     if streams is None:
         return
     if isinstance(algorithm, AlgorithmConfig) and not algorithm.TAKES_STREAMS:
-        expected = "none, or an algorithm that supports streams, such as ddl or scadles"
+        expected = "no streams, or an algorithm that supports streams, such as ddl or scadles"
         yield ("streams",), f"streams with {algorithm.name}", expected
     least = algorithm.min_batch if isinstance(algorithm, ScaDles) else scenario.workers.batch_size
     if streams.samples_per_record > least:
-        expected = f"at most {least:,}, the smallest batch: a step waits for its own samples only"
+        expected = f"at most {least:,}, the smallest batch: a step waits only for samples it uses"
         found = f"{streams.samples_per_record:,}"
         yield ("streams", "samples_per_record"), found, expected
     if isinstance(streams.rates, Each) and len(streams.rates.given) != count:
@@ -343,26 +342,23 @@ def check_streams(scenario: Scenario) -> Iterator[Finding]:
     yield from _records_in_time(scenario, streams)
     stops = not isinstance(change, Traced) and change.falls_silent  # recordings: see elsewhere
     if (stops or 0.0 in streams.per_second(count, seed=scenario.seed)) and streams.patience == inf:
-        expected = "a duration: streams fall silent, and training would wait forever"
+        expected = "a duration: some streams stop, and training would wait for them forever"
         yield ("streams", "stream_timeout"), "off", expected
 
 
 def _records_in_time(scenario: Scenario, streams: StreamSettings) -> Iterator[Finding]:
-    """Check that records fill fast enough, or their device would miss every round."""
+    """Check that records are complete within the timeout; otherwise a device misses all rounds."""
     rates = streams.per_second(scenario.workers.count, seed=scenario.seed)
     slowest = min((rate for rate in rates if rate), default=inf)
     seconds = streams.samples_per_record / slowest
     steady = isinstance(streams.over_time, Steady)  # otherwise rates may rise later
     if steady and streams.samples_per_record > 1 and seconds > streams.patience:
-        apart = (
-            f"{streams.samples_per_record:,}: {seconds:g} s per record at {slowest:g} per second"
+        found = (
+            f"{streams.samples_per_record:,}, which take {seconds:g} s at {slowest:g} per second"
         )
         most = max(1, floor(streams.patience * slowest))
-        yield (
-            ("streams", "samples_per_record"),
-            apart,
-            f"at most {most:,}, which arrive within stream_timeout",
-        )
+        expected = f"at most {most:,}, which take no longer than stream_timeout"
+        yield ("streams", "samples_per_record"), found, expected
 
 
 def substitutes(scenario: Scenario) -> tuple[str, ...]:
@@ -371,23 +367,24 @@ def substitutes(scenario: Scenario) -> tuple[str, ...]:
 
 
 def check_model_targets(scenario: Scenario, classes: int | None) -> Iterator[tuple[Keys, str, str]]:
-    """Yield what does not fit the targets of the data set: path, found and expected.
+    """Yield settings that do not fit the targets of the data set, as path, found and expected.
 
     Args:
-        scenario: is otherwise valid.
-        classes: number of labels, 0 for numbers; None if not yet known.
+        scenario: the scenario, which is valid apart from this.
+        classes: number of classes of the data set, 0 for numbers as targets; None if not yet known.
     """
     name, predicts = scenario.model.name, scenario.model.predicts
     targets = predicts if classes is None else "labels" if classes else "numbers"
     if predicts is not None and targets != predicts:
         found = f"{name}, which predicts {predicts}"
-        yield ("model",), found, f"a model of {targets}: {scenario.dataset.name} has {targets}"
+        expected = f"a model that predicts {targets}, the targets of {scenario.dataset.name}"
+        yield ("model",), found, expected
     if targets != "numbers":
         return
-    expected = f"a loss, a time or a count: {name} predicts numbers, which have no accuracy"
+    expected = f"another criterion, such as `loss`: {name} predicts numbers, which have no accuracy"
     if scenario.stop.accuracy is not None:
         yield ("stop", "accuracy"), f"{scenario.stop.accuracy:g}", expected
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, TimedFault) and fault.at.accuracy is not None:
-            expected = f"a time or a version: {name} predicts numbers, which have no accuracy"
+            expected = f"a time or a version: the numbers that {name} predicts have no accuracy"
             yield ("faults", place), f"an accuracy of {fault.at.accuracy:g}", expected

@@ -44,19 +44,19 @@ _Dumper.add_multi_representer(object, _other)
 
 
 def dump(scenario: Scenario) -> str:
-    """Write YAML text that loads to an equal scenario; None is left out."""
+    """Return YAML text that loads to an equal scenario; fields that are None are omitted."""
     return dump_data(scenario.model_dump(mode="json", by_alias=True, exclude_none=True), "scenario")
 
 
 def dump_data(data: object, name: str) -> str:
-    """Write a program's data as YAML: plain data, numpy's types, units or paths.
+    """Return data as YAML: plain data, NumPy's types, units and paths.
 
     Args:
-        data: the data to write.
+        data: the data to convert.
         name: name of the data, for errors.
 
     Raises:
-        ScenarioError: it contains another type.
+        ScenarioError: the data contain another type.
     """
     try:
         return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True))

@@ -176,7 +176,7 @@ def with_source_lines(file: Path | str, overrides: Sequence[Override] = ()) -> I
 
 
 def _with_line(problem: Problem, document: Document) -> Problem:
-    """Set a problem's line to its value's, or to the enclosing value's for a default."""
+    """Add file and line of the value to a problem; for a default, those of the enclosing value."""
     if problem.file != UNKNOWN_FILE:
         return problem
     keys = (int(key) if key.isdigit() else key for key in problem.path.split("."))

@@ -34,7 +34,7 @@ from testbed.scenario.synonyms import nearest
 from testbed.values.user_code import OwnCode, UserCode
 
 COPIES = "custom"
-"""The folder of a run that contains copies of them."""
+"""The folder in a run folder for copies of the user's own files."""
 
 _MEMBERS: Mapping[Keys, str] = {
     ("algorithm",): "custom",
@@ -46,7 +46,7 @@ _MEMBERS: Mapping[Keys, str] = {
 
 
 def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
-    """Yield path and name of every such file, in whichever form the document has it."""
+    """Yield path and name of each of the user's own files in a document."""
     for path in _paths(document):
         name = document.at(path)
         if isinstance(name, str):
@@ -65,12 +65,12 @@ def _paths(document: Document) -> Iterator[Keys]:
 
 
 def names_of(scenario: Scenario) -> dict[Keys, str]:
-    """Return the user's own files in a scenario, by their path in it."""
+    """Return the names of the user's own files, by their path in the scenario."""
     return dict(own_names(Document(Node.of(_data(scenario)))))
 
 
 def with_copies(scenario: Scenario) -> dict[str, Any]:
-    """Return the scenario as plain data, with these files replaced by a run's copies."""
+    """Return the scenario as plain data that refers to a run's copies of the user's own files."""
     root = Node.of(_data(scenario))
     for path, name in names_of(scenario).items():
         root = root.with_value(path, f"{COPIES}/{Path(name).name}")

@@ -176,8 +176,8 @@ class _Composer:
         if node is None:
             self.fail(
                 line,
-                f"*{name[:40]} inside the value it names",
-                "no alias inside its value",
+                f"the alias *{name[:40]} inside the value with the anchor &{name[:40]}",
+                "an alias after the end of that value",
             )
         return node
 
@@ -186,7 +186,7 @@ class _Composer:
         self._count += 1
         if self._count > MOST_NODES:
             found = f"more than {MOST_NODES:,} values"
-            self.fail(line, found, f"at most {MOST_NODES:,}, aliases expanded")
+            self.fail(line, found, f"at most {MOST_NODES:,}, counting aliases as copies")
         if depth > DEEPEST:
             self.fail(line, *_TOO_DEEP)
         if isinstance(value, dict | tuple):

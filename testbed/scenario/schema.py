@@ -1,6 +1,6 @@
-"""The scenario: one file, one experiment. All fields are enforced; unknown fields are errors.
+"""The schema of a scenario, which describes one experiment. Unknown fields are errors.
 
-Seconds in a scenario are emulated seconds; ``time_scale`` is the number per real second.
+Durations in a scenario are in emulated time: ``time_scale`` emulated seconds pass per real second.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ from testbed.values.units import Duration
 
 
 class PsSettings(StrictModel):
-    """The parameter server; without limits it has the CPU weight of ten workers.
+    """The parameter server. If CPUs are busy, it gets ten times the CPU time of a worker.
 
     Attributes:
-        link: its link, which all workers share.
-        service: emulated time to serve one pull or push; requests are served one at a time in order
-            of arrival, each before its reply is sent. None for the speed of the host.
-        dead_after: the parameter server removes a worker, as if it had left, if it receives nothing
-            from it for this long, in emulated time, although the worker has its reply or has
-            crashed. None for never.
+        link: link of the parameter server, which carries the traffic of all workers.
+        service: emulated time to serve one pull or push. Requests are served one at a time, in
+            order of arrival; a reply is sent after this time. By default as fast as the host.
+        dead_after: emulated time without a message from a worker, after which the parameter server
+            removes the worker as if it had left. The time starts when the worker receives a reply,
+            or crashes. By default workers are never removed.
         cpu: CPU limit, in CPUs.
-        cpuset: CPUs of the host that it may use.
+        cpuset: CPUs of the host that the parameter server may use.
         memory: memory limit; by default half of the host's memory.
-        scratch: size of its /tmp, and of its /dev/shm; both count as memory that it uses. 16MiB by
-            default.
+        scratch: size of /tmp, and also of /dev/shm; files there count towards the memory limit.
+            16MiB by default.
     """
 
     link: Link = Link()
@@ -79,19 +79,20 @@ class DeviceClass(StrictModel):
     """A class of devices.
 
     Attributes:
-        share: share of the workers that are not in a class with a `count`; the shares of all
-            classes add up to 1. By default 1.
+        share: fraction of the workers that are not in a class with a `count`; the shares of all
+            classes must add up to 1. By default 1.
         count: number of workers in this class, instead of a share.
         speed: emulated time of one training step: a duration, a random duration, or a base and a
-            time per sample. A step that really takes less waits for the rest.
-        think: wait between computing and pushing, instead of the one of all workers.
-        link: link of each of its workers.
-        cpu: CPU limit of each, in CPUs.
-        cpuset: CPUs of the host that they may use.
-        memory: memory limit of each; by default half of the host's memory.
-        scratch: size of the /tmp of each, and of its /dev/shm; both count as memory that it uses.
-            16MiB by default.
-        gpus: number of GPUs that each sees; requires Docker with an NVIDIA runtime.
+            time per sample. If computing takes less, the worker waits for the rest of this time. By
+            default a step takes as long as it takes on the host.
+        think: think time, the wait between computing and pushing; overrides `workers.think`.
+        link: link of each worker.
+        cpu: CPU limit of each worker, in CPUs.
+        cpuset: CPUs of the host that the workers may use.
+        memory: memory limit of each worker; by default half of the host's memory.
+        scratch: size of /tmp of each worker, and also of /dev/shm; files there count towards the
+            memory limit. 16MiB by default.
+        gpus: number of GPUs that each worker can use; requires Docker with an NVIDIA runtime.
     """
 
     share: Share | None = None
@@ -109,7 +110,8 @@ class DeviceClass(StrictModel):
     def _share_or_count(self) -> DeviceClass:
         if self.share is not None and self.count is not None:
             raise InvalidValue(
-                f"a share of {self.share:g} and a count of {self.count}", "one of the two"
+                f"a share of {self.share:g} and a count of {self.count}",
+                "either a share or a count",
             )
         return self
 
@@ -121,7 +123,7 @@ class DeviceClass(StrictModel):
     def mean_step(self, samples: int) -> float | None:
         """Return the mean emulated seconds of a training step with this many samples.
 
-        None for full speed.
+        None if the class has no speed.
         """
         match self.speed:
             case StepTime(base=base):
@@ -141,9 +143,10 @@ class Workers(StrictModel):
     Attributes:
         count: number of workers.
         batch_size: samples per mini-batch.
-        think: wait between computing and pushing, for classes without their own.
-        classes: device classes by name; workers are assigned to them in this order.
-        availability: a recording of when each worker is present; by default always.
+        think: think time, the wait between computing and pushing, of classes that do not set one.
+        classes: device classes by name, in the order in which w0, w1, ... are assigned to them.
+        availability: a recording of the times at which each worker is present; by default all
+            workers are always present.
     """
 
     count: Count
@@ -157,11 +160,13 @@ class Workers(StrictModel):
         counted, shares = self._counted(), self._shares()
         if not shares and counted != self.count:
             raise InvalidValue(
-                f"classes whose counts add up to {counted:,}", f"`count`, which is {self.count:,}"
+                f"classes whose counts add up to {counted:,}",
+                f"counts that add up to workers.count, {self.count:,}",
             )
         if shares and counted >= self.count:
             found = f"classes whose counts add up to {counted:,} next to classes with a share"
-            raise InvalidValue(found, f"less than `count`, which is {self.count:,}")
+            expected = f"counts that add up to less than workers.count, {self.count:,}"
+            raise InvalidValue(found, expected)
         if shares and abs(sum(shares.values()) - 1) > SHARES_ROUNDING:
             total = sum(shares.values())
             raise InvalidValue(
@@ -207,11 +212,13 @@ class Workers(StrictModel):
 
 
 class NetworkSettings(StrictModel):
-    """Kernel features that the links use.
+    """Use of kernel features by the links.
 
     Attributes:
-        missing: `fail` or `warn` if a link needs netem and the kernel lacks it.
-        offload: segmentation offloads of the links; `auto` disables them on links with packet loss.
+        missing: what to do if a link needs netem and the kernel lacks it: `fail`, or `warn` and run
+            without the settings that need netem.
+        offload: segmentation offloads of the links: `on`, `off`, or `auto`, which disables them on
+            links that netem cannot emulate with offloads, for example with packet loss.
     """
 
     missing: Missing = "fail"
@@ -222,11 +229,12 @@ class Stop(StrictModel):
     """When training ends: at the first criterion that is met. At least one is required.
 
     Attributes:
-        updates: number of updates in the model; possibly more if some are applied together.
-        steps: number of training steps of all workers in the model.
+        updates: number of updates applied to the model. Updates that are applied together may
+            exceed it.
+        steps: number of training steps, of all workers, in the updates applied to the model.
         time: emulated time since the start of training.
-        accuracy: top-1 accuracy of an evaluation during training.
-        loss: loss of an evaluation during training, at most this.
+        accuracy: top-1 accuracy that an evaluation during training reaches or exceeds.
+        loss: loss that an evaluation during training reaches or falls below.
     """
 
     updates: Count | None = None
@@ -239,7 +247,7 @@ class Stop(StrictModel):
     def _something(self) -> Stop:
         if all(rule is None for _, rule in self):
             raise InvalidValue(
-                "nothing that would end the run", "updates, steps, time, accuracy or loss"
+                "no criterion", "at least one of updates, steps, time, accuracy and loss"
             )
         return self
 
@@ -257,22 +265,22 @@ class Stop(StrictModel):
 
 
 class ProgramSettings(StrictModel):
-    """A command that runs as its own node, isolated like all nodes.
+    """A command that runs in its own node, isolated like all nodes.
 
     Attributes:
         command: the program and its arguments, without a shell; `{ps}`, `{w3}` or the name of
             another program in braces is replaced by the address of that node.
-        link: its link.
+        link: link of the node.
         cpu: CPU limit, in CPUs.
-        cpuset: CPUs of the host that it may use.
+        cpuset: CPUs of the host that the program may use.
         memory: memory limit; by default half of the host's memory.
-        scratch: size of its /tmp, and of its /dev/shm; both count as memory that it uses. 16MiB by
-            default.
+        scratch: size of /tmp, and also of /dev/shm; files there count towards the memory limit.
+            16MiB by default.
         folders: folders of the host, mounted read-only at the same paths, even if they are hidden
             from nodes or missing in the image.
-        end: what its end before the end of training means: `fatal`, the run fails; `noticed`, the
-            run reports it and continues; `expected`, like `noticed`, but an exit status of 0 is not
-            reported.
+        end: what happens if the program exits before the end of training: `fatal`, the run fails;
+            `noticed`, the exit is reported and the run continues; `expected`, like `noticed`, but
+            an exit with status 0 is not reported.
     """
 
     command: Annotated[tuple[Word, ...], Field(strict=False), AfterValidator(not_empty)]
@@ -286,12 +294,12 @@ class ProgramSettings(StrictModel):
 
 
 class Evaluate(StrictModel):
-    """The evaluator. At the end of the run it evaluates the model on all test images.
+    """Evaluation of the model; after training, the model is also evaluated on all test images.
 
     Attributes:
         every: evaluation interval, in updates or in emulated time. By default a twentieth of the
             updates, steps or time in `stop`, and at most 1,000 updates.
-        images: number of test images, always the same, of an evaluation during training.
+        images: number of test images used by an evaluation during training; always the same images.
         timeout: maximum real time of one evaluation; if it takes longer, the run fails.
     """
 
@@ -301,7 +309,7 @@ class Evaluate(StrictModel):
 
 
 class Checkpoint(StrictModel):
-    """Saves the state of training, to resume it after the parameter server has ended.
+    """Saves the state of training, to resume it after the parameter server was killed.
 
     Attributes:
         every: checkpoint interval, in updates or in emulated time.
@@ -315,30 +323,32 @@ class Scenario(StrictModel):
 
     Attributes:
         version: version of the scenario format.
-        name: prefix of the names of its runs.
+        name: prefix of the names of the scenario's runs.
         seed: seed of all random draws.
-        runtime: what creates the containers.
-        algorithm: what workers send, and how the parameter server applies it.
+        runtime: the runtime that creates the containers, or simulates them.
+        algorithm: the training algorithm: what workers send, and how the parameter server applies
+            it.
         model: the model to train.
         dataset: the training and test data, and the partition among the workers.
         ps: the parameter server.
         workers: the devices.
-        streams: delivery of samples during training; by default all are available from the start.
-        programs: commands that run as their own nodes, by name of the node.
-        network: kernel features that the links use.
+        streams: delivery of samples during training; by default all samples are available from the
+            start.
+        programs: commands that run in their own nodes, by name of the node.
+        network: use of kernel features by the links.
         faults: planned faults: what happens during training, when, and to which nodes.
         stop: when training ends.
         evaluate: evaluation of the model during training.
         checkpoint: how often the state of training is saved; never by default.
-        codec: emulated time of encoding and decoding in a simulation; none by default. A live run
-            takes the real time.
+        codec: emulated time of encoding and decoding in a simulation, by default 0. In other
+            runtimes, both take their real time.
         encoding: encoding of pushes: `raw`; `packed` sends the same numbers in fewer bytes,
             `packed16` rounds values to float16 first. Pulls are always raw.
         launch: `warm` forks workers from one process that has imported everything, `cold` starts
             each worker as a new process.
         time_scale: emulated seconds per real second.
-        paced: whether think times, speeds and the parameter server's service time set the pace; if
-            false, the run is as fast as the host, and a busy host does not make it invalid.
+        paced: whether think times, speeds and the parameter server's service time determine the
+            pace of the run; if false, the host does, and a busy host does not make the run invalid.
     """
 
     version: Annotated[Literal[1], BeforeValidator(version_one)] = 1
@@ -378,12 +388,12 @@ class Scenario(StrictModel):
 
     @property
     def simulated(self) -> bool:
-        """Whether it runs on a virtual clock instead of in containers."""
+        """Whether the scenario runs on a virtual clock, without containers."""
         return isinstance(self.runtime, Simulated)
 
     @property
     def is_paced(self) -> bool:
-        """Whether settings, not only the host, determine the pace."""
+        """Whether speeds, think times or a service time determine the pace of the run."""
         classes = self.workers.classes.values()
         paces = [self.workers.think, self.ps.service, *(one.speed or one.think for one in classes)]
         return self.paced and any(pace is not None for pace in paces)

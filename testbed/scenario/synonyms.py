@@ -38,17 +38,18 @@ MEANINGS: Mapping[str, tuple[str, ...]] = {
     "workers.classes.*.link.up.loss": ("packet_loss", "drop", "drop_rate"),
     "workers.classes.*.link.up.queue": ("buffer", "limit"),
 }
-"""Paths in a scenario, and their synonyms; the first with a valid key is suggested."""
+"""Paths in a scenario, each with words that users may write instead of its last key. Of the paths
+for a word, the first is suggested whose last key is valid at the place of the error."""
 
 AMBIGUOUS = ("buffer",)
-"""Words that are suggested only where one of their meanings is valid."""
+"""Words for which a path is suggested only if its last key is valid at the place of the error."""
 
 REMARKS: Mapping[str, str] = {
     "algorithm": " Models are trained with SGD, whose learning rate is an option of the algorithm.",
     "stop.steps": " An epoch has one step per mini-batch of the training samples.",
     "stop.updates": " Every applied push is an update: a round of n workers has n updates.",
 }
-"""Additional remarks for a path."""
+"""Sentences to append to the suggestion of a path."""
 
 
 def nearest(word: object, words: Sequence[str]) -> str:

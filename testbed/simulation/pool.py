@@ -60,18 +60,19 @@ from testbed.simulation.worker import Cycle, Paused, TimedOrders
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 BATCH = 16
-"""Maximum number of tasks that are sent and answered at once."""
+"""Maximum number of tasks in one message to a process, which answers them in one message."""
 
 MAX_AHEAD_BYTES = 64 * 1024
-"""Maximum bytes sent ahead of the answers; a pipe holds 208 KiB, enough for the answers too."""
+"""Maximum bytes of unanswered messages to a process. A pipe holds 208 KiB: neither these messages
+nor their answers block."""
 
 MESSAGE_BYTES = 1024
-"""Overhead of a message in a pipe."""
+"""Bytes that a message takes in a pipe in addition to its content, rounded up."""
 
 END_SECONDS = 10.0  # time limit for the exit of a process that closed its pipe
 
 LINE = CACHE_LINE_BYTES // 4
-"""Numbers per cache line; each row starts at a cache line."""
+"""float32 values per cache line. Every row of the shared memory starts at a cache line."""
 
 
 @dataclass
@@ -151,7 +152,8 @@ class PoolProcess:
 class Pool:
     """The processes; each calls ``build`` once after its start.
 
-    Worker w belongs to process w modulo ``processes``; a row holds ``size`` numbers.
+    Worker w belongs to process w modulo ``processes``. A row of the shared memory holds ``size``
+    float32 values.
     """
 
     def __init__(

@@ -44,6 +44,6 @@ class Traces:
         engine = self.engine
         device, up = engine.devices[one.worker], one.direction == "up"
         bucket = device.up.bucket if up else device.down.bucket
-        assert isinstance(bucket, ChangingBucket), "a link with a trace is changeable"
+        assert isinstance(bucket, ChangingBucket), "links with a trace are created as changeable"
         bucket.configured = rate.bytes_per_second, burst_bytes(rate, engine.recorder.time_scale)
         bucket.change(*bucket.configured, link=engine.uplink if up else engine.downlink)

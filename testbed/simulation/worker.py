@@ -181,7 +181,7 @@ class SimulatedWorker:
         """Restore the state of another worker of the same scenario.
 
         Raises:
-            DataError: this is another scenario's state.
+            DataError: the state belongs to another scenario.
         """
         whole = unpack(packed, self._given())
         with fitting():
@@ -192,7 +192,8 @@ class SimulatedWorker:
             self.next_think, self._now = float(own["next_think"]), float(own["now"])
             self._compute, self._step = float(own["compute"]), float(own["step"])
             if type(own["draw_step"]) is not type(self.draw_step):
-                raise TypeError(f"the steps are a {type(own['draw_step']).__name__}")
+                found, expected = type(own["draw_step"]).__name__, type(self.draw_step).__name__
+                raise TypeError(f"draw_step is a {found}, expected a {expected}")
             self.draw_step = own["draw_step"]
             if own["begun"]:
                 self._loop = self.worker.loop()

@@ -137,13 +137,13 @@ def resumable_run(run: StudyRun, runs: Path) -> str | None:
 
 
 def claim_run_name(run: StudyRun, runs: Path, registry: Registry) -> str:
-    """Remove what a sweep has left of an interrupted run; return the name for the new run.
+    """Remove the folder and the containers of an interrupted run; return a name for the new run.
 
-    Folders with another name were not created by a sweep, and another scenario is another run:
-    both are kept.
+    Only folders with the names that a sweep gives this run are removed, and only if they contain
+    the same scenario.
 
     Raises:
-        TestbedError: its containers cannot be removed, or all names are in use.
+        TestbedError: the containers cannot be removed, or all names are in use.
     """
     for name in (run.base_name, f"{run.base_name[:51].rstrip('-')}-{run.identity[:8]}"):
         path = runs / name
@@ -151,7 +151,10 @@ def claim_run_name(run: StudyRun, runs: Path, registry: Registry) -> str:
             _remove(path, registry)
         if not os.path.lexists(path):
             return name
-    raise TestbedError(f"{path} occupies the name of a run.", hint="Move it elsewhere.")
+    raise TestbedError(
+        f"{path} exists, but is not a run of this study; its name is needed for a run.",
+        hint="Move it elsewhere.",
+    )
 
 
 def _was_interrupted(path: Path, run: StudyRun) -> bool:

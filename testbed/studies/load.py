@@ -280,7 +280,10 @@ class _Reading:
             text = scenario.model_dump_json(by_alias=True)
             if text in known:
                 found = f"the same scenario for ({known[text].name}) and ({case.name})"
-                expected = "different settings that are not overridden by a later factor"
+                expected = (
+                    "a different scenario per case; does a later factor override the settings "
+                    "of an earlier one?"
+                )
                 self._problem(("vary",), found, expected)
             known[text] = case
             for seed in model.seeds or (scenario.seed,):

@@ -262,9 +262,9 @@ class RunPool:
         if found.condition == "valid":
             self.tell(f"{job.name} finished: {found.reason}{reused}")
         elif found.condition == "invalid":
-            self.tell(f"{job.name} is INVALID, and kept: {found.reason}{reused}")
+            self.tell(f"{job.name} is INVALID, its folder is kept: {found.reason}{reused}")
         else:
-            ended = f"its process was ended by signal {-status}" if status < 0 else found.reason
+            ended = f"its process was killed by signal {-status}" if status < 0 else found.reason
             code = status if status > 0 else NodeError.exit_code
             self._fail(job.run, job.name, Failure(said or ended, code))
 
@@ -275,7 +275,10 @@ class RunPool:
         refused, count = self.gradients.refused(job.name), self.gradients.end(job.name)
         told = f"; {count:,} gradients reused" if count else ""
         if refused:
-            told += f"; {len(refused):,} of --reuse were damaged and recomputed: {refused[0]}"
+            told += (
+                f"; {len(refused):,} stored gradients were damaged and recomputed, the first: "
+                f"{refused[0]}"
+            )
         return told
 
     def _fail(self, run: StudyRun, name: str, failure: Failure) -> None:

@@ -41,9 +41,9 @@ class RuntimeChosen(Event):
 class StateChanged(Event):
     """The state of the run changed."""
 
-    state: Annotated[State, "as in `run.json`"]
-    reason: Annotated[str, "why it ended"] = ""
-    exit_code: Annotated[int | None, "exit code of the error that it failed with"] = None
+    state: Annotated[State, "the new state, as in `run.json`"]
+    reason: Annotated[str, "why the run ended"] = ""
+    exit_code: Annotated[int | None, "exit code of the error, if the run failed"] = None
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class Phase(Event):
 class Launched(Event):
     """A node's process was started."""
 
-    node: Annotated[str, "its name"]
-    pid: Annotated[int | None, "in the host's PID namespace; null if it has already ended"]
+    node: Annotated[str, "name of the node"]
+    pid: Annotated[int | None, "in the host's PID namespace; null if it has already exited"]
 
 
 @dataclass(frozen=True)
 class BroughtUp(Event):
     """All nodes are running and have joined."""
 
-    seconds: Annotated[float, "real seconds since the command was started"]
+    seconds: Annotated[float, "real seconds since the start of the command"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class LinksRead(Event):
     left_out: Annotated[
         tuple[str, ...], "settings that were not applied because the kernel lacks netem"
     ] = ()
-    unseeded: Annotated[int, "number of links with unseeded random numbers"] = 0
+    unseeded: Annotated[int, "number of links whose random numbers the kernel cannot seed"] = 0
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class RoundTripMeasured(Event):
     link: Annotated[str, "the device class"]
     configured_seconds: Annotated[float, "sum of the configured delays"]
     measured_seconds: Annotated[float, "the measured median"]
-    error_seconds: Annotated[float, "its standard error, if the delays vary"] = 0.0
+    error_seconds: Annotated[float, "standard error of the median, if the delays vary"] = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class MessagesTimed(Event):
     """A transfer of 17 KB with a short reply was timed in each direction of a link."""
 
     link: Annotated[str, "the device class"]
-    up_seconds: Annotated[float | None, "with the 17 KB sent upstream"]
-    down_seconds: Annotated[float | None, "with the 17 KB sent downstream"]
+    up_seconds: Annotated[float | None, "duration with the 17 KB sent upstream"]
+    down_seconds: Annotated[float | None, "duration with the 17 KB sent downstream"]
 
 
 @dataclass(frozen=True)
@@ -123,16 +123,16 @@ class LinkChanged(Event):
 
     action: Annotated[
         str,
-        "`set` or `reset` by a command; `recorded`, by a trace; `expired`, at the end of a change",
+        "`set` or `reset`: by a command; `recorded`: by a trace; `expired`: end of a timed change",
     ]
     nodes: Annotated[tuple[str, ...], "the nodes whose links were changed"]
     up: Annotated[
         Mapping[str, Any] | None,
-        "new shape of the sending direction; null if the nodes differ, or it was not changed",
+        "new shape of the sending direction; null if unchanged, or if it differs between nodes",
     ]
-    down: Annotated[Mapping[str, Any] | None, "new shape of the receiving direction; null likewise"]
-    planned: Annotated[float, "planned time, seconds since 1970"]
-    actual: Annotated[float, "when the last link had been changed, seconds since 1970"]
+    down: Annotated[Mapping[str, Any] | None, "the same for the receiving direction"]
+    planned: Annotated[float, "planned time, in seconds since 1970"]
+    actual: Annotated[float, "when the last of the links was changed, in seconds since 1970"]
     failure: Annotated[str, "why the change failed; empty if it did not"] = ""
 
 
@@ -140,12 +140,12 @@ class LinkChanged(Event):
 class Exited(Event):
     """A node's process ended."""
 
-    node: Annotated[str, "its name"]
-    status: Annotated[int, "its exit status; negative for a signal"]
+    node: Annotated[str, "name of the node"]
+    status: Annotated[int, "exit status; for a signal, its negative number"]
     planned: Annotated[bool, "whether the exit was planned"] = False
-    how: Annotated[str, "description of the exit, if it is shown to the user"] = ""
-    ends_run: Annotated[bool, "whether the run cannot continue without it"] = False
-    restarted: Annotated[bool, "whether it is restarted; the server, from a checkpoint"] = False
+    how: Annotated[str, "description of the exit, if the user is told about it"] = ""
+    ends_run: Annotated[bool, "whether the run ends because of the exit"] = False
+    restarted: Annotated[bool, "whether the node is restarted; the PS, from a checkpoint"] = False
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ class ClockSet(Event):
 class LogFull(Event):
     """A node printed more than its log can hold: the rest is dropped."""
 
-    node: Annotated[str, "its name"]
-    limit_bytes: Annotated[int, "size of the output that was kept"]
+    node: Annotated[str, "name of the node"]
+    limit_bytes: Annotated[int, "bytes of output that were kept"]
 
 
 @dataclass(frozen=True)
@@ -178,31 +178,31 @@ class FaultApplied(Event):
     kind: Annotated[str, "kind of the fault, as in the scenario"]
     begins: Annotated[bool, "true at its start, false at its end"]
     nodes: Annotated[tuple[str, ...], "the affected nodes; empty if the run ended first"]
-    planned_seconds: Annotated[float, "planned time, emulated"]
-    actual_seconds: Annotated[float, "actual time, emulated"]
+    planned_seconds: Annotated[float, "planned time, in emulated seconds"]
+    actual_seconds: Annotated[float, "actual time, in emulated seconds"]
     place: Annotated[
-        int | None, "its index in `faults`, from 0; null for a manual fault, or one of a trace"
+        int | None, "index in the scenario's `faults`, from 0; null for a manual or recorded fault"
     ] = None
     passed_over: Annotated[
         tuple[str, ...],
-        "targets that were skipped because they had crashed or were absent by a trace; if the "
-        "targets are drawn at random, also those that had left, or were under another fault",
+        "targets that were skipped because they had crashed or were absent according to a trace; "
+        "if drawn at random, also those that had left or were affected by another fault",
     ] = ()
-    recorded: Annotated[bool, "whether it comes from the trace of `workers.availability`"] = False
+    recorded: Annotated[bool, "whether the fault is of the trace `workers.availability`"] = False
 
 
 @dataclass(frozen=True)
 class MemoryRead(Event):
     """The private memory of each worker was read; the last such event of a run counts."""
 
-    private_bytes: Annotated[Mapping[str, int], "by worker"]
+    private_bytes: Annotated[Mapping[str, int], "bytes by worker"]
 
 
 @dataclass(frozen=True)
 class LinksCarried(Event):
     """The traffic that nodes have sent through their links was read at the end of the training."""
 
-    up_bytes: Annotated[Mapping[str, int], "by node that is still running, in Ethernet bytes"]
+    up_bytes: Annotated[Mapping[str, int], "Ethernet bytes, by node still running"]
 
 
 # Events of the parameter server (PS).
@@ -212,47 +212,47 @@ class LinksCarried(Event):
 class Listening(Event):
     """The parameter server accepts calls."""
 
-    port: Annotated[int, "its port for workers"]
+    port: Annotated[int, "port to which workers connect"]
 
 
 @dataclass(frozen=True)
 class Joined(Event):
     """A worker joined the training."""
 
-    node: Annotated[str, "its name"]
+    node: Annotated[str, "name of the worker"]
 
 
 @dataclass(frozen=True)
 class Left(Event):
     """A worker left the training."""
 
-    node: Annotated[str, "its name"]
+    node: Annotated[str, "name of the worker"]
     reason: Annotated[
-        str | None, "how its process ended; null if the worker itself announced that it leaves"
+        str | None, "how the worker's process exited; null if the worker announced that it leaves"
     ] = None
 
 
 @dataclass(frozen=True)
 class Silent(Event):
-    """A worker has been frozen for too long: the end of the training does not wait for it."""
+    """A worker was frozen for too long; the end of the training will not wait for it."""
 
-    node: Annotated[str, "its name"]
+    node: Annotated[str, "name of the worker"]
 
 
 @dataclass(frozen=True)
 class Crashed(Event):
     """A worker crashed after a push, by a fault of the scenario, without notifying other nodes."""
 
-    node: Annotated[str, "its name"]
-    sequence: Annotated[int, "number of that push"]
-    time_seconds: Annotated[float, "when the push was accepted, emulated"]
+    node: Annotated[str, "name of the worker"]
+    sequence: Annotated[int, "number of the worker's push, from 1"]
+    time_seconds: Annotated[float, "emulated time at which the push was accepted"]
 
 
 @dataclass(frozen=True)
 class Gap(Event):
-    """A node did not execute for a time: it was stopped or frozen, or got no CPU."""
+    """A node did not execute for a time: it was suspended or frozen, or got no CPU time."""
 
-    node: Annotated[str, "its name"]
+    node: Annotated[str, "name of the node"]
     seconds: Annotated[float, "real duration; gaps below a second are not reported"]
 
 
@@ -265,30 +265,30 @@ class Started(Event):
 class Evaluated(Event):
     """The model was evaluated."""
 
-    time_seconds: Annotated[float, "when the model was copied, emulated"]
+    time_seconds: Annotated[float, "when the model was copied, in emulated time"]
     version: Annotated[int, "updates in the model"]
-    payload_up_bytes: Annotated[int, "payload of all pushes up to then"]
+    payload_up_bytes: Annotated[int, "payload of all pushes until the model was copied"]
     loss: Annotated[
-        float | None, "the objective: mean loss of the images, plus the model's penalty"
+        float | None, "objective: mean loss of the images, plus the model's regularization"
     ]
     top1: Annotated[
         float | None,
-        "share of images whose class was predicted first; null if the targets are numbers",
+        "fraction of images whose class was predicted first; null if the targets are numbers",
     ]
     top5: Annotated[
         float | None,
-        "share of images whose class was among the first five predictions; null likewise",
+        "fraction of images whose class was among the first five predictions; null like `top1`",
     ]
-    images: Annotated[int, "number of test images"]
+    images: Annotated[int, "number of test images that were evaluated"]
     final: Annotated[bool, "whether this is the evaluation on all test images after the end"]
 
 
 @dataclass(frozen=True)
 class _Refusal(Event):
-    node: Annotated[str | None, "the caller; null for an unknown peer"]
-    reason: Annotated[str, "why"]
-    peer: Annotated[str | None, "its address"] = None
-    method: Annotated[str | None, "the called method"] = None
+    node: Annotated[str | None, "the node that called; null for an unknown peer"]
+    reason: Annotated[str, "why the call failed"]
+    peer: Annotated[str | None, "network address of the caller"] = None
+    method: Annotated[str | None, "name of the method"] = None
     code: Annotated[str | None, "gRPC status code"] = None
 
 
@@ -304,20 +304,20 @@ class Incomplete(_Refusal):
 
 @dataclass(frozen=True)
 class KeysMissed(Event):
-    """A receiver did not know the core keys omitted from a message; it was sent again with them."""
+    """A message omitted core keys that its receiver did not know; it was repeated with the keys."""
 
-    node: Annotated[str, "the worker that sent or received it"]
+    node: Annotated[str, "the worker that sent or received the message"]
     direction: Annotated[str, "`up`: a push, `down`: a reply"]
-    payload_bytes: Annotated[int, "payload of the useless message; not in the row of any update"]
+    payload_bytes: Annotated[int, "payload of the first message, which is in no update's row"]
 
 
 @dataclass(frozen=True)
 class Omitted(Event):
-    """Events were only counted, because the node had caused too many of this kind."""
+    """Events were counted instead of recorded, because a node had caused too many of a kind."""
 
     node: Annotated[str | None, "the node; null for unknown peers"]
-    kind: Annotated[str, "name of the events"]
-    count: Annotated[int, "their number"]
+    kind: Annotated[str, "kind of the events"]
+    count: Annotated[int, "number of events that were not recorded"]
 
 
 @dataclass(frozen=True)
@@ -325,18 +325,18 @@ class Load(Event):
     """The load of the parameter server, once a second (real) during training."""
 
     waiting: Annotated[int, "requests waiting for a reply"]
-    cpu_seconds: Annotated[float, "CPU time of its process"]
+    cpu_seconds: Annotated[float, "CPU time of the parameter server's process so far"]
 
 
 @dataclass(frozen=True)
 class Produced(Event):
     """The progress of a producer of streams, once a second (real)."""
 
-    producer: Annotated[str, "its node"]
-    due: Annotated[int, "records due by then at the configured rates"]
-    sent: Annotated[int, "records sent, and written by the broker if there is one"]
+    producer: Annotated[str, "name of the producer's node"]
+    due: Annotated[int, "number of records that were due at the configured rates"]
+    sent: Annotated[int, "number of records sent; with a broker, those that it has stored"]
     worst_lag_ratio: Annotated[
-        float, "largest share of due records that were not sent, over the devices"
+        float, "largest fraction of due records that were not sent, over the devices"
     ]
 
 
@@ -344,9 +344,9 @@ class Produced(Event):
 class Finished(Event):
     """The training has ended."""
 
-    reason: Annotated[str, "why"]
+    reason: Annotated[str, "why the training ended"]
     version: Annotated[int, "updates in the model"]
-    stalled: Annotated[bool, "whether it ended because no worker could push any more"] = False
+    stalled: Annotated[bool, "whether it ended because no worker could push any longer"] = False
 
 
 @dataclass(frozen=True)
@@ -362,8 +362,8 @@ class Saved(Event):
 
     version: Annotated[int, "updates in the model"]
     size_bytes: Annotated[int, "size of the file"]
-    held_seconds: Annotated[float, "real time without updates, while a copy of the model was made"]
-    seconds: Annotated[float, "real time until it was written, while updates continued"]
+    held_seconds: Annotated[float, "real time for which updates stopped while the state was copied"]
+    seconds: Annotated[float, "real time to write the copy to disk, while updates continued"]
 
 
 @dataclass(frozen=True)
@@ -380,20 +380,20 @@ class Done(Event):
     """The parameter server has finished: the final model was evaluated."""
 
     evaluated: Annotated[bool, "whether the final evaluation took place"]
-    applied: Annotated[int, "pushes in the model"] = 0
-    applied_bytes: Annotated[int, "their payload"] = 0
-    repeated: Annotated[int, "pushes sent again after a lost connection"] = 0
-    repeated_bytes: Annotated[int, "their payload"] = 0
+    applied: Annotated[int, "number of pushes applied to the model"] = 0
+    applied_bytes: Annotated[int, "payload of the applied pushes"] = 0
+    repeated: Annotated[int, "number of pushes repeated after a lost connection"] = 0
+    repeated_bytes: Annotated[int, "payload of the repeated pushes"] = 0
     dropped: Annotated[
         int,
-        "pushes in no model, because they arrived after the end or in a round that did not "
-        "complete",
+        "number of pushes that were not applied, because they arrived after the end or in a round "
+        "that did not complete",
     ] = 0
-    dropped_bytes: Annotated[int, "their payload"] = 0
-    lost: Annotated[int, "pushes lost with a server, or computed on a model lost with it"] = 0
-    lost_bytes: Annotated[int, "payload of those that were sent again"] = 0
-    served: Annotated[int, "requests that passed the service queue of a server with `service`"] = 0
-    served_late: Annotated[int, "those that were delayed by the host in addition"] = 0
+    dropped_bytes: Annotated[int, "payload of the dropped pushes"] = 0
+    lost: Annotated[int, "pushes lost with a killed server, or computed on its lost model"] = 0
+    lost_bytes: Annotated[int, "payload of the lost pushes that were repeated"] = 0
+    served: Annotated[int, "number of requests that passed the queue of `ps.service`"] = 0
+    served_late: Annotated[int, "number of these requests that took longer than `ps.service`"] = 0
     largest_gap_seconds: Annotated[
-        float | None, "longest real time during which a node did not execute"
+        float | None, "longest real time for which a node did not execute"
     ] = None

@@ -16,10 +16,10 @@ from testbed.errors import TestbedError
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted, read_on
 
 LARGEST_RECORD = 128 * 2**20
-"""Maximum bytes of a node's line file: some 500,000 events."""
+"""Maximum bytes of a node's JSON-lines log: some 500,000 events."""
 
 LONGEST_LINE = 2**18
-"""Maximum bytes of one line: several times the names of all possible workers."""
+"""Maximum bytes of one line: several times the length of a list of all possible workers' names."""
 
 LARGEST_STATE = 2**24
 """Maximum bytes of a JSON file in a run folder, which may belong to another user."""

@@ -24,7 +24,7 @@ REQUIRED = object()
 
 CLOCK = "the clock of the training"
 PUSH = "the push"
-WORKER = "the worker, in its push"
+WORKER = "the worker, sent in the push"
 STREAM = "the worker's buffer"
 UPDATE_OF = "the algorithm's server side"
 SNAPSHOT = "the parameter server, when the model is copied"
@@ -49,21 +49,29 @@ class Column:
 class UpdateRow(NamedTuple):
     """One update in the model."""
 
-    time_seconds: Annotated[float, Column("<f8", "when it was applied, emulated", CLOCK)]
-    wall_seconds: Annotated[float, Column("<f8", "the same, in real time", CLOCK)]
+    time_seconds: Annotated[
+        float, Column("<f8", "when the update was applied, in emulated time", CLOCK)
+    ]
+    wall_seconds: Annotated[
+        float, Column("<f8", "when the update was applied, in real time", CLOCK)
+    ]
     worker: Annotated[int, Column("<i4", "index of the worker", PUSH)]
-    sequence: Annotated[int, Column("<i8", "number of this worker's push, from 1", PUSH)]
+    sequence: Annotated[
+        int, Column("<i8", "number of the push among all pushes of the worker, from 1", PUSH)
+    ]
     version_pulled: Annotated[
-        int, Column("<i8", "j: version of the model that it was computed on", PUSH, "updates")
+        int,
+        Column("<i8", "j: version of the model on which the update was computed", PUSH, "updates"),
     ]
     version_applied: Annotated[
-        int, Column("<i8", "i: updates in the model before this one", UPDATE_OF, "updates")
+        int,
+        Column("<i8", "i: number of updates in the model before this one", UPDATE_OF, "updates"),
     ]
     staleness: Annotated[
         int,
         Column(
             "<i8",
-            "i - j, without updates applied together with it",
+            "i - j, not counting updates applied together with this one",
             UPDATE_OF,
             "updates",
         ),
@@ -78,37 +86,59 @@ class UpdateRow(NamedTuple):
             "updates",
         ),
     ]
-    sigma_max: Annotated[int, Column("<i8", "the largest such staleness", UPDATE_OF, "updates")]
-    step_scale: Annotated[
-        float, Column("<f4", "mean over the values sent of 1 / max(1, sigma)", UPDATE_OF, "ratio")
+    sigma_max: Annotated[
+        int,
+        Column(
+            "<i8",
+            "maximum, over the values sent, of the staleness by which the algorithm divided the "
+            "learning rate",
+            UPDATE_OF,
+            "updates",
+        ),
     ]
-    samples: Annotated[int, Column("<i4", "training samples used", PUSH, "samples")]
-    entries: Annotated[int, Column("<i8", "values sent", PUSH, "values")]
+    step_scale: Annotated[
+        float,
+        Column(
+            "<f4",
+            "mean, over the values sent, of 1 / max(1, sigma), where sigma is the staleness in "
+            "`sigma_mean`",
+            UPDATE_OF,
+            "ratio",
+        ),
+    ]
+    samples: Annotated[
+        int, Column("<i4", "training samples on which the update was computed", PUSH, "samples")
+    ]
+    entries: Annotated[int, Column("<i8", "number of values in the push", PUSH, "values")]
     payload_up_bytes: Annotated[
-        int, Column("<i8", "payload of this push and of its `messages`", "the codec")
+        int, Column("<i8", "payload of the push and of the `messages` before it", "the codec")
     ]
     payload_down_bytes: Annotated[
         int,
         Column(
             "<i8",
-            "payload of the reply with the model it was computed on, and of the replies to its "
-            "`messages`",
+            "payload of the reply with the model on which the update was computed, and of the "
+            "replies to the `messages` before it",
             "the codec",
         ),
     ]
     compute_seconds: Annotated[
-        float, Column("<f4", "computation; at the speed of its class if it has one", WORKER)
+        float,
+        Column("<f4", "duration of the training steps; with a `speed`, including the wait", WORKER),
     ]
     late_seconds: Annotated[
-        float, Column("<f4", "duration of the step beyond the speed of its class", WORKER)
+        float, Column("<f4", "how much longer the steps took than their `speed`", WORKER)
     ]
-    think_seconds: Annotated[float, Column("<f4", "the wait between computation and push", WORKER)]
+    think_seconds: Annotated[
+        float, Column("<f4", "think time: the wait between computing and pushing", WORKER)
+    ]
     transfer_seconds: Annotated[
         float,
         Column(
             "<f4",
-            "the call that returned the model, and those of its `messages`, without "
-            "`blocked_seconds`; includes a worker's coding if a simulation sets `codec`",
+            "duration of the call that returned the model and of the calls for `messages`, "
+            "without `blocked_seconds`; in a simulation with `codec`, with encoding and decoding "
+            "by the worker",
             WORKER,
         ),
     ]
@@ -116,29 +146,31 @@ class UpdateRow(NamedTuple):
         float,
         Column(
             "<f4",
-            "time for which the parameter server delayed the replies of these calls: waiting by "
-            "the algorithm, the queue of `ps.service`, and coding there by `codec`",
+            "time for which the parameter server delayed the replies to these calls: waits by the "
+            "algorithm, the queue and time of `ps.service`, and with `codec` its encoding and "
+            "decoding",
             WORKER,
         ),
     ]
-    steps: Annotated[int, Column("<i4", "training steps used", PUSH, "steps")] = 1
+    steps: Annotated[int, Column("<i4", "training steps in the update", PUSH, "steps")] = 1
     messages: Annotated[
         int,
         Column(
             "<i4",
-            "messages that the worker sent without a step since its last update",
+            "messages without a training step that the worker sent since its previous update",
             PUSH,
             "messages",
         ),
     ] = 0
     overslept_seconds: Annotated[
-        float, Column("<f4", "excess of `think_seconds` over the drawn time", WORKER)
+        float, Column("<f4", "excess of `think_seconds` over the think time drawn", WORKER)
     ] = 0.0
     pickle9_bytes: Annotated[
         int,
         Column(
             "<i8",
-            "payload of this push and of its `messages` with 9 bytes per value and 3 per index",
+            "payload of the push and of the `messages` before it, if values had 9 bytes and "
+            "indices 3",
             PUSH,
         ),
     ] = 0
@@ -154,32 +186,33 @@ class StreamColumns(NamedTuple):
     """Additional columns of an update if the algorithm can train on streams."""
 
     stream_wait_seconds: Annotated[
-        float, Column("<f4", "time spent waiting for samples since its last update", STREAM)
+        float,
+        Column("<f4", "time for which the worker waited for samples since its last update", STREAM),
     ] = 0.0
     stream_lag_seconds: Annotated[
-        float, Column("<f4", "age of the oldest sample when it was used", STREAM)
+        float, Column("<f4", "age of the update's oldest sample when it was used", STREAM)
     ] = 0.0
     stream_rate: Annotated[
-        float, Column("<f4", "measured rate of arriving samples, per second", STREAM, "samples/s")
+        float, Column("<f4", "measured rate of arriving samples", STREAM, "samples/s")
     ] = 0.0
     stream_produced: Annotated[
         int,
         Column(
-            "<i8",
-            "samples that had arrived at the device, including repeated ones",
-            STREAM,
-            "samples",
+            "<i8", "samples that had arrived at the device, including duplicates", STREAM, "samples"
         ),
     ] = 0
-    stream_used: Annotated[int, Column("<i8", "of those, used for steps", STREAM, "samples")] = 0
+    stream_used: Annotated[
+        int, Column("<i8", "arrived samples that steps had used", STREAM, "samples")
+    ] = 0
     stream_buffered: Annotated[
-        int, Column("<i8", "of those, waiting after the step took its samples", STREAM, "samples")
+        int,
+        Column("<i8", "arrived samples left in the buffer by the step", STREAM, "samples"),
     ] = 0
     stream_truncated: Annotated[
-        int, Column("<i8", "of those, discarded by the buffer policy", STREAM, "samples")
+        int, Column("<i8", "arrived samples discarded by the buffer policy", STREAM, "samples")
     ] = 0
     stream_duplicates: Annotated[
-        int, Column("<i8", "of those, dropped as duplicates", STREAM, "samples")
+        int, Column("<i8", "arrived samples dropped as duplicates", STREAM, "samples")
     ] = 0
     stream_latency_seconds: Annotated[
         float, Column("<f4", "time from the creation of the newest sample to its arrival", STREAM)
@@ -191,53 +224,70 @@ class StreamColumns(NamedTuple):
         int, Column("<i8", "samples that never arrived, including rejected ones", STREAM, "samples")
     ] = 0
     injected: Annotated[
-        int, Column("<i4", "of `samples`, those shared by other workers", PUSH, "samples")
+        int, Column("<i4", "number of `samples` that other workers shared", PUSH, "samples")
     ] = 0
-    compressed: Annotated[int, Column("<i4", "1 if it was compressed", PUSH, "boolean")] = 0
+    compressed: Annotated[
+        int, Column("<i4", "1 if the update was compressed, else 0", PUSH, "boolean")
+    ] = 0
     rho: Annotated[
-        float, Column("<f4", "share of the squared norm lost by Top-k", PUSH, "ratio")
+        float,
+        Column("<f4", "fraction of the gradient's squared norm lost by Top-k", PUSH, "ratio"),
     ] = 0.0
     rho_mean: Annotated[
-        float, Column("<f4", "its moving average, which decides on compression", PUSH, "ratio")
+        float, Column("<f4", "moving average of `rho`, compared with `delta`", PUSH, "ratio")
     ] = 0.0
 
 
 class TrafficRow(NamedTuple):
-    """One reading of the kernel's counters and of the host; None for missing measurements."""
+    """One reading of the kernel's counters and of the host's load; None if not measured."""
 
     time_seconds: Annotated[
         float | None, Column("float64", "emulated time; empty before the training", CLOCK)
     ]
-    wall_seconds: Annotated[float | None, Column("float64", "the same, in real time", CLOCK)]
+    wall_seconds: Annotated[
+        float | None, Column("float64", "real time; empty before the training", CLOCK)
+    ]
     sockets: Annotated[int, Column("Int64", "open connections", SOCKETS, "sockets")]
     wire_rx_bytes: Annotated[
-        int, Column("Int64", "received: Ethernet frames, headers, ACKs of the pulls", INTERFACE)
+        int,
+        Column("Int64", "received Ethernet frames, including acknowledgements of pulls", INTERFACE),
     ]
-    wire_rx_packets: Annotated[int, Column("Int64", "received", INTERFACE, "packets")]
-    wire_tx_bytes: Annotated[int, Column("Int64", "sent", INTERFACE)]
-    wire_tx_packets: Annotated[int, Column("Int64", "sent", INTERFACE, "packets")]
+    wire_rx_packets: Annotated[int, Column("Int64", "received packets", INTERFACE, "packets")]
+    wire_tx_bytes: Annotated[int, Column("Int64", "sent Ethernet frames", INTERFACE)]
+    wire_tx_packets: Annotated[int, Column("Int64", "sent packets", INTERFACE, "packets")]
     tcp_received_bytes: Annotated[
-        int, Column("Int64", "received, without headers and retransmissions", SOCKETS)
+        int, Column("Int64", "received data, without headers and retransmissions", SOCKETS)
     ]
-    tcp_segments_in: Annotated[int, Column("Int64", "received", SOCKETS, "segments")]
+    tcp_segments_in: Annotated[int, Column("Int64", "received segments", SOCKETS, "segments")]
     tcp_acked_bytes: Annotated[
-        int, Column("Int64", "sent and acknowledged, without headers and retransmissions", SOCKETS)
+        int,
+        Column(
+            "Int64",
+            "data sent and acknowledged, without headers and retransmissions",
+            SOCKETS,
+        ),
     ]
     tcp_segments_out: Annotated[
-        int, Column("Int64", "sent, including retransmissions", SOCKETS, "segments")
+        int, Column("Int64", "sent segments, including retransmissions", SOCKETS, "segments")
     ]
-    retransmitted_in_bytes: Annotated[int, Column("Int64", "retransmitted", "the workers' sockets")]
-    retransmitted_out_bytes: Annotated[int, Column("Int64", "retransmitted", SOCKETS)]
+    retransmitted_in_bytes: Annotated[
+        int, Column("Int64", "data that workers retransmitted", "the workers' sockets")
+    ]
+    retransmitted_out_bytes: Annotated[
+        int, Column("Int64", "data that the parameter server retransmitted", SOCKETS)
+    ]
     host_busy_ratio: Annotated[
         float | None,
-        Column("float64", "share of the CPU time used since the previous row", HOST),
+        Column("float64", "fraction of the CPU time used since the previous row", HOST),
     ]
-    host_available_bytes: Annotated[int | None, Column("Int64", "available memory", HOST)]
+    host_available_bytes: Annotated[
+        int | None, Column("Int64", "available memory of the host", HOST)
+    ]
     host_pressure_ratio: Annotated[
         float | None,
         Column(
             "float64",
-            "share of the time since the previous row in which a process waited for a CPU; "
+            "fraction of the time since the previous row in which a process waited for a CPU; "
             "empty in older folders, and if the kernel does not report it",
             HOST,
         ),
@@ -249,17 +299,21 @@ Rows = NDArray[np.void]
 
 
 class LinkRow(NamedTuple):
-    """Capacity and traffic of a link that follows a recording, since the previous row."""
+    """Capacity and traffic of a link that follows a recording, since the link's previous row."""
 
-    time_seconds: Annotated[float, Column("float64", "end of the interval, emulated", CLOCK)]
-    wall_seconds: Annotated[float, Column("float64", "the same, in real time", CLOCK)]
+    time_seconds: Annotated[
+        float, Column("float64", "end of the interval, in emulated time", CLOCK)
+    ]
+    wall_seconds: Annotated[float, Column("float64", "end of the interval, in real time", CLOCK)]
     node: Annotated[str, Column("str", "the node of the link", SWITCH)]
     direction: Annotated[str, Column("str", "`up` or `down`", SWITCH)]
     asked_bits_per_second: Annotated[
-        float, Column("float64", "mean of the rate in the trace, emulated", "the trace", "bit/s")
+        float,
+        Column("float64", "mean rate in the trace, per emulated second", "the trace", "bit/s"),
     ]
     delivered_bits_per_second: Annotated[
-        float, Column("float64", "transferred Ethernet frames, emulated", SWITCH, "bit/s")
+        float,
+        Column("float64", "rate of the Ethernet frames, per emulated second", SWITCH, "bit/s"),
     ]
 
 
@@ -275,7 +329,7 @@ def _columns(
 
 
 def _evaluation_columns() -> Mapping[str, Column]:
-    """Return the fields of the event, with real time next to emulated time."""
+    """Return the fields of Evaluated, and a column for the real time."""
     kinds = {float: "float64", float | None: "float64", int: "int64", bool: "bool"}
     units = {"version": "updates", "top1": "ratio", "top5": "ratio", "images": "images"}
     made = {}
@@ -285,7 +339,9 @@ def _evaluation_columns() -> Mapping[str, Column]:
         default = getattr(Evaluated, name, REQUIRED)  # a dataclass keeps defaults in the class
         made[name] = Column(kind, meaning, source, units.get(name, ""), default)
         if name == "time_seconds":
-            made["wall_seconds"] = Column("float64", "the same, in real time", SNAPSHOT)
+            made["wall_seconds"] = Column(
+                "float64", "when the model was copied, in real time", SNAPSHOT
+            )
     return made
 
 
@@ -308,7 +364,7 @@ UPDATE = np.dtype([(name, column.type) for name, column in UPDATES.items()])
 """The layout of an update's row, in the spool and in memory."""
 
 STREAMED = np.dtype([(name, column.type) for name, column in (*UPDATES.items(), *STREAMS.items())])
-"""The same, followed by the columns of streams."""
+"""The layout of an update's row with the columns of streams at the end."""
 
 
 def joined(blocks: Iterable[Rows]) -> Rows:
@@ -320,12 +376,11 @@ def joined(blocks: Iterable[Rows]) -> Rows:
 def conform(
     stored: Mapping[str, NDArray[Any]], count: int, columns: Mapping[str, Column] | None = None
 ) -> Rows:
-    """Convert another version's record of updates to rows of the current layout.
+    """Convert a record of updates, written by another version of testbed, to the current layout.
 
-    Includes the columns of streams if any of them is stored; ``columns`` overrides the layout.
-
-    An unknown stored column is left out; a missing column gets its default. The stored columns
-    have the shape (count,).
+    The rows include the columns of streams if any of these is stored; ``columns`` overrides the
+    layout. Unknown stored columns are omitted; missing columns get their default. The stored
+    columns have the shape (count,).
 
     Raises:
         KeyError: a column without a default is missing.

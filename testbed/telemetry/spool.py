@@ -22,22 +22,22 @@ from testbed.telemetry.untrusted import SpoiledError, open_untrusted
 
 WRITER = "ps"
 CHUNK_ROWS = 2**16
-"""Rows of some 150 bytes: the limit of each read, regardless of the file's size."""
+"""Maximum number of rows in one read, whatever the size of the file. A row has about 150 bytes."""
 
 MOST = 2**62
-"""Maximum in any column; a larger value is infinity, or invalid."""
+"""Maximum of a valid value in any column."""
 
 HEADLESS = np.dtype(
     [(name, column.type) for name, column in UPDATES.items() if column.default is REQUIRED]
 )
-"""Rows of a spool without a header: those of the first testbed, which had no other columns."""
+"""Layout of a spool without a header, as written by the first version of testbed."""
 
 
 class SpoolWriter:
     """Appends rows to a file; one per run, in the process that applies updates.
 
-    Rows are buffered in memory before they are written. They have the columns of streams if
-    ``streamed`` is set.
+    Rows are buffered in memory before they are written. If ``streamed`` is set, they have the
+    columns of streams.
     """
 
     def __init__(self, path: Path, *, rows: int = 256, streamed: bool = False) -> None:

@@ -35,7 +35,7 @@ class Named(BeforeValidator):
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the schema of the full form, a bare name if nothing is required, or one key."""
+        """Return the schema of all three forms; a bare name only if no option is required."""
         full = handler(schema)
         short: list[dict[str, Any]] = []
         for member in full.get("oneOf", [full]):

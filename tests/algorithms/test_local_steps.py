@@ -313,7 +313,7 @@ def test_the_local_rate_falls_within_what_is_pushed(
 
 @pytest.mark.parametrize("option", [{"decay": 0.5}, {"decay_steps": 2}])
 def test_a_decay_needs_its_steps_and_steps_their_decay(option: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="alone, expected decay"):
+    with pytest.raises(ValueError, match=r"without .*, expected both `decay`"):
         Bsp.model_validate({"name": "bsp", **option})
 
 

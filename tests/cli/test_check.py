@@ -117,7 +117,7 @@ stop: {updates: 10}
         (
             "(outputs - targets).square().mean()",
             "(outputs - targets.mean()).detach().mean()",
-            {"Its gradient is finite": "Net: the loss has a slope of"},
+            {"Its gradient is finite": "Net: the slope of the loss"},
         ),
     ],
 )

@@ -74,7 +74,7 @@ def test_what_there_is_of_it_is_reported(part: str, capsys: pytest.CaptureFixtur
     summary = json.loads(capsys.readouterr().out)
     assert summary["updates"]["total"] == 0
     assert summary["verdict"]["reasons"] == [
-        "The run did not finish: its controller died in state created. Run it again."
+        "The run did not finish: its controller died in state created. Run the scenario again."
     ]
 
 

@@ -142,7 +142,7 @@ def test_a_class_is_probed_as_it_is_now_and_leaves_no_node_behind(
             "selector: found 'w7', expected a node (ps, evaluator, w0 to",
         ),
         (["evaluator", "--up", "1mbit"], "selector: found evaluator, without a link"),
-        (["--up", "1mbit"], "Name the nodes whose links to change, or give --class"),
+        (["--up", "1mbit"], "No nodes were given"),
         (["--class", "fast", "--up", "1mbti"], "mbti"),
         (["--class", "fast", "--up", "rates=1mbit"], "rates"),
         (["--class", "fast", "--up", "rate=1mbit,loss=much"], "much"),

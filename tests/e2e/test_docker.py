@@ -207,7 +207,10 @@ def test_workers_with_removed_containers_are_lost_and_the_others_continue(dock: 
 @pytest.mark.parametrize(
     ("node", "reason"),
     [
-        ("agent", "the agent has ended, asked for exits: its container was stopped, killed or"),
+        (
+            "agent",
+            "the agent exited before it answered exits: its container was stopped, killed or",
+        ),
         ("ps", "ps: its container was stopped or removed"),
     ],
 )

@@ -151,7 +151,7 @@ def test_the_run_ends_with_an_essential_node(bed: Any, node: str) -> None:
     assert done.status == 5
     assert done.err.startswith(f"{node} was ended by SIGKILL")
     assert reasons(up)[0].startswith(
-        f"The run failed before its end: {node} was ended by SIGKILL; it printed nothing."
+        f"The run failed: {node} was ended by SIGKILL; it printed nothing."
     )
     assert bed.remains(up.name) == []
     run = testbed.Run(up.folder.path)

@@ -59,7 +59,7 @@ def test_a_signal_at_some_moment(
     assert (state.state, state.reason) == ("interrupted", f"by {number.name}")
     assert bed.remains(up.name) == []
     summary = json.loads(up.folder.summary.read_text())
-    assert summary["verdict"]["reasons"][0].startswith("The run was interrupted before its end")
+    assert summary["verdict"]["reasons"][0].startswith("The run was interrupted")
     run = testbed.Run(up.folder.path)
     assert len(run.updates) == summary["updates"]["total"]
     assert bed.run("report", up.name, "--json").json == summary

@@ -149,6 +149,6 @@ def test_of_a_damaged_run_nothing_is_written(
 def test_two_runs_of_one_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(here / "runs/live", here / "others/live")
     assert main(["export", "csv", "./runs/live", "./others/live", "--out", "out"]) == 2
-    assert "live more than once" in capsys.readouterr().err
+    assert "several runs with the name live" in capsys.readouterr().err
     assert main(["export", "csv", "live", "--out", "nowhere/out"]) == 2
     assert "mkdir -p nowhere" in capsys.readouterr().err

@@ -54,7 +54,7 @@ def test_a_fault_that_is_late_makes_the_run_invalid() -> None:
     late = fault_measures.late_faults(EVENTS, 2.0)
     assert late == [("kill of w3", 2.5)]
     (reason,) = judge(Measurements("finished", late_faults=late)).reasons
-    assert reason.startswith("kill of w3 was 2.50 s late by the host's clock (1 s is allowed)")
+    assert reason.startswith("kill of w3 was 2.50 s late in real time (1 s is allowed)")
     assert fault_measures.late_faults(EVENTS, 5.0) == []
 
 

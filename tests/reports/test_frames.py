@@ -66,7 +66,7 @@ def test_a_run_that_was_only_created(tmp_path: Path, folder: RunFolder) -> None:
     assert len(run.updates) == len(run.evaluations) == len(run.traffic) == len(run.events) == 0
     assert "samples" in run.evaluations
     assert run.summary["verdict"]["reasons"] == [
-        "The run did not finish: its controller died in state created. Run it again."
+        "The run did not finish: its controller died in state created. Run the scenario again."
     ]
 
 

@@ -50,7 +50,7 @@ def test_a_run_whose_controller_was_killed(killed: RunFolder) -> None:
     assert report.summary["updates"]["total"] == 6
     assert report.summary["state"] == "training"
     assert report.summary["verdict"]["reasons"][0] == (
-        "The run did not finish: its controller died in state training. Run it again."
+        "The run did not finish: its controller died in state training. Run the scenario again."
     )
 
 

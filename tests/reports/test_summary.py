@@ -115,9 +115,9 @@ def test_the_verdict_names_what_was_measured_and_allowed(folder: RunFolder) -> N
     assert verdict == {
         "valid": False,
         "reasons": [
-            "50.00% of the steps took longer than their class's speed (5% is allowed). Allow "
-            "longer steps with workers.classes.fast.speed, lower time_scale, or use fewer "
-            "workers.",
+            "50.00% of the training steps took longer than the step time that the `speed` of their "
+            "class sets (5% is allowed). Set a longer time in workers.classes.fast.speed, lower "
+            "time_scale, or use fewer workers.",
         ],
         "unchecked": ["gaps in the nodes' execution"],
         "warnings": [
@@ -140,8 +140,9 @@ def test_payload_beyond_tcp_is_seen(make_run: Callable[..., RunFolder]) -> None:
     folder = make_run(tcp_received_bytes=6199, wire_rx_bytes=6199 + 3300)
     reasons = Run(folder.path).summary["verdict"]["reasons"]
     assert (
-        "ingress: 6,200 payload bytes exceed the 6,199 bytes that the sockets carried. A counter "
-        "of this run is wrong: run it again."
+        "ingress of the parameter server: the updates have 6,200 payload bytes, more than the "
+        "6,199 bytes that the sockets carried. One of these counts is wrong: run the scenario "
+        "again."
     ) in reasons
 
 
@@ -169,7 +170,7 @@ def test_a_run_that_failed_at_once_has_nothing_measured(folder: RunFolder) -> No
     assert summary["host"]["busy_ratio"]["mean"] is None
     assert summary["bring_up_seconds"] is None
     assert summary["verdict"]["reasons"] == [
-        "The run failed before its end: w2 did not join. Fix the cause, and run it again.",
+        "The run failed: w2 did not join. Fix the cause, and run the scenario again.",
         "w2 was lost before the end: killed by signal 9. Check its output: logs/w2.log.",
     ]
     assert len(summary["verdict"]["unchecked"]) == 4

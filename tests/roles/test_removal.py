@@ -74,7 +74,7 @@ def test_a_push_in_transit_from_a_removed_worker_is_not_refused(stage: Any, tmp_
         (removal(2), "worker 2: expected a number from 0 to 1 (FAILED_PRECONDITION)"),
         (
             removal(1, 1001 * "x"),
-            "1001 characters of reason, expected at most 1000 (INVALID_ARGUMENT)",
+            "a reason of 1001 characters, expected at most 1000 (INVALID_ARGUMENT)",
         ),
         (b"\x12\x01\xff", "not a RemoveRequest"),  # a reason that is no text
     ],

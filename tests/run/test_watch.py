@@ -206,7 +206,7 @@ def test_one_that_was_not_started_again_cannot_go_back(small: Any, version: int)
     small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
     small.says("restored", version=version, time_seconds=1.0, lost_updates=0)
     with pytest.raises(
-        SpoiledError, match=f"went back to update {version}, without having been restarted"
+        SpoiledError, match=f"restart from a checkpoint at update {version}, but the controller"
     ):
         watch.look()
     assert small.events()[-1]["event"] == "saved"

@@ -251,6 +251,6 @@ class Unannounced(Voting):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_errors_of_a_worker_half_are_reported_unchanged(world: World, processes: int) -> None:
-    with pytest.raises(AlgorithmError, match="the worker half of Unannounced") as caught:
+    with pytest.raises(AlgorithmError, match="the worker side of Unannounced") as caught:
         world(Unannounced(), StopRule(updates=2), processes=processes)
     assert caught.value.hint

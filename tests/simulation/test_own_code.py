@@ -133,6 +133,6 @@ def test_a_half_that_breaks_the_contract_is_named(tmp_path: Path, digits: Path) 
         "return 3",
     )
     with pytest.raises(
-        AlgorithmError, match=r"dc_asgd.py:63: the worker half of DcAsgd violated .* 3"
+        AlgorithmError, match=r"dc_asgd.py:63: the worker side of DcAsgd violated .* 3"
     ):
         simulated(tmp_path, digits, broken=broken)

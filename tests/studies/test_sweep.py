@@ -271,7 +271,8 @@ def test_an_invalid_run_is_kept_marked_and_told(sweeps: Sweeps, write_study: Any
     levels = f'{{steady: algorithm.learning_rate=0.1, crashed: "{crash}"}}'
     write_study(text=two_rates("bad", 60).replace(rates, levels))
     said = sweeps("sweep", "study.yaml", status=6)
-    assert "bad-60-crashed-s0 is INVALID, and kept: The training stalled: no worker is left" in said
+    reason = "The training stalled: no worker is left"
+    assert f"bad-60-crashed-s0 is INVALID, its folder is kept: {reason}" in said
     before = sweeps.begun()
     assert "2 exist already" in sweeps("sweep", "study.yaml", status=6)
     assert sweeps.begun() == before

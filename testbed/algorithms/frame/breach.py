@@ -15,13 +15,13 @@ def breach(half: WorkerHalf[Any] | ServerHalf[Any], method: str, what: str) -> A
     """Return the error for a violation of the contract.
 
     Args:
-        half: the algorithm's worker or server half.
-        method: the method of the half to report.
-        what: what the half did.
+        half: the worker or server side of the algorithm.
+        method: its method at fault, whose line is reported.
+        what: what is wrong, as a clause.
     """
     side = "worker" if isinstance(half, WorkerHalf) else "server"
     return AlgorithmError(
-        f"{location(half, method)}: the {side} half of {type(half.config).__name__} violated "
+        f"{location(half, method)}: the {side} side of {type(half.config).__name__} violated "
         f"the contract: {what}.",
         hint="See the contract in testbed/algorithms/base.py.",
     )

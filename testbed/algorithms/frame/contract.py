@@ -110,12 +110,13 @@ def check_aliases(config: AlgorithmConfig) -> None:
 
 
 def check_copy(config: AlgorithmConfig) -> None:
-    """A worker keeps a copy of the model, which is only lent."""
+    """A worker copies the model from a reply, whose arrays change after `receive` returns."""
     server, half, _ = pulled(config)
     kept = half.parameters.copy()
     server.parameters[:] = 0
     if not np.array_equal(half.parameters, kept):
-        raise breach(half, "receive", "its parameters change with the server's: copy the reply")
+        what = "its parameters change with the server's; `receive` must copy them from the reply"
+        raise breach(half, "receive", what)
 
 
 def check_not_finite(config: AlgorithmConfig) -> None:

@@ -91,7 +91,7 @@ def check_slope(subject: ModelUnderTest) -> None:
     norm = float(np.linalg.norm(gradient))
     if not 0 < norm < np.inf:
         raise UserCodeError(
-            f"{subject.name}: the norm of its gradient is {norm:g}, expected above 0."
+            f"{subject.name}: the norm of the gradient is {norm:g}, expected a number above 0."
         )
     losses = []
     for way in (STEP, -STEP):
@@ -99,18 +99,22 @@ def check_slope(subject: ModelUnderTest) -> None:
         losses.append(_loss(bound, subject))
     slope = (losses[0] - losses[1]) / (2 * STEP)
     if abs(slope - norm) > TOLERANCE * norm:
-        flaw = f"the loss has a slope of {slope:.4g} along its gradient, expected {norm:.4g}"
-        raise UserCodeError(f"{subject.name}: {flaw}, the norm of its gradient.")
+        raise UserCodeError(
+            f"{subject.name}: the slope of the loss in the direction of the model's gradient is "
+            f"{slope:.4g}, expected the norm of that gradient, {norm:.4g}."
+        )
 
 
 def check_evaluation(subject: ModelUnderTest) -> None:
-    """Its evaluation is finite and reproducible."""
+    """The loss of an evaluation is finite, and the same if the evaluation is repeated."""
     bound, _ = subject.bound()
     batch = subject.batch()
     one, other = (bound.evaluate(*batch) for _ in range(2))
     if not np.isfinite(one.loss) or one != other:
-        flaw = f"the loss of two evaluations is {one.loss:g} and {other.loss:g}"
-        raise UserCodeError(f"{subject.name}: {flaw}, expected the same finite number.")
+        raise UserCodeError(
+            f"{subject.name}: two evaluations of the same images give the losses {one.loss:g} and "
+            f"{other.loss:g}, expected the same result twice, with a finite loss."
+        )
 
 
 def _gradient(bound: BoundModel, subject: ModelUnderTest, draw: int = 1) -> Vector:

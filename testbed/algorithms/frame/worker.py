@@ -50,7 +50,7 @@ class Take:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Compute the gradient of these samples' mean loss at the worker half's parameters.
+    """Compute the gradient of the mean loss of these samples at the worker's parameters.
 
     Attributes:
         draw: the seed of all randomness in the step: the data set's transform and the user's own
@@ -93,7 +93,7 @@ Action = Pull | Take | Step | Work | Think | Push
 
 @dataclass(frozen=True, eq=False)
 class Arrived:
-    """A reply arrived at emulated time ``now``; None means that training has ended."""
+    """A reply arrived at emulated time ``now``. ``reply`` is None if training has ended."""
 
     now: float
     reply: Reply | None
@@ -102,7 +102,7 @@ class Arrived:
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """The samples are available, at emulated time ``now``."""
+    """The samples of a step are available, at emulated time ``now``."""
 
     now: float
     samples: Samples

@@ -29,15 +29,15 @@ class LocalRateOptions(AlgorithmConfig):
         if (self.decay is None) != (self.decay_steps is None):
             found, lacking = ("decay", "decay_steps")[:: 1 if self.decay else -1]
             raise InvalidValue(
-                f"{found} alone",
-                f"{lacking} as well: a factor and a number of mini-batches",
+                f"{found} without {lacking}",
+                "both `decay`, a factor, and `decay_steps`, a number of mini-batches, or neither",
             )
         return self
 
 
 @dataclass
 class LocalRate:
-    """η' of one worker.
+    """The local learning rate η' of one worker.
 
     Attributes:
         steps: mini-batches that the worker has trained on.

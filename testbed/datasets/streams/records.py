@@ -105,7 +105,10 @@ class RecordFormat:
         if checksum != crc32(data[: -_CHECKSUM.size]) or form != [*self.shape, self.type.encode()]:
             raise BadRecordError("wrong checksum")
         if sequence < 1 or sample < 0 or not (0 <= made < np.inf and np.isfinite(label)):
-            numbers = f"sequence {sequence}, sample {sample}, made {made}, label {label}"
-            raise BadRecordError(f"out of range: {numbers}")
+            numbers = f"sequence {sequence}, sample {sample}, created {made}, label {label}"
+            raise BadRecordError(
+                f"out of range: {numbers}; expected a sequence of at least 1, a sample of at least "
+                "0, a creation time of at least 0, and finite numbers"
+            )
         pixels = np.frombuffer(data, self.type, offset=_HEAD.size, count=int(np.prod(self.shape)))
         return Sample(sequence, sample, made, label, pixels.reshape(self.shape))

@@ -92,7 +92,7 @@ class Role(ABC):
         return {}
 
     def neighbours(self, node: NodeSpec, plan: Plan) -> tuple[NodeSpec, ...]:
-        """Return the nodes it may talk to over its link: all, except from worker to worker."""
+        """Return the nodes that a node can reach over its link; workers cannot reach each other."""
         if node.link is None:
             return ()
         linked = (other for other in plan.nodes if other.link is not None and other != node)
@@ -104,14 +104,15 @@ class Role(ABC):
 
 
 def was_ended(status: int) -> bool:
-    """Return whether a role's status says that a signal ended it, directly or by request."""
+    """Return whether the exit status of a role says that it was killed or stopped by a signal."""
     return status <= 0 or status > FIRST_OF_SIGNALS
 
 
 def classify_exit(node: NodeSpec, status: int, *, seen: Collection[type[Event]]) -> Ending:
-    """Return what a node's end means, given the events that the parameter server has recorded.
+    """Classify the exit of a node, given the kinds of events of the parameter server until then.
 
-    Before training starts, other nodes wait for every node except one with its own command.
+    Before the training starts, the exit of a node is fatal, because other nodes wait for it; only
+    the exit of a program is not, unless its `end` is fatal.
     """
     if status == 0 and (Finished in seen or node.end == "expected"):
         return "expected"

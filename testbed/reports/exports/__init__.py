@@ -28,7 +28,8 @@ def open_runs(folders: Sequence[Path]) -> list[Run]:
     names = [run.name for run in runs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         expected = "runs with different names, or a separate export of each run"
-        raise ScenarioError([Problem("RUN", 0, "", f"{', '.join(twice)} more than once", expected)])
+        found = f"several runs with the name {', '.join(twice)}"
+        raise ScenarioError([Problem("RUN", 0, "", found, expected)])
     return runs
 
 
@@ -36,7 +37,8 @@ def open_runs(folders: Sequence[Path]) -> list[Run]:
 def folder_a_run(out: Path, runs: Sequence[Run]) -> Iterator[Path]:
     """Create a folder per run in ``out``: all of them or, if the export fails, none.
 
-    Yields the folder to write them to, each under its run's name. Other content of ``out`` stays.
+    Yields the folder in which to create one folder per run, named like the run. Other content of
+    ``out`` is kept.
     """
     made = not out.exists()
     out.mkdir(exist_ok=True)

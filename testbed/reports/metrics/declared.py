@@ -56,7 +56,7 @@ TCP = Metric(
 )
 WIRE = Metric(
     "testbed_wire_bytes_total",
-    "Bytes carried by the parameter server's interface, as Ethernet frames.",
+    "Ethernet frames through the parameter server's interface, in bytes.",
     TRAFFIC,
     ("direction",),
 )
@@ -67,18 +67,18 @@ RETRANSMITTED = Metric(
     ("direction",),
 )
 WORKER_UPDATES = Metric(
-    "testbed_worker_updates_total", "Updates by a worker in the model.", ROWS, BY_WORKER
+    "testbed_worker_updates_total", "Applied updates of a worker.", ROWS, BY_WORKER
 )
 PUSH_AGE = Metric(
     "testbed_worker_push_age_seconds",
-    "Time since a worker's last update was applied; before its first, since the start.",
+    "Time since a worker's last update was applied, or since the start if it has none.",
     ROWS,
     BY_WORKER,
 )
 CYCLE = Metric(
     "testbed_worker_cycle_seconds_total",
-    "A worker's time by activity: compute, think, transfer, blocked by the algorithm, and in "
-    "runs with streams stream_wait, for samples.",
+    "A worker's time by activity: compute, think, transfer, blocked (its replies are delayed by "
+    "the parameter server) and, in runs with streams, stream_wait (waiting for samples).",
     ROWS,
     (*BY_WORKER, "activity"),
 )
@@ -141,27 +141,27 @@ LOSS = Metric(
 )
 RATE_CONFIGURED = Metric(
     "testbed_link_configured_bytes_per_second",
-    "Planned rate of a class's links, in real time.",
+    "Planned rate of the links of a class, in bytes per real second.",
     PLAN,
     BOTH_WAYS,
     measured_in="bytes per second",
 )
 RATE_PROBED = Metric(
     "testbed_link_probed_bytes_per_second",
-    "Rate of a class's link, measured before the training, in real time.",
+    "Rate of a class's link, measured before the training, in bytes per real second.",
     "rate",
     BOTH_WAYS,
     measured_in="bytes per second",
 )
 TRIP_CONFIGURED = Metric(
     "testbed_link_configured_round_trip_seconds",
-    "Sum of the planned delays of a class's links, real.",
+    "Planned round trip of the links of a class: the sum of their delays, in real seconds.",
     "round_trip",
     BY_CLASS,
 )
 TRIP_PROBED = Metric(
     "testbed_link_probed_round_trip_seconds",
-    "Median round trip, measured before the training, real.",
+    "Median round trip on a class's link, measured before the training, in real seconds.",
     "round_trip",
     BY_CLASS,
 )
@@ -202,20 +202,22 @@ FAULTS_ACTIVE = Metric(
 )
 FAULT_PLANNED = Metric(
     "testbed_fault_planned_seconds",
-    "Planned time of the latest fault of a kind, since the start of the training.",
+    "When the latest fault of a kind was planned, from the start of the training.",
     "fault",
     ("fault",),
 )
 FAULT_ACTUAL = Metric(
     "testbed_fault_actual_seconds",
-    "Actual time of the latest fault of a kind, since the start of the training.",
+    "When the latest fault of a kind took place, from the start of the training.",
     "fault",
     ("fault",),
 )
-HOST_BUSY = Metric("testbed_host_cpu_busy_ratio", "Share of the host's CPU time in use.", TRAFFIC)
+HOST_BUSY = Metric(
+    "testbed_host_cpu_busy_ratio", "Fraction of the host's CPU time in use.", TRAFFIC
+)
 HOST_PRESSURE = Metric(
     "testbed_host_cpu_pressure_ratio",
-    "Share of the time during which a process waited for a CPU.",
+    "Fraction of the time in which at least one process waited for a CPU.",
     TRAFFIC,
 )
 HOST_MEMORY = Metric(
@@ -223,7 +225,7 @@ HOST_MEMORY = Metric(
 )
 CONTAINER_CPU = Metric(
     "testbed_container_cpu_seconds_total",
-    "CPU time of a node's container, real, if control groups report it.",
+    "CPU time of a node's container, in real seconds, if control groups report it.",
     USAGE,
     BY_WORKER,
 )

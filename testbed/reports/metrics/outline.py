@@ -68,7 +68,10 @@ class Outline:
         return self.classes[int(index)] if known else node
 
     def progress(self, updates: int, emulated: float) -> float | None:
-        """Return the progress by the stop rule that is nearest to its limit; None without one."""
+        """Return the progress of the run, a fraction; None if `stop` has neither updates nor time.
+
+        Of two limits, the one that is closer determines the progress.
+        """
         shares = []
         if self.stop_updates:
             shares.append(updates / self.stop_updates)

@@ -46,10 +46,10 @@ JUDGED: tuple[type[Event], ...] = (
     *(RateMeasured, RoundTripMeasured, LinksRead, FaultApplied, Gap),
     *(Rejected, Omitted, Finished),
 )
-"""Events that the verdict evaluates."""
+"""Events from which the rules in LIVE_RULES are evaluated."""
 
 LIVE_RULES = ("nodes", "gaps", "links", "lateness", "traffic")
-"""Rules of the verdict that can be applied before the end of the run."""
+"""Rules of the verdict that can be evaluated during a run."""
 
 
 class MetricsSink(Sink, Collector):
@@ -57,7 +57,8 @@ class MetricsSink(Sink, Collector):
 
     Args:
         outline: the plan of the run.
-        record: reads all recorded updates; used again when the parameter server has lost some.
+        record: returns all recorded updates; called after a restart of the parameter server,
+            which loses the updates since its checkpoint.
         seconds: returns the CPU time of the calling thread.
     """
 

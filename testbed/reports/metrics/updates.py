@@ -54,12 +54,12 @@ class UpdateTotals:
 
     @property
     def late_ratio(self) -> float | None:
-        """Share of the updates of paced classes that were late; None without such updates."""
+        """Fraction of late updates among those of classes with a speed; None if there are none."""
         paced = int(self.tally.updates[self._paced].sum())
         return int(self.tally.late[self._paced].sum()) / paced if paced else None
 
     def payload(self, direction: str) -> int:
-        """Return the payload bytes of all updates in a direction."""
+        """Return the payload bytes of all updates; ``direction`` is up or down."""
         return int(self.tally.payload[direction].sum())
 
     def add(self, rows: Rows) -> None:
@@ -74,7 +74,7 @@ class UpdateTotals:
             self._streams.add(rows)
 
     def samples(self, now: float, *, per_worker: bool) -> Iterator[Sample]:
-        """Yield the samples at ``now`` emulated seconds."""
+        """Yield the values of the metrics at ``now`` emulated seconds."""
         yield Sample(declared.VERSION, self.version)
         yield from self._by_class()
         if self._streams is not None:

@@ -41,16 +41,16 @@ def check_memory(case: ExaminedRun, *, available: int | None = None) -> Finding:
     if found < wanted:
         return Finding("memory", "missing", text, "Use fewer workers: --workers N")
     more = (found - wanted) // case.worker_bytes
-    return Finding("memory", "ok", f"{text}; room for about {more:,} more")
+    return Finding("memory", "ok", f"{text}; enough for about {more:,} more workers")
 
 
 def check_cpus(case: ExaminedRun, *, cpus: int | None = None) -> Finding:
-    """Compare the number of CPUs with what the scenario promises its nodes."""
+    """Compare the number of CPUs with the sum of the CPU limits and the number of workers."""
     found = len(os.sched_getaffinity(0)) if cpus is None else cpus
     promised = 0.0 if case.budget is None else case.budget.cpu_limits
     if promised > found:
         text = f"{found}, but the limits of the nodes add up to {promised:g}"
-        fix = "If the nodes compute at the same time, the verdict will report late steps."
+        fix = "Lower the limits: if all nodes compute at once, their steps will be late."
         return Finding("CPUs", "warning", text, fix)
     if case.workers > WORKERS_PER_CPU * found:
         text = f"{found} for {case.workers:,} workers"

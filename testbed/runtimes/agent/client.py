@@ -111,13 +111,14 @@ class AgentClient:
         self.close()
 
     def launch(self, launch: LaunchSpec) -> int | None:
-        """Start a node; return its role's pid in this pid namespace, None if it has ended."""
+        """Start a node; return the pid of its role in this pid namespace, or None if it exited."""
         return self.begin_launch(launch)()
 
     def begin_launch(self, launch: LaunchSpec) -> Callable[[], int | None]:
-        """Request a node; the returned function waits for it and returns what ``launch`` returns.
+        """Request a node; the returned function waits until it runs and returns its pid.
 
-        The agent creates a node's processes while it connects the link of the node before it.
+        Several requests can be open: the agent creates the processes of a node while it connects
+        the link of the previous node.
         """
         answer = self._ask(
             "launch",
@@ -262,17 +263,17 @@ class AgentClient:
         """Send a request, or as much of it as the agent accepts now; return its number."""
         number = next(self._numbers)
         self._asked[number] = method
-        with suppress(OSError):  # the agent has ended, as waiting for the reply will show
+        with suppress(OSError):  # the agent has exited; waiting for the reply raises the error
             self._lines.send(json.dumps({"id": number, "method": method, **arguments}).encode())
         return number
 
     def _await(self, number: int, within_seconds: float) -> bool:
-        """Return whether the reply to a request has arrived, or arrives in time."""
+        """Wait for the reply to a request; return False after ``within_seconds`` without it."""
         deadline = time.monotonic() + within_seconds
         while number not in self._replies:
             if self._ended:
                 raise AgentEndedError(
-                    f"the agent has ended, asked for {self._asked[number]}.",
+                    f"the agent exited before it answered {self._asked[number]}.",
                     hint="See logs/agent.log.",
                 )
             if not self._exchange(max(0.0, deadline - time.monotonic())):
@@ -280,7 +281,7 @@ class AgentClient:
         return True
 
     def _exchange(self, within_seconds: float) -> bool:
-        """Send and receive what is possible; return whether anything was, or is in time."""
+        """Send and receive; return False if neither was possible for ``within_seconds``."""
         poller = select.poll()
         poller.register(self._lines.reader, select.POLLIN)
         if self._lines.unsent:

@@ -1,26 +1,26 @@
-"""The agent of a run whose containers an engine creates; it runs in one of them itself.
+"""The agent of a run whose containers an engine creates; the agent runs in a container, too.
 
-``python -m testbed.runtimes.agent.contained SETTINGS``, with AgentSettings as JSON. Its container
-shares the host's pid namespace, has no network, has the host's control groups at /sys/fs/cgroup
-(writable, without a cgroup namespace of its own), and the run folder at the folder's own path. Uid
-0 in it is the host's, with exactly these capabilities; each of them is required:
+``python -m testbed.runtimes.agent.contained SETTINGS``, with AgentSettings as JSON. The agent's
+container shares the pid and cgroup namespaces of the host and has no network. The host's control
+groups are mounted writable at /sys/fs/cgroup, and the run folder at its path on the host. The
+agent runs as the host's uid 0 with exactly these capabilities, all of which are required:
 
 ==============  ====================================================================================
-SYS_ADMIN       enter namespaces; send the controller other pids than its own
+SYS_ADMIN       enter namespaces; send pids of other processes to the controller
 SYS_CHROOT      enter a mount namespace
-SYS_PTRACE      reach the namespaces of other uids' processes; read a role's private memory
-NET_ADMIN       the switch and its links
-SETUID, SETGID  become a node's user
+SYS_PTRACE      open the namespaces of other users' processes; read a role's private memory
+NET_ADMIN       create the switch and its links
+SETUID, SETGID  switch to the user of a node
 SETPCAP         empty the bounding set, and lock the secure bits
 KILL            signal roles, and the first processes of their containers
 CHOWN           give the sockets to the run's owner, and writable folders to a node's group
-FOWNER          let that group write to them
+FOWNER          make these folders writable for that group
 DAC_OVERRIDE    write to a run folder that belongs to another user
 ==============  ====================================================================================
 
-It listens at ``control/lifeline.sock``. The process that connects is the controller, sends
-"commit", and hands over the run's lock; from then on the connection replaces the pipes of a native
-agent: reports in one direction, the action at hangup in the other.
+The agent listens at ``control/lifeline.sock``. The controller connects, sends "commit" and hands
+over the run's lock. From then on the connection replaces the pipes of a native agent: it carries
+reports to the controller, and to the agent what to do when the connection ends.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from contextlib import suppress
 from testbed.runtimes.agent.nodes import Nodes
 
 LONGEST_WAIT_SECONDS = 86_400.0
-"""epoll accepts at most 24 days; a change of links may last longer."""
+"""Maximum timeout of one wait: epoll accepts at most 24 days, but a change of links may end later
+than that."""
 
 
 class Loop:

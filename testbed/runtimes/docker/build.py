@@ -155,7 +155,7 @@ class Builder:
         return None if gone else arguments
 
     def _find_inputs(self, sources: Mapping[str, bytes], *, gpu: bool, base: str) -> dict[str, str]:
-        """Return the build arguments, once the engine has, or can get, the images they name."""
+        """Return the build arguments; create the images that they name if no registry answers."""
         wanted = base or BASE_IMAGE
         reason = self._refusal(wanted)
         if not reason:
@@ -170,12 +170,12 @@ class Builder:
         return {name: self._made_here(part, sources) for name, part in arguments.items()}
 
     def _refusal(self, name: str) -> str:
-        """Return why the engine cannot get an image; empty if it has it or can get it."""
+        """Return why the engine can neither find nor pull an image; empty if it can."""
         from docker.errors import APIError
         from requests.exceptions import Timeout
 
         if self.offline:
-            return "it is turned off"
+            return "--offline was given"
         if labels_of(self.engine, name) is not None:
             return ""
         usual, self.engine.timeout = self.engine.timeout, REGISTRY_SECONDS  # firewalls are silent

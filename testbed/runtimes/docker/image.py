@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SOURCE_LABEL = "org.edge-testbed.source"
 VERSION_LABEL = "org.edge-testbed.version"
 PART_LABEL = "org.edge-testbed.part"
-"""On every image of ours: its purpose."""
+"""Label of every image that testbed builds: which part it is, such as NODES or BASE."""
 
 NODES, DEPENDENCIES, WHEELS, BASE = "nodes", "dependencies", "wheels", "base"
 KAFKA, KAFKA_BASE = "kafka", "kafka-base"
@@ -37,7 +37,7 @@ MADE_OF: Mapping[str, tuple[str, ...]] = {
     KAFKA: (KAFKA_DOCKERFILE,),
     KAFKA_BASE: (OFFLINE,),
 }
-"""The source files that determine the content of an image, by its part."""
+"""The source files that determine the content of an image, by the value of PART_LABEL."""
 
 OFFICIAL_KAFKA = "apache/kafka:4.2.0"
 

@@ -394,6 +394,6 @@ def test_a_half_that_breaks_the_contract_is_named(
     server, script = scripted()
     with pytest.raises(AlgorithmError) as caught:
         mistake(server, script)
-    assert f"the server half of {type(script.config).__name__} " in caught.value.message
+    assert f"the server side of {type(script.config).__name__} " in caught.value.message
     assert text in caught.value.message
     assert caught.value.exit_code == 10

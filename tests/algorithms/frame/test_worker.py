@@ -296,7 +296,7 @@ def test_a_message_that_was_not_announced_breaks_the_contract() -> None:
     half.config = Bsp(name="bsp")
     loop = worker(half).loop()
     next(loop)
-    with pytest.raises(AlgorithmError, match=r"the worker half of Bsp .* an update without a step"):
+    with pytest.raises(AlgorithmError, match=r"the worker side of Bsp .* an update without a step"):
         loop.send(Arrived(1.0, reply()))
 
 

@@ -47,7 +47,7 @@ def test_raw_pixels_are_a_byte_each() -> None:
         (RecordFormat((1, 2, 2), "B").encode([SAMPLE]), "wrong shape: .* of 'B'"),
         (FORMAT.encode([Sample(0, 1, 0.0, 0.0, SAMPLE.pixels)]), "sequence 0"),
         (FORMAT.encode([Sample(1, -1, 0.0, 0.0, SAMPLE.pixels)]), "sample -1"),
-        (FORMAT.encode([Sample(1, 1, float("nan"), 0.0, SAMPLE.pixels)]), "made nan"),
+        (FORMAT.encode([Sample(1, 1, float("nan"), 0.0, SAMPLE.pixels)]), "created nan"),
         (FORMAT.encode([Sample(1, 1, 0.0, float("inf"), SAMPLE.pixels)]), "label inf"),
     ],
 )
