@@ -369,12 +369,12 @@ def _unchecked(measured: Measurements) -> Iterator[str]:
     if measured.paced and measured.busy_share_ratio is None:
         yield "the load of the host"
     if measured.differences is None:
-        yield "the qdiscs of the links"
+        yield "the links' qdiscs"
     for rate in measured.rates:
         if rate.measured_bits_per_second is None:
             yield f"the rate of {rate.link}, because the host cannot send that fast"
     if measured.ingress.tcp_bytes is None:
-        yield "the traffic of the parameter server"
+        yield "the PS's traffic"
     if measured.gaps is None:
         yield "gaps in the nodes' execution"
 

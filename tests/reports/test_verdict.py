@@ -40,8 +40,8 @@ def test_what_was_not_measured_is_said_and_speaks_not_against_the_run() -> None:
     assert verdict.valid
     assert verdict.unchecked == (
         "the load of the host",
-        "the qdiscs of the links",
-        "the traffic of the parameter server",
+        "the links' qdiscs",
+        "the PS's traffic",
         "gaps in the nodes' execution",
     )
 
