@@ -71,7 +71,7 @@ def check_netem(nodes: Iterable[NodeSpec], *, missing: Missing, present: bool) -
 def without_netem(link: LinkSpec) -> LinkSpec:
     """Return the same link with only its rates and queues."""
     up, down = (
-        replace(shape, delay=None, jitter=None, loss=None, loss_correlation=None)
+        shape.changed(delay=None, jitter=None, loss=None, loss_correlation=None)
         for shape in (link.up, link.down)
     )
     return replace(link, up=up, down=down)

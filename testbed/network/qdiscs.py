@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from testbed.values.topology import Distribution, LinkSpec, Shape
-from testbed.values.units import Duration, Rate
+from testbed.values.topology import Direction, Distribution, LinkSpec
+from testbed.values.units import Duration, Rate, Size
 
 FRAME_BYTES = 1514
 """The largest Ethernet frame: 1,500 bytes of IP, and the header."""
@@ -96,19 +96,22 @@ class Netem:
 Qdisc = TokenBucket | Netem
 
 
-def qdisc_for(shape: Shape, *, rtt: float, seed: int = 0) -> Qdisc | None:
+def qdisc_for(
+    shape: Direction, *, rtt: float, seed: int = 0, message: Size | None = None
+) -> Qdisc | None:
     """Return the root qdisc of one direction, or None if it is not shaped.
 
     Args:
         shape: the requested shape.
         rtt: sum of both directions' delays in seconds; the default queue is not shorter.
         seed: from which netem draws jitter and losses.
+        message: the largest message; the default queue is not smaller.
 
     Raises:
         ValueError: tc cannot express the rate or delay, or the queue would not hold two frames.
     """
     _check_range(shape)
-    bucket = _token_bucket(shape, rtt)
+    bucket = _token_bucket(shape, rtt, message or Size(0))
     return _netem(shape, bucket, seed) if shape.needs_netem else bucket
 
 
@@ -122,7 +125,7 @@ def qdiscs_of(link: LinkSpec) -> tuple[Qdisc | None, Qdisc | None]:
     found = []
     for number, (direction, shape) in enumerate((("up", link.up), ("down", link.down))):
         try:
-            found.append(qdisc_for(shape, rtt=rtt, seed=link.seed ^ number))
+            found.append(qdisc_for(shape, rtt=rtt, seed=link.seed ^ number, message=link.message))
         except ValueError as error:
             raise ValueError(f"{direction}: {error}") from None
     return found[0], found[1]
@@ -195,7 +198,7 @@ def _beyond(*pairs: tuple[str, Any, Any, float]) -> list[str]:
     ]
 
 
-def _check_range(shape: Shape) -> None:
+def _check_range(shape: Direction) -> None:
     if shape.rate is not None and not MIN_RATE <= shape.rate <= MAX_RATE:
         raise ValueError(f"rate {shape.rate} is out of range, expected {MIN_RATE} to {MAX_RATE}")
     for name, value in (("delay", shape.delay), ("jitter", shape.jitter)):
@@ -203,25 +206,25 @@ def _check_range(shape: Shape) -> None:
             raise ValueError(f"{name} {value} is too long, expected at most {MAX_DELAY}")
 
 
-def _token_bucket(shape: Shape, rtt: float) -> TokenBucket | None:
+def _token_bucket(shape: Direction, rtt: float, message: Size) -> TokenBucket | None:
     if shape.rate is None:
         return None
     # A larger bucket would let whole messages through unshaped and hide their transfer time.
     burst = max(round(shape.rate.bytes_per_second / KERNEL_HZ), 2 * FRAME_BYTES)
-    return TokenBucket(shape.rate, burst, _queue_bytes(shape, shape.rate, rtt))
+    return TokenBucket(shape.rate, burst, _queue_bytes(shape.queue, shape.rate, rtt, message))
 
 
-def _queue_bytes(shape: Shape, rate: Rate, rtt: float) -> int:
+def _queue_bytes(queue: Duration | None, rate: Rate, rtt: float, message: Size) -> int:
     """Return the bytes that may wait; a requested queue holds two frames, or nothing would pass.
 
     By default a message fits: TCP sends more and more of it at once, and packets that do not fit
     would be retransmitted.
     """
-    least, queue = 2 * FRAME_BYTES, shape.queue
+    least = 2 * FRAME_BYTES
     if queue is None:
         drained = round(rate.bytes_per_second * max(DEFAULT_QUEUE, rtt))
-        message = round(min(shape.message or 0, LARGEST_QUEUED) * FRAMED)
-        return max(drained, message, DEFAULT_QUEUE_FRAMES * FRAME_BYTES)
+        framed = round(min(message, LARGEST_QUEUED) * FRAMED)
+        return max(drained, framed, DEFAULT_QUEUE_FRAMES * FRAME_BYTES)
     size = round(rate.bytes_per_second * queue)
     if size < least:
         raise ValueError(
@@ -231,7 +234,7 @@ def _queue_bytes(shape: Shape, rate: Rate, rtt: float) -> int:
     return size
 
 
-def _netem(shape: Shape, bucket: TokenBucket | None, seed: int) -> Netem:
+def _netem(shape: Direction, bucket: TokenBucket | None, seed: int) -> Netem:
     """Return a netem; its limit counts packets: as many small ones as can be in flight."""
     delay, jitter = shape.delay or Duration(0), shape.jitter or Duration(0)
     rate = shape.rate if shape.rate is not None else UNSHAPED_RATE
@@ -243,7 +246,7 @@ def _netem(shape: Shape, bucket: TokenBucket | None, seed: int) -> Netem:
         loss=shape.loss or 0.0,
         bucket=bucket,
         limit_packets=ceil((under_way + queued) / SMALLEST_FRAME_BYTES),
-        distribution=shape.distribution,
+        distribution=shape.distribution or "normal",
         loss_correlation=(shape.loss_correlation or 0.0) if shape.loss else 0.0,
         seed=seed,
     )

@@ -268,7 +268,7 @@ class Switch:
 def _shape(
     name: str, link: LinkSpec, offload: Offload, *, eth0: Interface, port: Interface
 ) -> None:
-    """Shape both directions at their ends, each read back and compared."""
+    """Direction both directions at their ends, each read back and compared."""
     up, down = qdiscs_of(link)
     if offload == "auto" and needs_packets(link):
         offload = "off"

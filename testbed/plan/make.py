@@ -56,5 +56,4 @@ def _for_messages(node: NodeSpec, message: Size | None) -> NodeSpec:
     """Return the node with a link that knows the size of the models and pushes it carries."""
     if message is None or node.link is None or node.part == "aside":
         return node
-    up, down = (replace(shape, message=message) for shape in (node.link.up, node.link.down))
-    return replace(node, link=replace(node.link, up=up, down=down))
+    return replace(node, link=replace(node.link, message=message))

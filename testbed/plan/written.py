@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from testbed.scenario import load
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 2**28
 """A node takes less than a kilobyte, and a simulation may have 100,000 of them."""
 
@@ -54,7 +55,9 @@ def read_plan(folder: RunFolder) -> Plan:
             hint="Use the version of testbed that started the run, or a newer one.",
         )
     try:
-        if version != VERSION:
+        if version == 1:
+            _move_messages(content)
+        elif version != VERSION:
             raise _damaged(folder.plan, f"its version is {version!r}, expected {VERSION}")
         made = _PLAN.validate_python(content, strict=False)
         RUNTIME.validate_python(dict(made.runtime))
@@ -65,6 +68,14 @@ def read_plan(folder: RunFolder) -> Plan:
     if not any(node.part == "server" for node in made.nodes):
         raise _damaged(folder.plan, "it contains no parameter server")
     return made
+
+
+def _move_messages(content: dict[str, Any]) -> None:
+    """Convert version 1, in which each direction of a link had the size of its messages."""
+    with suppress(AttributeError, KeyError, TypeError):  # a damaged plan: validation says where
+        for link in filter(None, (node["link"] for node in content["nodes"])):
+            for direction in (link["up"], link["down"]):
+                link["message"] = direction.pop("message", None)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from testbed.reports.measurements import Pace
 if TYPE_CHECKING:
     import pandas as pd
 
-    from testbed.scenario.direction import Direction
     from testbed.scenario.schema import DeviceClass, Scenario
+    from testbed.values.topology import Direction
 
 FRAMING_RATIO = 1 + 66 / 1448
 """Overhead of headers, for full packets."""

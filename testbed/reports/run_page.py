@@ -27,7 +27,8 @@ from testbed.telemetry.events import read_events
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
-    from testbed.scenario.direction import Direction, Link
+    from testbed.scenario.direction import Link
+    from testbed.values.topology import Direction
 
 UNSHAPED = "not shaped"
 BY_WORKER = "waiting.by_worker"

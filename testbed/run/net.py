@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,10 +20,9 @@ from testbed.run.probe import ClassProbe, Prober, shaped_links
 from testbed.run.runtime import driver_for
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.base import RuntimeDriver
-from testbed.scenario.direction import Direction
-from testbed.scenario.links import direction_of, shape_of
+from testbed.scenario.direction import TracedDirection
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import LinkSpec, Plan, Shape
+from testbed.values.topology import Direction, LinkSpec, Plan
 
 CONNECT_SECONDS = 2.0
 NUMBERS = ("loss", "loss_correlation")
@@ -66,7 +65,7 @@ class Links:
             ScenarioError: no such node, a node without a link, or no such shape; nothing changes.
             NodeError, HostError: the agent failed to do it.
         """
-        alike: dict[tuple[Shape | None, Shape | None], list[str]] = defaultdict(list)
+        alike: dict[tuple[Direction | None, Direction | None], list[str]] = defaultdict(list)
         for node in self._linked(selectors):
             shapes = (self._shape(node, "up", up), self._shape(node, "down", down))
             alike[shapes].append(node)
@@ -93,18 +92,19 @@ class Links:
             raise ScenarioError([Problem("selector", 0, "", found, "nodes with a link")])
         return list(names)
 
-    def _shape(self, node: str, direction: str, text: str | None) -> Shape | None:
+    def _shape(self, node: str, direction: str, text: str | None) -> Direction | None:
         """Return the shape in the plan, updated with the fields that ``text`` gives; real units."""
         if text is None:
             return None
         link = self.plan.node(node).link
         assert link is not None, "every worker has one"
         own = link.up if direction == "up" else link.down
-        planned = direction_of(own, self.plan.time_scale)
+        planned = own.scaled(1 / self.plan.time_scale)
         try:
-            given = {**planned.model_dump(exclude_none=True), **_fields(text)}
-            shape = shape_of(Direction.model_validate(given), self.plan.time_scale)
-            shape = replace(shape, message=own.message)
+            given = _fields(text)
+            wanted = {**planned.model_dump(exclude_none=True), **given}
+            scaled = TracedDirection.model_validate(wanted).scaled(self.plan.time_scale)
+            shape = own.changed(**{name: value for name, value in scaled if name in given})
             qdiscs_of(LinkSpec("", "", up=shape))  # raises if the kernel could not do it
         except ValidationError as error:
             found = "; ".join(

@@ -25,7 +25,7 @@ from testbed.runtimes.base import ContainerSpec, RuntimeDriver
 from testbed.telemetry.event_kinds import MessagesTimed, RateMeasured, RoundTripMeasured
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
-from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
+from testbed.values.topology import Direction, LinkSpec, NetworkSpec, NodeSpec, Plan
 
 PROBE = ProbeRole()
 REFLECTOR = PROBE.name
@@ -48,8 +48,8 @@ class ClassProbe:
     """The result for one device class, in real units; None for what was not measured."""
 
     device_class: str
-    up: Shape  # configured, from the node
-    down: Shape  # configured, to the node
+    up: Direction  # configured, from the node
+    down: Direction  # configured, to the node
     up_bits_per_second: float | None  # measured, of Ethernet frames; None if the host was too slow
     down_bits_per_second: float | None  # likewise
     round_trip_seconds: float | None  # median
@@ -215,8 +215,8 @@ def record_probe(recorder: Recorder, found: ClassProbe) -> None:
     recorder.event(MessagesTimed(name, found.message_up_seconds, found.message_down_seconds))
 
 
-def _median_delay(shape: Shape) -> float:
-    deviations = table(shape.distribution)
+def _median_delay(shape: Direction) -> float:
+    deviations = table(shape.distribution or "normal")
     median = deviations[len(deviations) // 2] / SCALE
     return float(shape.delay or 0) + median * float(shape.jitter or 0)
 

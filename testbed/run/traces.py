@@ -14,7 +14,7 @@ from testbed.runtimes.agent.client import AgentClient
 from testbed.scenario.traces import Following
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import LinkRow
-from testbed.values.topology import NodeSpec, Plan, Shape
+from testbed.values.topology import Direction, NodeSpec, Plan
 from testbed.values.units import Duration, Rate
 
 READ_SECONDS = 1.0
@@ -38,7 +38,7 @@ class Traces:
     followings: Sequence[Following]
     absent: Collection[int]
     _due: list[ScheduledChange] = field(default_factory=list)
-    _shapes: dict[tuple[int, str], Shape] = field(default_factory=dict)
+    _shapes: dict[tuple[int, str], Direction] = field(default_factory=dict)
     _read: float = 0.0  # real seconds since the training started, of the last reading
     _carried: Mapping[str, Carried] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Traces:
     def look(self) -> None:
         """Apply all changes scheduled by now, each link once; regularly read the counters."""
         now = self._now
-        changes: dict[int, dict[str, Shape]] = defaultdict(dict)
+        changes: dict[int, dict[str, Direction]] = defaultdict(dict)
         planned: dict[int, float] = {}
         while self._due and self._due[0][0] <= now:
             at, number, value = heapq.heappop(self._due)
@@ -88,7 +88,7 @@ class Traces:
         if (following := one.trace.after(at, value, one.offset)) is not None:
             heapq.heappush(self._due, (following[0], number, following[1]))
 
-    def _reshape(self, node: str, at: float, shapes: Mapping[str, Shape]) -> None:
+    def _reshape(self, node: str, at: float, shapes: Mapping[str, Direction]) -> None:
         planned = self.recorder.moment(at / self.recorder.time_scale)
         try:
             self.agent.reshape(
@@ -117,10 +117,10 @@ class Traces:
         if rows:
             self.recorder.links(rows)
 
-    def _changed(self, shape: Shape, what: str, value: float) -> Shape:
+    def _changed(self, shape: Direction, what: str, value: float) -> Direction:
         if what == "rate":
-            return replace(shape, rate=Rate(value * self.plan.time_scale))
-        return replace(shape, delay=Duration(value / self.plan.time_scale))
+            return shape.changed(rate=Rate(value * self.plan.time_scale))
+        return shape.changed(delay=Duration(value / self.plan.time_scale))
 
     @property
     def _now(self) -> float:

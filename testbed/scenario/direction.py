@@ -15,7 +15,7 @@ from testbed.values.fields import (
     StrictModel,
     Word,
 )
-from testbed.values.topology import Distribution
+from testbed.values.topology import Direction
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 TRACED = ("rate", "delay")
@@ -54,7 +54,7 @@ def _no_size(queue: Any) -> Any:
     raise InvalidValue(queue, f"the time that a full queue takes to drain, like 100ms: {drained}")
 
 
-class Direction(StrictModel):
+class TracedDirection(Direction):
     """One direction of a link. Omitted values are not shaped; a delay or a loss of 0 is none.
 
     ``rate: {trace: FILE}`` is short for ``rate_trace: {trace: FILE}``, and the same for ``delay``.
@@ -78,7 +78,6 @@ class Direction(StrictModel):
     jitter: AnyDuration | None = None
     loss: BelowOne | None = None
     queue: Annotated[PositiveDuration | None, BeforeValidator(_no_size)] = None
-    distribution: Distribution | None = None
     loss_correlation: BelowOne | None = None
     rate_trace: Recording | None = None
     delay_trace: Recording | None = None
@@ -93,7 +92,7 @@ class Direction(StrictModel):
         return {f"{name}_trace" if name in recorded else name: one for name, one in given.items()}
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Direction:
+    def _fits_together(self) -> TracedDirection:
         has_rate = self.rate is not None or self.rate_trace is not None
         has_delay = self.delay is not None or self.delay_trace is not None
         if self.jitter and not has_delay:
@@ -119,5 +118,5 @@ class Link(StrictModel):
         down: from the switch to the node.
     """
 
-    up: Direction = Direction()
-    down: Direction = Direction()
+    up: TracedDirection = TracedDirection()
+    down: TracedDirection = TracedDirection()

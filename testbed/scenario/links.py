@@ -9,10 +9,9 @@ from dataclasses import replace
 from testbed import faults
 from testbed.faults.base import LinkChange
 from testbed.network.qdiscs import qdiscs_of
-from testbed.scenario.direction import Direction, Link
+from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario
-from testbed.values.topology import LinkSpec, Shape
-from testbed.values.units import Duration, Rate
+from testbed.values.topology import Direction, LinkSpec
 
 BROKER = "broker"
 """Name of the broker node, if the transport uses a broker."""
@@ -73,7 +72,7 @@ def producers(scenario: Scenario) -> Sequence[str]:
 
 def link_spec(link: Link, *, address: str, mac: str, time_scale: float, seed: int = 0) -> LinkSpec:
     """Convert a node's link to real units: rates times ``time_scale``, durations divided by it."""
-    up, down = (shape_of(direction, time_scale) for direction in (link.up, link.down))
+    up, down = link.up.scaled(time_scale), link.down.scaled(time_scale)
     return LinkSpec(address=address, mac=mac, up=up, down=down, seed=seed)
 
 
@@ -86,28 +85,10 @@ def unshapable(link: LinkSpec) -> Iterator[tuple[str, str]]:
         yield direction, reason
 
 
-def shape_of(direction: Direction, time_scale: float) -> Shape:
-    """Convert one direction to real units."""
-    rate = direction.rate
-    return Shape(
-        rate=None if rate is None else Rate(rate * time_scale),
-        delay=_real(direction.delay, time_scale),
-        jitter=_real(direction.jitter, time_scale),
-        loss=direction.loss,
-        queue=_real(direction.queue, time_scale),
-        distribution=direction.distribution or "normal",
-        loss_correlation=direction.loss_correlation,
-    )
-
-
-def changed(shape: Shape, change: LinkChange, time_scale: float) -> Shape:
+def changed(direction: Direction, change: LinkChange, time_scale: float) -> Direction:
     """Apply a fault's change to a direction in real units."""
-    rate, delay = change.rate, change.delay
-    return replace(
-        shape,
-        rate=shape.rate if rate is None else Rate(rate * time_scale),
-        delay=shape.delay if delay is None else _real(delay, time_scale),
-    )
+    values = Direction(rate=change.rate, delay=change.delay).scaled(time_scale)
+    return direction.changed(**{name: value for name, value in values if value is not None})
 
 
 def links_after(
@@ -149,24 +130,3 @@ def changed_links(scenario: Scenario) -> Iterator[tuple[str, str, LinkSpec]]:
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, faults.ChangedLink):
             yield from links_after(scenario, fault, place)
-
-
-def direction_of(shape: Shape, time_scale: float) -> Direction:
-    """Convert a direction to a scenario's units, the inverse of ``shape_of``."""
-
-    def emulated(real: Duration | None) -> Duration | None:
-        return None if real is None else Duration(real * time_scale)
-
-    return Direction(
-        rate=None if shape.rate is None else Rate(shape.rate / time_scale),
-        delay=emulated(shape.delay),
-        jitter=emulated(shape.jitter),
-        loss=shape.loss,
-        queue=emulated(shape.queue),
-        distribution=shape.distribution if shape.jitter else None,
-        loss_correlation=shape.loss_correlation,
-    )
-
-
-def _real(emulated: Duration | None, time_scale: float) -> Duration | None:
-    return None if emulated is None else Duration(emulated / time_scale)

@@ -12,7 +12,7 @@ from testbed.datasets.streams import Arrivals, Recorded, Traced
 from testbed.errors import Problem
 from testbed.faults import Join, Kill, Leave
 from testbed.faults.availability import Availability
-from testbed.scenario.direction import TRACED, Direction, Link, Recording
+from testbed.scenario.direction import TRACED, Link, Recording, TracedDirection
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.schema import Scenario
@@ -128,7 +128,7 @@ def _unfit(
     """Check that the kernel can shape the smallest and largest value of a recording."""
     for value in dict.fromkeys((min(trace.values), max(trace.values))):
         link = _with_value(scenario, followed, value).workers.classes[followed.device_class].link
-        own: Direction = getattr(link, followed.direction)
+        own: TracedDirection = getattr(link, followed.direction)
         if own.jitter is not None and own.delay is not None and own.jitter > own.delay:
             found, expected = f"a delay of {own.delay}", f"at least the jitter, {own.jitter}"
             yield problem_at(document, followed.path, found=found, expected=expected)
@@ -177,7 +177,7 @@ def unreadable(recording: Recording, error: Exception, document: Document, path:
 def _with_value(scenario: Scenario, followed: RecordedField, number: float) -> Scenario:
     name, member = followed.device_class, scenario.workers.classes[followed.device_class]
     value = Rate(number) if followed.what == "rate" else Duration(number)
-    direction: Direction = getattr(member.link, followed.direction)
+    direction: TracedDirection = getattr(member.link, followed.direction)
     direction = direction.model_copy(update={followed.what: value})
     link = member.link.model_copy(update={followed.direction: direction})
     classes = {**scenario.workers.classes, name: member.model_copy(update={"link": link})}

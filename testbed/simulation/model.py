@@ -15,10 +15,10 @@ import numpy as np
 
 from testbed.network.jitter import ENTRIES, SCALE, table
 from testbed.network.qdiscs import TokenBucket, qdisc_for
-from testbed.scenario.direction import Direction, Link
+from testbed.scenario.direction import Link
 from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.links import Bucket
-from testbed.values.topology import Distribution, Shape
+from testbed.values.topology import Direction, Distribution
 from testbed.values.units import Rate
 
 SEGMENT_BYTES = 1448
@@ -130,7 +130,7 @@ def capacity(direction: Direction) -> float:
 
 def burst_bytes(rate: Rate, time_scale: float) -> int:
     """Return the depth that the kernel gives the bucket of an emulated rate."""
-    qdisc = qdisc_for(Shape(rate=Rate(rate * time_scale)), rtt=0.0)
+    qdisc = qdisc_for(Direction(rate=Rate(rate * time_scale)), rtt=0.0)
     assert isinstance(qdisc, TokenBucket)
     return qdisc.burst_bytes
 

@@ -7,9 +7,9 @@ from math import inf
 
 from testbed.errors import HostError
 from testbed.runtimes import Simulated
-from testbed.scenario.direction import Direction
 from testbed.scenario.durations import RandomDuration
 from testbed.scenario.schema import Scenario
+from testbed.values.topology import Direction
 
 MODELLED = (
     "the PS's link is shared max-min fairly by the active transfers, each limited by its own link",

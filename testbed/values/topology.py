@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from testbed.values.cpu_sets import CpuSet
+from testbed.values.fields import StrictModel
 from testbed.values.units import Duration, Rate, Size
 
 TrainingRole = Literal["server", "client", "aside"]
@@ -43,24 +44,51 @@ def inodes(scratch: int) -> int:
     return scratch // 1024
 
 
-@dataclass(frozen=True)
-class Shape:
-    """One direction of a link; a field that is None is not shaped."""
+class Direction(StrictModel):
+    """One direction of a link; what is None is not shaped.
 
-    rate: Rate | None = None  # bits per second of Ethernet frames
+    Attributes:
+        rate: bits per second of Ethernet frames.
+        delay: one-way delay; requires netem.
+        jitter: standard deviation of the delay; requires netem.
+        loss: share of lost packets; requires netem.
+        queue: time that a full queue takes to drain at ``rate``; None for the default.
+        distribution: law of the jitter; None for normal.
+        loss_correlation: correlation between the losses of successive packets, in [0, 1).
+    """
+
+    rate: Rate | None = None
     delay: Duration | None = None
-    jitter: Duration | None = None  # standard deviation of the delay
-    loss: float | None = None  # share of packets lost, in [0, 1]
-    # how long a full queue takes to drain at ``rate``; None for the default
+    jitter: Duration | None = None
+    loss: float | None = None
     queue: Duration | None = None
-    distribution: Distribution = "normal"  # law of the jitter
-    loss_correlation: float | None = None  # between a packet's loss and the next one's, in [0, 1)
-    message: Size | None = None  # the largest message on this link; the default queue holds it
+    distribution: Distribution | None = None
+    loss_correlation: float | None = None
 
     @property
     def needs_netem(self) -> bool:
         """Whether this direction requires the kernel's netem."""
         return bool(self.delay) or bool(self.jitter) or bool(self.loss)
+
+    def changed(self, **values: Any) -> Direction:
+        """Return this direction with other values in the named fields."""
+        return self.model_copy(update=values)
+
+    def scaled(self, factor: float) -> Direction:
+        """Return this direction at ``factor`` times the speed: its rate and times are scaled."""
+
+        def shorter(seconds: Duration | None) -> Duration | None:
+            return None if seconds is None else Duration(seconds / factor)
+
+        return Direction(
+            rate=None if self.rate is None else Rate(self.rate * factor),
+            delay=shorter(self.delay),
+            jitter=shorter(self.jitter),
+            loss=self.loss,
+            queue=shorter(self.queue),
+            distribution=self.distribution,
+            loss_correlation=self.loss_correlation,
+        )
 
 
 @dataclass(frozen=True)
@@ -69,9 +97,10 @@ class LinkSpec:
 
     address: str  # IPv4 address of the node's ``eth0``
     mac: str  # 02:00 followed by the address's four bytes
-    up: Shape = field(default_factory=Shape)  # from the node, shaped at the node's end
-    down: Shape = field(default_factory=Shape)  # to the node, shaped at the switch's end
+    up: Direction = field(default_factory=Direction)  # from the node, shaped at the node's end
+    down: Direction = field(default_factory=Direction)  # to the node, shaped at the switch's end
     seed: int = 0  # of the kernel's jitter and losses, where the kernel accepts one
+    message: Size | None = None  # the largest message on this link; the default queues hold it
 
 
 @dataclass(frozen=True)

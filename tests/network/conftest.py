@@ -16,7 +16,7 @@ from testbed.host.namespaces import inside, scratch
 from testbed.host.syscalls import bring_loopback_up
 from testbed.network.interfaces import Interface, Neighbour
 from testbed.network.switch import AttachedLink, Switch
-from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Shape, TrainingRole
+from testbed.values.topology import Direction, LinkSpec, NetworkSpec, NodeSpec, TrainingRole
 
 PEER = Path(__file__).parent / "peer.py"
 
@@ -76,11 +76,16 @@ class QdiscCounters(NamedTuple):
     drops: int
 
 
-UNSHAPED = Shape()
+UNSHAPED = Direction()
 
 
 def node_spec(
-    name: str, number: int, *, up: Shape = UNSHAPED, down: Shape = UNSHAPED, role: str = "worker"
+    name: str,
+    number: int,
+    *,
+    up: Direction = UNSHAPED,
+    down: Direction = UNSHAPED,
+    role: str = "worker",
 ) -> NodeSpec:
     """A node whose address is 10.77.<number>."""
     high, low = divmod(number, 256)
@@ -108,7 +113,7 @@ class Lab:
         link = self.switch.inspect(spec, pid=peer.pid, network=self.network)
         return Node(spec, peer, link)
 
-    def pair(self, *, up: Shape = UNSHAPED, down: Shape = UNSHAPED) -> tuple[Node, Node]:
+    def pair(self, *, up: Direction = UNSHAPED, down: Direction = UNSHAPED) -> tuple[Node, Node]:
         """A PS that serves port 5000, and one connected worker behind a shaped link."""
         ps, worker = node_spec("ps", 1, role="ps"), node_spec("w0", 2, up=up, down=down)
         server, client = self.node(ps, worker), self.node(worker, ps)
@@ -138,5 +143,5 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def spec() -> Callable[..., NodeSpec]:
-    """How tests write a node down: ``spec("w0", 2, up=Shape(...))``."""
+    """How tests write a node down: ``spec("w0", 2, up=Direction(...))``."""
     return node_spec

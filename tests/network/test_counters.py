@@ -11,7 +11,7 @@ import pytest
 
 from testbed.network.counters import Ledger, Traffic, TrafficMeter, read_interface
 from testbed.network.sock_diag import SocketDiagnosis, TcpCounters, TcpSocket
-from testbed.values.topology import Shape
+from testbed.values.topology import Direction
 from testbed.values.units import Duration, Rate
 
 
@@ -109,7 +109,7 @@ def test_totals_outlive_connections_and_nodes(lab: Any, meter: TrafficMeter) -> 
 def test_a_workers_repeated_pushes_are_counted_under_its_name(
     lab: Any, meter: TrafficMeter
 ) -> None:
-    narrow = Shape(rate=Rate.parse("1mbit"), queue=Duration.parse("40ms"))  # three frames
+    narrow = Direction(rate=Rate.parse("1mbit"), queue=Duration.parse("40ms"))  # three frames
     ps, worker = lab.pair(up=narrow)
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
     meter.watch("w0", pid=worker.peer.pid, is_server=False)
@@ -142,7 +142,7 @@ def read_to_the_end(meter: TrafficMeter, expected_bytes: int) -> Traffic:
 @pytest.mark.root
 @pytest.mark.alone
 def test_connections_between_two_readings_are_counted(lab: Any, meter: TrafficMeter) -> None:
-    narrow = Shape(rate=Rate.parse("1mbit"), queue=Duration.parse("40ms"))  # three frames
+    narrow = Direction(rate=Rate.parse("1mbit"), queue=Duration.parse("40ms"))  # three frames
     ps, worker = lab.pair(up=narrow)
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
     meter.watch("w0", pid=worker.peer.pid, is_server=False)
@@ -159,7 +159,7 @@ def test_connections_between_two_readings_are_counted(lab: Any, meter: TrafficMe
 def test_a_worker_that_is_killed_amid_a_push_takes_no_bytes_along(
     lab: Any, meter: TrafficMeter
 ) -> None:
-    ps, worker = lab.pair(up=Shape(rate=Rate.parse("20mbit")))
+    ps, worker = lab.pair(up=Direction(rate=Rate.parse("20mbit")))
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
     worker.peer.tell("flood 60")
     while (before := meter.read().tcp_received_bytes) < 100_000:

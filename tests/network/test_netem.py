@@ -6,12 +6,12 @@ import pytest
 
 from testbed.errors import HostError
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
-from testbed.values.topology import NodeSpec, Shape
+from testbed.values.topology import Direction, NodeSpec
 from testbed.values.units import Duration, Rate
 
 RATE = Rate.parse("1mbit")
-UP = Shape(rate=RATE, delay=Duration.parse("20ms"), loss=0.01, queue=Duration.parse("200ms"))
-DOWN = Shape(delay=Duration.parse("5ms"))
+UP = Direction(rate=RATE, delay=Duration.parse("20ms"), loss=0.01, queue=Duration.parse("200ms"))
+DOWN = Direction(delay=Duration.parse("5ms"))
 
 
 def test_with_netem_nothing_is_left_out(spec: Callable[..., NodeSpec]) -> None:
@@ -19,7 +19,7 @@ def test_with_netem_nothing_is_left_out(spec: Callable[..., NodeSpec]) -> None:
 
 
 def test_settings_without_netem_are_kept(spec: Callable[..., NodeSpec]) -> None:
-    nodes = [spec("w0", 2, up=Shape(rate=RATE))]
+    nodes = [spec("w0", 2, up=Direction(rate=RATE))]
     assert check_netem(nodes, missing="fail", present=False) == ()
 
 
@@ -42,7 +42,7 @@ def test_warn_says_what_is_left_out_and_leaves_the_rate(spec: Callable[..., Node
     left_out = check_netem([node], missing="warn", present=False)
     assert left_out == ("class slow: up.delay 20ms", "class slow: up.loss 0.01")
     assert node.link is not None
-    assert without_netem(node.link).up == Shape(rate=RATE, queue=Duration.parse("200ms"))
+    assert without_netem(node.link).up == Direction(rate=RATE, queue=Duration.parse("200ms"))
 
 
 @pytest.mark.root

@@ -19,7 +19,7 @@ from testbed.network.interfaces import Interface, sockets
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import Offloads
 from testbed.network.qdiscs import Netem
-from testbed.values.topology import Distribution, NodeSpec, Shape
+from testbed.values.topology import Direction, Distribution, NodeSpec
 from testbed.values.units import Duration, Rate
 
 pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.alone]
@@ -27,7 +27,9 @@ pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.alone]
 MILLISECOND = 1e-3
 
 
-def pair(lab: Any, spec: Callable[..., NodeSpec], *, up: Shape, down: Shape) -> tuple[Any, Any]:
+def pair(
+    lab: Any, spec: Callable[..., NodeSpec], *, up: Direction, down: Direction
+) -> tuple[Any, Any]:
     """A PS that sends datagrams back, and a worker."""
     ps, worker = spec("ps", 1, role="ps"), spec("w0", 2, up=up, down=down)
     server, client = lab.node(ps, worker), lab.node(worker, ps)
@@ -45,7 +47,7 @@ def trips(client: Any, count: int, *, patience: float = 2.0) -> list[float]:
 @pytest.mark.parametrize(("up", "down"), [(30, 20), (40, 0), (0, 40)])
 def test_delays_add_up(lab: Any, spec: Callable[..., NodeSpec], up: int, down: int) -> None:
     rate = Rate.parse("10mbit")
-    shapes = [Shape(rate=rate, delay=Duration(d * MILLISECOND)) for d in (up, down)]
+    shapes = [Direction(rate=rate, delay=Duration(d * MILLISECOND)) for d in (up, down)]
     _, client = pair(lab, spec, up=shapes[0], down=shapes[1])
     found = median(trips(client, 15))
     print(f"{up} + {down} ms: {found:.2f} ms")
@@ -56,8 +58,8 @@ def test_delays_add_up(lab: Any, spec: Callable[..., NodeSpec], up: int, down: i
 def test_jitter_is_a_standard_deviation(
     lab: Any, spec: Callable[..., NodeSpec], law: Distribution
 ) -> None:
-    up = Shape(delay=Duration(0.03), jitter=Duration(0.005), distribution=law)
-    _, client = pair(lab, spec, up=up, down=Shape())
+    up = Direction(delay=Duration(0.03), jitter=Duration(0.005), distribution=law)
+    _, client = pair(lab, spec, up=up, down=Direction())
     found = quartiles(trips(client, 200))
     expected = [30 + 5 * deviation for deviation in quartiles([e / SCALE for e in table(law)])]
     print(f"{law}: quartiles {found}, expected {expected}")
@@ -76,8 +78,8 @@ def quartiles(values: list[float]) -> list[float]:
 def test_losses_match_the_configured_ratio(
     lab: Any, spec: Callable[..., NodeSpec], direction: str, correlation: float | None
 ) -> None:
-    lossy = Shape(loss=0.1, loss_correlation=correlation)
-    _, client = pair(lab, spec, **{"up": Shape(), "down": Shape(), direction: lossy})
+    lossy = Direction(loss=0.1, loss_correlation=correlation)
+    _, client = pair(lab, spec, **{"up": Direction(), "down": Direction(), direction: lossy})
     off = Offloads(tso=False, gso=False, gro=False)
     assert (client.link.node_offloads, client.link.port_offloads) == (off, off)
     count = 800
@@ -100,7 +102,7 @@ def test_both_directions_run_at_their_rate_behind_a_delay(
     lab: Any, text: str, seconds: float
 ) -> None:
     rate = Rate.parse(text)
-    shape = Shape(rate=rate, delay=Duration(0.02), queue=Duration(0.3))
+    shape = Direction(rate=rate, delay=Duration(0.02), queue=Duration(0.3))
     _, worker = lab.pair(up=shape, down=shape)
     with sockets() as here, sockets(worker.peer.pid) as there:
         for command, end in {
@@ -120,8 +122,8 @@ def test_both_directions_run_at_their_rate_behind_a_delay(
 def test_a_queue_of_full_frames_has_the_configured_delay(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
-    up = Shape(rate=Rate.parse("2mbit"), delay=Duration(0.02), queue=Duration(0.2))
-    server, worker = pair(lab, spec, up=up, down=Shape())
+    up = Direction(rate=Rate.parse("2mbit"), delay=Duration(0.02), queue=Duration(0.2))
+    server, worker = pair(lab, spec, up=up, down=Direction())
     server.peer.tell("serve 5000")
     worker.peer.tell("connect 10.77.0.1 5000")
     worker.peer.tell("flood 8")
@@ -135,8 +137,8 @@ def test_a_queue_of_full_frames_has_the_configured_delay(
 def test_acknowledgements_of_a_long_fat_download_all_fit(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
-    up = Shape(rate=Rate.parse("1mbit"), delay=Duration(0.15), queue=Duration(0.1))
-    down = Shape(rate=Rate.parse("16mbit"), delay=Duration(0.15), queue=Duration(0.6))
+    up = Direction(rate=Rate.parse("1mbit"), delay=Duration(0.15), queue=Duration(0.1))
+    down = Direction(rate=Rate.parse("16mbit"), delay=Duration(0.15), queue=Duration(0.6))
     _, worker = lab.pair(up=up, down=down)
     with sockets(worker.peer.pid) as there:
         end = there.interface("eth0")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from testbed.network.offloads import Offloads, network_for
-from testbed.values.topology import NetworkSpec, NodeSpec, Offload, Plan, Shape
+from testbed.values.topology import Direction, NetworkSpec, NodeSpec, Offload, Plan
 from testbed.values.units import Duration, Rate
 
-LOSSY = Shape(loss=0.01)
+LOSSY = Direction(loss=0.01)
 
 
 def plan(*nodes: NodeSpec, offload: Offload = "auto") -> Plan:
@@ -30,8 +30,8 @@ def test_offloads_are_off_at_a_lossy_link_and_the_ps(
 
 
 def test_offloads_are_off_with_both_a_rate_and_a_delay(spec: Callable[..., NodeSpec]) -> None:
-    ps, far = spec("ps", 1, role="ps"), spec("w0", 2, up=Shape(delay=Duration(0.02)))
-    slow = spec("w1", 3, up=Shape(rate=Rate(1e6), delay=Duration(0.02)))
+    ps, far = spec("ps", 1, role="ps"), spec("w0", 2, up=Direction(delay=Duration(0.02)))
+    slow = spec("w1", 3, up=Direction(rate=Rate(1e6), delay=Duration(0.02)))
     assert network_for(far, plan(ps, far)).offload == "on"
     assert network_for(slow, plan(ps, slow)).offload == "off"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from testbed.values.topology import Shape
+from testbed.values.topology import Direction
 from testbed.values.units import Rate
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
@@ -82,7 +82,7 @@ def wait_until_listening(pid: int, ports: Iterable[int]) -> None:
 @pytest.fixture(params=[RATES])
 def links(lab: Any, spec: Any, request: pytest.FixtureRequest) -> Any:
     """The PS, and a worker behind a link of each rate."""
-    shapes = {text: Shape(rate=Rate.parse(text)) for text in request.param}
+    shapes = {text: Direction(rate=Rate.parse(text)) for text in request.param}
     workers = {
         text: spec(f"w{number}", number + 2, up=shape, down=shape)
         for number, (text, shape) in enumerate(shapes.items())
@@ -147,7 +147,7 @@ def test_links_up_to_a_gigabit_are_read_within_two_percent(links: Any, start: An
 
 def test_the_default_queue_of_a_slow_link_is_long_enough_for_tcp(lab: Any) -> None:
     """Through two frames, which is what 100 ms are here, it sends a fifth again, or far more."""
-    slow = Shape(rate=Rate.parse("128kbit"))
+    slow = Direction(rate=Rate.parse("128kbit"))
     _, worker = lab.pair(up=slow, down=slow)
     assert worker.peer.tell("exchange 100000 1000 1") == "done"
     text = Path(f"/proc/{worker.peer.pid}/net/snmp").read_text()

@@ -11,7 +11,7 @@ from testbed.network.qdiscs import (
     qdisc_for,
     qdiscs_of,
 )
-from testbed.values.topology import LinkSpec, Shape
+from testbed.values.topology import Direction, LinkSpec
 from testbed.values.units import Duration, Rate, Size
 
 TEN = Rate.parse("10mbit")
@@ -19,8 +19,8 @@ MS = 1e-3
 
 
 def test_an_unshaped_link_has_no_qdisc() -> None:
-    assert qdisc_for(Shape(), rtt=0) is None
-    assert qdisc_for(Shape(delay=Duration(0), loss=0.0), rtt=0) is None
+    assert qdisc_for(Direction(), rtt=0) is None
+    assert qdisc_for(Direction(delay=Duration(0), loss=0.0), rtt=0) is None
 
 
 @pytest.mark.parametrize(
@@ -33,14 +33,14 @@ def test_an_unshaped_link_has_no_qdisc() -> None:
     ],
 )
 def test_a_plain_rate_is_a_token_bucket(rate: str, burst_bytes: int, limit_bytes: int) -> None:
-    shape = Shape(rate=Rate.parse(rate))
+    shape = Direction(rate=Rate.parse(rate))
     assert qdisc_for(shape, rtt=0) == TokenBucket(Rate.parse(rate), burst_bytes, limit_bytes)
 
 
 def test_the_default_queue_is_100_ms_or_the_round_trip_if_that_is_longer() -> None:
-    short = qdisc_for(Shape(rate=TEN), rtt=40 * MS)
-    long = qdisc_for(Shape(rate=TEN), rtt=300 * MS)
-    asked = qdisc_for(Shape(rate=TEN, queue=Duration(50 * MS)), rtt=300 * MS)
+    short = qdisc_for(Direction(rate=TEN), rtt=40 * MS)
+    long = qdisc_for(Direction(rate=TEN), rtt=300 * MS)
+    asked = qdisc_for(Direction(rate=TEN, queue=Duration(50 * MS)), rtt=300 * MS)
     limits = [
         bucket.limit_bytes for bucket in (short, long, asked) if isinstance(bucket, TokenBucket)
     ]
@@ -54,19 +54,18 @@ def test_the_default_queue_holds_a_message() -> None:
     is asked for is as asked for.
     """
     message = Size(200_000)
-    shapes = [
-        Shape(rate=Rate(500e3), message=message),
-        Shape(rate=Rate(100e6), message=message),
-        Shape(rate=Rate(500e3), message=Size(100e6)),
-        Shape(rate=Rate(500e3), message=message, queue=Duration(200 * MS)),
+    buckets = [
+        qdisc_for(Direction(rate=Rate(500e3)), rtt=0, message=message),
+        qdisc_for(Direction(rate=Rate(100e6)), rtt=0, message=message),
+        qdisc_for(Direction(rate=Rate(500e3)), rtt=0, message=Size(100e6)),
+        qdisc_for(Direction(rate=Rate(500e3), queue=Duration(200 * MS)), rtt=0, message=message),
     ]
-    buckets = [qdisc_for(shape, rtt=0) for shape in shapes]
     limits = [bucket.limit_bytes for bucket in buckets if isinstance(bucket, TokenBucket)]
     assert limits == [219_420, 1_250_000, 4_601_577, 12_500]
 
 
 def test_a_delay_is_a_netem_and_the_rate_a_token_bucket_below_it() -> None:
-    shape = Shape(rate=TEN, delay=Duration(20 * MS), jitter=Duration(4 * MS), loss=0.01)
+    shape = Direction(rate=TEN, delay=Duration(20 * MS), jitter=Duration(4 * MS), loss=0.01)
     qdisc = qdisc_for(shape, rtt=40 * MS, seed=5)
     # 125,000 bytes queued and 1,250,000 * (0.020 + 4 * 0.004) = 45,000 on their way, in frames of
     # 60 bytes: 170,000 / 60 = 2833.3
@@ -76,14 +75,14 @@ def test_a_delay_is_a_netem_and_the_rate_a_token_bucket_below_it() -> None:
 
 
 def test_a_queue_is_bytes_also_behind_a_delay() -> None:
-    shape = Shape(rate=TEN, delay=Duration(20 * MS), queue=Duration(50 * MS))
+    shape = Direction(rate=TEN, delay=Duration(20 * MS), queue=Duration(50 * MS))
     qdisc = qdisc_for(shape, rtt=40 * MS)
     assert isinstance(qdisc, Netem)
     assert qdisc.bucket == TokenBucket(TEN, 5000, 62_500)
 
 
 def test_acknowledgements_of_a_long_fat_download_fit_on_a_thin_upload() -> None:
-    up = Shape(rate=Rate.parse("1mbit"), delay=Duration(300 * MS), queue=Duration(100 * MS))
+    up = Direction(rate=Rate.parse("1mbit"), delay=Duration(300 * MS), queue=Duration(100 * MS))
     qdisc = qdisc_for(up, rtt=600 * MS)
     assert isinstance(qdisc, Netem)
     # 20 mbit of full frames are 1,651 a second; one acknowledgement of 66 bytes for two of them
@@ -92,14 +91,14 @@ def test_acknowledgements_of_a_long_fat_download_fit_on_a_thin_upload() -> None:
 
 
 def test_a_delay_without_a_rate_drops_nothing_below_10_gbit() -> None:
-    qdisc = qdisc_for(Shape(delay=Duration(20 * MS)), rtt=40 * MS)
+    qdisc = qdisc_for(Direction(delay=Duration(20 * MS)), rtt=40 * MS)
     # 1.25 GB/s for 0.12 s is 150 MB, in frames of 60 bytes
     assert qdisc == Netem(Duration(20 * MS), Duration(0), 0.0, None, 2_500_000, seed=0)
 
 
 def test_a_links_default_queues_know_the_delays_of_both_directions() -> None:
-    up = Shape(rate=TEN, delay=Duration(160 * MS))
-    link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", up=up, down=Shape(rate=TEN), seed=6)
+    up = Direction(rate=TEN, delay=Duration(160 * MS))
+    link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", up=up, down=Direction(rate=TEN), seed=6)
     qdisc_up, qdisc_down = qdiscs_of(link)
     assert isinstance(qdisc_up, Netem)
     assert qdisc_up.bucket == qdisc_down == TokenBucket(TEN, 5000, 200_000)
@@ -107,7 +106,7 @@ def test_a_links_default_queues_know_the_delays_of_both_directions() -> None:
 
 
 def test_the_two_directions_draw_differently() -> None:
-    lossy = Shape(loss=0.1)
+    lossy = Direction(loss=0.1)
     link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", up=lossy, down=lossy, seed=6)
     seeds = [qdisc.seed for qdisc in qdiscs_of(link) if isinstance(qdisc, Netem)]
     assert seeds == [6, 7]
@@ -116,23 +115,23 @@ def test_the_two_directions_draw_differently() -> None:
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        (Shape(rate=Rate(100)), "rate 100bit is out of range, expected 1kbit to 34gbit"),
-        (Shape(rate=Rate(40e9)), "rate 40gbit is out of range"),
-        (Shape(delay=Duration(300)), "delay 5min is too long, expected at most 200s"),
+        (Direction(rate=Rate(100)), "rate 100bit is out of range, expected 1kbit to 34gbit"),
+        (Direction(rate=Rate(40e9)), "rate 40gbit is out of range"),
+        (Direction(delay=Duration(300)), "delay 5min is too long, expected at most 200s"),
         (
-            Shape(rate=TEN, queue=Duration(1 * MS)),
+            Direction(rate=TEN, queue=Duration(1 * MS)),
             r"a queue of 1ms at 10mbit holds 1250 bytes, less than two frames \(3028 bytes\); "
             "use 2.4224ms or more",
         ),
     ],
 )
-def test_what_tc_cannot_do_is_refused(shape: Shape, message: str) -> None:
+def test_what_tc_cannot_do_is_refused(shape: Direction, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         qdisc_for(shape, rtt=0)
 
 
 def test_a_refusal_names_the_direction() -> None:
-    link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", down=Shape(rate=Rate(100)))
+    link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", down=Direction(rate=Rate(100)))
     with pytest.raises(ValueError, match="down: rate 100bit"):
         qdiscs_of(link)
 

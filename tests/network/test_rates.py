@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from testbed.network.interfaces import Interface, sockets
-from testbed.values.topology import Shape
+from testbed.values.topology import Direction
 from testbed.values.units import Rate
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
@@ -36,7 +36,7 @@ def test_both_directions_run_at_their_rate(
     lab: Any, text: str, seconds: float, record_property: Any
 ) -> None:
     rate = Rate.parse(text)
-    _, worker = lab.pair(up=Shape(rate=rate), down=Shape(rate=rate))
+    _, worker = lab.pair(up=Direction(rate=rate), down=Direction(rate=rate))
     with sockets() as here, sockets(worker.peer.pid) as there:
         ends = {"flood": there.interface("eth0"), "drain": here.interface("w0")}
         for command, end in ends.items():

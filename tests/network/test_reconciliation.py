@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.network.counters import Traffic, TrafficMeter
-from testbed.values.topology import NetworkSpec, Offload, Shape
+from testbed.values.topology import Direction, NetworkSpec, Offload
 from testbed.values.units import Rate
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]
@@ -33,7 +33,7 @@ def settled(meter: TrafficMeter) -> Traffic:
 
 def exchanged(lab: Any, up: str | None, down: str | None) -> tuple[Traffic, Traffic]:
     """What stood on the counters before and after some exchanges of an update and a model."""
-    shapes = [Shape(rate=Rate.parse(text)) if text else Shape() for text in (up, down)]
+    shapes = [Direction(rate=Rate.parse(text)) if text else Direction() for text in (up, down)]
     ps, worker = lab.pair(up=shapes[0], down=shapes[1])
     meter = TrafficMeter()
     meter.watch("ps", pid=ps.peer.pid, is_server=True)

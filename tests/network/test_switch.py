@@ -17,13 +17,13 @@ from testbed.network.interfaces import Neighbour, bring_up, give_address, socket
 from testbed.network.qdiscs import TokenBucket
 from testbed.network.sock_diag import SocketDiagnosis
 from testbed.network.switch import Switch
-from testbed.values.topology import NetworkSpec, NodeSpec, Shape
+from testbed.values.topology import Direction, NetworkSpec, NodeSpec
 from testbed.values.units import Duration, Rate
 
 pytestmark = pytest.mark.root
 
-SLOW = Shape(rate=Rate.parse("1mbit"))
-FAST = Shape(rate=Rate.parse("10mbit"))
+SLOW = Direction(rate=Rate.parse("1mbit"))
+FAST = Direction(rate=Rate.parse("10mbit"))
 
 
 def descriptors() -> int:
@@ -185,13 +185,13 @@ def test_a_link_that_tc_cannot_shape_is_refused_by_name(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
     with pytest.raises(NodeError, match="w0: its link cannot be shaped: down: rate 100bit"):
-        lab.node(spec("w0", 2, down=Shape(rate=Rate(100))))
+        lab.node(spec("w0", 2, down=Direction(rate=Rate(100))))
 
 
 def test_without_netem_a_delay_is_refused_or_left_out_with_a_warning(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
-    node = spec("w0", 2, up=Shape(rate=SLOW.rate, delay=Duration.parse("20ms")))
+    node = spec("w0", 2, up=Direction(rate=SLOW.rate, delay=Duration.parse("20ms")))
     asked = []
 
     def has_no_netem() -> bool:

@@ -9,7 +9,7 @@ from testbed.errors import ScenarioError
 from testbed.plan.make import plan
 from testbed.plan.nodes.base import address_of
 from testbed.scenario import Scenario, load_text
-from testbed.values.topology import LinkSpec, Plan, Shape
+from testbed.values.topology import Direction, LinkSpec, Plan
 from testbed.values.units import Duration, Rate, Size
 
 TEXT = """\
@@ -67,8 +67,7 @@ def link(made: Plan, name: str) -> LinkSpec:
     """A node's link but for its seed, and for the size of messages."""
     found = made.node(name).link
     assert found is not None
-    up, down = (replace(shape, message=None) for shape in (found.up, found.down))
-    return replace(found, seed=0, up=up, down=down)
+    return replace(found, seed=0, message=None)
 
 
 def test_links_know_how_large_a_model_is(scenario: Scenario) -> None:
@@ -77,25 +76,25 @@ def test_links_know_how_large_a_model_is(scenario: Scenario) -> None:
     for name in ("ps", "w0", "w9"):
         found = made.node(name).link
         assert found is not None
-        assert found.up.message == found.down.message == Size(69_032)
+        assert found.message == Size(69_032)
 
 
 def test_links(scenario: Scenario) -> None:
     made = plan(scenario, "r")
     assert link(made, "ps") == LinkSpec(
-        "10.77.0.1", "02:00:0a:4d:00:01", up=Shape(), down=Shape(rate=Rate(100e6))
+        "10.77.0.1", "02:00:0a:4d:00:01", up=Direction(), down=Direction(rate=Rate(100e6))
     )
     assert link(made, "w0") == LinkSpec(
         "10.77.0.2",
         "02:00:0a:4d:00:02",
-        up=Shape(rate=Rate(10e6), queue=Duration(0.2)),
-        down=Shape(),
+        up=Direction(rate=Rate(10e6), queue=Duration(0.2)),
+        down=Direction(),
     )
     assert link(made, "w9") == LinkSpec(
         "10.77.0.11",
         "02:00:0a:4d:00:0b",
-        up=Shape(rate=Rate(1e6)),
-        down=Shape(delay=Duration(0.04), jitter=Duration(0.004), loss=0.01),
+        up=Direction(rate=Rate(1e6)),
+        down=Direction(delay=Duration(0.04), jitter=Duration(0.004), loss=0.01),
     )
 
 
@@ -115,8 +114,8 @@ def test_emulated_time_is_turned_into_real_time() -> None:
     scenario = load_text(TEXT + "time_scale: 4\n")
     made = plan(scenario, "r")
     fast, slow = link(made, "w0"), link(made, "w9")
-    assert fast.up == Shape(rate=Rate(40e6), queue=Duration(0.05))
-    assert slow.down == Shape(delay=Duration(0.01), jitter=Duration(0.001), loss=0.01)
+    assert fast.up == Direction(rate=Rate(40e6), queue=Duration(0.05))
+    assert slow.down == Direction(delay=Duration(0.01), jitter=Duration(0.001), loss=0.01)
 
 
 def test_the_rest_is_taken_over(scenario: Scenario) -> None:

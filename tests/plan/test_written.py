@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import ScenarioError, TestbedError
+from testbed.network.qdiscs import qdiscs_of
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text, read_plan
 from testbed.scenario import load, load_text
 from testbed.studies import is_study
 from testbed.telemetry.folder import RunFolder
+from testbed.values.topology import Plan
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SHIPPED = sorted(file for file in SCENARIOS.rglob("*.yaml") if not is_study(file))
@@ -33,6 +35,11 @@ def folder(tmp_path: Path) -> RunFolder:
         now=0.0,
         plan=plan_text(plan(load_text(TEXT), "r1")),
     )
+
+
+def qdiscs(made: Plan) -> list[object]:
+    """What the kernel gets for each link."""
+    return [node.link and qdiscs_of(node.link) for node in made.nodes]
 
 
 def changed(**changes: object) -> Callable[[Path], None]:
@@ -92,7 +99,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path, scenario: Path) -> Non
 
 def test_a_plan_says_its_version_host_and_runtime(folder: RunFolder) -> None:
     content = json.loads(folder.plan.read_text())
-    assert content["plan"] == 1
+    assert content["plan"] == 2
     assert {node["host"] for node in content["nodes"]} == {"localhost"}
     assert content["runtime"] == {"name": "native"}
 
@@ -108,6 +115,19 @@ def test_a_plan_of_an_earlier_testbed_lists_its_hosts(folder: RunFolder) -> None
     assert read_plan(folder) == made
 
 
+def test_a_plan_of_version_one_has_the_size_of_messages_in_each_direction(
+    folder: RunFolder,
+) -> None:
+    made = read_plan(folder)
+    content = json.loads(folder.plan.read_text())
+    for link in filter(None, (node["link"] for node in content["nodes"])):
+        message = link.pop("message")
+        for direction in (link["up"], link["down"]):
+            direction |= {"message": message, "distribution": direction["distribution"] or "normal"}
+    folder.plan.write_text(json.dumps({**content, "plan": 1}))
+    assert qdiscs(read_plan(folder)) == qdiscs(made)
+
+
 def test_a_run_from_before_there_were_plans(folder: RunFolder) -> None:
     made = read_plan(folder)
     folder.plan.unlink()
@@ -121,11 +141,11 @@ def test_a_run_from_before_there_were_plans(folder: RunFolder) -> None:
     ("spoil", "what"),
     [
         (
-            changed(plan=2),
-            r": found version 2, expected 1 or older\. Use the version of testbed that",
+            changed(plan=3),
+            r": found version 3, expected 2 or older\. Use the version of testbed that",
         ),
-        (changed(plan="1"), "its version is '1', expected 1"),
-        (without("plan"), "its version is None, expected 1"),
+        (changed(plan="1"), "its version is '1', expected 2"),
+        (without("plan"), "its version is None, expected 2"),
         (cut_short, r"not valid JSON, or truncated \("),
         (empty, r"not valid JSON, or truncated \("),
         (nested, r"not valid JSON, or truncated \("),

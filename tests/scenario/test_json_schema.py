@@ -42,7 +42,7 @@ def test_it_is_a_schema_and_describes_what_it_can() -> None:
     assert schema["title"] == "Scenario"
     for name, key in schema["properties"].items():
         assert key.get("description"), name
-    rate = schema["$defs"]["Direction"]["properties"]["rate"]
+    rate = schema["$defs"]["TracedDirection"]["properties"]["rate"]
     assert rate["description"].startswith("bits per second of Ethernet frames")
 
 

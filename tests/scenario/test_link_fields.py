@@ -8,9 +8,9 @@ from testbed.errors import ScenarioError
 from testbed.network.qdiscs import Netem, qdiscs_of
 from testbed.scenario import load_text
 from testbed.scenario.direction import Link
-from testbed.scenario.links import direction_of, link_spec, shape_of
+from testbed.scenario.links import link_spec
 from testbed.simulation.model import paths
-from testbed.values.topology import LinkSpec, Shape
+from testbed.values.topology import Direction, LinkSpec
 from testbed.values.units import Duration, Rate
 
 TEXT = """\
@@ -54,7 +54,7 @@ def test_laws_and_shares_are_the_same_in_emulated_and_in_real_time() -> None:
     link = scenario.workers.classes["far"].link
     spec = link_spec(link, address="", mac="", time_scale=scenario.time_scale, seed=3)
     assert spec.seed == 3
-    assert spec.up == Shape(
+    assert spec.up == Direction(
         rate=Rate(2e6),
         delay=Duration(0.02),
         jitter=Duration(0.004),
@@ -69,8 +69,9 @@ def test_a_shape_in_real_time_leads_back_to_the_scenario_s_direction() -> None:
     for up in (fields, f"{fields}, loss: 0.01, loss_correlation: 0.5", "delay: 1ms", ""):
         scenario = load_text(TEXT.replace("{UP}", f"{{{up}}}"))
         direction = scenario.workers.classes["far"].link.up
-        assert direction_of(shape_of(direction, 3.7), 3.7).model_dump() == pytest.approx(
-            direction.model_dump()
+        there_and_back = dict(direction.scaled(3.7).scaled(1 / 3.7))
+        assert there_and_back == pytest.approx(
+            {name: value for name, value in direction if name in there_and_back}
         )
 
 
@@ -80,7 +81,7 @@ def test_a_link_without_delay_jitter_and_loss_is_a_sweep_s_baseline() -> None:
     text = TEXT.replace("UP", f"{zeros}, loss: 0, loss_correlation: 0.5")
     link = load_text(text).workers.classes["far"].link
     spec = link_spec(link, address="", mac="", time_scale=2.0)
-    assert qdiscs_of(spec) == qdiscs_of(LinkSpec("", "", up=Shape(rate=Rate(2e6))))
+    assert qdiscs_of(spec) == qdiscs_of(LinkSpec("", "", up=Direction(rate=Rate(2e6))))
     assert load_text(TEXT.replace("UP", "jitter: 0s")).workers.classes["far"].link.up.delay is None
     up, _ = paths(link, Link())
     hop = up.hops[0]

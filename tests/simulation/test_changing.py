@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from testbed.scenario.direction import Direction, Link
+from testbed.scenario.direction import Link, TracedDirection
 from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.links import FairLink
@@ -130,8 +130,10 @@ def test_what_would_arrive_during_a_partition_is_sent_again(
 
 def test_a_delay_is_that_of_the_workers_own_hop() -> None:
     """20 ms up, 30 ms down, 1 and 2 ms of the PS's: a round trip of 53 ms, then of 113."""
-    own = Link(up=Direction(delay=Duration(0.02)), down=Direction(delay=Duration(0.03)))
-    server = Link(up=Direction(delay=Duration(0.001)), down=Direction(delay=Duration(0.002)))
+    own = Link(up=TracedDirection(delay=Duration(0.02)), down=TracedDirection(delay=Duration(0.03)))
+    server = Link(
+        up=TracedDirection(delay=Duration(0.001)), down=TracedDirection(delay=Duration(0.002))
+    )
     up, down = delayed(*paths(own, server, changing=True), 0.08, None)
     assert [hop.delay_seconds for hop in (*up.hops, *down.hops)] == [0.08, 0.002, 0.001, 0.03]
     assert up.round_trip_seconds == down.round_trip_seconds == pytest.approx(0.113)

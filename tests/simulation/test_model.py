@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from testbed.scenario.direction import Direction, Link
+from testbed.scenario.direction import Link, TracedDirection
 from testbed.simulation.model import paths
 from testbed.values.units import Duration, Rate
 
@@ -25,10 +25,12 @@ def test_headers_come_on_top_of_the_payload() -> None:
 
 def test_latency_adds_up_over_both_links() -> None:
     worker = Link(
-        up=Direction(rate=Rate(1e6), delay=Duration(0.02)),
-        down=Direction(rate=Rate(8e6), delay=Duration(0.03)),
+        up=TracedDirection(rate=Rate(1e6), delay=Duration(0.02)),
+        down=TracedDirection(rate=Rate(8e6), delay=Duration(0.03)),
     )
-    server = Link(up=Direction(delay=Duration(0.001)), down=Direction(delay=Duration(0.002)))
+    server = Link(
+        up=TracedDirection(delay=Duration(0.001)), down=TracedDirection(delay=Duration(0.002))
+    )
     up, down = paths(worker, server)
     assert up.bucket.rate == 125_000.0
     assert down.bucket.rate == 1_000_000.0
@@ -39,8 +41,8 @@ def test_latency_adds_up_over_both_links() -> None:
 
 def test_loss_costs_bytes_and_round_trips() -> None:
     worker = Link(
-        up=Direction(rate=Rate(1e6), delay=Duration(0.05), loss=0.1),
-        down=Direction(delay=Duration(0.05)),
+        up=TracedDirection(rate=Rate(1e6), delay=Duration(0.05), loss=0.1),
+        down=TracedDirection(delay=Duration(0.05)),
     )
     up, _ = paths(worker, Link())
     rng = np.random.default_rng(1)
@@ -54,7 +56,7 @@ def test_loss_costs_bytes_and_round_trips() -> None:
 
 
 def test_jitter_never_goes_back_in_time() -> None:
-    worker = Link(up=Direction(delay=Duration(0.01), jitter=Duration(0.01)))
+    worker = Link(up=TracedDirection(delay=Duration(0.01), jitter=Duration(0.01)))
     up, _ = paths(worker, Link())
     rng = np.random.default_rng(2)
     delays = [up.send(10, rng).delay_seconds for _ in range(1000)]
@@ -63,7 +65,7 @@ def test_jitter_never_goes_back_in_time() -> None:
 
 
 def test_a_uniform_jitter_is_uniform_with_that_standard_deviation() -> None:
-    hop = Direction(delay=Duration(0.1), jitter=Duration(0.01), distribution="uniform")
+    hop = TracedDirection(delay=Duration(0.1), jitter=Duration(0.01), distribution="uniform")
     up, _ = paths(Link(up=hop), Link())
     rng = np.random.default_rng(2)
     delays = np.array([up.send(10, rng).delay_seconds for _ in range(4000)])
@@ -72,7 +74,7 @@ def test_a_uniform_jitter_is_uniform_with_that_standard_deviation() -> None:
 
 
 def test_both_links_jitter_on_their_own() -> None:
-    hop = Direction(delay=Duration(0.1), jitter=Duration(0.01))
+    hop = TracedDirection(delay=Duration(0.1), jitter=Duration(0.01))
     up, _ = paths(Link(up=hop), Link(down=hop))
     rng = np.random.default_rng(3)
     delays = [up.send(10, rng).delay_seconds for _ in range(4000)]
@@ -81,7 +83,7 @@ def test_both_links_jitter_on_their_own() -> None:
 
 def test_a_burst_is_as_deep_as_the_kernels_bucket() -> None:
     # At 1 mbit two frames of 1,514 bytes; at 10 mbit a tick of 4 ms, 5,000 bytes.
-    worker = Link(up=Direction(rate=Rate(1e6)), down=Direction(rate=Rate(10e6)))
+    worker = Link(up=TracedDirection(rate=Rate(1e6)), down=TracedDirection(rate=Rate(10e6)))
     up, down = paths(worker, Link())
     assert (up.bucket.burst, down.bucket.burst) == (3028, 5000)
     # Ten emulated seconds in a real one: the kernel shapes 100 mbit, a tick of which is 50,000.

@@ -20,7 +20,7 @@ from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, RuntimeDriver, Start
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
+from testbed.values.topology import Direction, LinkSpec, NetworkSpec, NodeSpec, Plan
 from testbed.values.units import Duration, Rate
 
 PRELOAD = ("testbed.runtimes.agent.probe", "testbed.runtimes.agent.stream")
@@ -117,7 +117,7 @@ def _container(trial: TrialRun) -> Finding:
 
 
 def _link(trial: TrialRun) -> Finding:
-    receiver, sender = _node("ps", 0), _node("w1", 2, up=Shape(rate=RATE))
+    receiver, sender = _node("ps", 0), _node("w1", 2, up=Direction(rate=RATE))
     seconds = {"skip": str(SKIP_SECONDS), "seconds": str(COUNT_SECONDS)}
     trial.launch(receiver, "testbed.runtimes.agent.stream:receive", sender, **seconds)
     address = address_of(0)[0]
@@ -136,7 +136,7 @@ def _link(trial: TrialRun) -> Finding:
 def _netem(trial: TrialRun, case: ExaminedRun) -> Finding:
     """Try netem on a link; its importance depends on what the plan does without it."""
     try:
-        trial.launch(_node("w2", 3, up=Shape(delay=DELAY)), PRELOAD[0] + ":main")
+        trial.launch(_node("w2", 3, up=Direction(delay=DELAY)), PRELOAD[0] + ":main")
     except HostError as error:
         nodes = case.plan.nodes if case.plan and case.plan.network.missing == "fail" else ()
         links = [node.link for node in nodes if node.link is not None]
@@ -162,14 +162,14 @@ def _trial(driver: RuntimeDriver) -> Iterator[TrialRun]:
                 yield TrialRun(agent, driver, plan, folder, time.monotonic() - begun)
 
 
-def _node(name: str, number: int, *, up: Shape | None = None) -> NodeSpec:
+def _node(name: str, number: int, *, up: Direction | None = None) -> NodeSpec:
     address, mac = address_of(number)
     return NodeSpec(
         name=name,
         role="doctor",
         index=number,
         device_class="doctor",
-        link=LinkSpec(address, mac, up or Shape()),
+        link=LinkSpec(address, mac, up or Direction()),
         cpu=None,
         memory=None,
         cpu_weight=1,

@@ -32,7 +32,7 @@ from testbed.runtimes.agent.launch import (
 )
 from testbed.runtimes.agent.lines import Lines
 from testbed.runtimes.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
-from testbed.values.topology import LinkSpec, Shape
+from testbed.values.topology import Direction, LinkSpec
 from testbed.values.usage import Usage
 
 CALL_SECONDS = 30.0
@@ -211,8 +211,8 @@ class AgentClient:
         self,
         nodes: Sequence[str],
         *,
-        up: Shape | None = None,
-        down: Shape | None = None,
+        up: Direction | None = None,
+        down: Direction | None = None,
         seconds: float | None = None,
         planned: float | None = None,
     ) -> LinkChange:

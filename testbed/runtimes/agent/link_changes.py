@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from testbed.errors import TestbedError
 from testbed.telemetry.wall import WALL
-from testbed.values.topology import LinkSpec, Shape
+from testbed.values.topology import Direction, LinkSpec
 
 Action = Literal["set", "recorded", "reset", "expired"]
 
@@ -33,14 +33,14 @@ class LinkChange:
 
     action: Action
     nodes: tuple[str, ...]
-    up: Shape | None
-    down: Shape | None
+    up: Direction | None
+    down: Direction | None
     planned: float
     actual: float
     failure: str = ""
 
 
-SHAPE = TypeAdapter(Shape | None)
+SHAPE = TypeAdapter(Direction | None)
 LINK = TypeAdapter(LinkSpec)
 CHANGE = TypeAdapter(LinkChange)
 CHANGES = TypeAdapter(tuple[LinkChange, ...])
@@ -69,8 +69,8 @@ class LinkChanges:
         self,
         links: Mapping[str, LinkSpec],
         *,
-        up: Shape | None,
-        down: Shape | None,
+        up: Direction | None,
+        down: Direction | None,
         seconds: float | None,
         planned: float | None = None,
         relink: Relink,

@@ -21,7 +21,7 @@ from testbed.network.counters import Traffic
 from testbed.runtimes.agent.launch import LAUNCH, Exit, LaunchSpec
 from testbed.runtimes.agent.link_changes import LinkChange
 from testbed.runtimes.agent.nodes import Nodes
-from testbed.values.topology import LinkSpec, Shape
+from testbed.values.topology import Direction, LinkSpec
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -126,8 +126,8 @@ class Requests:
     def reshape(
         self,
         nodes: Sequence[str],
-        up: Shape | None = None,
-        down: Shape | None = None,
+        up: Direction | None = None,
+        down: Direction | None = None,
         seconds: Seconds | None = None,
         planned: FiniteFloat | None = None,
     ) -> LinkChange:

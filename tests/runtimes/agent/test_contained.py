@@ -19,7 +19,7 @@ from testbed.host.process import Process
 from testbed.network.interfaces import Neighbour
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit, Mount
-from testbed.values.topology import LinkSpec, Shape
+from testbed.values.topology import Direction, LinkSpec
 from testbed.values.units import Rate
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
@@ -32,7 +32,7 @@ FUSE = os.makedev(10, 229)
 def link(last: int, **shapes: Any) -> tuple[LinkSpec, Neighbour]:
     """A link with address 10.77.0.<last>, and the node as its neighbours know it."""
     address, mac = f"10.77.0.{last}", f"02:00:0a:4d:00:{last:02x}"
-    return LinkSpec(address, mac, **{"up": Shape(), "down": Shape(), **shapes}), Neighbour(
+    return LinkSpec(address, mac, **{"up": Direction(), "down": Direction(), **shapes}), Neighbour(
         address, mac
     )
 
@@ -178,7 +178,7 @@ def test_a_container_that_is_ended_by_hand_ends_its_role(live: Any, verb: str) -
 
 
 def test_links_carry_and_are_counted(live: Any) -> None:
-    (server, its), (worker, mine) = link(1), link(2, up=Shape(rate=Rate.parse("100mbit")))
+    (server, its), (worker, mine) = link(1), link(2, up=Direction(rate=Rate.parse("100mbit")))
     live.launch(
         live.node("ps", link=server),
         "entries:serve",
@@ -213,11 +213,11 @@ def test_a_role_may_follow_another_into_its_container(live: Any) -> None:
 
 
 def test_a_link_outlives_its_role_and_serves_the_next(live: Any) -> None:
-    node = live.node("w18", link=link(18, up=Shape(rate=Rate.parse("10mbit")))[0])
+    node = live.node("w18", link=link(18, up=Direction(rate=Rate.parse("10mbit")))[0])
     first = live.contain(node, entrypoint=["sh", "-c", STUBBORN])
     live.launch(node, "entries:finish", arguments={"status": "0"}, container=first)
     live.wait_for_exit("w18")
-    faster = replace(node, link=replace(node.link, up=Shape(rate=Rate.parse("20mbit"))))
+    faster = replace(node, link=replace(node.link, up=Direction(rate=Rate.parse("20mbit"))))
     live.launch(faster, "testbed.runtimes.agent.probe:main", container=first)
     live.wait_for_output("w18", "}")
     assert json.loads(live.output("w18").splitlines()[-1])["interfaces"] == ["eth0", "lo"]

@@ -25,7 +25,7 @@ from testbed.host.sockets import short_path
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.control import MOST_UNSENT_BYTES, REQUEST_BYTES
 from testbed.runtimes.agent.lines import Lines
-from testbed.values.topology import Shape
+from testbed.values.topology import Direction
 
 PROGRAM = """
 import sys
@@ -354,7 +354,7 @@ def test_what_could_not_be_done_arrives_as_it_was_raised(client: AgentClient) ->
     with pytest.raises(NodeError, match=r"^w7 was never launched\.$"):
         client.freeze("w7")
     with pytest.raises(NodeError, match=r"^none of w7 is running and has a link\.$"):
-        client.reshape(["w7"], up=Shape(), seconds=1.0)
+        client.reshape(["w7"], up=Direction(), seconds=1.0)
 
 
 def test_an_agent_that_does_not_answer_is_known(control: Path, client: AgentClient) -> None:

@@ -12,15 +12,15 @@ from testbed.errors import NodeError
 from testbed.network.interfaces import Neighbour
 from testbed.runtimes.agent.launch import LAUNCH, LaunchSpec, Mount
 from testbed.values.cpu_sets import CpuSet
-from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Shape
+from testbed.values.topology import Direction, LinkSpec, NetworkSpec, NodeSpec
 from testbed.values.units import Duration, Rate, Size
 
 PLACE = Path("/run/testbed")
 LINK = LinkSpec(
     "10.77.0.2",
     "02:00:0a:4d:00:02",
-    up=Shape(rate=Rate(1e6 / 3), delay=Duration(0.02), loss=0.01),
-    down=Shape(rate=Rate.parse("10mbit"), queue=Duration.parse("50ms")),
+    up=Direction(rate=Rate(1e6 / 3), delay=Duration(0.02), loss=0.01),
+    down=Direction(rate=Rate.parse("10mbit"), queue=Duration.parse("50ms")),
 )
 LAUNCHED = LaunchSpec(
     node=NodeSpec(

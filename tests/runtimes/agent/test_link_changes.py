@@ -6,13 +6,13 @@ import pytest
 
 from testbed.errors import NodeError
 from testbed.runtimes.agent.link_changes import CHANGES, LinkChanges
-from testbed.values.topology import LinkSpec, Shape
+from testbed.values.topology import Direction, LinkSpec
 from testbed.values.units import Duration, Rate
 
 PLANNED = LinkSpec(
-    "10.77.0.2", "02:00:0a:4d:00:02", Shape(rate=Rate(4e6)), Shape(rate=Rate(8e6)), 7
+    "10.77.0.2", "02:00:0a:4d:00:02", Direction(rate=Rate(4e6)), Direction(rate=Rate(8e6)), 7
 )
-SLOW = Shape(rate=Rate(1e6), delay=Duration(0.04), loss=0.01)
+SLOW = Direction(rate=Rate(1e6), delay=Duration(0.04), loss=0.01)
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Host:
             raise NodeError(f"{name} ended with status 1.")
         self.links[name] = link
 
-    def set(self, *names: str, up: Shape | None = SLOW, seconds: float | None = None) -> None:
+    def set(self, *names: str, up: Direction | None = SLOW, seconds: float | None = None) -> None:
         links = {name: self.links[name] for name in names}
         self.changes.set(links, up=up, down=None, seconds=seconds, relink=self.relink)
 
@@ -77,9 +77,9 @@ def test_a_change_ends_by_itself_and_both_times_are_kept() -> None:
 def test_a_later_change_takes_the_place_of_an_earlier_time_and_resets_to_the_plan() -> None:
     host = Host()
     host.set("w0", seconds=10)
-    host.set("w0", up=Shape(rate=Rate(2e6)), seconds=60)
+    host.set("w0", up=Direction(rate=Rate(2e6)), seconds=60)
     host.pass_time(30)
-    assert host.links["w0"].up == Shape(rate=Rate(2e6))
+    assert host.links["w0"].up == Direction(rate=Rate(2e6))
     host.pass_time(30)
     assert host.links["w0"] == PLANNED
     host.set("w0", seconds=10)
