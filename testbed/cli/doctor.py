@@ -34,7 +34,7 @@ def command(
     """
     from dataclasses import asdict
 
-    from testbed.cli.host import require_linux
+    from testbed.host.requirements import require_linux
     from testbed.run.doctor import examine
 
     require_linux("doctor")
@@ -106,7 +106,7 @@ def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
 def _print(findings: list[Finding]) -> None:
     from rich.text import Text
 
-    from testbed.cli.console import Console, table
+    from testbed.reports.console import Console, table
 
     shown = table("check", "", "found")
     for finding in findings:

@@ -111,7 +111,7 @@ def _selectors(selector: tuple[str, ...], device_class: str | None) -> tuple[str
 
 def _print_links(rows: Rows) -> None:
     """Print one row per direction; equal links of a class share a row."""
-    from testbed.cli.console import Console, table
+    from testbed.reports.console import Console, table
 
     shown = table("nodes", "class", "", "configured", "the kernel has")
     groups: dict[tuple[str, ...], list[int]] = {}
@@ -132,7 +132,7 @@ def _print_links(rows: Rows) -> None:
 
 def _spans(indices: Sequence[int], names: Sequence[str]) -> str:
     """Return the names for these indices, such as ``w0 - w2, w4``: consecutive ones as a range."""
-    from testbed.cli.console import span
+    from testbed.reports.console import span
 
     neighbours = groupby(enumerate(indices), key=lambda one: one[1] - one[0])
     return ", ".join(span(names[index] for _, index in group) for _, group in neighbours)
@@ -140,7 +140,7 @@ def _spans(indices: Sequence[int], names: Sequence[str]) -> str:
 
 def _print_probes(rows: Rows) -> None:
     """Print configured and measured values of every class."""
-    from testbed.cli.console import Console, table
+    from testbed.reports.console import Console, table
 
     shown = table("class", "", "configured", "measured")
     for row in rows:

@@ -20,7 +20,7 @@ from testbed.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from testbed.cli.host import Capacity
+    from testbed.host.requirements import Capacity
     from testbed.host.users import Users
     from testbed.plan.budget import Budget
     from testbed.runtimes import Real
@@ -54,7 +54,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Show the containers, links, addresses and the budget of a scenario, without starting it."""
-    from testbed.cli.host import capacity
+    from testbed.host.requirements import capacity
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
     from testbed.scenario import load
@@ -106,7 +106,7 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
 
 
 def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
-    from testbed.cli.console import Console, Table
+    from testbed.reports.console import Console, Table
 
     table = Table(
         *("class", "workers", "a step", "think", "up", "down"), title=f"{scenario.name}, SIMULATED"
@@ -186,8 +186,8 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
-    from testbed.cli.console import WIDEST_VALUE, Console, Table, span
     from testbed.network.qdiscs import describe, qdiscs_of
+    from testbed.reports.console import WIDEST_VALUE, Console, Table, span
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
     links = Table("node", "class", title="links")
@@ -209,7 +209,7 @@ def _print_requests(made: Plan, requests: tuple[Request, ...]) -> None:
     """Print the requests for the first node of each class, and to start the agent, in full."""
     from rich.text import Text
 
-    from testbed.cli.console import WIDEST_VALUE, Console, Table
+    from testbed.reports.console import WIDEST_VALUE, Console, Table
 
     firsts = {group[0].name for group in _groups(made)}
     others = {node.name for node in made.nodes} - firsts
@@ -246,7 +246,7 @@ def _groups(plan: Plan) -> list[list[NodeSpec]]:
 
 def _place(nodes: list[NodeSpec]) -> tuple[str, ...]:
     """Return the addresses, uids and limits of a group of nodes."""
-    from testbed.cli.console import span
+    from testbed.reports.console import span
 
     first = nodes[0]
     addresses = span(node.link.address if node.link else "no eth0" for node in nodes)

@@ -60,26 +60,9 @@ def command(
     scratch. Exits with 6 if a run is invalid, and keeps that run. If a run fails, the others are
     still executed, and the exit code is that of the first failure.
     """
-    import os
-    import sys
+    from testbed.api import sweep_showing
 
-    from testbed.cli.host import require_linux
-    from testbed.host.cuda import has_cuda
-    from testbed.studies import load_study
-    from testbed.studies.sweep import sweep
-
-    require_linux("sweep")
-    whole = load_study(study, scale=scale, has_cuda=has_cuda)
-    swept = sweep(
-        whole.only(only) if only else whole,
-        runs=runs,
-        environment=os.environ,
-        home=Path.home(),
-        jobs=jobs,
-        reuse_bytes=reuse_bytes,
-        argv=tuple(sys.argv),
-        tell=click.echo,
-    )
+    swept = sweep_showing(click.echo, study, only, scale, runs, jobs, reuse_bytes)
     return _conclude(swept, study, scale)
 
 

@@ -58,7 +58,7 @@ def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
     r reverses the order, q quits. If the run has ended, or the output is not a terminal, the latest
     status is printed once.
     """
-    from testbed.cli.console import Console
+    from testbed.reports.console import Console
     from testbed.reports.frames import Run
     from testbed.reports.standing import StandingReader
 
@@ -159,7 +159,7 @@ def ordered(workers: Any, sort: str, *, reverse: bool) -> list[WorkerStanding]:
 
 
 def _head(standing: Standing) -> Iterator[str]:
-    from testbed.cli.live import clock_text, rate_text
+    from testbed.reports.live import clock_text, rate_text
     from testbed.reports.table import describe_bytes
     from testbed.telemetry.folder import ENDED
 
@@ -194,8 +194,8 @@ def _head(standing: Standing) -> Iterator[str]:
 
 
 def _classes(standing: Standing) -> Table:
-    from testbed.cli.console import table
-    from testbed.cli.live import rate_text
+    from testbed.reports.console import table
+    from testbed.reports.live import rate_text
 
     shown = table(
         *("class", "workers", "updates", "/s", "staleness", "compute", "think"),
@@ -215,7 +215,7 @@ def _classes(standing: Standing) -> Table:
 
 
 def _workers(workers: list[WorkerStanding]) -> Table:
-    from testbed.cli.console import table
+    from testbed.reports.console import table
 
     shown = table(
         *("node", "class", "state", "updates", "age", "cycle", "staleness", "mean"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,12 @@ class Metering:
     per_worker: bool = False
     _folder: Path = Path()
     _held: ExitStack = field(default_factory=ExitStack)
+
+    @classmethod
+    def at(cls, host: str, port: int, *, per_worker: bool) -> Metering:
+        """Listen at an address; HostError if it cannot be bound."""
+        targets = Targets.of_user(os.environ, Path.home())
+        return cls(Exporter(host, port), targets, per_worker)
 
     def attach(self, setup: Setup, recorder: Recorder) -> None:
         """Receive all records of a run from now on."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,8 +40,11 @@ from testbed.scenario.streams import Kafka
 from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder, open_to_nodes
 from testbed.telemetry.registry import Registry
+from testbed.telemetry.wall import WALL
 from testbed.values.topology import Plan
 from testbed.values.user_code import UserCode
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,23 @@ class RunRequest:
     environment: Mapping[str, str]
     home: Path
     now: float  # seconds since 1970
+
+    @classmethod
+    def of(cls, scenario: Scenario, *, beside: Path, runs: Path, name: str | None) -> RunRequest:
+        """Return a request of this process's user now."""
+        home, now = Path.home(), WALL.read()
+        return cls(scenario, beside, runs, name, tuple(sys.argv), os.environ, home, now)
+
+
+def check_run_name(name: str | None) -> None:
+    """Refuse a name that is not valid for a folder, a control group and a container.
+
+    Raises:
+        ScenarioError: the name has other characters, or is too long.
+    """
+    if name is not None and not _NAME.fullmatch(name):
+        expected = "1 to 60 letters, digits, dots, hyphens and underscores, like lr0.01_s1"
+        raise ScenarioError([Problem("--name", 0, "", repr(name), expected)])
 
 
 def prepare_data(request: RunRequest) -> Path:
