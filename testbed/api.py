@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -34,10 +34,10 @@ from testbed.reports.frames import Run
 from testbed.reports.live import LiveDisplay
 from testbed.reports.metrics.openmetrics import write_openmetrics
 from testbed.reports.metrics.replay import Replay
-from testbed.reports.remake import remake
-from testbed.run import up as carry_out
 from testbed.run.prepare import RunRequest, check_run_name
 from testbed.run.simulated import up_simulated
+from testbed.run.up import RunListener
+from testbed.run.up import up as up_live
 from testbed.scenario import Override, Scenario, load, load_text
 from testbed.scenario.dump import dump_data
 from testbed.scenario.load import with_source_lines
@@ -95,7 +95,7 @@ def up(
             with _threads_restored():
                 up_simulated(request, caller)
         else:
-            carry_out.up(request, caller, keep=keep)
+            up_live(request, caller, keep=keep)
     return Run(caller.folders[-1].path)
 
 
@@ -277,37 +277,31 @@ def runs(folder: str | Path = "runs") -> list[Run]:
     return [Run(path) for path in list_runs(Path(folder), registry)]
 
 
-@dataclass(frozen=True)
-class _Caller:
-    """The caller of the API as the audience of a run; see testbed.run.listener.RunListener."""
+@dataclass
+class _Caller(RunListener):
+    """The caller of the API as the listener of a run; ``sink`` is a display on a terminal."""
 
-    display: LiveDisplay | None
-    folders: list[RunFolder]
+    folders: list[RunFolder] = field(default_factory=list)
 
     @classmethod
     def of(cls, scenario: Scenario) -> _Caller:
         display = LiveDisplay.of(scenario.stop)
-        return cls(display if display.console.is_terminal else None, [])
-
-    @property
-    def sink(self) -> Sink:
-        return self.display or Sink()
+        return cls(display if display.console.is_terminal else Sink())
 
     def phase(self, text: str) -> None:
-        if self.display is not None:
-            self.display.phase(text)
+        if isinstance(self.sink, LiveDisplay):
+            self.sink.phase(text)
 
     def say(self, text: str) -> None:
-        if self.display is not None:
-            self.display.notice(text)
+        if isinstance(self.sink, LiveDisplay):
+            self.sink.notice(text)
 
     def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
         self.folders.append(folder)
         try:
-            report = remake(folder.path)
+            return super().conclude(folder, torn_down=torn_down)
         finally:
             self.sink.close()
-        return bool(report.summary["verdict"]["valid"])
 
 
 def _request(

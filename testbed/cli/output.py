@@ -108,7 +108,7 @@ def exec_(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
     """
     from testbed.plan.selection import find_node
     from testbed.plan.written import read_plan
-    from testbed.run.nodes import run_command
+    from testbed.run.follow import run_command
     from testbed.run.runtime import driver_for
 
     require_linux("exec")

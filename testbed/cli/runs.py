@@ -94,7 +94,7 @@ def resume(run: str, runs: Path) -> int:
 
     The result is bit-identical to that of an uninterrupted run. Exit codes are those of `up`.
     """
-    from testbed.cli.up import Terminal
+    from testbed.cli.terminal import Terminal
     from testbed.reports.live import LiveDisplay
     from testbed.run.simulated import resumable, resume
 
@@ -189,7 +189,7 @@ def _describe(state: str, *, ended: bool, alive: bool) -> str:
 
 def _nodes(folder: RunFolder) -> list[dict[str, Any]]:
     from testbed.plan.written import read_plan
-    from testbed.run.nodes import running_nodes
+    from testbed.run.follow import running_nodes
 
     running = running_nodes(folder)
     return [

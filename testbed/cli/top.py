@@ -168,8 +168,7 @@ def _head(standing: Standing) -> Iterator[str]:
         state += ", but its controller has died"
     reason = f": {standing.reason}" if standing.reason else ""
     yield f"{standing.run}  {state}{reason}  {standing.time_seconds:,.1f} s emulated"
-    accuracy = "-" if standing.accuracy is None else f"{standing.accuracy:.4f}"
-    loss = "-" if standing.loss is None else f"{standing.loss:.4f}"
+    accuracy, loss = _shown(standing.accuracy, ".4f"), _shown(standing.loss, ".4f")
     done = "" if standing.done_ratio is None else f" ({standing.done_ratio:.0%})"
     eta = "" if standing.eta_seconds is None else f"  ETA {clock_text(standing.eta_seconds)}"
     yield (
@@ -186,7 +185,7 @@ def _head(standing: Standing) -> Iterator[str]:
     yield (
         f"ps  in {rate('in')} ({describe_bytes(server['payload_in_bytes'])} payload)  "
         f"out {rate('out')} ({describe_bytes(server['payload_out_bytes'])} payload)  "
-        f"{_count(server.get('sockets'))} sockets  host {_percent(busy)} busy"
+        f"{_shown(server.get('sockets'))} sockets  host {_shown(busy, '.0%')} busy"
     )
     if standing.faults:
         told = ", ".join(f"{count} {kind}" for kind, count in standing.faults.items())
@@ -207,7 +206,7 @@ def _classes(standing: Standing) -> Table:
             f"{one.running} of {one.workers}",
             f"{one.updates:,}",
             rate_text(one.updates_per_second),
-            _decimal(one.staleness_mean),
+            _shown(one.staleness_mean, ",.1f"),
             *_shares(one),
             *(_link(one.link[direction]) for direction in ("up", "down")),
         )
@@ -227,10 +226,10 @@ def _workers(workers: list[WorkerStanding]) -> Table:
             one.device_class,
             one.state,
             f"{one.updates:,}",
-            _seconds(one.age_seconds),
-            _seconds(one.cycle_seconds),
-            _count(one.staleness),
-            _decimal(one.staleness_mean),
+            _shown(one.age_seconds, ",.2f", " s"),
+            _shown(one.cycle_seconds, ",.2f", " s"),
+            _shown(one.staleness),
+            _shown(one.staleness_mean, ",.1f"),
             *_shares(one),
             f"{one.late_steps:,}",
             style=None if one.state == "running" else "yellow",
@@ -240,7 +239,7 @@ def _workers(workers: list[WorkerStanding]) -> Table:
 
 def _shares(one: ClassStanding | WorkerStanding) -> list[str]:
     shares = (one.compute_ratio, one.think_ratio, one.transfer_ratio, one.blocked_ratio)
-    return [_percent(share) for share in shares]
+    return [_shown(share, ".0%") for share in shares]
 
 
 def _link(direction: Any) -> str:
@@ -250,17 +249,5 @@ def _link(direction: Any) -> str:
     return asked if found is None else f"{asked} ({found / 1e6:.3g})"
 
 
-def _percent(ratio: float | None) -> str:
-    return "-" if ratio is None else f"{ratio:.0%}"
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.2f} s"
-
-
-def _decimal(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}"
-
-
-def _count(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
+def _shown(value: float | None, form: str = ",.0f", unit: str = "") -> str:
+    return "-" if value is None else f"{value:{form}}{unit}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +20,7 @@ from testbed.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from testbed.cli.background import Background
-    from testbed.reports.live import LiveDisplay
     from testbed.run.metering import Metering
-    from testbed.telemetry.folder import RunFolder
 
 INVALID = 6
 ANY_PORT = "127.0.0.1:0"
@@ -91,7 +87,7 @@ def up(
     from testbed.host.requirements import require_linux
 
     require_linux("up")  # before imports such as torch, which would fail
-    from testbed.cli.background import Foreground, split
+    from testbed.cli.terminal import Foreground, Terminal, split
     from testbed.host.cuda import has_cuda
     from testbed.reports.live import LiveDisplay
     from testbed.run.prepare import RunRequest, check_run_name
@@ -152,39 +148,6 @@ def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
     return file
 
 
-@dataclass(frozen=True)
-class Terminal:
-    """The user's terminal as an RunListener; see testbed.run.listener.RunListener."""
-
-    sink: LiveDisplay
-
-    def phase(self, text: str) -> None:
-        """Show the start of a phase."""
-        self.sink.phase(text)
-
-    def say(self, text: str) -> None:
-        """Print a decision that the scenario had left open."""
-        click.echo(text, err=True)
-
-    def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
-        """Print the results; return whether the run is valid."""
-        from testbed.cli.report import conclude
-
-        report = conclude(folder.path, self.sink)
-        if torn_down:
-            click.echo(_what_is_left(folder))
-        return bool(report.summary["verdict"]["valid"])
-
-    def leaving(self, background: Background) -> Callable[[RunFolder], None]:
-        """Return the function that moves the run to the background once it trains."""
-
-        def leave(folder: RunFolder) -> None:
-            self.sink.close()
-            background.go_on(folder.path, folder.log("controller"))
-
-        return leave
-
-
 @contextmanager
 def _explained(scenario: Path, runs: Path) -> Iterator[None]:
     """Add the path to write errors that lack it, and `testbed doctor` to errors of the host."""
@@ -214,14 +177,3 @@ def _announce(outcome: Path | int) -> int:
     )
     click.echo(f"  testbed down {run}             stops it")
     return 0
-
-
-def _what_is_left(folder: RunFolder) -> str:
-    interrupted = folder.state().state == "interrupted"  # the ending process may hold the lock
-    if interrupted or not folder.alive():
-        return "all containers are removed"
-    return (
-        f"kept: its containers exist until you remove them\n"
-        f"  testbed exec {folder.name} w0 -- COMMAND    runs a command in one of them\n"
-        f"  testbed down {folder.name}                  removes them"
-    )

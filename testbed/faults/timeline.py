@@ -16,9 +16,8 @@ from typing import ClassVar
 
 from testbed.errors import NodeError
 from testbed.faults import Crash, Crashes, Fault, Join, Kill, Leave, Slow
-from testbed.faults.availability import Availability
 from testbed.faults.base import Actuator, PassingFault, TimedFault, Trigger
-from testbed.faults.population import Contradiction, Population
+from testbed.faults.population import Availability, Contradiction, Population
 from testbed.telemetry.event_kinds import FaultApplied
 from testbed.values.units import Duration
 

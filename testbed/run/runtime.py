@@ -17,16 +17,11 @@ from testbed.values.topology import Plan
 
 @dataclass(frozen=True)
 class Settled:
-    """A scenario whose runtime is determined."""
+    """A scenario whose runtime is determined, and how that was; None if the scenario named it."""
 
-    scenario: Scenario  # with ``native`` or ``docker`` as its runtime
+    scenario: Scenario
     runtime: Real
-    choice: Choice | None  # how it was found; None if the scenario named it
-
-    @property
-    def driver(self) -> RuntimeDriver:
-        """The driver of the runtime."""
-        return self.runtime.driver()
+    choice: Choice | None = None
 
 
 def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Settled:
@@ -37,7 +32,7 @@ def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Set
     """
     runtime = scenario.runtime
     if isinstance(runtime, Real):
-        return Settled(scenario, runtime, None)
+        return Settled(scenario, runtime)
     assert isinstance(runtime, Auto), f"{runtime.name} creates no containers"
     gpus = next((name for name, one in scenario.workers.classes.items() if one.gpus), None)
     choice = choose(gpu=gpus is not None)
@@ -57,28 +52,20 @@ def runtime_of(folder: RunFolder) -> Real:
     Raises:
         TestbedError: its plan cannot be read.
     """
-    try:
-        return real_runtime(read_plan(folder))
-    except ScenarioError:  # neither a plan nor a scenario is left
-        return Native(name="native")
+    found = _planned_runtime(folder)
+    return found if isinstance(found, Real) else Native(name="native")
 
 
 def is_simulated(folder: RunFolder) -> bool:
     """Return whether a run has no containers anywhere, as far as its folder says."""
+    return isinstance(_planned_runtime(folder), Simulated)
+
+
+def _planned_runtime(folder: RunFolder) -> Native | Docker | Auto | Simulated | None:
     try:
-        return isinstance(_planned_runtime(read_plan(folder)), Simulated)
+        return RUNTIME.validate_python(dict(read_plan(folder).runtime))
     except ScenarioError:  # neither a plan nor a scenario is left
-        return False
-
-
-def _planned_runtime(plan: Plan) -> Native | Docker | Auto | Simulated:
-    return RUNTIME.validate_python(dict(plan.runtime))
-
-
-def real_runtime(plan: Plan) -> Real:
-    """Return the runtime of a plan; native for a simulated one, which has no containers."""
-    found = _planned_runtime(plan)
-    return found if isinstance(found, Real) else Native(name="native")
+        return None
 
 
 def driver_for(folder: RunFolder, plan: Plan) -> RuntimeDriver:
@@ -87,7 +74,7 @@ def driver_for(folder: RunFolder, plan: Plan) -> RuntimeDriver:
     Raises:
         ScenarioError: the run is simulated, whether it is running or not.
     """
-    runtime = _planned_runtime(plan)
+    runtime = RUNTIME.validate_python(dict(plan.runtime))
     if isinstance(runtime, Real):
         return runtime.driver()
     expected = "a run with containers and links: native or docker"

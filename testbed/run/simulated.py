@@ -19,7 +19,6 @@ from testbed.host.terminal import diverted
 from testbed.plan.selection import SIMULATION
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import SIGNALS, Interrupts
-from testbed.run.listener import RunListener, concluded
 from testbed.run.prepare import (
     RunRequest,
     known_size,
@@ -27,6 +26,7 @@ from testbed.run.prepare import (
     prepare_own_data,
     prepare_simulation,
 )
+from testbed.run.up import RunListener, concluded
 from testbed.runtimes.agent.logs import Log
 from testbed.scenario import Scenario, load
 from testbed.scenario.experiment import Experiment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import TypeAdapter
 
 from testbed.faults import Fault
-from testbed.faults.availability import Availability
 from testbed.faults.base import TimedFault
+from testbed.faults.population import Availability
 from testbed.faults.timeline import Timeline
 from testbed.values.traces import Trace
 

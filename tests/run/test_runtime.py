@@ -50,7 +50,7 @@ def test_a_runtime_that_is_named_is_taken(name: str) -> None:
     asked = scenario(name)
     settled = settle(asked, choose=never)
     assert (settled.scenario, settled.runtime.name, settled.choice) == (asked, name, None)
-    assert type(settled.driver) is type(drivers()[name])
+    assert type(settled.runtime.driver()) is type(drivers()[name])
 
 
 @pytest.mark.parametrize("choice", [NATIVE, DOCKER], ids=["native", "docker"])

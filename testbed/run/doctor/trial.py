@@ -23,7 +23,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Plan, Shape
 from testbed.values.units import Duration, Rate
 
-PRELOAD = ("testbed.runtimes.agent.probe", "testbed.runtimes.agent.stream")
+ROLES = "testbed.runtimes.agent.probe"
 CONNECT_SECONDS = 10.0
 NODE_SECONDS = 20.0
 
@@ -104,7 +104,7 @@ def _attempt(check: str, make: Callable[[], Finding]) -> Finding:
 
 def _container(trial: TrialRun) -> Finding:
     begun = time.monotonic()
-    trial.launch(_node("w0", 1), "testbed.runtimes.agent.probe:main")
+    trial.launch(_node("w0", 1), f"{ROLES}:main")
     seconds = time.monotonic() - begun
     allowed = json.loads(trial.output("w0"))["capabilities"]["CapEff"]
     if allowed:
@@ -119,9 +119,9 @@ def _container(trial: TrialRun) -> Finding:
 def _link(trial: TrialRun) -> Finding:
     receiver, sender = _node("ps", 0), _node("w1", 2, up=Shape(rate=RATE))
     seconds = {"skip": str(SKIP_SECONDS), "seconds": str(COUNT_SECONDS)}
-    trial.launch(receiver, "testbed.runtimes.agent.stream:receive", sender, **seconds)
+    trial.launch(receiver, f"{ROLES}:receive", sender, **seconds)
     address = address_of(0)[0]
-    trial.launch(sender, "testbed.runtimes.agent.stream:send", receiver, address=address)
+    trial.launch(sender, f"{ROLES}:send", receiver, address=address)
     measured = json.loads(trial.output("ps"))["bits_per_second"]
     expected = RATE * PAYLOAD_RATIO
     text = f"{measured / 1e6:.2f} mbit/s of payload through a link of {RATE}"
@@ -136,7 +136,7 @@ def _link(trial: TrialRun) -> Finding:
 def _netem(trial: TrialRun, case: ExaminedRun) -> Finding:
     """Try netem on a link; its importance depends on what the plan does without it."""
     try:
-        trial.launch(_node("w2", 3, up=Shape(delay=DELAY)), PRELOAD[0] + ":main")
+        trial.launch(_node("w2", 3, up=Shape(delay=DELAY)), f"{ROLES}:main")
     except HostError as error:
         nodes = case.plan.nodes if case.plan and case.plan.network.missing == "fail" else ()
         links = [node.link for node in nodes if node.link is not None]
@@ -156,7 +156,7 @@ def _trial(driver: RuntimeDriver) -> Iterator[TrialRun]:
         )
         plan = Plan(name, (), NetworkSpec(), "warm", {"run": name})
         begun = time.monotonic()
-        with driver.start(plan, folder, Start(template=Template(preload=PRELOAD))):
+        with driver.start(plan, folder, Start(template=Template(preload=(ROLES,)))):
             deadline = time.monotonic() + CONNECT_SECONDS
             with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
                 yield TrialRun(agent, driver, plan, folder, time.monotonic() - begun)

@@ -14,6 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self, cast
 
+from pydantic import TypeAdapter
+
 from testbed.errors import NodeError
 from testbed.host.process import child_of, children_of
 from testbed.host.reports import decode_error
@@ -31,7 +33,8 @@ from testbed.runtimes.agent.launch import (
     NodeState,
 )
 from testbed.runtimes.agent.lines import Lines
-from testbed.runtimes.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
+from testbed.runtimes.agent.link_changes import SHAPE
+from testbed.telemetry.event_kinds import LinkChanged
 from testbed.values.topology import LinkSpec, Shape
 from testbed.values.usage import Usage
 
@@ -41,6 +44,9 @@ POLL_SECONDS = 0.02
 
 REPLY_BYTES = 2**26
 """The longest reply, the links of all nodes, takes a few hundred bytes for each."""
+
+_LINK, _CHANGED = TypeAdapter(LinkSpec), TypeAdapter(LinkChanged)
+_CHANGES = TypeAdapter(list[LinkChanged])
 
 Waiting = Callable[[], AbstractContextManager[object]]
 
@@ -205,7 +211,7 @@ class AgentClient:
 
     def link(self, node: str) -> LinkSpec:
         """Return a running node's link as it is now, including changes since it was planned."""
-        return LINK.validate_python(self._call("link", node=node))
+        return _LINK.validate_python(self._call("link", node=node))
 
     def reshape(
         self,
@@ -215,7 +221,7 @@ class AgentClient:
         down: Shape | None = None,
         seconds: float | None = None,
         planned: float | None = None,
-    ) -> LinkChange:
+    ) -> LinkChanged:
         """Change the links of those of the nodes that run, for ``seconds`` or until reset.
 
         The agent ends the change at that time, whether or not a client is connected. A change from
@@ -229,17 +235,17 @@ class AgentClient:
             seconds=seconds,
             planned=planned,
         )
-        return CHANGE.validate_python(result)
+        return _CHANGED.validate_python(result)
 
-    def reset_links(self, nodes: Sequence[str]) -> LinkChange:
+    def reset_links(self, nodes: Sequence[str]) -> LinkChanged:
         """Restore the plan's links of nodes."""
-        return CHANGE.validate_python(self._call("reset_links", nodes=list(nodes)))
+        return _CHANGED.validate_python(self._call("reset_links", nodes=list(nodes)))
 
-    def link_changes(self) -> list[LinkChange]:
+    def link_changes(self) -> list[LinkChanged]:
         """Return the link changes since the last call of this client, from any source."""
-        new = CHANGES.validate_python(self._call("link_changes", since=self._changes_seen))
+        new = _CHANGES.validate_python(self._call("link_changes", since=self._changes_seen))
         self._changes_seen += len(new)
-        return list(new)
+        return new
 
     def _call(self, method: str, **arguments: Any) -> Any:
         return self._ask(method, **arguments)()

@@ -19,8 +19,8 @@ from testbed.errors import NodeError, RejectedError, TestbedError
 from testbed.host.reports import MESSAGE_CHARACTERS
 from testbed.network.counters import Traffic
 from testbed.runtimes.agent.launch import LAUNCH, Exit, LaunchSpec
-from testbed.runtimes.agent.link_changes import LinkChange
 from testbed.runtimes.agent.nodes import Nodes
+from testbed.telemetry.event_kinds import LinkChanged
 from testbed.values.topology import LinkSpec, Shape
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -130,18 +130,18 @@ class Requests:
         down: Shape | None = None,
         seconds: Seconds | None = None,
         planned: FiniteFloat | None = None,
-    ) -> LinkChange:
+    ) -> LinkChanged:
         """Change links until they are reset, or for ``seconds``: the agent ends the change then."""
         links = self.nodes.links_of(nodes)
         return self.nodes.changes.set(
             links, up=up, down=down, seconds=seconds, planned=planned, relink=self.nodes.relink
         )
 
-    def reset_links(self, nodes: Sequence[str]) -> LinkChange:
+    def reset_links(self, nodes: Sequence[str]) -> LinkChanged:
         """Restore the plan's links of nodes."""
         return self.nodes.changes.reset(nodes, relink=self.nodes.relink)
 
-    def link_changes(self, since: NonNegativeInt) -> list[LinkChange]:
+    def link_changes(self, since: NonNegativeInt) -> list[LinkChanged]:
         """Return the changes of links, except the first ``since``, from any source."""
         return self.nodes.changes.done[since:]
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.runtimes.docker.containers import AGENT, FOLDER, INDEX, NODE, ROLE, RUN, Container
-from testbed.runtimes.docker.engine import THREADS
-from testbed.runtimes.docker.faults import CONFLICT, NOT_FOUND, container_faults
+from testbed.runtimes.docker.engine import CONFLICT, NOT_FOUND, THREADS, container_faults
 from testbed.telemetry.folder import RunFolder
 
 if TYPE_CHECKING:
