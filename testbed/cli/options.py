@@ -42,6 +42,7 @@ _runs = partial(
     metavar="DIR",
 )
 runs_option = _runs(help="Folder in which to look for runs first.")
+swept_runs_option = _runs(help="Folder of existing and new runs.")
 new_runs_option = _runs(help="Folder in which to create the run's folder.")
 
 runtime_option = click.option(

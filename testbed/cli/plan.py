@@ -21,12 +21,9 @@ from testbed.cli.options import (
 
 if TYPE_CHECKING:
     from testbed.host.requirements import Capacity
-    from testbed.host.users import Users
     from testbed.plan.budget import Budget
-    from testbed.runtimes import Real
     from testbed.runtimes.base import Request
     from testbed.scenario import Scenario
-    from testbed.simulation.outline import Outline
     from testbed.values.topology import LinkSpec, NodeSpec, Plan
 
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
@@ -94,6 +91,7 @@ def command(
 def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
     """Show what a simulation of the scenario will model; changes nothing."""
     from testbed.plan.budget import count_parameters
+    from testbed.reports.console import Console, Table
     from testbed.scenario.checks import substitutes
     from testbed.simulation.outline import outline
 
@@ -101,13 +99,7 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
     if as_json:
         told = {"runtime": scenario.runtime.name, "substitutes": substitutes(scenario)}
         print_json({"run": scenario.name, **told, **asdict(made)})
-    else:
-        _print_outline(scenario, made, host)
-
-
-def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
-    from testbed.reports.console import Console, Table
-
+        return
     table = Table(
         *("class", "workers", "a step", "think", "up", "down"), title=f"{scenario.name}, SIMULATED"
     )
@@ -135,28 +127,22 @@ def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
 
 def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
     """Return the requests that will bring the run up; empty if the runtime is not chosen yet."""
+    from testbed.errors import HostError
+    from testbed.host.users import Users
     from testbed.run.setup import Setup
     from testbed.runtimes import Real
+    from testbed.runtimes.choose import users_of
     from testbed.telemetry.folder import RunFolder
 
     if not isinstance(scenario.runtime, Real):
         return ()
     folder = RunFolder((Path("runs") / made.run).absolute())
-    setup = Setup(scenario, made, folder, DATA, SECRET, _users(scenario.runtime))
-    return setup.requests(scenario.runtime.driver())
-
-
-def _users(runtime: Real) -> Users:
-    """Return the users of this user's run; root's if a run needs root, or not on Linux."""
-    from testbed.errors import HostError
-    from testbed.host import users
-
-    if runtime.capabilities.engine:
-        return users.Users("root")
     try:
-        return users.find_users()
-    except HostError:
-        return users.Users("root")
+        users = users_of(scenario.runtime)
+    except HostError:  # this user cannot run it, or this is not Linux
+        users = Users("root")
+    setup = Setup(scenario, made, folder, DATA, SECRET, users)
+    return setup.requests(scenario.runtime.driver())
 
 
 def _node_as_data(node: NodeSpec) -> dict[str, Any]:

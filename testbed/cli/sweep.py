@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import scale_option
+from testbed.cli.options import scale_option, swept_runs_option
 from testbed.errors import InvalidValue
 from testbed.values.units import Size
 
@@ -25,14 +25,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str | None)
 
 @click.command("sweep")
 @click.argument("study", type=click.Path(path_type=Path))
-@click.option(
-    "--runs",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder of existing and new runs.",
-)
+@swept_runs_option
 @click.option("--only", metavar="NAME", help="Only the runs of this figure, table or level.")
 @scale_option
 @click.option(

@@ -19,17 +19,11 @@ from testbed.values.traces import Trace
 
 @dataclass(frozen=True)
 class Availability:
-    """The recording that determines when one worker is present.
+    """The recording that determines when one worker is present."""
 
-    Attributes:
-        worker: its index.
-        trace: 1 while it is present, 0 while it is absent; emulated seconds.
-        offset: the position in the recording when training starts, in seconds.
-    """
-
-    worker: int
-    trace: Trace
-    offset: float = 0.0
+    worker: int  # its index
+    trace: Trace  # 1 while it is present, 0 while it is absent; emulated seconds
+    offset: float = 0.0  # the position in the recording when training starts, in seconds
 
     @property
     def at_first(self) -> bool:

@@ -36,39 +36,26 @@ BY_HAND = -1
 
 @dataclass(frozen=True)
 class FaultAction:
-    """An action to carry out now.
+    """An action to carry out now."""
 
-    Attributes:
-        fault: the fault; for a recording, a join or a leave.
-        place: the fault's position in the scenario's list; after the list, a recording's.
-        begins: whether the fault begins or ends; for a recording, whether the worker joins.
-        planned: emulated seconds since training started.
-    """
-
-    fault: TimedFault
-    place: int
-    begins: bool
-    planned: float
+    fault: TimedFault  # the fault; for a recording, a join or a leave
+    place: int  # the fault's position in the scenario's list; after the list, a recording's
+    begins: bool  # whether the fault begins or ends; for a recording, whether the worker joins
+    planned: float  # emulated seconds since training started
     workers: tuple[int, ...]
     passed_over: tuple[int, ...] = ()
 
 
 @dataclass
 class Timeline:
-    """The pending actions of a scenario's faults.
-
-    Attributes:
-        names: of the possible targets: the workers by index, then the other nodes.
-        targets: the numbers of each fault's targets.
-        availabilities: of the workers that join and leave by a recording.
-    """
+    """The pending actions of a scenario's faults."""
 
     STATE: ClassVar = ("_due", "_changes", "_waiting")
     faults: Sequence[Fault] = ()
-    targets: Sequence[tuple[int, ...]] = ()
-    availabilities: Sequence[Availability] = ()
+    targets: Sequence[tuple[int, ...]] = ()  # the numbers of each fault's targets
+    availabilities: Sequence[Availability] = ()  # of the workers that join and leave by a recording
     population: Population = field(default_factory=Population)
-    names: Sequence[str] = ()
+    names: Sequence[str] = ()  # of the possible targets: the workers by index, then the other nodes
     _due: list[ScheduledFault] = field(default_factory=list)  # a heap: of the faults
     _changes: list[ScheduledFault] = field(default_factory=list)  # a heap: of the recordings
     _waiting: set[int] = field(default_factory=set)  # positions of faults by version or accuracy

@@ -201,7 +201,7 @@ class Deployment:
         )
         self.watch.recorder.event(found)
 
-    def _read_links(self) -> list[Mapping[str, Any]]:
+    def _read_links(self) -> Sequence[Mapping[str, Any]]:
         """Return all links; a node that is ending loses its link a moment before its end."""
         until = self.clock() + ENDING_SECONDS
         while True:

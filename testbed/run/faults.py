@@ -32,17 +32,13 @@ HELD = {"freeze": "is frozen", "partition": "is partitioned", "slow": "is slowed
 
 @dataclass
 class FaultyNodes:
-    """An actuator (testbed.faults.base.Actuator) whose workers are nodes of a run.
-
-    Attributes:
-        names: of the nodes, indexed by fault target numbers.
-    """
+    """An actuator (testbed.faults.base.Actuator) whose workers are nodes of a run."""
 
     setup: Setup
     agent: AgentClient
     watch: Watch
     deployment: Deployment
-    names: Sequence[str]
+    names: Sequence[str]  # of the nodes, indexed by fault target numbers
     pause: Callable[[float], None]  # sleeps for seconds
 
     def begin(self, fault: TimedFault, target: int) -> None:

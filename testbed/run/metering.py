@@ -18,17 +18,11 @@ from testbed.telemetry.recovery import read_updates
 
 @dataclass
 class Metering:
-    """The metrics of one run.
+    """The metrics of one run."""
 
-    Attributes:
-        exporter: already listens.
-        targets: where Prometheus finds it.
-        per_worker: whether every worker is exported, whatever their number.
-    """
-
-    exporter: Exporter
-    targets: Targets
-    per_worker: bool = False
+    exporter: Exporter  # already listens
+    targets: Targets  # where Prometheus finds it
+    per_worker: bool = False  # whether every worker is exported, whatever their number
     _folder: Path = Path()
     _held: ExitStack = field(default_factory=ExitStack)
 

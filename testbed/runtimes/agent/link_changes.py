@@ -15,20 +15,19 @@ from testbed.values.topology import LinkSpec, Shape
 
 SHAPE = TypeAdapter(Shape | None)
 
-Relink = Callable[[str, LinkSpec], None]
-"""Changes the shapes of a running node's link."""
-
 
 @dataclass
 class LinkChanges:
     """Changes links, remembers the planned ones, and restores those when a change expires.
 
     Attributes:
+        relink: changes the shapes of a running node's link.
         wall: clock in seconds since 1970.
         steady: clock in monotonic seconds, by which changes expire.
         done: every change so far.
     """
 
+    relink: Callable[[str, LinkSpec], None]
     wall: Callable[[], float] = WALL
     steady: Callable[[], float] = time.monotonic
     done: list[LinkChanged] = field(default_factory=list)
@@ -43,7 +42,6 @@ class LinkChanges:
         down: Shape | None,
         seconds: float | None,
         planned: float | None = None,
-        relink: Relink,
     ) -> LinkChanged:
         """Change one direction of links, or both: a direction whose shape is None is unchanged.
 
@@ -51,7 +49,6 @@ class LinkChanges:
             links: of the nodes concerned, as they are now.
             seconds: for how long; None until it is reset. Replaces the expiry of earlier changes.
             planned: when a recording schedules it, in seconds since 1970; None if not recorded.
-            relink: applies it.
 
         Raises:
             TestbedError: a link could not be changed; the links before it have been.
@@ -62,7 +59,7 @@ class LinkChanges:
             self._due.pop(name, None)
             if seconds is not None:
                 self._due[name] = steady + seconds
-            relink(name, replace(link, up=up or link.up, down=down or link.down))
+            self.relink(name, replace(link, up=up or link.up, down=down or link.down))
         action = "set" if planned is None else "recorded"
         moment = begun if planned is None else planned
         new_up, new_down = (SHAPE.dump_python(shape, mode="json") for shape in (up, down))
@@ -70,9 +67,9 @@ class LinkChanges:
         self.done.append(LinkChanged(action, nodes, new_up, new_down, moment, now))
         return self.done[-1]
 
-    def reset(self, names: Sequence[str], *, relink: Relink) -> LinkChanged:
+    def reset(self, names: Sequence[str]) -> LinkChanged:
         """Restore the planned links of nodes; links that were not changed are left as they are."""
-        return self._reset("reset", names, self.wall(), relink)
+        return self._reset("reset", names, self.wall())
 
     def due_in_seconds(self) -> float | None:
         """Return the seconds until the next change expires; None if none does."""
@@ -80,17 +77,15 @@ class LinkChanges:
             return None
         return max(0.0, min(self._due.values()) - self.steady())
 
-    def expire(self, *, relink: Relink) -> None:
+    def expire(self) -> None:
         """End every expired change; a failure is recorded and not retried."""
         now = self.steady()
         due = [name for name, moment in self._due.items() if moment <= now]
         if due:
             planned = self.wall() - (now - min(self._due[name] for name in due))
-            self._reset("expired", due, planned, relink)
+            self._reset("expired", due, planned)
 
-    def _reset(
-        self, action: str, names: Sequence[str], planned: float, relink: Relink
-    ) -> LinkChanged:
+    def _reset(self, action: str, names: Sequence[str], planned: float) -> LinkChanged:
         changed, failures = [], []
         for name in names:
             self._due.pop(name, None)
@@ -98,7 +93,7 @@ class LinkChanges:
             if link is None:
                 continue
             try:
-                relink(name, link)
+                self.relink(name, link)
             except (OSError, TestbedError) as error:  # usually a node that has ended
                 failures.append(str(error))
             else:

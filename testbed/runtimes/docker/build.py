@@ -74,19 +74,12 @@ SHOWN_LINES = 12
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds images in an engine; only a complete image gets a name.
+    """Builds images in an engine; only a complete image gets a name."""
 
-    Attributes:
-        engine: the engine's API.
-        offline: use no registry.
-        say: receives what is done and why.
-        log: receives every line of the engine's output.
-    """
-
-    engine: APIClient
-    offline: bool
-    say: Callable[[str], None]
-    log: Callable[[str], None]
+    engine: APIClient  # the engine's API
+    offline: bool  # use no registry
+    say: Callable[[str], None]  # receives what is done and why
+    log: Callable[[str], None]  # receives every line of the engine's output
 
     def nodes(self, *, gpu: bool = False, base: str = "") -> str:
         """Build the image that contains this package, unless it exists; return its name.

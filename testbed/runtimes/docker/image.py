@@ -185,23 +185,14 @@ def labels_of(
 
 @dataclass(frozen=True)
 class OwnImage:
-    """An image made by ``testbed image build``.
+    """An image made by ``testbed image build``."""
 
-    Attributes:
-        identity: the engine's name for it, ``sha256:...``.
-        name: repository and tag; empty if it has none (left over from a build).
-        part: NODES, or what such an image is built from.
-        source: hash of the sources in it; empty unless it is for nodes.
-        created: when, in seconds since 1970.
-        size_bytes: including everything it shares with other images.
-    """
-
-    identity: str
-    name: str
-    part: str
-    source: str
-    created: float
-    size_bytes: int
+    identity: str  # the engine's name for it, ``sha256:...``
+    name: str  # repository and tag; empty if it has none (left over from a build)
+    part: str  # NODES, or what such an image is built from
+    source: str  # hash of the sources in it; empty unless it is for nodes
+    created: float  # when, in seconds since 1970
+    size_bytes: int  # including everything it shares with other images
 
     @property
     def reference(self) -> str:

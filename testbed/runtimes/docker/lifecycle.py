@@ -34,21 +34,16 @@ END_SECONDS = 10
 
 @dataclass(frozen=True)
 class FoundContainer:
-    """A container of ours in the engine; ``node`` and ``role`` are AGENT for the agent's.
+    """A container of ours in the engine; ``node`` and ``role`` are AGENT for the agent's."""
 
-    Attributes:
-        identity: the engine's name for it.
-        state: as the engine calls it: running, paused, exited, ...
-    """
-
-    identity: str
+    identity: str  # the engine's name for it
     name: str
     node: str
     run: str
     folder: Path
     role: str
     index: int
-    state: str
+    state: str  # as the engine calls it: running, paused, exited
 
 
 def find_containers(engine: APIClient, *labels: str) -> list[FoundContainer]:
