@@ -76,7 +76,7 @@ def _runtime(text: str | None) -> Any:
     from pydantic import ValidationError
 
     from testbed.errors import Problem, ScenarioError
-    from testbed.runtimes.choose import RUNTIME
+    from testbed.runtimes import RUNTIME
 
     try:
         return RUNTIME.validate_python(text or "native")
@@ -88,8 +88,8 @@ def _runtime(text: str | None) -> Any:
 def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
     """Choose the runtime to check; for a simulation, which needs no containers, check native."""
     from testbed.run.doctor.findings import Finding
+    from testbed.run.runtime import choose
     from testbed.runtimes import Auto, Native, Simulated
-    from testbed.runtimes.choose import choose
 
     if isinstance(runtime, Auto):
         choice = choose(gpu=gpu)

@@ -129,9 +129,9 @@ def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
     """Return the requests that will bring the run up; empty if the runtime is not chosen yet."""
     from testbed.errors import HostError
     from testbed.host.users import Users
+    from testbed.run.runtime import users_of
     from testbed.run.setup import Setup
     from testbed.runtimes import Real
-    from testbed.runtimes.choose import users_of
     from testbed.telemetry.folder import RunFolder
 
     if not isinstance(scenario.runtime, Real):

@@ -116,8 +116,7 @@ def down(run: tuple[str, ...], everything: bool, runs: Path, as_json: bool) -> N
     crashed.
     """
     from testbed.run.down import end_all, end_run
-    from testbed.run.runtime import runtime_of
-    from testbed.runtimes.choose import drivers
+    from testbed.run.runtime import drivers, runtime_of
 
     if bool(run) == everything:
         raise click.UsageError("Name the runs to stop, or give --all.")

@@ -14,8 +14,7 @@ from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
 from testbed.run.prepare import RunRequest, model_size, prepare, prepare_data
 from testbed.run.run import Execution, NotTornDown
-from testbed.run.runtime import Settled, settle
-from testbed.runtimes.choose import users_of
+from testbed.run.runtime import Settled, settle, users_of
 from testbed.telemetry.event_kinds import RuntimeChosen
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
