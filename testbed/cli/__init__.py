@@ -165,12 +165,7 @@ def _show(error: TestbedError) -> None:
 
 
 def _check_paths(arguments: Sequence[str]) -> None:
-    """Refuse paths and arguments that are not text, and thus cannot be written to a run's files.
-
-    Raises:
-        HostError: the current folder does not exist, or its name is not text.
-        UsageError: an argument is not text.
-    """
+    """Refuse paths and arguments that are not text, and thus cannot be written to a run's files."""
     for argument in arguments:
         if not _is_text(argument):
             raise click.UsageError(f"{_printable(argument)} is not valid UTF-8: rename it.")

@@ -132,11 +132,7 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
 
 
 def _try_models(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
-    """Build each custom model once, if the shape of the images is known.
-
-    Raises:
-        ScenarioError, UserCodeError: it cannot be trained here; says why.
-    """
+    """Build each custom model once, if the shape of the images is known."""
     from testbed.models import CustomModel
     from testbed.run.prepare import try_model
 

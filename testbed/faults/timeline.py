@@ -205,11 +205,7 @@ class Timeline:
         return FaultAction(fault, place, begins, planned, workers, tuple(over))
 
     def _try_apply(self, worker: int, fault: TimedFault, place: int) -> bool:
-        """Apply a fault to a worker; return False if that is impossible and the target was drawn.
-
-        Raises:
-            Contradiction: the fault cannot apply to this worker, which the scenario selects.
-        """
+        """Apply a fault to a worker; return False if a drawn target cannot be hit."""
         try:
             self.population.apply(worker, fault, place, node=self.names[worker])
         except Contradiction:

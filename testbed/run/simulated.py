@@ -192,11 +192,7 @@ class _Simulation:
 
 @contextmanager
 def _as_before(files: str) -> Iterator[None]:
-    """Inside, the user's files are read; their changes to this process are undone or rejected.
-
-    Raises:
-        UserCodeError: threads are left, which the forked processes of a simulation would lack.
-    """
+    """Inside, the user's files are read; their changes to this process are undone or rejected."""
     threads = set(threading.enumerate())
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     with one_process():

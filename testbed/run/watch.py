@@ -242,11 +242,7 @@ class Watch:
         return bool(len(rows))
 
     def _check(self, event: Event) -> None:
-        """Reject an event Restored if no parameter server was restarted: it truncates records.
-
-        Raises:
-            SpoiledError: there is such an event, or it restores less than the last checkpoint.
-        """
+        """Reject an event Restored if no parameter server was restarted: it truncates records."""
         if not isinstance(event, Restored):
             return
         if not self._server_restarted or event.version < (self.saved or 0):
@@ -297,11 +293,7 @@ class Watch:
                 self.recorder.event(Phase(f"{what}: no worker is left{log}"))
 
     def _restart_server(self, node: NodeSpec, ended: Exit) -> bool:
-        """Restart a parameter server that was killed; return whether it was.
-
-        Raises:
-            NodeError: restarts made no progress, or it cannot be started.
-        """
+        """Restart a parameter server that was killed; return whether it was."""
         killed = node.part == "server" and was_ended(ended.status) and not ended.container_ended
         restarter = self.restarter
         if not killed or Finished in self.seen or self.saved is None:
@@ -318,11 +310,7 @@ class Watch:
         return True
 
     def _restart(self, node: NodeSpec, ended: Exit) -> None:
-        """Restart a node that was killed, unless training has ended.
-
-        Raises:
-            NodeError: it repeatedly dies early, or cannot be started.
-        """
+        """Restart a node that was killed, unless training has ended."""
         how = describe_exit(node, ended)
         if Finished in self.seen or self.restarter is None:
             self.recorder.event(Exited(node.name, ended.status, planned=True, how=how))

@@ -118,11 +118,7 @@ class DockerLifeline(Lifeline):
         ReportPipe(peer.fileno(), writer="the agent", log=log).expect("ready", deadline=deadline)
 
     def _reach(self, engine: APIClient, identity: str, *, deadline: float) -> socket.socket:
-        """Connect to the agent as soon as it listens.
-
-        Raises:
-            NodeError: it has ended, or does not listen in time.
-        """
+        """Connect to the agent as soon as it listens."""
         while True:
             alive = pid_of(engine, identity) is not None
             peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
