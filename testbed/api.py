@@ -11,31 +11,33 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from testbed.cli import export_prometheus
-from testbed.cli.console import Console
-from testbed.cli.export import FORMATS
-from testbed.cli.host import require_linux
-from testbed.cli.live import LiveDisplay, Progress
-from testbed.cli.notebook import Lines
-from testbed.cli.options import check_name, write_runs
-from testbed.errors import ScenarioError
+from testbed.errors import Problem, ScenarioError, TestbedError
 from testbed.host.cuda import has_cuda
+from testbed.host.requirements import require_linux
+from testbed.plan.written import read_plan
 from testbed.reports.compare import Comparison, compared
+from testbed.reports.console import Console, NotebookLines
+from testbed.reports.exports import check_new, write_runs
 from testbed.reports.exports.mlflow import write_mlflow
 from testbed.reports.exports.tables import write_tables
 from testbed.reports.exports.tensorboard import write_tensorboard
 from testbed.reports.frames import Run
-from testbed.reports.remake import remake
-from testbed.run import up as carry_out
-from testbed.run.prepare import RunRequest
+from testbed.reports.live import LiveDisplay
+from testbed.reports.metrics.openmetrics import write_openmetrics
+from testbed.reports.metrics.replay import Replay
+from testbed.run.prepare import RunRequest, check_run_name
 from testbed.run.simulated import up_simulated
+from testbed.run.up import RunListener
+from testbed.run.up import up as up_live
 from testbed.scenario import Override, Scenario, load, load_text
 from testbed.scenario.dump import dump_data
 from testbed.scenario.load import with_source_lines
@@ -44,12 +46,13 @@ from testbed.scenario.source import find_scenario
 from testbed.studies import Study, load_study, read_study
 from testbed.studies.sweep import Swept
 from testbed.studies.sweep import sweep as carry_out_study
+from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry, list_runs
 from testbed.telemetry.sink import Sink
-from testbed.telemetry.wall import WALL
 from testbed.values.units import Size
 
+FORMATS = ("csv", "tensorboard", "mlflow", "prometheus")
 FILE, STUDY = "scenario", "study"
 """The file names that messages show for a scenario or study given as a mapping."""
 
@@ -92,7 +95,7 @@ def up(
             with _threads_restored():
                 up_simulated(request, caller)
         else:
-            carry_out.up(request, caller, keep=keep)
+            up_live(request, caller, keep=keep)
     return Run(caller.folders[-1].path)
 
 
@@ -138,17 +141,31 @@ def sweep(
         ValueError: ``reuse`` is not a size.
         KeyboardInterrupt: the sweep was interrupted; its active runs were stopped first.
     """
+    reuse_bytes = int(Size.parse(reuse))
+    return sweep_showing(_tell(), study, only, scale, Path(runs), jobs, reuse_bytes)
+
+
+def sweep_showing(
+    tell: Callable[[str], None],
+    study: str | Path | Mapping[str, Any],
+    only: str | None,
+    scale: float,
+    runs: Path,
+    jobs: int | None,
+    reuse_bytes: int,
+) -> Swept:
+    """Do what ``sweep`` does; ``tell`` receives a line for every run that starts or ends."""
     require_linux("sweep")
     whole = _loaded_study(study, scale)
     return carry_out_study(
         whole.only(only) if only else whole,
-        runs=Path(runs),
+        runs=runs,
         environment=os.environ,
         home=Path.home(),
         jobs=jobs,
-        reuse_bytes=int(Size.parse(reuse)),
+        reuse_bytes=reuse_bytes,
         argv=tuple(sys.argv),
-        tell=_tell(),
+        tell=tell,
     )
 
 
@@ -196,7 +213,7 @@ def export(
     if format not in FORMATS or not folders:
         raise ValueError(f"found {format!r} of {len(folders)} runs, expected {', '.join(FORMATS)}")
     if format == "prometheus":
-        export_prometheus.write(folders, Path(out), force=force, at="run", per_worker=False)
+        write_metrics(folders, Path(out), force=force)
         return
     writers: dict[str, Callable[[Sequence[Run], Path], None]] = {
         "csv": write_tables,
@@ -207,6 +224,41 @@ def export(
     write_runs(folders, Path(out), writers[format], force=force, folders=folders_of_runs)
 
 
+def write_metrics(
+    runs: Sequence[Path], out: Path, *, force: bool, at: str = "run", per_worker: bool = False
+) -> int:
+    """Write runs, given by their folders, to ``out``; return the number of samples.
+
+    Raises:
+        ScenarioError: ``out`` exists, or its parent folder does not; ``at`` is not a time.
+        TestbedError: a run has not ended, or is damaged.
+    """
+    end = _end(at)
+    check_new("--out", out, force=force)
+    found = [Run(folder) for folder in runs]
+    for one in found:
+        if one.alive:
+            raise TestbedError(
+                f"{one.name} is still running.",
+                hint="`testbed up --metrics` serves the metrics of a running run. To export "
+                f"them, wait until it has ended: testbed wait {one.name}",
+            )
+    replays = [Replay(one, read_plan(one.folder), per_worker=per_worker) for one in found]
+    with replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:
+        return write_openmetrics(file, replays, end=end)
+
+
+def _end(at: str) -> float | None:
+    """Return the end of the longest run, seconds since 1970; None keeps the actual times."""
+    if at == "run":
+        return None
+    try:
+        return time.time() if at == "now" else datetime.fromisoformat(at).timestamp()
+    except (ValueError, OverflowError):
+        wanted = "run, now or a time like 2026-10-01T12:00"
+        raise ScenarioError([Problem("--at", 0, "", repr(at), wanted)]) from None
+
+
 def _run(run: Run | str | Path) -> Run:
     return run if isinstance(run, Run) else Run(run)
 
@@ -215,7 +267,7 @@ def _tell() -> Callable[[str], None]:
     """Return the progress printer of a sweep: for a terminal, for a notebook, or silent."""
     console = Console()
     if console.is_jupyter:
-        return Lines().tell
+        return NotebookLines().tell
     return console.out if console.is_terminal else lambda text: None
 
 
@@ -225,38 +277,31 @@ def runs(folder: str | Path = "runs") -> list[Run]:
     return [Run(path) for path in list_runs(Path(folder), registry)]
 
 
-@dataclass(frozen=True)
-class _Caller:
-    """The caller of the API as the audience of a run; see testbed.run.listener.RunListener."""
+@dataclass
+class _Caller(RunListener):
+    """The caller of the API as the listener of a run; ``sink`` is a display on a terminal."""
 
-    display: LiveDisplay | None
-    folders: list[RunFolder]
+    folders: list[RunFolder] = field(default_factory=list)
 
     @classmethod
     def of(cls, scenario: Scenario) -> _Caller:
-        console, stop = Console(), scenario.stop
-        progress = Progress(stop.updates, stop.time)
-        return cls(LiveDisplay(console, progress) if console.is_terminal else None, [])
-
-    @property
-    def sink(self) -> Sink:
-        return self.display or Sink()
+        display = LiveDisplay.of(scenario.stop)
+        return cls(display if display.console.is_terminal else Sink())
 
     def phase(self, text: str) -> None:
-        if self.display is not None:
-            self.display.phase(text)
+        if isinstance(self.sink, LiveDisplay):
+            self.sink.phase(text)
 
     def say(self, text: str) -> None:
-        if self.display is not None:
-            self.display.notice(text)
+        if isinstance(self.sink, LiveDisplay):
+            self.sink.notice(text)
 
     def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
         self.folders.append(folder)
         try:
-            report = remake(folder.path)
+            return super().conclude(folder, torn_down=torn_down)
         finally:
             self.sink.close()
-        return bool(report.summary["verdict"]["valid"])
 
 
 def _request(
@@ -266,17 +311,9 @@ def _request(
     name: str | None,
     runs: Path,
 ) -> RunRequest:
-    check_name(name)
-    return RunRequest(
-        scenario=_loaded(scenario, settings),
-        beside=Path() if isinstance(scenario, Mapping) else find_scenario(Path(scenario)).parent,
-        runs=runs,
-        name=name,
-        argv=tuple(sys.argv),
-        environment=os.environ,
-        home=Path.home(),
-        now=WALL.read(),
-    )
+    check_run_name(name)
+    beside = Path() if isinstance(scenario, Mapping) else find_scenario(Path(scenario)).parent
+    return RunRequest.of(_loaded(scenario, settings), beside=beside, runs=runs, name=name)
 
 
 def _loaded(scenario: str | Path | Mapping[str, Any], settings: Mapping[str, Any]) -> Scenario:

@@ -1,4 +1,4 @@
-"""The command ``testbed``: one module per verb, imported only when the verb is called.
+"""The command ``testbed``: a verb's module is imported only when the verb is called.
 
 Here: the options of a command, what it prints, and its exit status. Not here: what the command
 does, which every Python program can do as well (``api``, ``run``, ``studies``, ``reports``).
@@ -48,6 +48,15 @@ VERBS = {
 }
 """The verbs and their descriptions in ``testbed --help``, which need not import the verbs."""
 
+HOMES = {
+    **dict.fromkeys(("init", "validate", "schema"), "files"),
+    **dict.fromkeys(("ps", "wait", "resume", "down"), "runs"),
+    **dict.fromkeys(("logs", "events", "exec"), "output"),
+    "compare": "report",
+    "completion": "complete",
+}
+"""The modules of verbs whose module is not named like the verb."""
+
 NO_FAULTS_OF_OURS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
     *(errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE),
@@ -59,7 +68,7 @@ BROKEN_PIPE = 141
 
 
 class LazyGroup(click.Group):
-    """A group of verbs, each in a module named like the verb."""
+    """A group of verbs that imports the module of a verb when that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs, in the order of a run's life cycle."""
@@ -69,8 +78,9 @@ class LazyGroup(click.Group):
         """Import and return the verb."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"testbed.cli.{cmd_name}").command
-        return command
+        module = import_module(f"testbed.cli.{HOMES.get(cmd_name, cmd_name)}")
+        commands = (one for one in vars(module).values() if isinstance(one, click.Command))
+        return next(one for one in commands if one.name == cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
         """Call the verb; exit silently if the reader of the output has closed it."""
@@ -155,12 +165,7 @@ def _show(error: TestbedError) -> None:
 
 
 def _check_paths(arguments: Sequence[str]) -> None:
-    """Refuse paths and arguments that are not text, and thus cannot be written to a run's files.
-
-    Raises:
-        HostError: the current folder does not exist, or its name is not text.
-        UsageError: an argument is not text.
-    """
+    """Refuse paths and arguments that are not text, and thus cannot be written to a run's files."""
     for argument in arguments:
         if not _is_text(argument):
             raise click.UsageError(f"{_printable(argument)} is not valid UTF-8: rename it.")

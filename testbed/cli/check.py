@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from testbed.algorithms.base import AlgorithmConfig
+from testbed.algorithms.custom import CustomAlgorithm, open_config
+from testbed.algorithms.frame.contract import CheckResult, examine, run_checks
+from testbed.algorithms.frame.own_model import ModelUnderTest, examine_model, noise
 from testbed.cli.options import overrides, settings_option
-
-if TYPE_CHECKING:
-    from testbed.algorithms.base import AlgorithmConfig
-    from testbed.algorithms.frame.contract import CheckResult
-    from testbed.datasets import Prepared
-    from testbed.host.isolation import Opened
-    from testbed.scenario import Scenario
-    from testbed.scenario.override import Override
+from testbed.datasets import CustomDataset, Prepared
+from testbed.datasets import load as load_data
+from testbed.datasets.custom import OwnTransform
+from testbed.errors import AlgorithmError, Problem, ScenarioError
+from testbed.host.isolation import Opened, run_isolated
+from testbed.models import CustomModel
+from testbed.scenario import Scenario, load
+from testbed.scenario.override import Override
+from testbed.scenario.own_code import own_code
+from testbed.scenario.source import find_scenario
+from testbed.values.user_code import UserCode
 
 CheckReport = tuple[str, list[tuple[str, str, str]]]
 """A title, and the result for each promise."""
@@ -34,9 +41,6 @@ def command(file: Path, settings: tuple[str, ...]) -> int:
     a scenario it is algorithm.learning_rate=0.05. Exits with 10 if a rule of the contract is
     violated.
     """
-    from testbed.errors import AlgorithmError
-    from testbed.host.isolation import run_isolated
-
     asked = overrides(settings)
     broken = False
     for title, findings in run_isolated(lambda opened: _try(file, asked, opened), label=str(file)):
@@ -62,21 +66,12 @@ def _result(title: str, results: Iterator[CheckResult]) -> CheckReport:
 
 
 def _try_algorithm(config: AlgorithmConfig, opened: Opened) -> CheckReport:
-    from testbed.algorithms.frame.contract import examine
-
     opened()
     return _result(f"{type(config).__name__} ({config})", examine(config))
 
 
 def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iterator[CheckReport]:
     """Test all custom code of a scenario."""
-    from testbed.algorithms.custom import CustomAlgorithm, open_config
-    from testbed.errors import Problem, ScenarioError
-    from testbed.scenario import load
-    from testbed.scenario.own_code import own_code
-    from testbed.scenario.source import find_scenario
-    from testbed.values.user_code import UserCode
-
     file = find_scenario(file)
     scenario = load(file, overrides=asked)
     algorithm = scenario.algorithm
@@ -94,20 +89,13 @@ def _try_learning(
     scenario: Scenario, beside: Path, folder: Path, opened: Opened
 ) -> Iterator[CheckReport]:
     """Test a custom data set, and a custom model on it, or else on noise."""
-    from dataclasses import replace
-
-    from testbed.algorithms.frame.contract import run_checks
-    from testbed.datasets import CustomDataset, load
-    from testbed.datasets.custom import OwnTransform
-    from testbed.values.user_code import UserCode
-
     data: list[Prepared] = []
     dataset = scenario.dataset
     if isinstance(dataset, CustomDataset):
 
         def check(own: CustomDataset) -> None:
             """It gives images and labels that fit, and its transform repeats."""
-            prepared = load(own.prepare_own(folder, folder=beside, opened=opened))
+            prepared = load_data(own.prepare_own(folder, folder=beside, opened=opened))
             transform = None
             if own.transform is not None:
                 code = UserCode(beside / own.file, own.class_name, "dataset")
@@ -123,10 +111,6 @@ def _try_model(
 ) -> Iterator[CheckReport]:
     import torch
 
-    from testbed.algorithms.frame.own_model import ModelUnderTest, examine_model, noise
-    from testbed.models import CustomModel
-    from testbed.values.user_code import UserCode
-
     model = scenario.model
     shape = (data[0].image_shape, data[0].classes) if data else scenario.dataset.images
     if not isinstance(model, CustomModel) or shape is None:
@@ -141,10 +125,6 @@ def _try_model(
 
 
 def _of_file(file: Path, asked: Sequence[Override]) -> Iterator[AlgorithmConfig]:
-    from testbed.algorithms.base import AlgorithmConfig
-    from testbed.algorithms.custom import open_config
-    from testbed.values.user_code import UserCode
-
     code = UserCode(file, "an algorithm", "")
     options = {".".join(one.keys): one.value for one in asked}
     module = code.execute()

@@ -1,28 +1,54 @@
-"""Shell completion of arguments: runs, their nodes and classes, settings."""
+"""``testbed completion``, and what it completes: runs, their nodes and classes, settings."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from testbed.errors import TestbedError
+from testbed.telemetry.registry import Registry, find_run, list_runs
 
 if TYPE_CHECKING:
     from testbed.scenario.schema_node import SchemaNode
     from testbed.values.topology import Plan
 
+INSTALLATION = {
+    "bash": "echo 'eval \"$(testbed completion bash)\"' >> ~/.bashrc",
+    "zsh": "echo 'eval \"$(testbed completion zsh)\"' >> ~/.zshrc",
+    "fish": "testbed completion fish > ~/.config/fish/completions/testbed.fish",
+}
+
 DEEPEST = 4
 """Maximum number of keys in a completed setting."""
+
+QUIET = suppress(TestbedError, OSError)
+"""Completes nothing if there is no such run, or it cannot be read."""
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(list(INSTALLATION)))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the completion script for SHELL, with instructions for its installation."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.ClickException(f"this version of click has no completion for {shell}")
+    script = kind(ctx.find_root().command, {}, "testbed", "_TESTBED_COMPLETE")
+    click.echo(f"# To install it: {INSTALLATION[shell]}")
+    click.echo("# and open a new shell.")
+    click.echo(script.source_template % script.source_vars())
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return names of runs, as in ``testbed ps --all``."""
-    from testbed.telemetry.registry import Registry, list_runs
-
-    with _quiet():
+    with QUIET:
         registry = Registry.of_user(os.environ, Path.home())
         return _fitting({path.name for path in list_runs(_folder(ctx), registry)}, incomplete)
     return []
@@ -30,7 +56,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the nodes of the run earlier on the command line."""
-    with _quiet():
+    with QUIET:
         return _fitting({node.name for node in _plan(ctx).nodes}, incomplete)
     return []
 
@@ -47,7 +73,7 @@ def complete_class(ctx: click.Context, param: click.Parameter, incomplete: str) 
     """Return the device classes of the run earlier on the command line."""
     from testbed.plan.selection import classes_of
 
-    with _quiet():
+    with QUIET:
         return _fitting(set(classes_of(_plan(ctx))), incomplete)
     return []
 
@@ -95,7 +121,6 @@ def _paths(schema: SchemaNode, before: str, depth: int) -> Iterator[str]:
 
 def _plan(ctx: click.Context) -> Plan:
     from testbed.plan.written import read_plan
-    from testbed.telemetry.registry import Registry, find_run
 
     run = ctx.params["run"] or next(iter(ctx.args), "")  # not parsed if an option lacks its value
     registry = Registry.of_user(os.environ, Path.home())
@@ -108,14 +133,3 @@ def _folder(ctx: click.Context) -> Path:
 
 def _fitting(words: set[str], incomplete: str) -> list[str]:
     return sorted(word for word in words if word.startswith(incomplete))
-
-
-@contextmanager
-def _quiet() -> Iterator[Any]:
-    """Complete nothing if there is no such run, or it cannot be read."""
-    from testbed.errors import TestbedError
-
-    try:
-        yield
-    except (TestbedError, OSError):
-        return

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.options import overrides, print_json, runs_option, runtime_option
+from testbed.cli.options import overrides, print_json, print_table, runs_option, runtime_option
+from testbed.host.requirements import require_linux
 
 if TYPE_CHECKING:
     from testbed.run.doctor.findings import ExaminedRun, Finding
@@ -32,9 +35,6 @@ def command(
     Starts a container and a link, measures them, and removes them. Exits with 3 if a requirement
     of `testbed up` is missing.
     """
-    from dataclasses import asdict
-
-    from testbed.cli.host import require_linux
     from testbed.run.doctor import examine
 
     require_linux("doctor")
@@ -51,29 +51,23 @@ def _case(
     file: Path | None, runtime: str | None, *, workers: int | None, runs: Path
 ) -> tuple[ExaminedRun, Real, list[Finding]]:
     """Return what to check, for which runtime, and how the runtime was chosen if it is auto."""
-    import os
-
     from testbed.datasets import user_cache
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
     from testbed.run.doctor.findings import ExaminedRun
     from testbed.scenario import load
 
-    cache = user_cache(os.environ)
     if file is None:
         taken, findings = _settle(_runtime(runtime), gpu=False)
-        kept = taken.capabilities.container_bytes
-        case = ExaminedRun(
-            workers or DEFAULT_WORKERS, runs, os.environ, cache, container_bytes=kept
-        )
-        return case, taken, findings
-    scenario = load(file, overrides=overrides((), workers=workers, runtime=runtime))
-    made = plan(scenario, scenario.name)
-    taken, findings = _settle(scenario.runtime, gpu=any(node.gpus for node in made.nodes))
-    settled = scenario.model_copy(update={"runtime": taken})
-    needs = budget(settled, made, count_parameters(settled))
-    many = len(made.workers)
-    case = ExaminedRun(many, runs, os.environ, cache, plan=made, budget=needs)
+        made, needs, many = None, None, workers or DEFAULT_WORKERS
+    else:
+        scenario = load(file, overrides=overrides((), workers=workers, runtime=runtime))
+        made = plan(scenario, scenario.name)
+        taken, findings = _settle(scenario.runtime, gpu=any(node.gpus for node in made.nodes))
+        settled = scenario.model_copy(update={"runtime": taken})
+        needs, many = budget(settled, made, count_parameters(settled)), len(made.workers)
+    kept = taken.capabilities.container_bytes
+    case = ExaminedRun(many, runs, os.environ, user_cache(os.environ), made, needs, kept)
     return case, taken, findings
 
 
@@ -82,7 +76,7 @@ def _runtime(text: str | None) -> Any:
     from pydantic import ValidationError
 
     from testbed.errors import Problem, ScenarioError
-    from testbed.runtimes.choose import RUNTIME
+    from testbed.runtimes import RUNTIME
 
     try:
         return RUNTIME.validate_python(text or "native")
@@ -94,8 +88,8 @@ def _runtime(text: str | None) -> Any:
 def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
     """Choose the runtime to check; for a simulation, which needs no containers, check native."""
     from testbed.run.doctor.findings import Finding
+    from testbed.run.runtime import choose
     from testbed.runtimes import Auto, Native, Simulated
-    from testbed.runtimes.choose import choose
 
     if isinstance(runtime, Auto):
         choice = choose(gpu=gpu)
@@ -106,15 +100,13 @@ def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
 def _print(findings: list[Finding]) -> None:
     from rich.text import Text
 
-    from testbed.cli.console import Console, table
-
-    shown = table("check", "", "found")
+    rows = []
     for finding in findings:
         found = Text(finding.found)
         if finding.level != "ok" and finding.fix:
             found.append(f"\n{finding.fix}", style="italic")
         level = Text(finding.level, style=COLOURS[finding.level])
-        shown.add_row(Text(finding.check), level, found)
-    Console().print(shown)
+        rows.append((Text(finding.check), level, found))
+    print_table(("check", "", "found"), rows)
     missing = sum(finding.level == "missing" for finding in findings)
     click.echo(f"{missing} missing: `testbed up` would fail" if missing else "`testbed up` can run")

@@ -1,40 +1,86 @@
-"""``testbed export``: exports runs to the formats of other tools, one module per format."""
+"""``testbed export``: exports runs to the formats of other tools."""
 
 from __future__ import annotations
 
-from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import click
 
-FORMATS: dict[str, str] = {
-    "csv": "Every table as CSV.",
-    "tensorboard": "A log folder for TensorBoard.",
-    "mlflow": "A database for MLflow.",
-    "prometheus": "OpenMetrics with timestamps, for Prometheus and Grafana.",
+from testbed.cli.options import find, force_option, out_option, runs_argument, runs_option
+
+FOLDERS: dict[Any, str] = {
+    "csv": """Every table as CSV.
+
+    Writes the tables of RUNs as CSV: OUT/<run>/updates.csv, evaluations.csv, traffic.csv,
+    events.csv, and summary.csv with a row for every value of the summary.""",
+    "tensorboard": """A log folder for TensorBoard.
+
+    Exports RUNs to a log folder: `tensorboard --logdir OUT` plots them together. Needs
+    TensorBoard's library: pip install 'edge-testbed[tensorboard]'.""",
+    "mlflow": """A database for MLflow.
+
+    Adds RUNs to OUT/mlflow.db, for `mlflow ui --backend-store-uri sqlite:///OUT/mlflow.db`. Needs
+    MLflow's library: pip install 'edge-testbed[mlflow]'. `mlflow ui` is in package mlflow.""",
 }
-"""The formats and their lines in ``testbed export --help``, which imports none of them."""
+"""The formats that are written into a folder, and the help of each."""
 
 
-class LazyFormats(click.Group):
-    """A group in which format ``x`` is the ``command`` of testbed.cli.export_x."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the formats."""
-        return list(FORMATS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return the format."""
-        if cmd_name not in FORMATS:
-            return None
-        command: click.Command = import_module(f"testbed.cli.export_{cmd_name}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of formats into the help."""
-        with formatter.section("Formats"):
-            formatter.write_dl(list(FORMATS.items()))
-
-
-@click.group("export", cls=LazyFormats)
+@click.group("export")
 def command() -> None:
     """Export runs to the format of another tool."""
+
+
+def _add(format: Any) -> None:
+    @command.command(format, help=FOLDERS[format])
+    @runs_argument
+    @out_option
+    @force_option
+    @runs_option
+    def write(names: tuple[str, ...], out: Path, force: bool, runs: Path) -> None:
+        from testbed.api import export
+
+        export(format, *(find(name, runs).path for name in names), out=out, force=force)
+        click.echo(f"wrote {out}")
+
+
+for _format in FOLDERS:
+    _add(_format)
+
+
+@command.command("prometheus", short_help="OpenMetrics with timestamps, for Prometheus.")
+@runs_argument
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The file to write.",
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
+@click.option(
+    "--at",
+    default="run",
+    show_default=True,
+    metavar="run|now|TIME",
+    help="Timestamps: those of the runs; or shift all runs to the same start, so that the "
+    "longest ends now or at the given time.",
+)
+@click.option(
+    "--metrics-per-worker",
+    is_flag=True,
+    help="Export metrics of each worker even if there are more than 300 workers.",
+)
+@runs_option
+def prometheus(
+    names: tuple[str, ...], out: Path, force: bool, at: str, metrics_per_worker: bool, runs: Path
+) -> None:
+    """Export ended RUNs (names or paths), live or simulated, as OpenMetrics with timestamps.
+
+    `promtool tsdb create-blocks-from openmetrics FILE DIR` makes blocks of it for Prometheus.
+    """
+    from testbed.api import write_metrics
+
+    found = list(dict.fromkeys(find(name, runs).path for name in names))
+    count = write_metrics(found, out, force=force, at=at, per_worker=metrics_per_worker)
+    click.echo(f"wrote {count:,} samples of {len(found)} runs to {out}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from testbed.cli.complete import nodes_argument, run_argument
-from testbed.cli.options import find, json_option, print_json, runs_option
+from testbed.cli.options import find, json_option, print_json, print_table, runs_option
 
 
 @click.group("fault")
@@ -16,14 +18,14 @@ def command() -> None:
     """Inject faults into an active run: freeze, partition or slow down workers. List faults."""
 
 
+_for_option = partial(click.option, "--for", "duration", metavar="TIME")
+
+
 @command.command("freeze")
 @run_argument
 @nodes_argument
-@click.option(
-    "--for",
-    "duration",
-    metavar="TIME",
-    help="How long to freeze the workers, in emulated time; by default until `testbed fault thaw`.",
+@_for_option(
+    help="How long to freeze the workers, in emulated time; by default until `testbed fault thaw`."
 )
 @runs_option
 def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path) -> None:
@@ -32,16 +34,8 @@ def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path
     NODE is a name, a pattern like 'w[0-9]', or class=NAME. With --for, the workers are thawed
     after that time.
     """
-    from testbed.run.by_hand import ask, duration_of, selected
-
-    if not selector:
-        raise click.UsageError("No worker was given, expected for example w3 or class=slow.")
-    folder = find(run, runs)
-    nodes = selected(folder, selector)
-    seconds = None if duration is None else duration_of(duration)
-    ask(folder, "freeze", nodes, seconds=seconds)
     until = "until they are thawed" if duration is None else f"for {duration} of emulated time"
-    click.echo(f"{', '.join(nodes)}: frozen {until}")
+    _inject(run, runs, "freeze", selector, f"frozen {until}", duration=duration)
 
 
 @command.command("thaw")
@@ -50,38 +44,24 @@ def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path
 @runs_option
 def thaw(run: str, selector: tuple[str, ...], runs: Path) -> None:
     """Thaw frozen workers of RUN; without NODE, all frozen workers."""
-    from testbed.run.by_hand import ask, selected, standing_still
+    from testbed.run.by_hand import frozen_by_faults
 
-    folder = find(run, runs)
-    nodes = selected(folder, selector) if selector else standing_still(folder)
+    nodes = selector or frozen_by_faults(find(run, runs))
     if not nodes:
         click.echo("no worker is frozen")
         return
-    ask(folder, "thaw", nodes)
-    click.echo(f"{', '.join(nodes)}: thawed")
+    _inject(run, runs, "thaw", nodes, "thawed")
 
 
 @command.command("partition")
 @run_argument
 @nodes_argument
-@click.option(
-    "--for",
-    "duration",
-    metavar="TIME",
-    required=True,
-    help="How long to block the links, in emulated time.",
-)
+@_for_option(required=True, help="How long to block the links, in emulated time.")
 @runs_option
 def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) -> None:
     """Block the links of workers of RUN for a duration, without notifying the other nodes."""
-    from testbed.run.by_hand import ask, partition_of, selected
-
-    if not selector:
-        raise click.UsageError("No worker was given, expected for example w3 or class=slow.")
-    folder = find(run, runs)
-    nodes = selected(folder, selector)
-    ask(folder, "partition", nodes, seconds=partition_of(duration, folder))
-    click.echo(f"{', '.join(nodes)}: links blocked for {duration} of emulated time")
+    done = f"links blocked for {duration} of emulated time"
+    _inject(run, runs, "partition", selector, done, duration=duration)
 
 
 @command.command("slow")
@@ -93,26 +73,24 @@ def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) ->
     required=True,
     help="Multiply the duration of a step by this factor.",
 )
-@click.option(
-    "--for",
-    "duration",
-    metavar="TIME",
-    required=True,
-    help="How long to slow down the workers, in emulated time.",
-)
+@_for_option(required=True, help="How long to slow down the workers, in emulated time.")
 @runs_option
 def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs: Path) -> None:
     """Slow down the steps of workers of RUN for a duration, starting with their next step."""
-    from testbed.run.by_hand import ask, duration_of, selected
+    done = f"steps take {factor:g} times as long for {duration} of emulated time"
+    _inject(run, runs, "slow", selector, done, duration=duration, factor=factor)
+
+
+def _inject(
+    run: str, runs: Path, verb: Any, selector: Sequence[str], done: str, **options: Any
+) -> None:
+    """Have the controller apply a fault, and print what was ``done`` to which workers."""
+    from testbed.run.by_hand import ask
 
     if not selector:
         raise click.UsageError("No worker was given, expected for example w3 or class=slow.")
-    folder = find(run, runs)
-    nodes = selected(folder, selector)
-    ask(folder, "slow", nodes, seconds=duration_of(duration), factor=factor)
-    click.echo(
-        f"{', '.join(nodes)}: steps take {factor:g} times as long for {duration} of emulated time"
-    )
+    nodes = ask(find(run, runs), verb, selector, **options)
+    click.echo(f"{', '.join(nodes)}: {done}")
 
 
 @command.command("list")
@@ -126,16 +104,16 @@ def show(run: str, runs: Path, as_json: bool) -> None:
     rows = listed(find(run, runs))
     if as_json:
         print_json(rows)
-    else:
-        _print(rows)
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
-    from testbed.cli.console import Console, table
-
-    shown = table("fault", "workers", "planned", "actual")
-    for row in rows:
-        kind = row["kind"] if row["begins"] else f"end of {row['kind']}"
-        actual = "not yet" if row["actual_seconds"] is None else f"{row['actual_seconds']:.3f} s"
-        shown.add_row(kind, ", ".join(row["nodes"]) or "-", row["planned"], actual)
-    Console().print(shown)
+        return
+    print_table(
+        ("fault", "workers", "planned", "actual"),
+        (
+            (
+                row["kind"] if row["begins"] else f"end of {row['kind']}",
+                ", ".join(row["nodes"]) or "-",
+                row["planned"],
+                "not yet" if row["actual_seconds"] is None else f"{row['actual_seconds']:.3f} s",
+            )
+            for row in rows
+        ),
+    )

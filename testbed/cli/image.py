@@ -103,7 +103,7 @@ def prune() -> None:
 
 
 def _engine() -> APIClient:
-    from testbed.cli.host import require_linux
+    from testbed.host.requirements import require_linux
     from testbed.runtimes.docker.engine import connect
 
     require_linux("image")

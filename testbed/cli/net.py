@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from testbed.cli.complete import class_option, nodes_argument, run_argument
-from testbed.cli.options import find, json_option, print_json, runs_option
+from testbed.cli.options import find, json_option, print_json, print_table, runs_option
 
 Rows = list[dict[str, Any]]
 UNMEASURED = "not measured: the host could not send that fast"
@@ -111,9 +111,6 @@ def _selectors(selector: tuple[str, ...], device_class: str | None) -> tuple[str
 
 def _print_links(rows: Rows) -> None:
     """Print one row per direction; equal links of a class share a row."""
-    from testbed.cli.console import Console, table
-
-    shown = table("nodes", "class", "", "configured", "the kernel has")
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, row in enumerate(rows):
         for direction in ("up", "down"):
@@ -121,18 +118,19 @@ def _print_links(rows: Rows) -> None:
             found = row[f"{direction}_found"] if differs else "the same"
             key = (row["class"] or "-", direction, row[direction], found)
             groups.setdefault(key, []).append(index)
-    for (device_class, direction, configured, found), alike in groups.items():
-        names = _spans(alike, [row["node"] for row in rows])
-        shown.add_row(names, device_class, direction, configured, found)
-    Console().print(shown)
+    names = [row["node"] for row in rows]
+    print_table(
+        ("nodes", "class", "", "configured", "the kernel has"),
+        ((_spans(alike, names), *key) for key, alike in groups.items()),
+    )
     for row in rows:
         for text in (*row["differences"], *row["left_out"]):
-            Console().print(f"{row['node']}: {text}", style="yellow")
+            click.secho(f"{row['node']}: {text}", fg="yellow")
 
 
 def _spans(indices: Sequence[int], names: Sequence[str]) -> str:
     """Return the names for these indices, such as ``w0 - w2, w4``: consecutive ones as a range."""
-    from testbed.cli.console import span
+    from testbed.reports.console import span
 
     neighbours = groupby(enumerate(indices), key=lambda one: one[1] - one[0])
     return ", ".join(span(names[index] for _, index in group) for _, group in neighbours)
@@ -140,22 +138,20 @@ def _spans(indices: Sequence[int], names: Sequence[str]) -> str:
 
 def _print_probes(rows: Rows) -> None:
     """Print configured and measured values of every class."""
-    from testbed.cli.console import Console, table
-
-    shown = table("class", "", "configured", "measured")
+    cells = []
     for row in rows:
         name = row["class"]
         for direction in ("up", "down"):
             asked = row[f"{direction}_configured_bits_per_second"]
             found = row[f"{direction}_bits_per_second"]
             told = UNMEASURED if asked is not None and found is None else _megabits(found)
-            shown.add_row(name, f"rate {direction}", _megabits(asked), told)
+            cells.append((name, f"rate {direction}", _megabits(asked), told))
         trips = (row["round_trip_configured_seconds"], row["round_trip_seconds"])
-        shown.add_row(name, "round trip", *(_milliseconds(trip) for trip in trips))
+        cells.append((name, "round trip", *(_milliseconds(trip) for trip in trips)))
         for direction in ("up", "down"):
             seconds = row[f"message_{direction}_seconds"]
-            shown.add_row(name, f"17 KB {direction}", "", _milliseconds(seconds))
-    Console().print(shown)
+            cells.append((name, f"17 KB {direction}", "", _milliseconds(seconds)))
+    print_table(("class", "", "configured", "measured"), cells)
 
 
 def _megabits(rate: float | None) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.cli.complete import complete_run, complete_runtime, complete_setting
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.registry import Registry, find_run
 
 if TYPE_CHECKING:
-    from testbed.reports.frames import Run
     from testbed.scenario import Override
-    from testbed.telemetry.folder import RunFolder
 
 
 class FiniteRange(click.FloatRange):
@@ -43,6 +42,7 @@ _runs = partial(
     metavar="DIR",
 )
 runs_option = _runs(help="Folder in which to look for runs first.")
+swept_runs_option = _runs(help="Folder of existing and new runs.")
 new_runs_option = _runs(help="Folder in which to create the run's folder.")
 
 runtime_option = click.option(
@@ -83,86 +83,15 @@ scale_option = click.option(
     help="Multiply the length and the evaluation interval of a study's runs by FACTOR.",
 )
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+
+def registry() -> Registry:
+    """Return the registry of this user's runs."""
+    return Registry.of_user(os.environ, Path.home())
 
 
 def find(run: str, runs: Path) -> RunFolder:
     """Return the folder of a run by name or path; see ``find_run``."""
-    from testbed.telemetry.registry import Registry, find_run
-
-    return find_run(run, runs=runs, registry=Registry.of_user(os.environ, Path.home()))
-
-
-def check_name(name: str | None) -> None:
-    """Refuse a name that is not valid for a folder, a control group and a container.
-
-    Raises:
-        ScenarioError: the name has other characters, or is too long.
-    """
-    from testbed.errors import Problem, ScenarioError
-
-    if name is not None and not _NAME.fullmatch(name):
-        expected = "1 to 60 letters, digits, dots, hyphens and underscores, like lr0.01_s1"
-        raise ScenarioError([Problem("--name", 0, "", repr(name), expected)])
-
-
-def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> None:
-    """Refuse an option's path if it exists, or cannot be created.
-
-    An existing empty folder is accepted.
-
-    Raises:
-        ScenarioError: the path exists, or its parent folder does not.
-    """
-    from testbed.errors import Problem, ScenarioError
-
-    expected, hint = "", ""
-    if not path.parent.is_dir():
-        expected, hint = "a path in an existing folder", f"Try: mkdir -p {path.parent}"
-    elif path.exists() and path.is_dir() != folder:
-        expected = "a folder" if folder else "a file, not a folder"
-    elif path.exists() and not force and (not folder or any(path.iterdir())):
-        expected = "an empty folder" if folder else "a file that does not exist yet"
-        hint = "Replace it with --force."
-    if expected:
-        raise ScenarioError([Problem(option, 0, "", str(path), expected, hint)])
-
-
-def export_runs(
-    names: Sequence[str],
-    out: Path,
-    write: Callable[[Sequence[Run], Path], None],
-    *,
-    force: bool,
-    runs: Path,
-    folders: bool = True,
-) -> None:
-    """Export the named runs, and print the path; see ``write_runs``."""
-    folders_of_runs = [find(name, runs).path for name in names]
-    write_runs(folders_of_runs, out, write, force=force, folders=folders)
-    click.echo(f"wrote {out}")
-
-
-def write_runs(
-    runs: Sequence[Path],
-    out: Path,
-    write: Callable[[Sequence[Run], Path], None],
-    *,
-    force: bool,
-    folders: bool = True,
-) -> None:
-    """Write runs into a folder, all or none; with ``folders``, each into its own subfolder.
-
-    Raises:
-        ScenarioError: the folder cannot be created, or one of these runs already has a subfolder.
-    """
-    from testbed.reports.exports import open_runs
-
-    check_new("--out", out, force=True, folder=True)
-    opened = open_runs(runs)
-    for run in opened if folders and out.exists() else ():
-        check_new("--out", out / run.name, force=force, folder=True)
-    write(opened, out)
+    return find_run(run, runs=runs, registry=registry())
 
 
 def overrides(
@@ -181,6 +110,16 @@ def overrides(
     if runtime is not None:
         asked.append(Override(f"--runtime {runtime}", ("runtime",), runtime))
     return asked
+
+
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Print rows of cells below their columns' names."""
+    from testbed.reports.console import Console, table
+
+    shown = table(*columns)
+    for row in rows:
+        shown.add_row(*row)
+    Console().print(shown)
 
 
 def print_json(data: Any) -> None:

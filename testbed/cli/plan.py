@@ -20,13 +20,10 @@ from testbed.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from testbed.cli.host import Capacity
-    from testbed.host.users import Users
+    from testbed.host.requirements import Capacity
     from testbed.plan.budget import Budget
-    from testbed.runtimes import Real
     from testbed.runtimes.base import Request
     from testbed.scenario import Scenario
-    from testbed.simulation.outline import Outline
     from testbed.values.topology import LinkSpec, NodeSpec, Plan
 
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
@@ -54,7 +51,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Show the containers, links, addresses and the budget of a scenario, without starting it."""
-    from testbed.cli.host import capacity
+    from testbed.host.requirements import capacity
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
     from testbed.scenario import load
@@ -94,6 +91,7 @@ def command(
 def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
     """Show what a simulation of the scenario will model; changes nothing."""
     from testbed.plan.budget import count_parameters
+    from testbed.reports.console import Console, Table
     from testbed.scenario.checks import substitutes
     from testbed.simulation.outline import outline
 
@@ -101,13 +99,7 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
     if as_json:
         told = {"runtime": scenario.runtime.name, "substitutes": substitutes(scenario)}
         print_json({"run": scenario.name, **told, **asdict(made)})
-    else:
-        _print_outline(scenario, made, host)
-
-
-def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
-    from testbed.cli.console import Console, Table
-
+        return
     table = Table(
         *("class", "workers", "a step", "think", "up", "down"), title=f"{scenario.name}, SIMULATED"
     )
@@ -135,6 +127,9 @@ def _print_outline(scenario: Scenario, made: Outline, host: Capacity) -> None:
 
 def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
     """Return the requests that will bring the run up; empty if the runtime is not chosen yet."""
+    from testbed.errors import HostError
+    from testbed.host.users import Users
+    from testbed.run.runtime import users_of
     from testbed.run.setup import Setup
     from testbed.runtimes import Real
     from testbed.telemetry.folder import RunFolder
@@ -142,21 +137,12 @@ def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
     if not isinstance(scenario.runtime, Real):
         return ()
     folder = RunFolder((Path("runs") / made.run).absolute())
-    setup = Setup(scenario, made, folder, DATA, SECRET, _users(scenario.runtime))
-    return setup.requests(scenario.runtime.driver())
-
-
-def _users(runtime: Real) -> Users:
-    """Return the users of this user's run; root's if a run needs root, or not on Linux."""
-    from testbed.errors import HostError
-    from testbed.host import users
-
-    if runtime.capabilities.engine:
-        return users.Users("root")
     try:
-        return users.find_users()
-    except HostError:
-        return users.Users("root")
+        users = users_of(scenario.runtime)
+    except HostError:  # this user cannot run it, or this is not Linux
+        users = Users("root")
+    setup = Setup(scenario, made, folder, DATA, SECRET, users)
+    return setup.requests(scenario.runtime.driver())
 
 
 def _node_as_data(node: NodeSpec) -> dict[str, Any]:
@@ -186,8 +172,8 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
-    from testbed.cli.console import WIDEST_VALUE, Console, Table, span
     from testbed.network.qdiscs import describe, qdiscs_of
+    from testbed.reports.console import WIDEST_VALUE, Console, Table, span
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
     links = Table("node", "class", title="links")
@@ -209,7 +195,7 @@ def _print_requests(made: Plan, requests: tuple[Request, ...]) -> None:
     """Print the requests for the first node of each class, and to start the agent, in full."""
     from rich.text import Text
 
-    from testbed.cli.console import WIDEST_VALUE, Console, Table
+    from testbed.reports.console import WIDEST_VALUE, Console, Table
 
     firsts = {group[0].name for group in _groups(made)}
     others = {node.name for node in made.nodes} - firsts
@@ -246,7 +232,7 @@ def _groups(plan: Plan) -> list[list[NodeSpec]]:
 
 def _place(nodes: list[NodeSpec]) -> tuple[str, ...]:
     """Return the addresses, uids and limits of a group of nodes."""
-    from testbed.cli.console import span
+    from testbed.reports.console import span
 
     first = nodes[0]
     addresses = span(node.link.address if node.link else "no eth0" for node in nodes)

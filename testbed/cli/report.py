@@ -1,26 +1,38 @@
-"""``testbed report``: the results of a run, of several runs compared, or of a study."""
+"""``testbed report`` and ``compare``: the results of runs and studies, and their differences."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from testbed.cli.complete import complete_run
-from testbed.cli.options import check_new, force_option, runs_option, scale_option
+from testbed.cli.options import (
+    FiniteRange,
+    find,
+    force_option,
+    print_json,
+    print_table,
+    runs_option,
+    scale_option,
+)
+from testbed.reports.exports import check_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from testbed.cli.live import LiveDisplay
     from testbed.reports.charts import Chart
+    from testbed.reports.frames import Run
+    from testbed.reports.live import LiveDisplay
     from testbed.reports.page import Page
     from testbed.reports.remake import Report
 
 
 PATH = click.Path(path_type=Path)
+DIFFERENT = 9
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,7 @@ class Wanted:
     "--figures", type=PATH, metavar="DIR", help="Also draw figures for a two-column paper."
 )
 @force_option
-def command(
+def report(
     what: tuple[str, ...],
     runs: Path,
     only: str | None,
@@ -104,10 +116,6 @@ def command(
     --html FILE writes everything as one self-contained page: verdict, zoomable figures, links,
     faults, all numbers. --figures DIR draws the figures as PNG and SVG.
     """
-    import os
-
-    from testbed.telemetry.registry import Registry, find_run
-
     studies = [Path(one) for one in what if one.endswith((".yaml", ".yml"))]
     if verdicts or keep:
         if len(studies) < len(what) or only is not None or as_json or html or figures:
@@ -123,13 +131,70 @@ def command(
         return
     if only is not None or scale != 1:
         raise click.UsageError("--only and --scale need the file of a study.")
-    registry = Registry.of_user(os.environ, Path.home())
-    folders = [find_run(name, runs=runs, registry=registry).path for name in what]
+    folders = [find(name, runs).path for name in what]
     if len(folders) == 1:
         _report_run(folders[0], as_json=as_json)
     else:
         _report_runs(folders, as_json=as_json)
     _write_of_runs(folders, wanted)
+
+
+@click.command("compare")
+@click.argument("first", shell_complete=complete_run)
+@click.argument("second", shell_complete=complete_run)
+@click.option(
+    "--tolerance",
+    type=FiniteRange(min=0),
+    default=0.05,
+    show_default=True,
+    metavar="FRACTION",
+    help="Largest accepted difference of a measure.",
+)
+@click.option(
+    "--accuracy",
+    type=FiniteRange(min=0, min_open=True, max=1),
+    metavar="FRACTION",
+    help="Also compare updates, time and bytes until this top-1 accuracy, such as 0.9.",
+)
+@runs_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compare(
+    first: str,
+    second: str,
+    tolerance: float,
+    accuracy: float | None,
+    runs: Path,
+    as_json: bool,
+) -> int:
+    """Compare the runs FIRST and SECOND, such as a live and a simulated run of one scenario.
+
+    Prints the differences between their scenarios first. The difference of two accuracies is
+    absolute; the difference of other measures is relative to the larger value.
+
+    Exits with 9 if a measure differs by more than the tolerance.
+    """
+    from testbed.reports.compare import differences, scenario_differences
+    from testbed.reports.frames import Run
+    from testbed.telemetry.entry import plain
+
+    pair = [Run(find(text, runs).path) for text in (first, second)]
+    found = differences(*pair, accuracy=accuracy)
+    if as_json:
+        told = {
+            "scenario": scenario_differences(pair),
+            "measures": [asdict(one) for one in found],
+        }
+        print_json(plain(told))
+    else:
+        print_scenarios(pair)
+        rows = []
+        for one in found:
+            mark = "  beyond the tolerance" if one.ratio > tolerance else ""
+            rows.append(
+                [one.measure, _shown(one.first), _shown(one.second), f"{one.ratio:.2%}{mark}"]
+            )
+        print_table(["measure", *(run.name for run in pair), "difference"], rows)
+    return DIFFERENT if any(one.ratio > tolerance for one in found) else 0
 
 
 def _write_of_runs(folders: Sequence[Path], wanted: Wanted) -> None:
@@ -142,25 +207,16 @@ def _write_of_runs(folders: Sequence[Path], wanted: Wanted) -> None:
 
 
 def _report_run(folder: Path, *, as_json: bool) -> None:
-    import json
-    import os
-
     from testbed.reports.remake import remake
 
     report = remake(folder, write=os.access(folder, os.W_OK))
     if as_json:
-        click.echo(json.dumps(report.summary, indent=2))
+        print_json(report.summary)
     else:
         print_report(report, folder=folder)
 
 
 def _report_runs(folders: Sequence[Path], *, as_json: bool) -> None:
-    import json
-
-    from rich import box
-
-    from testbed.cli.compare import print_scenarios
-    from testbed.cli.console import Console, Table
     from testbed.reports.compare import scenario_differences
     from testbed.reports.frames import Run
     from testbed.reports.run_measure import SIDE_BY_SIDE
@@ -174,30 +230,28 @@ def _report_runs(folders: Sequence[Path], *, as_json: bool) -> None:
             "scenario": scenario_differences(runs),
             "measures": {str(measure): numbers for measure, numbers in values.items()},
         }
-        click.echo(json.dumps(plain(found), indent=2))
+        print_json(plain(found))
         return
     print_scenarios(runs)
-    table = Table("", *(run.name for run in runs), box=box.SIMPLE_HEAD)
-    table.add_row("state", *(run.state.state for run in runs))
     valid = [run.summary["verdict"]["valid"] for run in runs]
-    table.add_row("verdict", *("valid" if one else "NOT VALID" for one in valid))
-    for measure, numbers in values.items():
-        table.add_row(measure.title, *map(measure.show, numbers))
-    Console().print(table)
+    rows = [
+        ["state", *(run.state.state for run in runs)],
+        ["verdict", *("valid" if one else "NOT VALID" for one in valid)],
+        *([measure.title, *map(measure.show, numbers)] for measure, numbers in values.items()),
+    ]
+    print_table(["", *(run.name for run in runs)], rows)
 
 
 def _report_study(
     file: Path, runs: Path, wanted: Wanted, *, only: str | None, scale: float, as_json: bool
 ) -> None:
-    import json
-
     from testbed.studies import load_study
     from testbed.studies.page import charts_of_study, page_of_study
     from testbed.studies.report import report_study
 
     report = report_study(load_study(file, scale=scale), runs=runs, part=only)
     if as_json:
-        click.echo(json.dumps(report.as_dict(), indent=2))
+        print_json(report.as_dict())
     else:
         click.echo(report.text)
         for path in report.files:
@@ -243,7 +297,7 @@ def conclude(folder: Path, display: LiveDisplay) -> Report:
 
 def print_report(report: Report, *, folder: Path) -> None:
     """Print the summary table, and the paths of figure and folder."""
-    from testbed.cli.console import Console
+    from testbed.reports.console import Console
     from testbed.reports.table import summary_table
 
     console = Console()
@@ -256,3 +310,26 @@ def print_report(report: Report, *, folder: Path) -> None:
         )
     click.echo(f"figure: {report.figure or 'none: the run has no evaluation'}")
     click.echo(f"folder: {folder}")
+
+
+def print_scenarios(runs: Sequence[Run]) -> None:
+    """Print the differences between the scenarios of runs."""
+    from testbed.reports.compare import scenario_differences
+    from testbed.reports.console import WIDEST_VALUE, Console, table
+
+    differences = scenario_differences(runs)
+    if not differences:
+        click.echo("The scenarios are the same.")
+        return
+    shown = table("the scenarios differ in")
+    for run in runs:
+        shown.add_column(run.name, max_width=WIDEST_VALUE)
+    for path, values in differences.items():
+        shown.add_row(path, *("-" if value is None else str(value) for value in values))
+    Console().print(shown)
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return ""
+    return "never" if value == float("inf") else f"{value:,.5g}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import scale_option
+from testbed.cli.options import scale_option, swept_runs_option
 from testbed.errors import InvalidValue
 from testbed.values.units import Size
 
@@ -25,14 +25,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str | None)
 
 @click.command("sweep")
 @click.argument("study", type=click.Path(path_type=Path))
-@click.option(
-    "--runs",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder of existing and new runs.",
-)
+@swept_runs_option
 @click.option("--only", metavar="NAME", help="Only the runs of this figure, table or level.")
 @scale_option
 @click.option(
@@ -60,26 +53,9 @@ def command(
     scratch. Exits with 6 if a run is invalid, and keeps that run. If a run fails, the others are
     still executed, and the exit code is that of the first failure.
     """
-    import os
-    import sys
+    from testbed.api import sweep_showing
 
-    from testbed.cli.host import require_linux
-    from testbed.host.cuda import has_cuda
-    from testbed.studies import load_study
-    from testbed.studies.sweep import sweep
-
-    require_linux("sweep")
-    whole = load_study(study, scale=scale, has_cuda=has_cuda)
-    swept = sweep(
-        whole.only(only) if only else whole,
-        runs=runs,
-        environment=os.environ,
-        home=Path.home(),
-        jobs=jobs,
-        reuse_bytes=reuse_bytes,
-        argv=tuple(sys.argv),
-        tell=click.echo,
-    )
+    swept = sweep_showing(click.echo, study, only, scale, runs, jobs, reuse_bytes)
     return _conclude(swept, study, scale)
 
 

@@ -58,7 +58,7 @@ def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
     r reverses the order, q quits. If the run has ended, or the output is not a terminal, the latest
     status is printed once.
     """
-    from testbed.cli.console import Console
+    from testbed.reports.console import Console
     from testbed.reports.frames import Run
     from testbed.reports.standing import StandingReader
 
@@ -159,7 +159,7 @@ def ordered(workers: Any, sort: str, *, reverse: bool) -> list[WorkerStanding]:
 
 
 def _head(standing: Standing) -> Iterator[str]:
-    from testbed.cli.live import clock_text, rate_text
+    from testbed.reports.live import clock_text, rate_text
     from testbed.reports.table import describe_bytes
     from testbed.telemetry.folder import ENDED
 
@@ -168,8 +168,7 @@ def _head(standing: Standing) -> Iterator[str]:
         state += ", but its controller has died"
     reason = f": {standing.reason}" if standing.reason else ""
     yield f"{standing.run}  {state}{reason}  {standing.time_seconds:,.1f} s emulated"
-    accuracy = "-" if standing.accuracy is None else f"{standing.accuracy:.4f}"
-    loss = "-" if standing.loss is None else f"{standing.loss:.4f}"
+    accuracy, loss = _shown(standing.accuracy, ".4f"), _shown(standing.loss, ".4f")
     done = "" if standing.done_ratio is None else f" ({standing.done_ratio:.0%})"
     eta = "" if standing.eta_seconds is None else f"  ETA {clock_text(standing.eta_seconds)}"
     yield (
@@ -186,7 +185,7 @@ def _head(standing: Standing) -> Iterator[str]:
     yield (
         f"ps  in {rate('in')} ({describe_bytes(server['payload_in_bytes'])} payload)  "
         f"out {rate('out')} ({describe_bytes(server['payload_out_bytes'])} payload)  "
-        f"{_count(server.get('sockets'))} sockets  host {_percent(busy)} busy"
+        f"{_shown(server.get('sockets'))} sockets  host {_shown(busy, '.0%')} busy"
     )
     if standing.faults:
         told = ", ".join(f"{count} {kind}" for kind, count in standing.faults.items())
@@ -194,8 +193,8 @@ def _head(standing: Standing) -> Iterator[str]:
 
 
 def _classes(standing: Standing) -> Table:
-    from testbed.cli.console import table
-    from testbed.cli.live import rate_text
+    from testbed.reports.console import table
+    from testbed.reports.live import rate_text
 
     shown = table(
         *("class", "workers", "updates", "/s", "staleness", "compute", "think"),
@@ -207,7 +206,7 @@ def _classes(standing: Standing) -> Table:
             f"{one.running} of {one.workers}",
             f"{one.updates:,}",
             rate_text(one.updates_per_second),
-            _decimal(one.staleness_mean),
+            _shown(one.staleness_mean, ",.1f"),
             *_shares(one),
             *(_link(one.link[direction]) for direction in ("up", "down")),
         )
@@ -215,7 +214,7 @@ def _classes(standing: Standing) -> Table:
 
 
 def _workers(workers: list[WorkerStanding]) -> Table:
-    from testbed.cli.console import table
+    from testbed.reports.console import table
 
     shown = table(
         *("node", "class", "state", "updates", "age", "cycle", "staleness", "mean"),
@@ -227,10 +226,10 @@ def _workers(workers: list[WorkerStanding]) -> Table:
             one.device_class,
             one.state,
             f"{one.updates:,}",
-            _seconds(one.age_seconds),
-            _seconds(one.cycle_seconds),
-            _count(one.staleness),
-            _decimal(one.staleness_mean),
+            _shown(one.age_seconds, ",.2f", " s"),
+            _shown(one.cycle_seconds, ",.2f", " s"),
+            _shown(one.staleness),
+            _shown(one.staleness_mean, ",.1f"),
             *_shares(one),
             f"{one.late_steps:,}",
             style=None if one.state == "running" else "yellow",
@@ -240,7 +239,7 @@ def _workers(workers: list[WorkerStanding]) -> Table:
 
 def _shares(one: ClassStanding | WorkerStanding) -> list[str]:
     shares = (one.compute_ratio, one.think_ratio, one.transfer_ratio, one.blocked_ratio)
-    return [_percent(share) for share in shares]
+    return [_shown(share, ".0%") for share in shares]
 
 
 def _link(direction: Any) -> str:
@@ -250,17 +249,5 @@ def _link(direction: Any) -> str:
     return asked if found is None else f"{asked} ({found / 1e6:.3g})"
 
 
-def _percent(ratio: float | None) -> str:
-    return "-" if ratio is None else f"{ratio:.0%}"
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.2f} s"
-
-
-def _decimal(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}"
-
-
-def _count(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
+def _shown(value: float | None, form: str = ",.0f", unit: str = "") -> str:
+    return "-" if value is None else f"{value:{form}}{unit}"

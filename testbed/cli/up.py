@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from testbed.cli.complete import complete_run
-from testbed.cli.metrics import NO_SCRAPES, Scrapes, metrics_options
 from testbed.cli.options import (
-    check_name,
     find,
     new_runs_option,
     overrides,
@@ -23,13 +20,15 @@ from testbed.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from testbed.cli.background import Background
-    from testbed.cli.live import LiveDisplay
-    from testbed.run.prepare import RunRequest
-    from testbed.scenario.override import Override
-    from testbed.telemetry.folder import RunFolder
+    from testbed.run.metering import Metering
 
 INVALID = 6
+ANY_PORT = "127.0.0.1:0"
+NO_METRICS = "--metrics-per-worker and --insecure-listen need --metrics or --metrics-address."
+NO_SCRAPES = (
+    "A simulated run cannot be scraped; export its metrics: testbed export prometheus RUN --out "
+    "FILE"
+)
 NO_CONTAINERS = "--detach and --keep need containers; a simulated run has none."
 
 
@@ -54,8 +53,21 @@ NO_CONTAINERS = "--detach and --keep need containers; a simulated run has none."
 @click.option(
     "--keep", is_flag=True, help="Keep the containers after the run ends, until `testbed down`."
 )
-@metrics_options
-def command(
+@click.option("--metrics", is_flag=True, help="Serve metrics for Prometheus during the run.")
+@click.option(
+    "--metrics-address",
+    metavar="ADDR:PORT",
+    help="Serve metrics at this address; by default 127.0.0.1 and a free port.",
+)
+@click.option(
+    "--metrics-per-worker",
+    is_flag=True,
+    help="Serve metrics of each worker even if there are more than 300 workers.",
+)
+@click.option(
+    "--insecure-listen", is_flag=True, help="Allow an address that other hosts can reach."
+)
+def up(
     scenario: Path | None,
     again: str | None,
     runtime: str | None,
@@ -65,45 +77,65 @@ def command(
     runs: Path,
     detach: bool,
     keep: bool,
-    scrapes: Scrapes | None,
+    **serving: Any,
 ) -> int:
     """Run SCENARIO: start its containers, train, measure, and remove them.
 
     The scenario.yaml in a run folder is also a scenario; a simulation that repeats it has
     bit-identical results. Exits with 6 if the run finished, but its verdict is not valid.
     """
-    from testbed.cli.host import require_linux
+    from testbed.host.requirements import require_linux
 
     require_linux("up")  # before imports such as torch, which would fail
-    from testbed.cli.background import Foreground, split
-    from testbed.cli.console import Console
-    from testbed.cli.live import LiveDisplay, Progress
+    from testbed.cli.terminal import Foreground, Terminal, split
+    from testbed.host.cuda import has_cuda
+    from testbed.reports.live import LiveDisplay
+    from testbed.run.prepare import RunRequest, check_run_name
     from testbed.run.simulated import up_simulated
-    from testbed.run.up import up
-    from testbed.scenario.load import with_source_lines
+    from testbed.run.up import up as up_live
+    from testbed.scenario.load import load, with_source_lines
+    from testbed.scenario.source import find_scenario
 
-    check_name(name)
+    listen = _listening(**serving)
+    check_run_name(name)
     scenario = _scenario(scenario, again, runs)
     side = split() if detach else None
     if isinstance(side, Foreground):
         return _announce(side.wait())
     asked = overrides(settings, workers=workers, runtime=runtime)
-    request = _request(scenario, asked, name=name, runs=runs)
-    stop = request.scenario.stop
-    terminal = Terminal(LiveDisplay(Console(), Progress(stop.updates, stop.time)))
+    loaded = load(scenario, overrides=asked, has_cuda=has_cuda)
+    beside = find_scenario(scenario).parent
+    request = RunRequest.of(loaded, beside=beside, runs=runs, name=name)
+    terminal = Terminal(LiveDisplay.of(loaded.stop))
     if request.scenario.simulated:
         if detach or keep:
             raise click.UsageError(NO_CONTAINERS)
-        if scrapes:
+        if listen:
             raise click.UsageError(NO_SCRAPES)
         with with_source_lines(scenario, asked):
             valid = up_simulated(request, terminal)
     else:
         leave = None if side is None else terminal.leaving(side)
-        metering = scrapes.metering() if scrapes else None
+        metering = listen() if listen else None
         with with_source_lines(scenario, asked), _explained(scenario, runs):
-            valid = up(request, terminal, keep=keep, leave=leave, metering=metering)
+            valid = up_live(request, terminal, keep=keep, leave=leave, metering=metering)
     return 0 if valid else INVALID
+
+
+def _listening(
+    metrics: bool, metrics_address: str | None, metrics_per_worker: bool, insecure_listen: bool
+) -> Callable[[], Metering] | None:
+    """Return what starts to listen for scrapes; None if no metrics were requested."""
+    from testbed.reports.metrics.exporter import parse_address
+    from testbed.run.metering import Metering
+
+    address = metrics_address or (ANY_PORT if metrics else None)
+    if address is not None:
+        host, port = parse_address(address, insecure=insecure_listen)
+        return lambda: Metering.at(host, port, per_worker=metrics_per_worker)
+    if metrics_per_worker or insecure_listen:
+        raise click.UsageError(NO_METRICS)
+    return None
 
 
 def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
@@ -114,61 +146,6 @@ def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
         return find(again, runs).scenario
     assert file is not None, "checked above"
     return file
-
-
-@dataclass(frozen=True)
-class Terminal:
-    """The user's terminal as an RunListener; see testbed.run.listener.RunListener."""
-
-    sink: LiveDisplay
-
-    def phase(self, text: str) -> None:
-        """Show the start of a phase."""
-        self.sink.phase(text)
-
-    def say(self, text: str) -> None:
-        """Print a decision that the scenario had left open."""
-        click.echo(text, err=True)
-
-    def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
-        """Print the results; return whether the run is valid."""
-        from testbed.cli.report import conclude
-
-        report = conclude(folder.path, self.sink)
-        if torn_down:
-            click.echo(_what_is_left(folder))
-        return bool(report.summary["verdict"]["valid"])
-
-    def leaving(self, background: Background) -> Callable[[RunFolder], None]:
-        """Return the function that moves the run to the background once it trains."""
-
-        def leave(folder: RunFolder) -> None:
-            self.sink.close()
-            background.go_on(folder.path, folder.log("controller"))
-
-        return leave
-
-
-def _request(file: Path, asked: Sequence[Override], *, name: str | None, runs: Path) -> RunRequest:
-    import os
-    import sys
-
-    from testbed.host.cuda import has_cuda
-    from testbed.run.prepare import RunRequest
-    from testbed.scenario import load
-    from testbed.scenario.source import find_scenario
-    from testbed.telemetry.wall import WALL
-
-    return RunRequest(
-        scenario=load(file, overrides=asked, has_cuda=has_cuda),
-        beside=find_scenario(file).parent,
-        runs=runs,
-        name=name,
-        argv=tuple(sys.argv),
-        environment=os.environ,
-        home=Path.home(),
-        now=WALL.read(),
-    )
 
 
 @contextmanager
@@ -200,14 +177,3 @@ def _announce(outcome: Path | int) -> int:
     )
     click.echo(f"  testbed down {run}             stops it")
     return 0
-
-
-def _what_is_left(folder: RunFolder) -> str:
-    interrupted = folder.state().state == "interrupted"  # the ending process may hold the lock
-    if interrupted or not folder.alive():
-        return "all containers are removed"
-    return (
-        f"kept: its containers exist until you remove them\n"
-        f"  testbed exec {folder.name} w0 -- COMMAND    runs a command in one of them\n"
-        f"  testbed down {folder.name}                  removes them"
-    )

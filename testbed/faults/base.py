@@ -6,79 +6,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Protocol
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from testbed.errors import InvalidValue
 from testbed.values.fields import Count, PositiveDuration, Share, StrictModel
 from testbed.values.seeds import stream
 from testbed.values.selectors import matches
-from testbed.values.units import Duration, Rate
+from testbed.values.units import Duration
 
 Selectors = Annotated[tuple[str, ...], Field(min_length=1, strict=False)]
 ALL_WORKERS: Selectors = ("*",)
 
 
-def _carries(value: Rate) -> Rate:
-    if not value > 0:
-        raise InvalidValue(str(value), "a rate above zero; use `partition` to block all traffic")
-    return value
-
-
-class LinkChange(StrictModel):
-    """New values for one direction of a link; values that are not given do not change.
-
-    Attributes:
-        rate: bits per second of Ethernet frames.
-        delay: one-way delay; needs netem.
-    """
-
-    rate: Annotated[Rate, AfterValidator(_carries)] | None = None
-    delay: Duration | None = None
-
-
 class Actuator(Protocol):
-    """The operations of faults: implemented by a simulation's engine, and by the controller.
+    """Begins and ends faults: implemented by a simulation's engine, and by the controller.
 
-    ``worker`` is the index of a worker. Higher numbers are the other nodes that can be targets:
-    the nodes that feed streams.
+    ``target`` is the index of a worker. Higher numbers are the other nodes that can be targets:
+    the nodes that feed streams. Beginning a Freeze without a duration means that no fault thaws
+    the target, and the run does not wait for it. A worker that was killed starts again only by a
+    Join; another node only if the Kill has a duration.
 
     Raises:
         NodeError: the operation failed.
     """
 
-    def freeze(self, worker: int, *, for_good: bool) -> None:
-        """Freeze a worker; if ``for_good``, no fault thaws it, and the run does not wait for it."""
+    def begin(self, fault: TimedFault, target: int) -> None:
+        """Begin a fault."""
 
-    def thaw(self, worker: int) -> None:
-        """Thaw a worker."""
-
-    def kill(self, worker: int, *, for_good: bool) -> None:
-        """Kill a worker's process, even if it is frozen; the parameter server is notified.
-
-        A worker that is killed starts again only by ``join``; another node only if the kill is not
-        ``for_good``.
-        """
-
-    def leave(self, worker: int) -> None:
-        """Ask a worker to leave the training."""
-
-    def join(self, worker: int) -> None:
-        """Start a worker that has not joined yet, or has left, as a new process."""
-
-    def partition(self, worker: int) -> None:
-        """Block all traffic between a worker and the parameter server, and notify neither."""
-
-    def heal(self, worker: int) -> None:
-        """Unblock the traffic between a worker and the parameter server."""
-
-    def slow(self, worker: int, factor: float) -> None:
-        """Multiply the duration of a worker's steps by ``factor``, from its next step on."""
-
-    def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
-        """Change the link of a worker; values that are not given are those of the scenario."""
-
-    def reset_link(self, worker: int) -> None:
-        """Restore the link of a worker to that of the scenario."""
+    def end(self, fault: PassingFault, target: int) -> None:
+        """Undo a fault."""
 
 
 class Trigger(StrictModel):
@@ -226,10 +182,6 @@ class TimedFault(FaultConfig):
         """When it begins, as text."""
         return str(self.at)
 
-    @abstractmethod
-    def apply(self, actuator: Actuator, worker: int) -> None:
-        """Apply the fault to a worker."""
-
 
 class PassingFault(TimedFault):
     """A fault that can be undone.
@@ -250,10 +202,6 @@ class PassingFault(TimedFault):
                 f"{found} with `every` of {self.every}", "a `for` shorter than `every`"
             )
         return self
-
-    @abstractmethod
-    def undo(self, actuator: Actuator, worker: int) -> None:
-        """Undo the fault on a worker."""
 
 
 class FaultOfAnyNode(PassingFault):

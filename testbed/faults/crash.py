@@ -35,14 +35,10 @@ class Crash(FaultConfig):
 
 @dataclass
 class Crashes:
-    """Draws whether a push is its worker's last, once per accepted push.
-
-    Attributes:
-        probabilities: p, by worker; other workers do not crash.
-    """
+    """Draws whether a push is its worker's last, once per accepted push."""
 
     seed: int
-    probabilities: Mapping[int, float]
+    probabilities: Mapping[int, float]  # p, by worker; other workers do not crash
     _draws: dict[int, Generator] = field(default_factory=dict)
 
     def __call__(self, worker: int) -> bool:

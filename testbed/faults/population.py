@@ -1,4 +1,9 @@
-"""Which workers are present, and which faults are active: what a further fault may do to them."""
+"""Which workers are present, by faults and by recordings, and which further faults are possible.
+
+By a recording, a device that is switched off leaves, and one that is switched on joins: a device
+that is off has lost its results and its connection, so it starts again with a pull, and no barrier
+waits for it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,45 @@ from typing import ClassVar
 from testbed.errors import NodeError
 from testbed.faults import Freeze, Join, Kill, Leave
 from testbed.faults.base import TimedFault
+from testbed.values.traces import Trace
+
+
+@dataclass(frozen=True)
+class Availability:
+    """The recording that determines when one worker is present."""
+
+    worker: int  # its index
+    trace: Trace  # 1 while it is present, 0 while it is absent; emulated seconds
+    offset: float = 0.0  # the position in the recording when training starts, in seconds
+
+    @property
+    def at_first(self) -> bool:
+        """Whether it is present when training starts."""
+        return bool(self.trace.at(0.0, self.offset))
+
+    @property
+    def returns(self) -> bool:
+        """Whether it joins again and again, without an end."""
+        return self.trace.repeats and len(set(self.trace.values)) > 1
+
+    @property
+    def joins(self) -> int:
+        """How often it joins during training, if the recording has an end."""
+        count, change = 0, self.after(0.0, there=self.at_first)
+        while change is not None and not self.returns:
+            count += change[1]
+            change = self.after(change[0], there=change[1])
+        return count
+
+    def after(self, time: float, *, there: bool) -> tuple[float, bool] | None:
+        """Return the first change after ``time``: its time, and whether the worker joins.
+
+        Args:
+            time: emulated seconds since training started.
+            there: whether it is present at that time.
+        """
+        change = self.trace.after(time, float(there), self.offset)
+        return None if change is None else (change[0], bool(change[1]))
 
 
 class Contradiction(NodeError):  # noqa: N818 - named after the relation of the faults

@@ -16,15 +16,19 @@ from typing import ClassVar
 
 from testbed.errors import NodeError
 from testbed.faults import Crash, Crashes, Fault, Join, Kill, Leave, Slow
-from testbed.faults.availability import Availability
 from testbed.faults.base import Actuator, PassingFault, TimedFault, Trigger
-from testbed.faults.population import Contradiction, Population
+from testbed.faults.population import Availability, Contradiction, Population
 from testbed.telemetry.event_kinds import FaultApplied
+from testbed.values.units import Duration
 
 ScheduledFault = tuple[float, bool, int]
 """When, in emulated seconds; whether it begins (ordered after what ends at that moment); the
 fault's position in the list, after which the recordings of availability follow."""
 
+
+JOIN = Join(name="join", at=Trigger(time=Duration(0)))
+LEAVE = Leave(name="leave", at=JOIN.at)
+"""What a recording makes a worker do."""
 
 BY_HAND = -1
 """Position of a fault that is not in the scenario's list."""
@@ -32,37 +36,26 @@ BY_HAND = -1
 
 @dataclass(frozen=True)
 class FaultAction:
-    """An action to carry out now.
+    """An action to carry out now."""
 
-    Attributes:
-        place: the fault's position in the scenario's list; after the list, a recording's.
-        begins: whether the fault begins or ends; for a recording, whether the worker joins.
-        planned: emulated seconds since training started.
-    """
-
-    place: int
-    begins: bool
-    planned: float
+    fault: TimedFault  # the fault; for a recording, a join or a leave
+    place: int  # the fault's position in the scenario's list; after the list, a recording's
+    begins: bool  # whether the fault begins or ends; for a recording, whether the worker joins
+    planned: float  # emulated seconds since training started
     workers: tuple[int, ...]
     passed_over: tuple[int, ...] = ()
 
 
 @dataclass
 class Timeline:
-    """The pending actions of a scenario's faults.
-
-    Attributes:
-        names: of the possible targets: the workers by index, then the other nodes.
-        targets: the numbers of each fault's targets.
-        availabilities: of the workers that join and leave by a recording.
-    """
+    """The pending actions of a scenario's faults."""
 
     STATE: ClassVar = ("_due", "_changes", "_waiting")
     faults: Sequence[Fault] = ()
-    targets: Sequence[tuple[int, ...]] = ()
-    availabilities: Sequence[Availability] = ()
+    targets: Sequence[tuple[int, ...]] = ()  # the numbers of each fault's targets
+    availabilities: Sequence[Availability] = ()  # of the workers that join and leave by a recording
     population: Population = field(default_factory=Population)
-    names: Sequence[str] = ()
+    names: Sequence[str] = ()  # of the possible targets: the workers by index, then the other nodes
     _due: list[ScheduledFault] = field(default_factory=list)  # a heap: of the faults
     _changes: list[ScheduledFault] = field(default_factory=list)  # a heap: of the recordings
     _waiting: set[int] = field(default_factory=set)  # positions of faults by version or accuracy
@@ -207,16 +200,12 @@ class Timeline:
             self._plan_next(fault, place, planned)
         else:
             workers = tuple(one for one in others if population.undo(one, fault.kind, place))
-        return (
-            FaultAction(place, begins, planned, workers, tuple(over)) if workers or begins else None
-        )
+        if not workers and not begins:
+            return None
+        return FaultAction(fault, place, begins, planned, workers, tuple(over))
 
     def _try_apply(self, worker: int, fault: TimedFault, place: int) -> bool:
-        """Apply a fault to a worker; return False if that is impossible and the target was drawn.
-
-        Raises:
-            Contradiction: the fault cannot apply to this worker, which the scenario selects.
-        """
+        """Apply a fault to a worker; return False if a drawn target cannot be hit."""
         try:
             self.population.apply(worker, fault, place, node=self.names[worker])
         except Contradiction:
@@ -235,7 +224,7 @@ class Timeline:
             population.absent.discard(worker)
         else:
             population.mark_absent(worker)
-        return FaultAction(place, comes, planned, (worker,))
+        return FaultAction(JOIN if comes else LEAVE, place, comes, planned, (worker,))
 
     def _is_passed_over(self, worker: int) -> bool:
         """Return whether faults skip a worker: it has crashed, or is absent by its recording."""
@@ -268,13 +257,16 @@ class Timeline:
         Raises:
             NodeError: it failed.
         """
+        recorded = action.place >= len(self.faults)
         for worker in action.workers:
             try:
-                self._do(action, worker, actuator)
+                if action.begins or recorded:
+                    actuator.begin(action.fault, worker)
+                elif isinstance(action.fault, PassingFault):
+                    actuator.end(action.fault, worker)
             except NodeError as error:
-                recorded = action.place >= len(self.faults)
                 whose = "workers.availability" if recorded else f"faults.{action.place}"
-                found = f"{self._kind(action)} of {self.names[worker]}: {error.message}"
+                found = f"{action.fault.kind} of {self.names[worker]}: {error.message}"
                 raise NodeError(f"{whose} cannot be applied: {found}") from error
         return self._applied(action, action.workers, actual=clock())
 
@@ -290,7 +282,7 @@ class Timeline:
     ) -> FaultApplied:
         recorded = action.place >= len(self.faults)
         return FaultApplied(
-            kind=self._kind(action),
+            kind=action.fault.kind,
             begins=action.begins or recorded,
             nodes=self.named(workers),
             planned_seconds=action.planned,
@@ -300,23 +292,9 @@ class Timeline:
             recorded=recorded,
         )
 
-    def _kind(self, action: FaultAction) -> str:
-        if action.place >= len(self.faults):
-            return "join" if action.begins else "leave"
-        return self._timed(action.place).kind
-
     def named(self, numbers: Collection[int]) -> tuple[str, ...]:
         """Return the names of nodes, in the order of their numbers."""
         return tuple(self.names[number] for number in sorted(numbers))
-
-    def _do(self, action: FaultAction, worker: int, actuator: Actuator) -> None:
-        fault = self._fault(action.place)
-        if fault is None:
-            (actuator.join if action.begins else actuator.leave)(worker)
-        elif isinstance(fault, TimedFault) and action.begins:
-            fault.apply(actuator, worker)
-        elif isinstance(fault, PassingFault):
-            fault.undo(actuator, worker)
 
 
 def latecomers(faults: Sequence[Fault], targets: Sequence[tuple[int, ...]]) -> set[int]:

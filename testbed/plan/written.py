@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from testbed.errors import TestbedError
 from testbed.plan.make import plan
-from testbed.runtimes.choose import RUNTIME
+from testbed.runtimes import RUNTIME
 from testbed.scenario import load
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -17,6 +17,8 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from testbed.errors import InvalidValue, NodeError, Problem, ScenarioError
+from testbed.faults import Freeze, NetworkPartition, Slow
+from testbed.faults.base import PassingFault, Trigger
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
 from testbed.scenario import load
@@ -53,28 +55,53 @@ class Asked(StrictModel):
     factor: float = 1.0
     file: str = ""
 
+    def fault(self, now: float) -> PassingFault:
+        """Return the fault that it begins now, or, for ``thaw``, ends."""
+        at, lasts = Trigger(time=Duration(now)), self.seconds and Duration(self.seconds)
+        match self.verb:
+            case "partition":
+                return NetworkPartition(name="partition", at=at, **{"for": lasts})
+            case "slow":
+                return Slow(name="slow", at=at, factor=self.factor, **{"for": lasts})
+            case _:
+                return Freeze(name="freeze", at=at, **{"for": lasts})
+
 
 def ask(
     folder: RunFolder,
     verb: Verb,
-    nodes: Sequence[str],
+    selectors: Sequence[str],
     *,
-    seconds: float | None = None,
+    duration: str | None = None,
     factor: float = 1.0,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
+) -> tuple[str, ...]:
     """Ask the controller of a run to apply a fault to workers, and wait until it has.
 
+    Args:
+        folder: the run's.
+        verb: what to do.
+        selectors: of the workers: w3, a pattern, class=NAME.
+        duration: for how long, in emulated time; None until the end of the run.
+        factor: by which the length of steps is multiplied.
+
+    Returns:
+        The names of the workers.
+
     Raises:
+        ScenarioError: no such worker exists, or the duration is none, or too long for a partition.
         NodeError: no controller is running, or it objects to the request.
     """
+    nodes = _selected(folder, selectors)
+    seconds = None if duration is None else duration_of(duration)
+    if verb == "partition" and seconds is not None and duration is not None:
+        _check_partition(duration, seconds, folder)
     file = folder.control / f"fault-{token_hex(8)}.json"
-    asked_for = Asked(verb=verb, nodes=tuple(nodes), seconds=seconds, factor=factor)
+    asked_for = Asked(verb=verb, nodes=nodes, seconds=seconds, factor=factor)
     write_atomically(file, asked_for.model_dump_json())
-    deadline, done = clock() + ANSWER_SECONDS, file.with_suffix(".done")
+    deadline, done = time.monotonic() + ANSWER_SECONDS, file.with_suffix(".done")
     try:
         while not done.exists():
-            if clock() > deadline or not folder.alive():
+            if time.monotonic() > deadline or not folder.alive():
                 raise NodeError(
                     f"{folder.name} did not accept the request: no controller is running its "
                     "training.",
@@ -86,6 +113,7 @@ def ask(
     finally:
         for one in (file, done):
             one.unlink(missing_ok=True)
+    return nodes
 
 
 def asked(folder: RunFolder) -> Iterator[Asked]:
@@ -94,6 +122,7 @@ def asked(folder: RunFolder) -> Iterator[Asked]:
         with suppress(FileNotFoundError):  # withdrawn meanwhile
             try:
                 found = Asked.model_validate_json(file.read_text(encoding="utf-8"))
+                found.fault(0.0)  # refuses what no fault can have
             except (ValidationError, UnicodeDecodeError):
                 file.unlink()
                 continue
@@ -107,12 +136,8 @@ def answer(folder: RunFolder, request: Asked, against: str) -> None:
     file.unlink(missing_ok=True)
 
 
-def selected(folder: RunFolder, selectors: Sequence[str]) -> tuple[str, ...]:
-    """Return the workers of a run that match any selector.
-
-    Raises:
-        ScenarioError: no such node exists, or it is not a worker.
-    """
+def _selected(folder: RunFolder, selectors: Sequence[str]) -> tuple[str, ...]:
+    """Return the workers of a run that match any selector."""
     plan = read_plan(folder)
     names, workers = select(selectors, plan), {node.name for node in plan.workers}
     if others := [name for name in names if name not in workers]:
@@ -135,21 +160,16 @@ def duration_of(text: str) -> float:
     return seconds
 
 
-def partition_of(text: str, folder: RunFolder) -> float:
-    """Parse the duration of a manual partition into emulated seconds, and check its limit.
-
-    Raises:
-        ScenarioError: it is not a duration, or exceeds the limit.
-    """
-    seconds, time_scale = duration_of(text), read_plan(folder).time_scale
+def _check_partition(text: str, seconds: float, folder: RunFolder) -> None:
+    """Refuse a partition that connections may not survive."""
+    time_scale = read_plan(folder).time_scale
     if seconds > LONGEST_PARTITION_SECONDS * time_scale:
         most = Duration(LONGEST_PARTITION_SECONDS * time_scale)
         expected = f"at most {most}: connections do not survive a longer unplanned one"
         raise ScenarioError([Problem("--for", 0, "", text, expected)])
-    return seconds
 
 
-def standing_still(folder: RunFolder) -> tuple[str, ...]:
+def frozen_by_faults(folder: RunFolder) -> tuple[str, ...]:
     """Return the workers of a run that faults have frozen, and that have not thawed or ended."""
     still: dict[str, None] = {}
     for entry in read_events(folder.events):

@@ -136,11 +136,7 @@ class Deployment:
         return self.agent.begin_launch(launch)
 
     def _settle(self, *, but: int = 0) -> None:
-        """Wait for the requested nodes, except for ``but`` of them, and record their launches.
-
-        Raises:
-            NodeError, HostError: a node could not be started; names it.
-        """
+        """Wait for the requested nodes, except for ``but`` of them, and record their launches."""
         while len(self._asked) > but:
             node, launched = self._asked.popleft()
             self.watch.recorder.event(Launched(node.name, launched()))
@@ -201,7 +197,7 @@ class Deployment:
         )
         self.watch.recorder.event(found)
 
-    def _read_links(self) -> list[Mapping[str, Any]]:
+    def _read_links(self) -> Sequence[Mapping[str, Any]]:
         """Return all links; a node that is ending loses its link a moment before its end."""
         until = self.clock() + ENDING_SECONDS
         while True:

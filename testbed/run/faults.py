@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from testbed.errors import HostError, NodeError
-from testbed.faults.base import LinkChange
+from testbed.faults import ChangedLink, Freeze, Join, Kill, Leave, NetworkPartition, Slow
+from testbed.faults.base import PassingFault, TimedFault
 from testbed.faults.timeline import BY_HAND, Timeline
 from testbed.run.by_hand import Asked, answer, asked
 from testbed.run.deploy import ENDING_SECONDS, LOOK_SECONDS, Deployment
@@ -32,57 +32,80 @@ HELD = {"freeze": "is frozen", "partition": "is partitioned", "slow": "is slowed
 
 @dataclass
 class FaultyNodes:
-    """An actuator (testbed.faults.base.Actuator) whose workers are nodes of a run.
-
-    Attributes:
-        names: of the nodes, indexed by fault target numbers.
-    """
+    """An actuator (testbed.faults.base.Actuator) whose workers are nodes of a run."""
 
     setup: Setup
     agent: AgentClient
     watch: Watch
     deployment: Deployment
-    names: Sequence[str]
+    names: Sequence[str]  # of the nodes, indexed by fault target numbers
     pause: Callable[[float], None]  # sleeps for seconds
 
-    def freeze(self, worker: int, *, for_good: bool) -> None:
-        """Freeze a worker's node."""
-        node = self.node(worker)
+    def begin(self, fault: TimedFault, target: int) -> None:
+        """Begin a fault of a node's process, link or pace."""
+        node = self.node(target)
+        match fault:
+            case Freeze(duration=duration):
+                self.freeze(node.name, for_good=duration is None)
+            case Kill(duration=duration):
+                if duration is not None:
+                    self.watch.planned_exits.restarting.add(node.name)
+                self._end(node.name, signal.SIGKILL)
+            case Leave():
+                self._end(node.name, signal.SIGTERM)
+            case Join():
+                self._start(node)
+            case NetworkPartition():
+                self.agent.partition(node.name)
+            case Slow(factor=factor):
+                self._set_pace(node.name, factor)
+            case ChangedLink(up=up, down=down):
+                time_scale = self.setup.plan.time_scale
+                assert node.link is not None, "every target of a fault has one"
+                self.agent.reshape(
+                    [node.name],
+                    up=changed(node.link.up, up, time_scale),
+                    down=changed(node.link.down, down, time_scale),
+                )
+
+    def end(self, fault: PassingFault, target: int) -> None:
+        """Undo a fault."""
+        node = self.node(target)
+        match fault:
+            case Freeze():
+                self._thaw(node.name)
+            case Kill():
+                self._start(node)
+            case NetworkPartition():
+                self.agent.heal(node.name)
+            case Slow():
+                self._set_pace(node.name, 1.0)
+            case ChangedLink():
+                if failure := self.agent.reset_links([node.name]).failure:
+                    raise NodeError(f"{failure}.")
+
+    def freeze(self, name: str, *, for_good: bool) -> None:
+        """Freeze a node; if ``for_good``, no fault thaws it, and the run does not wait for it."""
         if not for_good:
-            self.watch.planned_exits.frozen.add(node.name)
-        self.agent.freeze(node.name)
+            self.watch.planned_exits.frozen.add(name)
+        self.agent.freeze(name)
 
-    def crash(self, worker: int) -> None:
-        """Freeze for good a worker that the parameter server knows has crashed."""
-        self.freeze(worker, for_good=False)
+    def _thaw(self, name: str) -> None:
+        self.agent.thaw(name)
+        self.watch.planned_exits.frozen.discard(name)
 
-    def thaw(self, worker: int) -> None:
-        """Thaw a worker's node."""
-        node = self.node(worker)
-        self.agent.thaw(node.name)
-        self.watch.planned_exits.frozen.discard(node.name)
-
-    def kill(self, worker: int, *, for_good: bool) -> None:
-        """Kill a worker's node with SIGKILL."""
-        if not for_good:
-            self.watch.planned_exits.restarting.add(self.names[worker])
-        self._end(worker, signal.SIGKILL)
-
-    def leave(self, worker: int) -> None:
-        """End a worker's node with SIGTERM."""
-        self._end(worker, signal.SIGTERM)
-
-    def join(self, worker: int) -> None:
-        """Start a worker's node again once its end was reported to the parameter server."""
-        node = self.node(worker)
+    def _start(self, node: NodeSpec) -> None:
+        """Start a node again once its end was reported to the parameter server."""
         self._await_end(node.name)
         if node.part == "client":
             self.watch.worker_status.send()
-            if not self.watch.worker_status.is_sent(worker):
+            if not self.watch.worker_status.is_sent(node.index):
                 raise NodeError("the parameter server could not be notified that it had ended.")
         self.watch.planned_exits.restarting.discard(node.name)
-        with _as_node_errors():
+        try:
             self.deployment.start(node)
+        except HostError as error:  # a failure of the run
+            raise NodeError(error.message, hint=error.hint) from error
 
     def _await_end(self, node: str) -> None:
         """Wait until the end of its process, caused by a fault, was noticed and reported."""
@@ -93,17 +116,9 @@ class FaultyNodes:
             self.pause(LOOK_SECONDS)
             self.watch.look()
 
-    def partition(self, worker: int) -> None:
-        """Block a worker's link."""
-        self.agent.partition(self.node(worker).name)
-
-    def heal(self, worker: int) -> None:
-        """Unblock a worker's link."""
-        self.agent.heal(self.node(worker).name)
-
-    def slow(self, worker: int, factor: float) -> None:
+    def _set_pace(self, name: str, factor: float) -> None:
         """Write a worker's slowdown factor to its file. The worker reads it before every step."""
-        file = self.setup.folder.slow / self.node(worker).name
+        file = self.setup.folder.slow / name
         if factor == 1.0:
             file.unlink(missing_ok=True)
         else:
@@ -111,45 +126,20 @@ class FaultyNodes:
                 fresh.write_text(repr(factor), encoding="utf-8")
                 fresh.chmod(0o644)  # the node has a uid of its own
 
-    def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
-        """Change a worker's link."""
-        node, time_scale = self.node(worker), self.setup.plan.time_scale
-        assert node.link is not None, "every target of a fault has one"
-        self.agent.reshape(
-            [node.name],
-            up=changed(node.link.up, up, time_scale),
-            down=changed(node.link.down, down, time_scale),
-        )
-
-    def reset_link(self, worker: int) -> None:
-        """Restore a worker's link."""
-        if failure := self.agent.reset_links([self.node(worker).name]).failure:
-            raise NodeError(f"{failure}.")
-
     def node(self, worker: int) -> NodeSpec:
         """Return the node with that number."""
         return self.setup.plan.node(self.names[worker])
 
-    def _end(self, worker: int, number: signal.Signals) -> None:
+    def _end(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a frozen process, and thaw it so that it ends.
 
         Its sockets' counters vanish with the sockets, so they are read while no traffic arrives.
         """
-        name = self.node(worker).name
-        self.freeze(worker, for_good=False)
+        self.freeze(name, for_good=False)
         self.watch.count()
         self.watch.planned_exits.ending.add(name)
         self.agent.signal(name, number)
-        self.thaw(worker)
-
-
-@contextmanager
-def _as_node_errors() -> Iterator[None]:
-    """Raise errors of the host on an operation on a node as failures of the run."""
-    try:
-        yield
-    except HostError as error:
-        raise NodeError(error.message, hint=error.hint) from error
+        self._thaw(name)
 
 
 @dataclass
@@ -163,7 +153,7 @@ class Faults(Sink):
     _crashed: list[tuple[int, float]] = field(default_factory=list)  # and not frozen yet
     _ended: float = inf  # when the training ended, emulated
     # when a manual fault is undone, by its kind and the worker
-    _undo_at: dict[tuple[str, int], float] = field(default_factory=dict)
+    _undo_at: dict[tuple[str, int], tuple[float, PassingFault]] = field(default_factory=dict)
 
     @property
     def now(self) -> float:
@@ -190,7 +180,7 @@ class Faults(Sink):
             population.end_faults(number)
             return
         population.mark_absent(number)
-        self.nodes.slow(number, 1.0)  # the fault does not apply after a restart
+        (self.folder.slow / f"w{number}").unlink(missing_ok=True)  # not slow after a restart
         for kind in HELD:
             self._undo_at.pop((kind, number), None)
 
@@ -203,7 +193,7 @@ class Faults(Sink):
         """Return the real seconds until the next fault begins or ends, at most ``longest``."""
         if self._ended < inf:
             return longest
-        soonest = min(self.timeline.next_time, *self._undo_at.values(), inf)
+        soonest = min(self.timeline.next_time, *(at for at, _ in self._undo_at.values()), inf)
         return min(longest, max(0.0, (soonest - self.now) / self.recorder.time_scale))
 
     def look(self) -> None:
@@ -213,7 +203,7 @@ class Faults(Sink):
             NodeError: a fault could not be applied or undone.
         """
         for worker, planned in self._crashed:
-            self.nodes.crash(worker)
+            self.nodes.freeze(f"w{worker}", for_good=False)  # the parameter server knows of it
             self.recorder.event(self.timeline.crash(worker, planned=planned, actual=self.now))
         self._crashed.clear()
         if self._ended < inf:
@@ -222,8 +212,9 @@ class Faults(Sink):
             return
         for action in self.timeline.due(self.now):
             self.recorder.event(self.timeline.carry_out(action, self.nodes, clock=lambda: self.now))
-        for kind, worker in [one for one, at in self._undo_at.items() if at <= self.now]:
-            self._undo(kind, worker, planned=self._undo_at[kind, worker])
+        for (_, worker), (at, fault) in list(self._undo_at.items()):
+            if at <= self.now:
+                self._undo(fault, worker, planned=at)
         for request in asked(self.folder):
             answer(self.folder, request, self._do(request))
 
@@ -231,47 +222,35 @@ class Faults(Sink):
         """Execute a manual request; return the objection to it, or an empty string."""
         population, began = self.timeline.population, self.now
         workers = [self._number(node) for node in request.nodes]
-        begins = request.verb != "thaw"
-        kind = request.verb if begins else "freeze"
+        begins, fault = request.verb != "thaw", request.fault(began)
         for worker in workers:
             if worker in population.absent or worker in population.crashed:
                 return f"w{worker} is not running, or has crashed"
-            if (worker in population.active(kind)) == begins:
-                return f"w{worker} {HELD[kind] if begins else 'is not under this fault'} already"
+            if (worker in population.active(fault.kind)) == begins:
+                state = HELD[fault.kind] if begins else "is not under this fault"
+                return f"w{worker} {state} already"
         try:
             for worker in workers:
                 if begins:
-                    self._strike(kind, worker, began, request)
+                    self._strike(fault, worker, began)
                 else:
-                    self._undo(kind, worker, planned=began)
+                    self._undo(fault, worker, planned=began)
         except NodeError as error:
             return error.message
         return ""
 
-    def _strike(self, kind: str, worker: int, planned: float, request: Asked) -> None:
-        match kind:
-            case "partition":
-                self.nodes.partition(worker)
-            case "slow":
-                self.nodes.slow(worker, request.factor)
-            case _:
-                self.nodes.freeze(worker, for_good=request.seconds is None)
-        self.timeline.population.active(kind)[worker] = BY_HAND
-        if request.seconds is not None:
-            self._undo_at[kind, worker] = planned + request.seconds
-        self._note(kind, worker, begins=True, planned=planned)
+    def _strike(self, fault: PassingFault, worker: int, planned: float) -> None:
+        self.nodes.begin(fault, worker)
+        self.timeline.population.active(fault.kind)[worker] = BY_HAND
+        if fault.duration is not None:
+            self._undo_at[fault.kind, worker] = planned + fault.duration, fault
+        self._note(fault.kind, worker, begins=True, planned=planned)
 
-    def _undo(self, kind: str, worker: int, *, planned: float) -> None:
-        self._undo_at.pop((kind, worker), None)
-        self.timeline.population.active(kind).pop(worker, None)
-        match kind:
-            case "partition":
-                self.nodes.heal(worker)
-            case "slow":
-                self.nodes.slow(worker, 1.0)
-            case _:
-                self.nodes.thaw(worker)
-        self._note(kind, worker, begins=False, planned=planned)
+    def _undo(self, fault: PassingFault, worker: int, *, planned: float) -> None:
+        self._undo_at.pop((fault.kind, worker), None)
+        self.timeline.population.active(fault.kind).pop(worker, None)
+        self.nodes.end(fault, worker)
+        self._note(fault.kind, worker, begins=False, planned=planned)
 
     def _note(self, kind: str, worker: int, *, begins: bool, planned: float) -> None:
         self.recorder.event(FaultApplied(kind, begins, (f"w{worker}",), planned, self.now))

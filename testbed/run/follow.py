@@ -1,12 +1,17 @@
-"""Follows a run that another process controls: the output of its nodes, and its end."""
+"""A run that another process controls: its output, its end, its nodes and commands in them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from testbed.errors import NodeError
 from testbed.host.process import Process
+from testbed.runtimes.agent.client import AgentClient, AgentEndedError
+from testbed.runtimes.agent.launch import NodeState
+from testbed.runtimes.base import RuntimeDriver
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.events import EventReader
 from testbed.telemetry.files import LineReader
@@ -95,3 +100,27 @@ def _is_controlled(folder: RunFolder) -> bool:
     except FileNotFoundError:
         return False
     return controller is not None and controller.alive()
+
+
+def running_nodes(folder: RunFolder) -> Mapping[str, NodeState]:
+    """Return the states of a run's running nodes, by name; none if its agent does not run."""
+    try:
+        agent = AgentClient.connect(folder.agent_socket, deadline=time.monotonic())
+    except NodeError:
+        return {}
+    with agent, suppress(AgentEndedError):
+        return {state.node: state for state in agent.nodes()}
+    return {}
+
+
+def run_command(driver: RuntimeDriver, folder: RunFolder, node: str, command: Sequence[str]) -> int:
+    """Run a command in a node; return its exit status.
+
+    Raises:
+        NodeError: the node is frozen, or does not run.
+    """
+    state = running_nodes(folder).get(node)
+    if state is None or state.frozen:
+        condition = "ended" if state is None else state.condition
+        raise NodeError(f"{node} is {condition}: nothing can be run in it.")
+    return driver.exec(folder, state, command)

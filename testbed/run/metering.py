@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,19 +18,19 @@ from testbed.telemetry.recovery import read_updates
 
 @dataclass
 class Metering:
-    """The metrics of one run.
+    """The metrics of one run."""
 
-    Attributes:
-        exporter: already listens.
-        targets: where Prometheus finds it.
-        per_worker: whether every worker is exported, whatever their number.
-    """
-
-    exporter: Exporter
-    targets: Targets
-    per_worker: bool = False
+    exporter: Exporter  # already listens
+    targets: Targets  # where Prometheus finds it
+    per_worker: bool = False  # whether every worker is exported, whatever their number
     _folder: Path = Path()
     _held: ExitStack = field(default_factory=ExitStack)
+
+    @classmethod
+    def at(cls, host: str, port: int, *, per_worker: bool) -> Metering:
+        """Listen at an address; HostError if it cannot be bound."""
+        targets = Targets.of_user(os.environ, Path.home())
+        return cls(Exporter(host, port), targets, per_worker)
 
     def attach(self, setup: Setup, recorder: Recorder) -> None:
         """Receive all records of a run from now on."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,8 +40,11 @@ from testbed.scenario.streams import Kafka
 from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder, open_to_nodes
 from testbed.telemetry.registry import Registry
+from testbed.telemetry.wall import WALL
 from testbed.values.topology import Plan
 from testbed.values.user_code import UserCode
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,23 @@ class RunRequest:
     environment: Mapping[str, str]
     home: Path
     now: float  # seconds since 1970
+
+    @classmethod
+    def of(cls, scenario: Scenario, *, beside: Path, runs: Path, name: str | None) -> RunRequest:
+        """Return a request of this process's user now."""
+        home, now = Path.home(), WALL.read()
+        return cls(scenario, beside, runs, name, tuple(sys.argv), os.environ, home, now)
+
+
+def check_run_name(name: str | None) -> None:
+    """Refuse a name that is not valid for a folder, a control group and a container.
+
+    Raises:
+        ScenarioError: the name has other characters, or is too long.
+    """
+    if name is not None and not _NAME.fullmatch(name):
+        expected = "1 to 60 letters, digits, dots, hyphens and underscores, like lr0.01_s1"
+        raise ScenarioError([Problem("--name", 0, "", repr(name), expected)])
 
 
 def prepare_data(request: RunRequest) -> Path:
@@ -169,12 +191,11 @@ def prepare(
             limit, or there is no Kafka for a broker, or the folder cannot be created.
     """
     scenario = request.scenario
-    own = custom_files(scenario, request.beside)
     _check_folders(scenario)
     driver.check(planned.nodes)
     left_out = _left_out(scenario, planned, tried_here=not scenario.runtime.capabilities.engine)
     kafka = kafka_of_host(scenario, request.environment)
-    folder, made = _make_folder(request, planned, own, uid_mode=users.mode, left_out=left_out)
+    folder, made = _make_folder(request, planned, uid_mode=users.mode, left_out=left_out)
     return Setup(scenario, made, folder, data, token_hex(16), users, kafka)
 
 
@@ -205,9 +226,8 @@ def prepare_simulation(request: RunRequest) -> RunFolder:
         ScenarioError: the name is taken, or the user's own files do not fit together.
         HostError: the folder cannot be created.
     """
-    own = custom_files(request.scenario, request.beside)
     planned = plan(request.scenario, request.scenario.name)
-    return _make_folder(request, planned, own, uid_mode="the user's own", left_out=())[0]
+    return _make_folder(request, planned, uid_mode="the user's own", left_out=())[0]
 
 
 def _left_out(scenario: Scenario, made: Plan, *, tried_here: bool) -> tuple[str, ...]:
@@ -231,48 +251,16 @@ def _left_out(scenario: Scenario, made: Plan, *, tried_here: bool) -> tuple[str,
 
 
 def _make_folder(
-    request: RunRequest,
-    planned: Plan,
-    own: tuple[Path, ...],
-    *,
-    uid_mode: str,
-    left_out: tuple[str, ...],
+    request: RunRequest, planned: Plan, *, uid_mode: str, left_out: tuple[str, ...]
 ) -> tuple[RunFolder, Plan]:
     """Create the folder, register it, and fill it with the user's files and the environment."""
     scenario = request.scenario
+    own = custom_files(scenario, request.beside)
     registry = Registry.of_user(request.environment, request.home)
     registry.check()
     folder, made = _new_folder(request, planned)
-    try:
-        registry.add(folder.path)
-        _fill(folder, scenario, own, uid_mode=uid_mode, left_out=left_out, argv=request.argv)
-        _write_broker_files(folder, scenario, made)
-        if not scenario.simulated:
-            write_hosts(folder, made)
-    except BaseException:  # nothing was started: leave no folder without a run
-        registry.remove(folder.path)
-        shutil.rmtree(folder.path, ignore_errors=True)
-        raise
-    return folder, made
-
-
-def _fill(
-    folder: RunFolder,
-    scenario: Scenario,
-    own: tuple[Path, ...],
-    *,
-    uid_mode: str,
-    left_out: tuple[str, ...],
-    argv: tuple[str, ...],
-) -> None:
-    """Put the user's own files into the folder, and a record of the environment."""
-    if own:
-        folder.custom.mkdir()
-        for file in own:
-            open_to_nodes(Path(shutil.copyfile(file, folder.custom / file.name)))
-        open_to_nodes(folder.custom)
     circumstances = Circumstances(
-        argv=argv,
+        argv=request.argv,
         time_scale=scenario.time_scale,
         launch=scenario.launch,
         runtime=scenario.runtime.name,
@@ -280,29 +268,40 @@ def _fill(
         offload=scenario.network.offload,
         left_out=left_out,
     )
-    write_environment(folder, circumstances, package=Path(testbed.__file__).parent)
+    try:
+        registry.add(folder.path)
+        if own:
+            folder.custom.mkdir()
+            for file in own:
+                open_to_nodes(Path(shutil.copyfile(file, folder.custom / file.name)))
+            open_to_nodes(folder.custom)
+        write_environment(folder, circumstances, package=Path(testbed.__file__).parent)
+        _write_broker_files(folder, scenario, made)
+        if not scenario.simulated:
+            _show_to_nodes(folder.hosts, hosts_text(made))
+    except BaseException:  # nothing was started: leave no folder without a run
+        registry.remove(folder.path)
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+    return folder, made
 
 
 def _write_broker_files(folder: RunFolder, scenario: Scenario, made: Plan) -> None:
     """Write the files that a broker is started with, if the run has one."""
-    streams = scenario.streams
+    transport = scenario.streams.transport if scenario.streams is not None else None
     for node in made.nodes:
-        if node.role != BrokerRole.name or node.link is None or streams is None:
-            continue
-        if isinstance(streams.transport, Kafka):
+        if node.role == BrokerRole.name and node.link and isinstance(transport, Kafka):
             folder.broker.mkdir()
             files = broker_files(
-                streams.transport, node.link.address, run=made.run, time_scale=scenario.time_scale
+                transport, node.link.address, run=made.run, time_scale=scenario.time_scale
             )
             for name, text in files.items():
-                (folder.broker / name).write_text(text, encoding="utf-8")
-                open_to_nodes(folder.broker / name)
+                _show_to_nodes(folder.broker / name, text)
 
 
-def write_hosts(folder: RunFolder, made: Plan) -> None:
-    """Write the file that nodes see as /etc/hosts."""
-    folder.hosts.write_text(hosts_text(made), encoding="utf-8")
-    open_to_nodes(folder.hosts)
+def _show_to_nodes(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
+    open_to_nodes(file)
 
 
 def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:

@@ -16,10 +16,9 @@ from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.faults import Faults, FaultyNodes
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.metering import Metering
-from testbed.run.restarters import NodeRestarter, ServerRestarter
 from testbed.run.setup import Setup
 from testbed.run.traces import Traces
-from testbed.run.watch import Watch
+from testbed.run.watch import Restarter, Watch
 from testbed.run.worker_status import WorkerStatusReporter
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.base import Lifeline, RuntimeDriver
@@ -153,9 +152,8 @@ class Execution:
             nodes = FaultyNodes(setup, agent, watch, deployment, timeline.names, pause)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
-            watch.node_restarter = NodeRestarter(folder.name, deployment.launch, self.clock)
-            if setup.scenario.checkpoint is not None:
-                watch.server_restarter = ServerRestarter(folder.name, deployment.launch)
+            saves = setup.scenario.checkpoint is not None
+            watch.restarter = Restarter(folder.name, deployment.launch, self.clock, saves)
             probed = self.clock()
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is not part of starting nodes

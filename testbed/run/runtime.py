@@ -2,31 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, get_args
+
+from pydantic import Field, TypeAdapter
 
 from testbed.errors import HostError, Problem, ScenarioError
+from testbed.host.users import Users, find_users
 from testbed.plan.written import read_plan
-from testbed.runtimes import Auto, Docker, Native, Real, Simulated
+from testbed.runtimes import RUNTIME, Auto, Docker, Native, Real, Simulated
 from testbed.runtimes.base import RuntimeDriver
-from testbed.runtimes.choose import RUNTIME, Choice, choose
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan
 
+REAL: TypeAdapter[Native | Docker] = TypeAdapter(Annotated[Real, Field(discriminator="name")])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The result of ``auto``, and the reason for it as text."""
+
+    runtime: Real
+    why: str
+
+    def __str__(self) -> str:
+        return f"runtime {self.runtime.name}: {self.why}"
+
+
+def choose(*, gpu: bool) -> Choice:
+    """Choose Docker if its engine answers, is usable and has this package's image; else native.
+
+    ``gpu`` requires the image whose torch can use a GPU.
+    """
+    from testbed.runtimes.docker.engine import connect
+    from testbed.runtimes.docker.image import check_image
+
+    try:
+        with connect() as engine:
+            image = check_image(engine, gpu=gpu)
+    except HostError as error:
+        return Choice(Native(name="native"), str(error))
+    return Choice(Docker(name="docker"), f"its engine answers and has the image {image}")
+
+
+def drivers() -> Mapping[str, RuntimeDriver]:
+    """Return all drivers by name; each can end and find the existing runs of its runtime."""
+    names = (get_args(kind.model_fields["name"].annotation)[0] for kind in get_args(Real))
+    return {name: REAL.validate_python({"name": name}).driver() for name in names}
+
+
+def users_of(runtime: Real) -> Users:
+    """Return where the nodes' uids come from: an engine is root for every user."""
+    return Users("root") if runtime.capabilities.engine else find_users()
+
 
 @dataclass(frozen=True)
 class Settled:
-    """A scenario whose runtime is determined."""
+    """A scenario whose runtime is determined, and how that was; None if the scenario named it."""
 
-    scenario: Scenario  # with ``native`` or ``docker`` as its runtime
+    scenario: Scenario
     runtime: Real
-    choice: Choice | None  # how it was found; None if the scenario named it
-
-    @property
-    def driver(self) -> RuntimeDriver:
-        """The driver of the runtime."""
-        return self.runtime.driver()
+    choice: Choice | None = None
 
 
 def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Settled:
@@ -37,7 +75,7 @@ def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Set
     """
     runtime = scenario.runtime
     if isinstance(runtime, Real):
-        return Settled(scenario, runtime, None)
+        return Settled(scenario, runtime)
     assert isinstance(runtime, Auto), f"{runtime.name} creates no containers"
     gpus = next((name for name, one in scenario.workers.classes.items() if one.gpus), None)
     choice = choose(gpu=gpus is not None)
@@ -57,28 +95,20 @@ def runtime_of(folder: RunFolder) -> Real:
     Raises:
         TestbedError: its plan cannot be read.
     """
-    try:
-        return real_runtime(read_plan(folder))
-    except ScenarioError:  # neither a plan nor a scenario is left
-        return Native(name="native")
+    found = _planned_runtime(folder)
+    return found if isinstance(found, Real) else Native(name="native")
 
 
 def is_simulated(folder: RunFolder) -> bool:
     """Return whether a run has no containers anywhere, as far as its folder says."""
+    return isinstance(_planned_runtime(folder), Simulated)
+
+
+def _planned_runtime(folder: RunFolder) -> Native | Docker | Auto | Simulated | None:
     try:
-        return isinstance(_planned_runtime(read_plan(folder)), Simulated)
+        return RUNTIME.validate_python(dict(read_plan(folder).runtime))
     except ScenarioError:  # neither a plan nor a scenario is left
-        return False
-
-
-def _planned_runtime(plan: Plan) -> Native | Docker | Auto | Simulated:
-    return RUNTIME.validate_python(dict(plan.runtime))
-
-
-def real_runtime(plan: Plan) -> Real:
-    """Return the runtime of a plan; native for a simulated one, which has no containers."""
-    found = _planned_runtime(plan)
-    return found if isinstance(found, Real) else Native(name="native")
+        return None
 
 
 def driver_for(folder: RunFolder, plan: Plan) -> RuntimeDriver:
@@ -87,7 +117,7 @@ def driver_for(folder: RunFolder, plan: Plan) -> RuntimeDriver:
     Raises:
         ScenarioError: the run is simulated, whether it is running or not.
     """
-    runtime = _planned_runtime(plan)
+    runtime = RUNTIME.validate_python(dict(plan.runtime))
     if isinstance(runtime, Real):
         return runtime.driver()
     expected = "a run with containers and links: native or docker"

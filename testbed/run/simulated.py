@@ -19,7 +19,6 @@ from testbed.host.terminal import diverted
 from testbed.plan.selection import SIMULATION
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import SIGNALS, Interrupts
-from testbed.run.listener import RunListener, concluded
 from testbed.run.prepare import (
     RunRequest,
     known_size,
@@ -27,6 +26,7 @@ from testbed.run.prepare import (
     prepare_own_data,
     prepare_simulation,
 )
+from testbed.run.up import RunListener, concluded
 from testbed.runtimes.agent.logs import Log
 from testbed.scenario import Scenario, load
 from testbed.scenario.experiment import Experiment
@@ -119,22 +119,15 @@ def resumable(folder: RunFolder) -> Scenario:
 
 @dataclass(frozen=True)
 class _Simulation:
-    """One run that has its folder.
-
-    Attributes:
-        data: folder of the prepared data set.
-        now: seconds since 1970.
-        resumes: whether it continues from its checkpoint.
-        reuse: see ``up_simulated``.
-    """
+    """One run that has its folder."""
 
     folder: RunFolder
-    data: Path
+    data: Path  # folder of the prepared data set
     listener: RunListener
     _: KW_ONLY
-    now: float
-    resumes: bool = False
-    reuse: Reuse | None = None
+    now: float  # seconds since 1970
+    resumes: bool = False  # whether it continues from its checkpoint
+    reuse: Reuse | None = None  # see ``up_simulated``
 
     def carry_out(self, files: str, *, within_seconds: float = LOADING_SECONDS) -> None:
         """Simulate the run; in a child process if it has ``files`` of the user's own.
@@ -146,13 +139,18 @@ class _Simulation:
             return
         self.folder.logs.mkdir(exist_ok=True)
         log, writer = Log.open(self.folder.log(SIMULATION))
-        with closing(log), os.fdopen(writer, "wb"), self._end_reported():
-            run_in_child(
-                lambda opened: self._simulate_own(files, opened, writer),
-                label=files,
-                printed=log,
-                within_seconds=within_seconds,
-            )
+        with closing(log), os.fdopen(writer, "wb"):
+            try:
+                run_in_child(
+                    lambda opened: self._simulate_own(files, opened, writer),
+                    label=files,
+                    printed=log,
+                    within_seconds=within_seconds,
+                )
+            except UserCodeError as error:
+                if self.folder.state().reason != error.message:  # the child did not report it
+                    self._fail(error)
+                raise
 
     def _simulate_own(self, files: str, opened: Opened, writer: int) -> None:
         """Simulate with the user's own files; their output goes into a log, as in a live run."""
@@ -170,7 +168,7 @@ class _Simulation:
         except TestbedError as error:
             log_trace(error, folder)
             if not self.resumes:
-                folder.move("failed", now=self.now, reason=error.message, exit_code=error.exit_code)
+                self._fail(error)
             raise
         opened()
         try:
@@ -187,26 +185,14 @@ class _Simulation:
             if files:
                 listener.sink.close()  # this process's copy; the caller has its own
 
-    @contextmanager
-    def _end_reported(self) -> Iterator[None]:
-        """Inside, the unreported end of a child process is recorded in the run's folder."""
-        try:
-            yield
-        except UserCodeError as error:
-            if self.folder.state().reason != error.message:
-                self.folder.move(
-                    "failed", now=self.now, reason=error.message, exit_code=error.exit_code
-                )
-            raise
+    def _fail(self, error: TestbedError) -> None:
+        code = error.exit_code
+        self.folder.move("failed", now=self.now, reason=error.message, exit_code=code)
 
 
 @contextmanager
 def _as_before(files: str) -> Iterator[None]:
-    """Inside, the user's files are read; their changes to this process are undone or rejected.
-
-    Raises:
-        UserCodeError: threads are left, which the forked processes of a simulation would lack.
-    """
+    """Inside, the user's files are read; their changes to this process are undone or rejected."""
     threads = set(threading.enumerate())
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     with one_process():

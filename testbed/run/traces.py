@@ -26,17 +26,13 @@ ScheduledChange = tuple[float, int, float]
 
 @dataclass
 class Traces:
-    """Which link follows which recording, and the scheduled changes.
-
-    Attributes:
-        absent: the absent workers, which get the link of the moment when they join.
-    """
+    """Which link follows which recording, and the scheduled changes."""
 
     plan: Plan
     agent: AgentClient
     recorder: Recorder
     followings: Sequence[Following]
-    absent: Collection[int]
+    absent: Collection[int]  # the absent workers, which get the link of the moment when they join
     _due: list[ScheduledChange] = field(default_factory=list)
     _shapes: dict[tuple[int, str], Direction] = field(default_factory=dict)
     _read: float = 0.0  # real seconds since the training started, of the last reading

@@ -2,25 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 
+from testbed.errors import RunNotFound, TestbedError
 from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
-from testbed.reports.remake import libraries_imported
+from testbed.reports.remake import libraries_imported, remake
 from testbed.run.interrupts import Interrupts
-from testbed.run.listener import RunListener, concluded
 from testbed.run.metering import Metering
 from testbed.run.prepare import RunRequest, model_size, prepare, prepare_data
-from testbed.run.run import Execution
-from testbed.run.runtime import Settled, settle
-from testbed.runtimes.choose import users_of
+from testbed.run.run import Execution, NotTornDown
+from testbed.run.runtime import Settled, settle, users_of
 from testbed.telemetry.event_kinds import RuntimeChosen
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.sink import Sink
+
+
+@dataclass
+class RunListener:
+    """The listener of a run, for the caller that requested it; this one shows nothing."""
+
+    sink: Sink = field(default_factory=Sink)  # receives all records
+
+    def phase(self, text: str) -> None:
+        """Announce a phase of the run."""
+
+    def say(self, text: str) -> None:
+        """Report a decision that the scenario had left open."""
+
+    def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
+        """Conclude a run that has ended in any way; return whether its measurements are valid.
+
+        Args:
+            folder: the run's.
+            torn_down: whether its containers were removed, except those to be kept; false for a
+                simulation, which had none.
+        """
+        return bool(remake(folder.path).summary["verdict"]["valid"])
+
+
+@contextmanager
+def concluded(
+    folder: RunFolder, listener: RunListener, *, now: float, contained: bool = True
+) -> Iterator[Callable[[], bool]]:
+    """Conclude the run after the body, even if that fails; yield a function for the verdict.
+
+    A run that ended before it recorded its own end counts as failed.
+    """
+    verdict: list[bool] = []
+    try:
+        yield verdict.pop
+    except BaseException as failure:
+        with suppress(OSError, TestbedError):
+            _not_begun(folder, failure, now=now)
+        with suppress(OSError, RunNotFound):  # the first error must be reported
+            listener.conclude(folder, torn_down=contained and not isinstance(failure, NotTornDown))
+        raise
+    verdict.append(listener.conclude(folder, torn_down=contained))
+
+
+def _not_begun(folder: RunFolder, failure: BaseException, *, now: float) -> None:
+    if folder.state().state == "created":
+        code = failure.exit_code if isinstance(failure, TestbedError) else TestbedError.exit_code
+        interrupted = isinstance(failure, KeyboardInterrupt)
+        folder.move(
+            "interrupted" if interrupted else "failed",
+            now=now,
+            reason=str(failure) or type(failure).__name__,
+            exit_code=None if interrupted else code,
+        )
 
 
 def up(
@@ -56,7 +110,7 @@ def up(
             data = prepare_data(request)
             size = model_size(request, data)
         require_memory(settled.scenario, planned, available=available_bytes(), parameters=size)
-        setup = prepare(request, planned, data, driver=settled.driver, users=users)
+        setup = prepare(request, planned, data, driver=settled.runtime.driver(), users=users)
         with (
             metering or nullcontext(),
             concluded(setup.folder, listener, now=request.now) as valid,
@@ -69,7 +123,7 @@ def up(
                 listener.say(f"metrics: {metering.exporter.url}")
             Execution(
                 setup=setup,
-                driver=settled.driver,
+                driver=settled.runtime.driver(),
                 recorder=recorder,
                 interrupts=interrupts,
                 keep=keep,

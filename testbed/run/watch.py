@@ -12,11 +12,9 @@ from testbed.host.isolation import early_exit
 from testbed.host.reports import read_tail
 from testbed.plan.nodes import role_of
 from testbed.plan.nodes.base import FIRST_OF_SIGNALS, classify_exit, was_ended
-from testbed.run.restarters import NodeRestarter, ServerRestarter
 from testbed.run.worker_status import WorkerStatusReporter
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit
-from testbed.runtimes.agent.link_changes import CHANGE
 from testbed.runtimes.agent.logs import LOG_BYTES, is_full
 from testbed.telemetry.entry import FROM_PS
 from testbed.telemetry.event_kinds import (
@@ -25,7 +23,6 @@ from testbed.telemetry.event_kinds import (
     Finished,
     Joined,
     Launched,
-    LinkChanged,
     LogFull,
     Phase,
     Restored,
@@ -57,6 +54,13 @@ FAULTS = frozenset(
 )
 """Signals that a process causes itself."""
 
+MOST_IN_VAIN = 3
+"""Maximum number of restarts of a parameter server from the same checkpoint."""
+
+MOST_RESTARTS = 3
+WITHIN_SECONDS = 60.0
+"""Any other node is restarted at most MOST_RESTARTS times within this window."""
+
 COUNT_INTERVAL_SECONDS = 1.0
 USAGE_INTERVAL_SECONDS = 5.0
 
@@ -83,6 +87,57 @@ class PlannedExits:
 
 
 @dataclass
+class Restarter:
+    """Restarts nodes that were killed, as long as the run makes progress.
+
+    Attributes:
+        run: its name.
+        launch: starts a node under its previous name, address and link; returns its pid.
+        clock: monotonic seconds.
+        server: whether it restarts the parameter server, too.
+    """
+
+    run: str
+    launch: Callable[[NodeSpec], int | None]
+    clock: Callable[[], float]
+    server: bool = False
+    _from: int = -1  # the version of the checkpoint that the server was last started from
+    _times: int = 0  # how often it was started from there
+    _moments: dict[str, list[float]] = field(default_factory=dict)  # of restarts of other nodes
+
+    def check_server(self, how: str, *, saved: int, log: str) -> None:
+        """Count a restart after the server died; ``saved`` is the version of its checkpoint.
+
+        Raises:
+            NodeError: it was restarted from there too often; says how it died, with its log.
+        """
+        if saved != self._from:
+            self._from, self._times = saved, 0
+        if self._times == MOST_IN_VAIN:
+            raise NodeError(
+                f"{how}, for the {MOST_IN_VAIN + 1}th time since its checkpoint at update "
+                f"{saved:,}: it makes no progress{log}",
+                hint="More memory (`ps.memory`) or more frequent checkpoints "
+                f"(`checkpoint.every`) may help. Full log: testbed logs {self.run} ps",
+            )
+        self._times += 1
+
+    def check(self, node: str, how: str, *, log: str) -> None:
+        """Count a restart after another node was killed.
+
+        Raises:
+            NodeError: it was killed too often recently; says how, with its log.
+        """
+        now = self.clock()
+        lately = [at for at in self._moments.get(node, []) if now - at < WITHIN_SECONDS]
+        if len(lately) == MOST_RESTARTS:
+            times = f"for the {MOST_RESTARTS + 1}th time within {WITHIN_SECONDS:g} s"
+            hint = f"Full log: testbed logs {self.run} {node}"
+            raise NodeError(f"{how}, {times}: it is not restarted{log}", hint=hint)
+        self._moments[node] = [*lately, now]
+
+
+@dataclass
 class Watch:
     """Polls a run, and records what is new."""
 
@@ -92,8 +147,7 @@ class Watch:
     agent: AgentClient
     worker_status: WorkerStatusReporter
     clock: Callable[[], float]  # monotonic seconds
-    server_restarter: ServerRestarter | None = None  # None: the exit of the PS ends the run
-    node_restarter: NodeRestarter | None = None  # restarts nodes that must run; None: no restarts
+    restarter: Restarter | None = None  # None: no node is restarted
     seen: set[type[Event]] = field(default_factory=set)  # kinds of events that the PS wrote down
     joined: set[str] = field(default_factory=set)  # the workers that have joined
     lost: dict[str, str] = field(default_factory=dict)  # how workers ended before training
@@ -150,7 +204,7 @@ class Watch:
         """Record the kernel's counters and the host's load as traffic."""
         self._counted = self.clock()
         for change in self.agent.link_changes():
-            self.recorder.event(LinkChanged(**CHANGE.dump_python(change, mode="json")))
+            self.recorder.event(change)
         frozen = set(self.agent.frozen())  # no data arrives from a frozen worker
         frozen -= self.planned_exits.frozen
         self.worker_status.set_frozen(
@@ -188,11 +242,7 @@ class Watch:
         return bool(len(rows))
 
     def _check(self, event: Event) -> None:
-        """Reject an event Restored if no parameter server was restarted: it truncates records.
-
-        Raises:
-            SpoiledError: there is such an event, or it restores less than the last checkpoint.
-        """
+        """Reject an event Restored if no parameter server was restarted: it truncates records."""
         if not isinstance(event, Restored):
             return
         if not self._server_restarted or event.version < (self.saved or 0):
@@ -243,46 +293,35 @@ class Watch:
                 self.recorder.event(Phase(f"{what}: no worker is left{log}"))
 
     def _restart_server(self, node: NodeSpec, ended: Exit) -> bool:
-        """Restart a parameter server that was killed; return whether it was.
-
-        Raises:
-            NodeError: restarts made no progress, or it cannot be started.
-        """
+        """Restart a parameter server that was killed; return whether it was."""
         killed = node.part == "server" and was_ended(ended.status) and not ended.container_ended
-        if (
-            self.server_restarter is None
-            or not killed
-            or Finished in self.seen
-            or self.saved is None
-        ):
+        restarter = self.restarter
+        if not killed or Finished in self.seen or self.saved is None:
+            return False
+        if restarter is None or not restarter.server:
             return False
         how = describe_exit(node, ended)
-        self.server_restarter.check(
-            how, saved=self.saved, log=quote_log(self.folder.log(node.name))
-        )
+        log = quote_log(self.folder.log(node.name))
+        restarter.check_server(how, saved=self.saved, log=log)
         self.recorder.event(Exited(node.name, ended.status, how=how, restarted=True))
-        self.recorder.event(Launched(node.name, self.server_restarter.launch(node)))
+        self.recorder.event(Launched(node.name, restarter.launch(node)))
         self.worker_status.resend()
         self._server_restarted = True
         return True
 
     def _restart(self, node: NodeSpec, ended: Exit) -> None:
-        """Restart a node that was killed, unless training has ended.
-
-        Raises:
-            NodeError: it repeatedly dies early, or cannot be started.
-        """
+        """Restart a node that was killed, unless training has ended."""
         how = describe_exit(node, ended)
-        if Finished in self.seen or self.node_restarter is None:
+        if Finished in self.seen or self.restarter is None:
             self.recorder.event(Exited(node.name, ended.status, planned=True, how=how))
             return
         planned = self.planned_exits.take(node.name)
         if not planned:
-            self.node_restarter.check(node.name, how, log=quote_log(self.folder.log(node.name)))
+            self.restarter.check(node.name, how, log=quote_log(self.folder.log(node.name)))
         self.recorder.event(
             Exited(node.name, ended.status, planned=planned, how=how, restarted=True)
         )
-        self.recorder.event(Launched(node.name, self.node_restarter.launch(node)))
+        self.recorder.event(Launched(node.name, self.restarter.launch(node)))
 
     def _failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
         """Return the error to raise if a run cannot continue without the node that ended."""

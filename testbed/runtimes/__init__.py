@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from testbed.runtimes.config import Auto, Simulated
 from testbed.runtimes.docker import Docker
@@ -22,4 +22,6 @@ Real = Native | Docker
 
 Runtime = Annotated[Annotated[Real | Auto | Simulated, Field(discriminator="name")], Named()]
 
-__all__ = ["Auto", "Docker", "Native", "Real", "Runtime", "Simulated"]
+RUNTIME: TypeAdapter[Native | Docker | Auto | Simulated] = TypeAdapter(Runtime)
+
+__all__ = ["RUNTIME", "Auto", "Docker", "Native", "Real", "Runtime", "Simulated"]

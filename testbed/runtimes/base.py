@@ -7,13 +7,15 @@ agent's work and the same in every runtime. A run is identified by its folder: e
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from testbed.errors import TestbedError
+from testbed.errors import NodeError, TestbedError
 from testbed.host.users import Users
 from testbed.runtimes.agent.launch import Mount, NodeState
 from testbed.runtimes.agent.settings import OnHangup, Template
@@ -61,12 +63,12 @@ class Start:
     reads: tuple[Path, ...] = ()
 
 
+@dataclass
 class Lifeline(ABC):
     """Ties a started run to this process: if the process dies, the run ends, or see on_hangup."""
 
-    @abstractmethod
-    def ended(self) -> bool:
-        """Return whether the agent has ended; then no node is alive any more."""
+    folder: RunFolder
+    _lock: int | None  # descriptor of the run's lock
 
     @abstractmethod
     def stop(self) -> None:
@@ -77,33 +79,55 @@ class Lifeline(ABC):
         """
 
     @abstractmethod
+    def _send(self, data: bytes) -> None:
+        """Send data to the agent; ConnectionError if that has ended."""
+
+    @abstractmethod
+    def _hang_up(self) -> None:
+        """Close the connection to the agent. Idempotent."""
+
     def on_hangup(self, action: OnHangup) -> None:
         """Set what the run does when this process closes the lifeline or dies.
 
         Raises:
             NodeError: the agent has ended.
         """
+        try:
+            self._send(f"{action}\n".encode())
+        except ConnectionError:
+            raise NodeError("the agent has ended.", hint="See logs/agent.log.") from None
 
-    @abstractmethod
     def explain(self) -> TestbedError | None:
         """Return what has happened to the run from outside, if its nodes or its agent were lost.
 
         None if no cause is known.
         """
+        return None
 
-    @abstractmethod
     def close(self) -> None:
         """Release the run: from now on this process no longer holds the run folder's lock."""
+        self._hang_up()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @contextmanager
+    def undone_on_failure(self) -> Iterator[None]:
+        """Inside, the run is being started; if that fails, nothing of it is left."""
+        try:
+            yield
+        except BaseException:
+            with closing(self), suppress(TestbedError):  # the first error is more informative
+                self.stop()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: object) -> None:
         """Stop and close."""
-        try:
+        with closing(self):
             self.stop()
-        finally:
-            self.close()
 
 
 class RuntimeDriver(Protocol):

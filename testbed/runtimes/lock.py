@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from testbed.errors import NodeError
 from testbed.host.process import Process, describe
-from testbed.runtimes.agent.discovery import all_of
+from testbed.runtimes.agent.settings import all_of
 from testbed.telemetry.folder import RunFolder
 
 POLL_SECONDS = 0.02

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from testbed import faults
-from testbed.faults.base import LinkChange
+from testbed.faults.kinds import LinkChange
 from testbed.network.qdiscs import qdiscs_of
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from testbed.datasets.streams import Arrivals, Recorded, Traced
 from testbed.errors import Problem
 from testbed.faults import Join, Kill, Leave
-from testbed.faults.availability import Availability
+from testbed.faults.population import Availability
 from testbed.scenario.direction import TRACED, Link, Recording, TracedDirection
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.links import link_spec, unshapable

@@ -8,7 +8,8 @@ from functools import partial
 from math import inf
 from typing import ClassVar
 
-from testbed.faults.base import LinkChange
+from testbed.faults import ChangedLink, Freeze, Join, Kill, Leave, NetworkPartition, Slow
+from testbed.faults.base import PassingFault, TimedFault
 from testbed.faults.timeline import Timeline
 from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.event_queue import Callback, ScheduledEvent
@@ -59,58 +60,56 @@ class Faults:
         if self.horizon > horizon:
             self.engine.extend_horizon()
 
-    def freeze(self, worker: int, *, for_good: bool) -> None:
-        """Freeze a worker's device. Data that the kernel already holds is still sent."""
-        self.engine.devices[worker].freeze(self.engine.events.now)
-        if for_good:
-            self.engine.silence(worker)
+    def begin(self, fault: TimedFault, target: int) -> None:
+        """Begin a fault of a worker's device, process or link.
 
-    def thaw(self, worker: int) -> None:
-        """Unfreeze a worker's device."""
-        now = self.engine.events.now
-        for callback in self.engine.devices[worker].thaw(now):
-            callback(now)
+        Data that the kernel of a frozen device already holds is still sent, and a message that has
+        left a link keeps its latency. The server notices at once that a worker was killed.
+        """
+        now, device = self.engine.events.now, self.engine.devices[target]
+        match fault:
+            case Freeze(duration=duration):
+                device.freeze(now)
+                if duration is None:
+                    self.engine.silence(target)
+            case Kill() | Leave():
+                self.forget(target)
+                self.engine.leave(target)
+            case Join():
+                device.begin(now)
+                self.engine.server.join(target)
+                self.engine.recorder.event(Joined(f"w{target}"))
+                self.engine.call(target)
+            case NetworkPartition():
+                for bucket, link in self._own_links(target):
+                    bucket.disconnect(link=link)
+            case Slow(factor=factor):
+                device.slow = factor
+            case ChangedLink(up=up, down=down):
+                device.up, device.down = delayed(*device.configured, up.delay, down.delay)
+                for (bucket, link), change in zip(self._own_links(target), (up, down), strict=True):
+                    if change.rate is not None:
+                        self._set_rate(bucket, change.rate, link)
 
-    def kill(self, worker: int, *, for_good: bool) -> None:
-        """Kill a worker's process; the server notices at once."""
-        self.leave(worker)
+    def end(self, fault: PassingFault, target: int) -> None:
+        """Undo a fault."""
+        now, device = self.engine.events.now, self.engine.devices[target]
+        match fault:
+            case Freeze():
+                for callback in device.thaw(now):
+                    callback(now)
+            case NetworkPartition():
+                self._heal(target)
+            case Slow():
+                device.slow = 1.0
+            case ChangedLink():
+                self._reset_link(target)
 
-    def leave(self, worker: int) -> None:
-        """Let a worker leave."""
-        self.forget(worker)
-        self.engine.leave(worker)
-
-    def join(self, worker: int) -> None:
-        """Let a worker join and start."""
-        self.engine.devices[worker].begin(self.engine.events.now)
-        self.engine.server.join(worker)
-        self.engine.recorder.event(Joined(f"w{worker}"))
-        self.engine.call(worker)
-
-    def partition(self, worker: int) -> None:
-        """Cut a worker's links."""
-        for bucket, link in self._own_links(worker):
-            bucket.disconnect(link=link)
-
-    def heal(self, worker: int) -> None:
-        """Reconnect a worker's links."""
+    def _heal(self, worker: int) -> None:
         for bucket, link in self._own_links(worker):
             bucket.reconnect(link=link)
 
-    def slow(self, worker: int, factor: float) -> None:
-        """Multiply a worker's step times by ``factor``."""
-        self.engine.devices[worker].slow = factor
-
-    def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
-        """Change a worker's link. A message that has left the link keeps its latency."""
-        device = self.engine.devices[worker]
-        device.up, device.down = delayed(*device.configured, up.delay, down.delay)
-        for (bucket, link), change in zip(self._own_links(worker), (up, down), strict=True):
-            if change.rate is not None:
-                self._set_rate(bucket, change.rate, link)
-
-    def reset_link(self, worker: int) -> None:
-        """Reset a worker's link to the scenario's values."""
+    def _reset_link(self, worker: int) -> None:
         device = self.engine.devices[worker]
         device.up, device.down = device.configured
         for bucket, link in self._own_links(worker):
@@ -130,8 +129,8 @@ class Faults:
     def forget(self, worker: int) -> None:
         """Discard all activity of a worker whose process has ended."""
         self.engine.devices[worker].end()
-        self.heal(worker)
-        self.reset_link(worker)
+        self._heal(worker)
+        self._reset_link(worker)
         self.engine.workers.discard(worker)
         self.timeline.population.mark_absent(worker)
 

@@ -10,18 +10,16 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.errors import TestbedError
 from testbed.host import syscalls
-from testbed.reports.remake import remake
 from testbed.scenario import dump
 from testbed.scenario.load import load_text
 from testbed.simulation.gradients import Reuse
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.sink import Sink
 from testbed.telemetry.wall import WALL
 
 if TYPE_CHECKING:
@@ -116,27 +114,10 @@ class StudyRunRequest:
         return Reuse(Path(self.gradients), self.name, self.gradient_bytes)
 
 
-@dataclass(frozen=True)
-class Quiet:
-    """A listener that prints nothing: the sweep reports how the run ended; see RunListener."""
-
-    sink: Sink = field(default_factory=Sink)
-
-    def phase(self, text: str) -> None:
-        """Ignore the start of a phase."""
-
-    def say(self, text: str) -> None:
-        """Ignore a message."""
-
-    def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
-        """Return whether the run can be trusted."""
-        return bool(remake(folder.path).summary["verdict"]["valid"])
-
-
 def main() -> int:
     """Execute the request on standard input; return the exit status of ``testbed up``."""
     from testbed.run.simulated import resume, up_simulated
-    from testbed.run.up import up
+    from testbed.run.up import RunListener, up
 
     errand = StudyRunRequest(**json.load(sys.stdin))
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -147,11 +128,11 @@ def main() -> int:
     try:
         if errand.resumes:
             folder = RunFolder(Path(errand.runs) / errand.name)
-            return 0 if resume(folder, Quiet(), environment=os.environ, reuse=reuse) else 6
+            return 0 if resume(folder, RunListener(), environment=os.environ, reuse=reuse) else 6
         request = errand.request()
         if request.scenario.simulated:
-            return 0 if up_simulated(request, Quiet(), reuse=reuse) else 6
-        return 0 if up(request, Quiet()) else 6
+            return 0 if up_simulated(request, RunListener(), reuse=reuse) else 6
+        return 0 if up(request, RunListener()) else 6
     except TestbedError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

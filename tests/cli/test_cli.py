@@ -9,8 +9,8 @@ import pytest
 
 from testbed import __version__
 from testbed.cli import BROKEN_PIPE, VERBS, cli, main
-from testbed.cli.host import capacity, require_linux
 from testbed.errors import HostError, RunNotFound
+from testbed.host.requirements import capacity, require_linux
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = ROOT / "scenarios" / "quickstart.yaml"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from testbed.cli.console import Console
-from testbed.cli.live import LiveDisplay, Progress, Status, clock_text, describe
+from testbed.reports.console import Console
+from testbed.reports.live import LiveDisplay, Progress, Status, clock_text, describe
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import (
     Evaluated,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from testbed.cli import main
-from testbed.cli.console import Console, Table
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
+from testbed.reports.console import Console, Table
 from testbed.scenario import load_text
 from testbed.telemetry.event_kinds import State
 from testbed.telemetry.folder import RunFolder

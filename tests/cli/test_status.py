@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from testbed.cli.live import Progress, Status, describe
+from testbed.reports.live import Progress, Status, describe
 from testbed.telemetry.rows import UPDATE, Rows
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from testbed.run.simulated import up_simulated
+from testbed.run.up import RunListener
 from testbed.studies import Study, is_study, load_study
-from testbed.studies.carry_out import Quiet, StudyRunRequest
+from testbed.studies.carry_out import StudyRunRequest
 from testbed.studies.document import Selection
 from testbed.studies.found import find_runs
 from testbed.studies.report import report_study
@@ -72,7 +73,7 @@ def test_it_runs_and_is_reported(
         errand = StudyRunRequest.of(
             run, name=run.base_name, runs=runs, argv=("testbed",), home=tmp_path, cpus=()
         )
-        assert up_simulated(errand.request(), Quiet())
+        assert up_simulated(errand.request(), RunListener())
     ((_, found),) = find_runs(study, runs).items()
     updates = run.scenario.stop.updates
     assert (found.condition, found.reason) == ("valid", f"{updates} updates applied")

@@ -11,8 +11,9 @@ import pytest
 
 from testbed.reports.run_measure import Measure
 from testbed.run.simulated import up_simulated
+from testbed.run.up import RunListener
 from testbed.studies import load_study
-from testbed.studies.carry_out import Quiet, StudyRunRequest
+from testbed.studies.carry_out import StudyRunRequest
 from testbed.studies.document import Selection
 from testbed.studies.found import find_runs
 from testbed.studies.report import report_study
@@ -40,7 +41,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         errand = StudyRunRequest.of(
             run, name=run.base_name, runs=runs, argv=("testbed",), home=tmp_path, cpus=()
         )
-        assert up_simulated(errand.request(), Quiet())
+        assert up_simulated(errand.request(), RunListener())
         one = replace(study, runs=(run,))
         results = Results(one, one, find_runs(one, runs))
         text = report_study(study, runs=runs).text

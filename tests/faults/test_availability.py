@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import TypeAdapter
 
 from testbed.faults import Fault
-from testbed.faults.availability import Availability
+from testbed.faults.base import TimedFault
+from testbed.faults.population import Availability
 from testbed.faults.timeline import Timeline
 from testbed.values.traces import Trace
 
@@ -74,11 +75,8 @@ class Written:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
 
-    def join(self, worker: int) -> None:
-        self.asked.append(("join", worker))
-
-    def leave(self, worker: int) -> None:
-        self.asked.append(("leave", worker))
+    def begin(self, fault: TimedFault, target: int) -> None:
+        self.asked.append((fault.kind, target))
 
 
 def test_who_is_switched_off_leaves_and_who_is_switched_on_joins() -> None:

@@ -1,20 +1,18 @@
 """What every fault promises. A new member of the union is covered the moment it is listed."""
 
-import pkgutil
-from importlib import import_module
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from testbed import faults
 from testbed.faults import Fault
-from testbed.faults.base import FaultConfig, LinkChange, PassingFault, TimedFault
+from testbed.faults.base import FaultConfig, PassingFault, TimedFault
+from testbed.faults.timeline import Timeline
 
 MEMBERS: tuple[type[FaultConfig], ...] = get_args(get_args(Fault)[0])
-NOT_FAULTS = {"availability", "base", "check", "population", "timeline"}
-
 REQUIRED: dict[str, dict[str, object]] = {
-    "kill": {"nodes": ("broker",)},
+    "kill": {"nodes": ("broker",), "workers": ("*",)},
     "slow": {"factor": 2.0},
     "link": {"up": {"rate": "1mbit"}},
 }
@@ -22,67 +20,40 @@ REQUIRED: dict[str, dict[str, object]] = {
 every_member = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.__name__)
 
 
+@every_member
+def test_it_is_named_in_the_readme_and_offered_by_the_package(member: type[FaultConfig]) -> None:
+    (name,) = get_args(member.model_fields["name"].annotation)
+    assert f"`{name}`" in (Path(faults.__file__).parent / "README.md").read_text(encoding="utf-8")
+    assert getattr(faults, member.__name__) is member
+
+
 class Doings:
     """An actuator that writes down what it is asked to do."""
 
     def __init__(self) -> None:
-        self.done: list[tuple[str, int]] = []
+        self.done: list[tuple[str, str, int]] = []
 
-    def freeze(self, worker: int, *, for_good: bool) -> None:
-        self.done.append(("freeze for good" if for_good else "freeze", worker))
+    def begin(self, fault: TimedFault, target: int) -> None:
+        self.done.append(("begin", fault.kind, target))
 
-    def thaw(self, worker: int) -> None:
-        self.done.append(("thaw", worker))
-
-    def kill(self, worker: int, *, for_good: bool) -> None:
-        self.done.append(("kill", worker))
-
-    def leave(self, worker: int) -> None:
-        self.done.append(("leave", worker))
-
-    def join(self, worker: int) -> None:
-        self.done.append(("join", worker))
-
-    def partition(self, worker: int) -> None:
-        self.done.append(("partition", worker))
-
-    def heal(self, worker: int) -> None:
-        self.done.append(("heal", worker))
-
-    def slow(self, worker: int, factor: float) -> None:
-        self.done.append(("slow" if factor > 1 else "as fast as before", worker))
-
-    def change_link(self, worker: int, up: LinkChange, down: LinkChange) -> None:
-        self.done.append(("link", worker))
-
-    def reset_link(self, worker: int) -> None:
-        self.done.append(("reset", worker))
-
-
-def test_every_file_is_a_member_of_the_union() -> None:
-    modules = {one.name for one in pkgutil.iter_modules(faults.__path__)} - NOT_FAULTS
-    listed = {member.__module__.rpartition(".")[2] for member in MEMBERS}
-    missing = [f"import it in testbed/faults/__init__.py: {name}" for name in modules - listed]
-    assert not missing
+    def end(self, fault: PassingFault, target: int) -> None:
+        self.done.append(("end", fault.kind, target))
 
 
 @every_member
-def test_its_file_and_its_name_are_the_same_word(member: type[FaultConfig]) -> None:
-    (name,) = get_args(member.model_fields["name"].annotation)
-    assert import_module(f"testbed.faults.{name}").__dict__[member.__name__] is member
-
-
-@every_member
-def test_each_does_one_thing_and_undoes_it(member: type[FaultConfig]) -> None:
+def test_each_begins_once_and_ends_once_if_it_can_be_undone(member: type[FaultConfig]) -> None:
     if not issubclass(member, TimedFault):
         return
     (name,) = get_args(member.model_fields["name"].annotation)
-    given = {"name": name, "at": {"time": "1s"}, **REQUIRED.get(name, {})}
+    given = {"name": name, "at": {"time": "1s"}, "workers": ("w3",), **REQUIRED.get(name, {})}
     passing = issubclass(member, PassingFault)
     fault = member.model_validate(given | ({"for": "1s"} if passing else {}))
-    doings = Doings()
-    fault.apply(doings, 3)
-    assert doings.done == [(name, 3)]
-    if isinstance(fault, PassingFault):
-        fault.undo(doings, 3)
-        assert len(doings.done) == 2
+    others = ("broker",)
+    doings, targets = Doings(), 4 if name == "kill" else 3
+    timeline = Timeline.of([fault], ["fast"] * 4, seed=0, others=others)  # type: ignore[list-item]
+    if name == "join":
+        assert timeline.population.absent == {3}
+    for action in timeline.due(9.0):
+        timeline.carry_out(action, doings, lambda: 9.0)
+    ends = [("end", name, targets)] if passing else []
+    assert doings.done == [("begin", name, targets), *ends]

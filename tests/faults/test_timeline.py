@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from testbed.errors import NodeError
 from testbed.faults import Fault
+from testbed.faults.base import TimedFault
 from testbed.faults.check import contradictions
 from testbed.faults.population import Contradiction
 from testbed.faults.timeline import Timeline, crashes
@@ -166,7 +167,7 @@ def test_what_is_away_is_struck_by_nothing(
 class Refusing:
     """An actuator that can do nothing."""
 
-    def leave(self, worker: int) -> None:
+    def begin(self, fault: TimedFault, target: int) -> None:
         raise NodeError("it does not answer.")
 
 

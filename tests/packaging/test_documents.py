@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from testbed import errors
-from testbed.cli import BROKEN_PIPE, INTERRUPTED, VERBS, compare, up, wait
+from testbed.cli import BROKEN_PIPE, INTERRUPTED, VERBS, report, runs, up
 from testbed.scenario import load
 from testbed.studies import is_study, load_study
 
@@ -107,7 +107,7 @@ def test_the_readme_lists_every_exit_code() -> None:
     section = (ROOT / "README.md").read_text(encoding="utf-8").split("## Exit codes")[1]
     listed = {int(code) for code in re.findall(r"^\| *(\d+) *\|", section, re.MULTILINE)}
     classes = [errors.TestbedError, *errors.TestbedError.__subclasses__()]
-    statuses = {0, up.INVALID, compare.DIFFERENT, wait.TIMED_OUT, INTERRUPTED, BROKEN_PIPE}
+    statuses = {0, up.INVALID, report.DIFFERENT, runs.TIMED_OUT, INTERRUPTED, BROKEN_PIPE}
     assert listed == statuses | {one.exit_code for one in classes}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from testbed.cli.report import command
+from testbed.cli.report import report as command
 from testbed.errors import RunNotFound
 from testbed.telemetry.folder import RunFolder
 

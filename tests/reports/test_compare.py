@@ -8,7 +8,7 @@ from typing import Any, cast
 import pandas as pd
 import pytest
 
-from testbed.cli.compare import print_scenarios
+from testbed.cli.report import print_scenarios
 from testbed.reports.compare import compare, scenario_differences
 from testbed.reports.frames import Run
 from testbed.scenario import load_text

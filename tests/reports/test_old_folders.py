@@ -14,9 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import testbed
-from testbed.cli.compare import command as compare
-from testbed.cli.ps import command as ps
-from testbed.cli.report import command as report
+from testbed.cli.report import compare, report
+from testbed.cli.runs import ps
 from testbed.reports.frames import Run
 from testbed.reports.remake import remake
 from testbed.telemetry.folder import RunFolder

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from testbed.cli.console import Console
-from testbed.cli.live import LiveDisplay, Progress
 from testbed.errors import TestbedError
 from testbed.host.users import Users
 from testbed.network.counters import Traffic
 from testbed.plan.make import plan
+from testbed.reports.console import Console
+from testbed.reports.live import LiveDisplay, Progress
 from testbed.rpc.tokens import token_of
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch

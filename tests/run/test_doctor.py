@@ -10,7 +10,7 @@ import pytest
 
 from testbed.host.users import Users
 from testbed.plan.make import plan
-from testbed.run.doctor import docker, kernel, resources
+from testbed.run.doctor import docker, host
 from testbed.run.doctor.findings import ExaminedRun
 from testbed.runtimes import Docker
 from testbed.scenario import load_text
@@ -28,23 +28,23 @@ def case(tmp_path: Path) -> ExaminedRun:
     [("5.11.9", "missing"), ("4.19.0-6-amd64", "missing"), ("5.12", "ok"), ("6.8.0-31", "ok")],
 )
 def test_the_kernel_must_know_mount_setattr(release: str, level: str) -> None:
-    assert kernel.check_kernel(release).level == level
+    assert host.check_kernel(release).level == level
 
 
 def test_capabilities_that_root_lacks_are_named(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tx\nCapEff:\t000001ffffffffff\n")
-    assert kernel.check_capabilities(status, root=True).level == "ok"
+    assert host.check_capabilities(status, root=True).level == "ok"
     status.write_text("Name:\tx\nCapEff:\t00000000a80425fb\n")  # Docker's default
-    found = kernel.check_capabilities(status, root=True)
+    found = host.check_capabilities(status, root=True)
     assert found.level == "missing"
     assert found.found == "root lacks CAP_NET_ADMIN, CAP_SYS_PTRACE, CAP_SYS_ADMIN"
-    assert kernel.check_capabilities(status, root=False).level == "ok"
+    assert host.check_capabilities(status, root=False).level == "ok"
 
 
 def test_nodes_that_share_one_uid_can_be_told_apart() -> None:
-    assert kernel.describe_users(Users("range")).level == "ok"
-    found = kernel.describe_users(Users("one"))
+    assert host.describe_users(Users("range")).level == "ok"
+    found = host.describe_users(Users("one"))
     assert (found.level, found.check) == ("warning", "namespaces")
     assert "sudo apt-get install uidmap" in found.fix
 
@@ -53,19 +53,19 @@ def test_the_address_space(tmp_path: Path) -> None:
     overcommit = tmp_path / "sys/vm/overcommit_memory"
     overcommit.parent.mkdir(parents=True)
     overcommit.write_text("0\n")
-    assert resources.check_address_space(limit_bytes=-1, proc=tmp_path).level == "ok"
-    assert resources.check_address_space(limit_bytes=2**30, proc=tmp_path).level == "missing"
-    found = resources.check_address_space(limit_bytes=7 * 2**30, proc=tmp_path)
+    assert host.check_address_space(limit_bytes=-1, proc=tmp_path).level == "ok"
+    assert host.check_address_space(limit_bytes=2**30, proc=tmp_path).level == "missing"
+    found = host.check_address_space(limit_bytes=7 * 2**30, proc=tmp_path)
     assert (found.level, found.found) == ("ok", "limited to 7.0 GiB")  # `up` takes it
     overcommit.write_text("2\n")
-    assert resources.check_address_space(limit_bytes=-1, proc=tmp_path).level == "warning"
+    assert host.check_address_space(limit_bytes=-1, proc=tmp_path).level == "warning"
 
 
 def test_open_files_are_counted_by_the_workers(case: ExaminedRun) -> None:
     """100 workers, the parameter server and the evaluator: 64 + 3 * 102 files."""
-    assert resources.check_files(case, limit=370).level == "ok"
-    assert resources.check_files(case, limit=-1).found == "no limit"
-    short = resources.check_files(case, limit=369)
+    assert host.check_files(case, limit=370).level == "ok"
+    assert host.check_files(case, limit=-1).found == "no limit"
+    short = host.check_files(case, limit=369)
     assert short.level == "missing"
     assert short.fix.endswith("ulimit -n 370")
 
@@ -74,7 +74,7 @@ def test_the_soft_limit_of_open_files_is_none_as_the_agent_raises_it(case: Exami
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
-        assert resources.check_files(case).level == "ok"
+        assert host.check_files(case).level == "ok"
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -84,37 +84,37 @@ def test_processes_are_counted_by_the_workers(case: ExaminedRun, tmp_path: Path)
     folder.mkdir(parents=True)
     (folder / "threads-max").write_text("100000")
     (folder / "pid_max").write_text("1000")
-    found = resources.check_processes(case, proc=tmp_path)
+    found = host.check_processes(case, proc=tmp_path)
     assert found.level == "missing"
     assert found.found == "kernel.pid_max is 1,000, expected 1,800 for 100 workers"
     assert found.fix == "Raise it: sysctl -w kernel.pid_max=1800"
 
 
 def test_inotify_is_only_a_warning(tmp_path: Path) -> None:
-    assert resources.check_inotify(proc=tmp_path).level == "warning"
+    assert host.check_inotify(proc=tmp_path).level == "warning"
 
 
 def test_memory_and_cpus(case: ExaminedRun) -> None:
     assert case.memory_bytes == 250_000_000 + 102 * 20_000_000
-    assert resources.check_memory(case, available=2_290_000_000).level == "ok"
-    assert resources.check_memory(case, available=2_289_999_999).level == "missing"
-    assert resources.check_cpus(case, cpus=1).level == "ok"
+    assert host.check_memory(case, available=2_290_000_000).level == "ok"
+    assert host.check_memory(case, available=2_289_999_999).level == "missing"
+    assert host.check_cpus(case, cpus=1).level == "ok"
 
 
 def test_a_folder_of_runs_that_is_not_there_yet(case: ExaminedRun, tmp_path: Path) -> None:
-    assert str(tmp_path) in resources.check_disk(case).found
+    assert str(tmp_path) in host.check_disk(case).found
     assert list(tmp_path.iterdir()) == []
 
 
 def test_data_that_is_named_but_not_there(case: ExaminedRun, tmp_path: Path) -> None:
-    assert resources.check_data(case).level == "ok"
+    assert host.check_data(case).level == "ok"
     named = ExaminedRun(1, tmp_path, {"TESTBED_DATA": str(tmp_path / "nowhere")}, tmp_path)
-    assert resources.check_data(named).level == "missing"
+    assert host.check_data(named).level == "missing"
 
 
 def test_kafka_is_missing_where_a_scenario_needs_it(case: ExaminedRun) -> None:
     without = replace(case, environment={"PATH": "/nowhere"})
-    assert resources.check_kafka(without).level == "ok"
+    assert host.check_kafka(without).level == "ok"
     text = """\
 name: streamed
 algorithm: ddl
@@ -124,15 +124,15 @@ workers: {count: 2}
 streams: {rates: {constant: {per_second: 20}}, transport: kafka}
 stop: {updates: 1}
 """
-    needed = resources.check_kafka(replace(without, plan=plan(load_text(text), "r1")))
+    needed = host.check_kafka(replace(without, plan=plan(load_text(text), "r1")))
     assert needed.level == "missing"
     assert "TESTBED_KAFKA is not set" in needed.found
     assert "kafka.apache.org/downloads" in needed.fix
 
 
 def test_the_interpreter_and_its_packages() -> None:
-    assert resources.check_python().level == "ok"
-    assert resources.check_packages().level in ("ok", "warning")
+    assert host.check_python().level == "ok"
+    assert host.check_packages().level in ("ok", "warning")
 
 
 ABLE = dict.fromkeys(("MemoryLimit", "SwapLimit", "CpuCfsQuota", "CPUSet", "PidsLimit"), True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,9 @@ import torch  # noqa: F401 - here, so that no process apart has to
 from testbed.errors import TestbedError
 from testbed.run.prepare import RunRequest
 from testbed.run.simulated import up_simulated
+from testbed.run.up import RunListener
 from testbed.scenario import load
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.sink import Sink
 
 SCENARIO = """\
 name: hostile
@@ -163,20 +163,6 @@ QUICK = ("leave", "base", "make-by-process", "use-leave")
 """So many of them also where time is short."""
 
 
-@dataclass(frozen=True)
-class Nobody:
-    """Asks for a run, and looks away; see testbed.run.listener.RunListener."""
-
-    sink: Sink = field(default_factory=Sink)
-
-    def phase(self, text: str) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
-        return True
-
-
 def simulate(model: Hostile, folder: Path, cache: Path) -> None:
     """Simulate three workers that train a model."""
     (folder / "net.py").write_text(model.source())
@@ -192,7 +178,7 @@ def simulate(model: Hostile, folder: Path, cache: Path) -> None:
         now=0.0,
     )
     more = {"loading_seconds": LITTLE_SECONDS} if model.hangs else {}
-    up_simulated(request, Nobody(), **more)
+    up_simulated(request, RunListener(), **more)
 
 
 @pytest.fixture(scope="module")

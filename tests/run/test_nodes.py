@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from threading import Thread
 
-from testbed.run.nodes import running_nodes
+from testbed.run.follow import running_nodes
 from testbed.telemetry.folder import RunFolder
 
 

@@ -10,9 +10,8 @@ import pytest
 from testbed.errors import HostError, ScenarioError, TestbedError
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
-from testbed.run.runtime import driver_for, runtime_of, settle
+from testbed.run.runtime import Choice, driver_for, drivers, runtime_of, settle
 from testbed.runtimes import Docker, Native
-from testbed.runtimes.choose import Choice, drivers
 from testbed.scenario import Scenario, load_text
 from testbed.telemetry.folder import RunFolder
 
@@ -50,7 +49,7 @@ def test_a_runtime_that_is_named_is_taken(name: str) -> None:
     asked = scenario(name)
     settled = settle(asked, choose=never)
     assert (settled.scenario, settled.runtime.name, settled.choice) == (asked, name, None)
-    assert type(settled.driver) is type(drivers()[name])
+    assert type(settled.runtime.driver()) is type(drivers()[name])
 
 
 @pytest.mark.parametrize("choice", [NATIVE, DOCKER], ids=["native", "docker"])

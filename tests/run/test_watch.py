@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from testbed.errors import AlgorithmError, HostError, NodeError, TestbedError, UserCodeError
-from testbed.run.restarters import NodeRestarter, ServerRestarter
 from testbed.run.run import first_line
-from testbed.run.watch import describe_exit, quote_log
+from testbed.run.watch import Restarter, describe_exit, quote_log
 from testbed.runtimes.agent.launch import Exit
 from testbed.telemetry.event_kinds import Joined, Listening
 from testbed.telemetry.rows import UpdateRow
@@ -167,7 +166,7 @@ def start_again(small: Any) -> tuple[Any, list[str]]:
         launched.append(node.name)
         return 4000 + len(launched)
 
-    watch.server_restarter = ServerRestarter("small-1", launch)
+    watch.restarter = Restarter("small-1", launch, small.clock, server=True)
     return watch, launched
 
 
@@ -311,7 +310,7 @@ def restarting(small: Any) -> tuple[Any, list[str]]:
         launched.append(node.name)
         return 5000
 
-    watch.node_restarter = NodeRestarter("small-1", launch, small.clock)
+    watch.restarter = Restarter("small-1", launch, small.clock)
     return watch, launched
 
 

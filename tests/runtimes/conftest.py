@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from testbed.errors import HostError
+from testbed.errors import HostError, NodeError
 from testbed.host.hierarchies import find_hierarchies
 from testbed.host.users import Users, find_users
-from testbed.run.nodes import run_command, running_nodes
+from testbed.run.follow import run_command, running_nodes
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, Mount
 from testbed.runtimes.agent.settings import Template
@@ -84,6 +84,14 @@ class LiveRun:
             part="server" if name == "ps" else "client",
         )
         return replace(node, **changes)
+
+    def ended(self) -> bool:
+        """Whether the agent has ended."""
+        try:
+            self.client.running()
+        except NodeError:
+            return True
+        return False
 
     def launch(self, node: str | NodeSpec, entry: str, **options: Any) -> int:
         return self.client.launch(self.asked(node, entry, **options))

@@ -42,7 +42,7 @@ def test_a_runtime_is_immutable_and_in_the_union() -> None:
 def test_importing_it_imports_nothing_heavy() -> None:
     program = (
         "import sys, testbed.runtimes.agent.client\n"
-        "from testbed.runtimes import choose; choose.drivers()\n"
+        "from testbed.run import runtime; runtime.drivers()\n"
         "print([m for m in ('torch', 'grpc', 'docker', 'pyroute2', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

@@ -17,7 +17,7 @@ import pytest
 
 from testbed.errors import HostError, NodeError
 from testbed.host.process import Process
-from testbed.run.nodes import running_nodes
+from testbed.run.follow import running_nodes
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.agent.logs import LAST_LINE, LOG_BYTES, is_full
@@ -205,10 +205,10 @@ def test_stop_ends_everything_and_can_be_repeated(driver: Any, start_run: Any) -
         assert _conditions(run.folder) == {"w0": "running", "w1": "frozen", "w2": "running"}
         run.lifeline.stop()
         assert not any(process.alive() for process in processes)
-        assert run.lifeline.ended()
+        assert run.ended()
         assert run.folder.name not in driver.find()
         assert running_nodes(run.folder) == {}
-        with pytest.raises(NodeError, match="the agent has ended"):
+        with pytest.raises(NodeError, match="the agent exited"):
             run.client.running()
         run.lifeline.stop()
         run.lifeline.close()
@@ -222,7 +222,7 @@ def test_a_run_can_be_stopped_from_elsewhere_while_its_controller_lives(
     with start_run() as run, ThreadPoolExecutor(1) as elsewhere:
         run.launch("w0", "entries:wait")
         stopping = elsewhere.submit(driver.stop, run.folder)
-        eventually(run.lifeline.ended)
+        eventually(run.ended)
         assert not stopping.done()  # it waits until this process has let go of the run
         run.lifeline.close()
         stopping.result(timeout=20)
@@ -255,7 +255,7 @@ def test_two_runs_at_once_know_nothing_of_each_other(
         assert other.client.running() == ["w115"]
     assert not theirs.alive()
     assert "w115" in live.client.running()
-    assert not live.lifeline.ended()
+    assert not live.ended()
 
 
 def test_a_template_that_fails_says_why(start_run: Any) -> None:

@@ -20,7 +20,7 @@ import pytest
 from testbed.errors import HostError, NodeError
 from testbed.host.hierarchies import find_delegated, find_hierarchies
 from testbed.host.process import name_of
-from testbed.run.nodes import running_nodes
+from testbed.run.follow import running_nodes
 from testbed.runtimes.base import Start
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.runtimes.native.lifeline import read_record

@@ -13,7 +13,7 @@ import pytest
 
 from testbed.errors import NodeError
 from testbed.host.process import Process, name_of
-from testbed.runtimes.agent.discovery import title_of
+from testbed.runtimes.agent.settings import title_of
 from testbed.runtimes.lock import not_ended, take_lock
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder

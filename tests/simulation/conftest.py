@@ -21,7 +21,7 @@ from testbed.algorithms.frame.stop import StopRule
 from testbed.algorithms.frame.worker import Shard, Step, Worker
 from testbed.datasets.streams import Arrivals, Policy, Steady, Truncation
 from testbed.faults import Fault
-from testbed.faults.availability import Availability
+from testbed.faults.population import Availability
 from testbed.faults.timeline import Timeline, crashes
 from testbed.models import Evaluation
 from testbed.payloads import Vector

@@ -12,7 +12,7 @@ import pytest
 
 from testbed.algorithms import Asgd, Bsp
 from testbed.algorithms.frame.stop import StopRule
-from testbed.faults.availability import Availability
+from testbed.faults.population import Availability
 from testbed.scenario.experiment import Constant
 from testbed.simulation.engine import Engine
 from testbed.simulation.state import state_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,46 @@ from testbed.errors import HostError, Problem, ScenarioError
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
+
+
+def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> None:
+    """Refuse an option's path if it exists, or cannot be created.
+
+    An existing empty folder is accepted.
+
+    Raises:
+        ScenarioError: the path exists, or its parent folder does not.
+    """
+    expected, hint = "", ""
+    if not path.parent.is_dir():
+        expected, hint = "a path in an existing folder", f"Try: mkdir -p {path.parent}"
+    elif path.exists() and path.is_dir() != folder:
+        expected = "a folder" if folder else "a file, not a folder"
+    elif path.exists() and not force and (not folder or any(path.iterdir())):
+        expected = "an empty folder" if folder else "a file that does not exist yet"
+        hint = "Replace it with --force."
+    if expected:
+        raise ScenarioError([Problem(option, 0, "", str(path), expected, hint)])
+
+
+def write_runs(
+    runs: Sequence[Path],
+    out: Path,
+    write: Callable[[Sequence[Run], Path], None],
+    *,
+    force: bool,
+    folders: bool,
+) -> None:
+    """Write runs into a folder, all or none; with ``folders``, each into its own subfolder.
+
+    Raises:
+        ScenarioError: the folder cannot be created, or one of these runs already has a subfolder.
+    """
+    check_new("--out", out, force=True, folder=True)
+    opened = open_runs(runs)
+    for run in opened if folders and out.exists() else ():
+        check_new("--out", out / run.name, force=force, folder=True)
+    write(opened, out)
 
 
 def open_runs(folders: Sequence[Path]) -> list[Run]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from testbed.errors import HostError
 from testbed.run.doctor.findings import ExaminedRun, Finding
-from testbed.run.doctor.resources import NO_KAFKA
+from testbed.run.doctor.host import NO_KAFKA
 from testbed.runtimes import Docker
 
 LIMITS = {

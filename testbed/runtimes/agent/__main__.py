@@ -18,8 +18,7 @@ from testbed.host.process import end_with
 from testbed.host.refusals import explain
 from testbed.host.reports import encode_error, report
 from testbed.host.user_namespace import enter_user_namespace
-from testbed.runtimes.agent.discovery import title_of
-from testbed.runtimes.agent.settings import AgentSettings
+from testbed.runtimes.agent.settings import AgentSettings, title_of
 
 
 def main() -> int:

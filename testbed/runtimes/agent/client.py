@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import json
 import select
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from itertools import count
+from functools import cache
+from itertools import count as numbers
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast, get_type_hints
+
+from pydantic import TypeAdapter
 
 from testbed.errors import NodeError
 from testbed.host.process import child_of, children_of
 from testbed.host.reports import decode_error
 from testbed.host.sockets import pid_of_listener, short_path
-from testbed.network.counters import Carried, Traffic
 from testbed.runtimes.agent.launch import (
-    CARRIED,
     EXITS,
     LAUNCH,
     NODES,
-    TRAFFIC,
-    USAGE,
     Exit,
     LaunchSpec,
     NodeState,
 )
 from testbed.runtimes.agent.lines import Lines
-from testbed.runtimes.agent.link_changes import CHANGE, CHANGES, LINK, SHAPE, LinkChange
-from testbed.values.topology import Direction, LinkSpec
-from testbed.values.usage import Usage
+from testbed.runtimes.agent.nodes import Nodes
+from testbed.runtimes.agent.operations import Requests
+from testbed.telemetry.event_kinds import LinkChanged
 
 CALL_SECONDS = 30.0
 LAUNCH_SECONDS = 90.0
@@ -42,7 +42,30 @@ POLL_SECONDS = 0.02
 REPLY_BYTES = 2**26
 """The longest reply, the links of all nodes, takes a few hundred bytes for each."""
 
+_CHANGES = TypeAdapter(list[LinkChanged])
+
 Waiting = Callable[[], AbstractContextManager[object]]
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def _remote(
+    act: Callable[Concatenate[Any, Parameters], Result],
+) -> Callable[Concatenate[AgentClient, Parameters], Result]:
+    """Return the method of the client that has the agent call ``act``."""
+    form = inspect.signature(act)
+
+    @cache
+    def types() -> dict[str, TypeAdapter[Any]]:
+        hints = get_type_hints(act, include_extras=True)
+        return {name: TypeAdapter(hint) for name, hint in hints.items()}
+
+    def call(client: AgentClient, /, *values: Any, **named: Any) -> Any:
+        _, *given = form.bind(client, *values, **named).arguments.items()
+        fields = {name: types()[name].dump_python(value, mode="json") for name, value in given}
+        return types()["return"].validate_python(client.call(act.__name__, **fields))
+
+    return call
 
 
 class AgentEndedError(NodeError):
@@ -65,7 +88,7 @@ class AgentClient:
         self._lines = lines
         self._agent = pid
         self._waiting = waiting
-        self._numbers = count()
+        self._numbers = numbers()
         self._asked: dict[int, str] = {}  # methods of the requests without a reply
         self._replies: dict[int, Mapping[str, Any]] = {}  # those not returned yet
         self._ended = False
@@ -129,17 +152,9 @@ class AgentClient:
 
     def nodes(self) -> list[NodeState]:
         """Return the states of the running nodes, in the order of their launches."""
-        found = NODES.validate_python(self._call("nodes"))
+        found = NODES.validate_python(self.call("nodes"))
         pids = children_of(self._agent)
         return [replace(state, pid=pids.get(cast(int, state.pid))) for state in found]
-
-    def running(self) -> list[str]:
-        """Return the names of the running nodes, in the order of their launches."""
-        return list(self._call("running"))
-
-    def frozen(self) -> list[str]:
-        """Return the names of the frozen nodes, whatever froze them."""
-        return list(self._call("frozen"))
 
     def exits(self, within_seconds: float = 0.0) -> list[Exit]:
         """Return the nodes that have ended since the last call of this client.
@@ -159,89 +174,37 @@ class AgentClient:
         self._exits_seen += len(new)
         return new
 
-    def signal(self, node: str, number: int) -> None:
-        """Send a signal to a node's role."""
-        self._call("signal", node=node, number=int(number))
-
-    def freeze(self, node: str) -> None:
-        """Freeze a node's processes."""
-        self._call("freeze", node=node)
-
-    def thaw(self, node: str) -> None:
-        """Thaw a frozen node."""
-        self._call("thaw", node=node)
-
-    def partition(self, node: str) -> None:
-        """Block all traffic on a node's link."""
-        self._call("partition", node=node)
-
-    def heal(self, node: str) -> None:
-        """Unblock a node's link."""
-        self._call("heal", node=node)
-
     def private_bytes(self, nodes: Iterable[str]) -> dict[str, int]:
         """Return the memory of each node's role that no other process shares, if it still runs."""
         found = {}
         for node in nodes:
             with suppress(NodeError):  # it has just ended
-                found[node] = int(self._call("private_bytes", node=node))
+                found[node] = int(self.call("private_bytes", node=node))
         return found
 
-    def count(self) -> Traffic:
-        """Return what the links have carried so far."""
-        return TRAFFIC.validate_python(self._call("count"))
+    running = _remote(Nodes.running)
+    frozen = _remote(Nodes.frozen)
+    signal = _remote(Nodes.signal)
+    freeze = _remote(Nodes.freeze)
+    thaw = _remote(Nodes.thaw)
+    partition = _remote(Nodes.partition)
+    heal = _remote(Nodes.heal)
+    carried = _remote(Nodes.carried)
+    usage = _remote(Nodes.usage)
+    links = _remote(Nodes.links)
+    count = _remote(Requests.count)
+    link = _remote(Requests.link)
+    reshape = _remote(Requests.reshape)
+    reset_links = _remote(Requests.reset_links)
 
-    def carried(self) -> Mapping[str, Carried]:
-        """Return what each running node's link has carried so far."""
-        return CARRIED.validate_python(self._call("carried"))
-
-    def usage(self) -> Usage:
-        """Return the contents of the queues and the resource usage of the containers."""
-        return USAGE.validate_python(self._call("usage"))
-
-    def links(self) -> list[Mapping[str, Any]]:
-        """Return every running node's link, as requested and as the kernel has it now."""
-        return list(self._call("links"))
-
-    def link(self, node: str) -> LinkSpec:
-        """Return a running node's link as it is now, including changes since it was planned."""
-        return LINK.validate_python(self._call("link", node=node))
-
-    def reshape(
-        self,
-        nodes: Sequence[str],
-        *,
-        up: Direction | None = None,
-        down: Direction | None = None,
-        seconds: float | None = None,
-        planned: float | None = None,
-    ) -> LinkChange:
-        """Change the links of those of the nodes that run, for ``seconds`` or until reset.
-
-        The agent ends the change at that time, whether or not a client is connected. A change from
-        a recording was ``planned`` for a moment, in seconds since 1970.
-        """
-        result = self._call(
-            "reshape",
-            nodes=list(nodes),
-            up=SHAPE.dump_python(up, mode="json"),
-            down=SHAPE.dump_python(down, mode="json"),
-            seconds=seconds,
-            planned=planned,
-        )
-        return CHANGE.validate_python(result)
-
-    def reset_links(self, nodes: Sequence[str]) -> LinkChange:
-        """Restore the plan's links of nodes."""
-        return CHANGE.validate_python(self._call("reset_links", nodes=list(nodes)))
-
-    def link_changes(self) -> list[LinkChange]:
+    def link_changes(self) -> list[LinkChanged]:
         """Return the link changes since the last call of this client, from any source."""
-        new = CHANGES.validate_python(self._call("link_changes", since=self._changes_seen))
+        new = _CHANGES.validate_python(self.call("link_changes", since=self._changes_seen))
         self._changes_seen += len(new)
-        return list(new)
+        return new
 
-    def _call(self, method: str, **arguments: Any) -> Any:
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Have the agent execute one of its operations; return the result as JSON has it."""
         return self._ask(method, **arguments)()
 
     def _ask(

@@ -43,7 +43,6 @@ from testbed.host.sockets import short_path
 from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
 from testbed.runtimes.agent.containers import GivenContainers
-from testbed.runtimes.agent.discovery import title_of
 from testbed.runtimes.agent.lifeline import HungUp, giving_up_at_hangup, start_service
 from testbed.runtimes.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.runtimes.agent.settings import (
@@ -53,6 +52,7 @@ from testbed.runtimes.agent.settings import (
     LIFELINE_SOCKET,
     OWN_FAILURE,
     AgentSettings,
+    title_of,
 )
 from testbed.runtimes.agent.spawner import Spawner
 from testbed.telemetry.folder import RunFolder

@@ -37,21 +37,13 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class NodeAccess:
-    """The part of a node that a command enters.
+    """The part of a node that a command enters."""
 
-    Attributes:
-        pidfd: of the node's role.
-        entrances: files of the node's control groups, into which a process writes 0.
-        uid: the role's.
-        processes: the maximum number of processes of the uid.
-        environment: the role's.
-    """
-
-    pidfd: int
-    entrances: Sequence[str]
-    uid: int
-    processes: int
-    environment: dict[str, str]
+    pidfd: int  # of the node's role
+    entrances: Sequence[str]  # files of the node's control groups, into which a process writes 0
+    uid: int  # the role's
+    processes: int  # the maximum number of processes of the uid
+    environment: dict[str, str]  # the role's
 
     @classmethod
     def find(cls, where: Mapping[str, Any]) -> NodeAccess:

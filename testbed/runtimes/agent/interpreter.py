@@ -35,15 +35,10 @@ class Cover:
 
 @dataclass(frozen=True)
 class Trail:
-    """How the kernel resolves a path from /.
+    """How the kernel resolves a path from /."""
 
-    Attributes:
-        folders: every folder on the way, without the last component.
-        links: every symbolic link on the way, and its target.
-    """
-
-    folders: tuple[Path, ...]
-    links: tuple[tuple[Path, str], ...]
+    folders: tuple[Path, ...]  # every folder on the way, without the last component
+    links: tuple[tuple[Path, str], ...]  # every symbolic link on the way, and its target
     end: Path
 
     @classmethod
@@ -71,15 +66,10 @@ class Trail:
 
 @dataclass(frozen=True)
 class Needs:
-    """The trails to the paths that an interpreter uses.
+    """The trails to the paths that an interpreter uses."""
 
-    Attributes:
-        must: to paths that must be readable in a node.
-        may: to paths that are left out if they are closed themselves.
-    """
-
-    must: tuple[Trail, ...]
-    may: tuple[Trail, ...]
+    must: tuple[Trail, ...]  # to paths that must be readable in a node
+    may: tuple[Trail, ...]  # to paths that are left out if they are closed themselves
 
     @classmethod
     def of(cls, must: Iterable[Path], may: Iterable[Path] = ()) -> Needs:

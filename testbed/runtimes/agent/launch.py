@@ -9,10 +9,8 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from testbed.errors import NodeError
-from testbed.network.counters import Carried, Traffic
 from testbed.network.interfaces import Neighbour
 from testbed.values.topology import LaunchMode, NetworkSpec, NodeSpec
-from testbed.values.usage import Usage
 
 MOUNT_ROOT = Path("/run/testbed")
 
@@ -119,6 +117,3 @@ class NodeState:
 NODES = TypeAdapter(list[NodeState])
 LAUNCH = TypeAdapter(LaunchSpec)
 EXITS = TypeAdapter(list[Exit])
-CARRIED = TypeAdapter(dict[str, Carried])
-TRAFFIC = TypeAdapter(Traffic)
-USAGE = TypeAdapter(Usage)

@@ -21,19 +21,12 @@ class OversizedLineError(RejectedError):
 
 @dataclass(eq=False)
 class Lines:
-    """One end of a stream of lines; it owns its descriptors and makes them non-blocking.
+    """One end of a stream of lines; it owns its descriptors and makes them non-blocking."""
 
-    Attributes:
-        reader: descriptor to read from.
-        writer: descriptor to write to; another one than ``reader``, also for a socket.
-        line_bytes: limit of a received line.
-        unsent: what could not be written yet.
-    """
-
-    reader: int
-    writer: int
-    line_bytes: int
-    unsent: bytearray = field(default_factory=bytearray)
+    reader: int  # descriptor to read from
+    writer: int  # descriptor to write to; another one than ``reader``, also for a socket
+    line_bytes: int  # limit of a received line
+    unsent: bytearray = field(default_factory=bytearray)  # what could not be written yet
     _partial: bytearray = field(default_factory=bytearray)
 
     def __post_init__(self) -> None:

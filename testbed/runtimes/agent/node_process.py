@@ -39,15 +39,10 @@ GPU_VARIABLES = ("CUDA_", "NVIDIA_")
 
 @dataclass(frozen=True)
 class Warm:
-    """What a template has prepared for its nodes.
+    """What a template has prepared for its nodes."""
 
-    Attributes:
-        needs: the files that they use.
-        warmed: what its warm-up returned.
-    """
-
-    needs: Needs
-    warmed: Any
+    needs: Needs  # the files that they use
+    warmed: Any  # what its warm-up returned
 
 
 def become_node(request: SpawnRequest, template: Warm) -> int:

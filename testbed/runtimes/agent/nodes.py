@@ -61,7 +61,6 @@ class Nodes:
     switch: Switch
     meter: TrafficMeter
     exits: list[Exit] = field(default_factory=list)
-    changes: LinkChanges = field(default_factory=LinkChanges)
     _running: dict[str, RunningNode] = field(default_factory=dict)
     _linked: dict[str, Process] = field(default_factory=dict)
     _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
@@ -69,6 +68,9 @@ class Nodes:
     meanwhile: Callable[[], None] = lambda: None
     _begun: PendingLaunch | None = None
     _launching: str = ""
+
+    def __post_init__(self) -> None:
+        self.changes = LinkChanges(self.relink)
 
     def launch(self, launch: LaunchSpec) -> int:
         """Launch a node; return the pid of its running role in this pid namespace.
@@ -194,12 +196,12 @@ class Nodes:
 
     def do_due(self) -> None:
         """Do the work planned for now: expire link changes, and clean up ended containers."""
-        self.changes.expire(relink=self.relink)
+        self.changes.expire()
         self._clean_up()
 
-    def send_signal(self, name: str, number: int) -> None:
+    def signal(self, node: str, number: signal.Signals) -> None:
         """Send a signal to a node's role."""
-        os.kill(self.pid(name), number)
+        os.kill(self.pid(node), number)
 
     def freeze(self, node: str) -> None:
         """Freeze a node's processes."""

@@ -6,7 +6,6 @@ reply: pydantic converts both according to the annotations.
 
 from __future__ import annotations
 
-import signal
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,8 +18,8 @@ from testbed.errors import NodeError, RejectedError, TestbedError
 from testbed.host.reports import MESSAGE_CHARACTERS
 from testbed.network.counters import Traffic
 from testbed.runtimes.agent.launch import LAUNCH, Exit, LaunchSpec
-from testbed.runtimes.agent.link_changes import LinkChange
 from testbed.runtimes.agent.nodes import Nodes
+from testbed.telemetry.event_kinds import LinkChanged
 from testbed.values.topology import Direction, LinkSpec
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -111,10 +110,6 @@ class Requests:
             raise NothingYet
         return unseen
 
-    def signal(self, node: str, number: signal.Signals) -> None:
-        """Send a signal to a node's role."""
-        self.nodes.send_signal(node, number)
-
     def count(self) -> Traffic:
         """Return what the links have carried so far."""
         return self.nodes.meter.read()
@@ -130,18 +125,16 @@ class Requests:
         down: Direction | None = None,
         seconds: Seconds | None = None,
         planned: FiniteFloat | None = None,
-    ) -> LinkChange:
+    ) -> LinkChanged:
         """Change links until they are reset, or for ``seconds``: the agent ends the change then."""
         links = self.nodes.links_of(nodes)
-        return self.nodes.changes.set(
-            links, up=up, down=down, seconds=seconds, planned=planned, relink=self.nodes.relink
-        )
+        return self.nodes.changes.set(links, up=up, down=down, seconds=seconds, planned=planned)
 
-    def reset_links(self, nodes: Sequence[str]) -> LinkChange:
+    def reset_links(self, nodes: Sequence[str]) -> LinkChanged:
         """Restore the plan's links of nodes."""
-        return self.nodes.changes.reset(nodes, relink=self.nodes.relink)
+        return self.nodes.changes.reset(nodes)
 
-    def link_changes(self, since: NonNegativeInt) -> list[LinkChange]:
+    def link_changes(self, since: NonNegativeInt) -> list[LinkChanged]:
         """Return the changes of links, except the first ``since``, from any source."""
         return self.nodes.changes.done[since:]
 
@@ -150,9 +143,9 @@ def operations(requests: Requests) -> dict[str, Operation]:
     """Return all methods by name."""
     nodes = requests.nodes
     acts: tuple[Callable[..., Any], ...] = (
-        *(requests.launch, requests.exits, requests.signal, requests.count, requests.link),
+        *(requests.launch, requests.exits, requests.count, requests.link),
         *(requests.reshape, requests.reset_links, requests.link_changes),
-        *(nodes.running, nodes.frozen, nodes.nodes),
+        *(nodes.running, nodes.frozen, nodes.nodes, nodes.signal),
         *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
     )

@@ -48,26 +48,16 @@ class Placement:
 
 @dataclass(frozen=True)
 class SpawnRequest:
-    """The template's input for one node.
+    """The template's input for one node."""
 
-    Attributes:
-        launch: the controller's request, without the neighbours.
-        run_folder: hidden in the node.
-        private: folders that are hidden as well, except what the interpreter needs.
-        processes: the maximum number of processes and threads of the node's uid.
-        report: descriptor of the pipe in which the new processes report; see ReportPipe.
-        gate: descriptor of the pipe in which a byte arrives once the role may run.
-        log: descriptor that the node prints into.
-    """
-
-    launch: LaunchSpec
+    launch: LaunchSpec  # the controller's request, without the neighbours
     placement: Placement
-    run_folder: Path
-    private: tuple[Path, ...]
-    processes: int
-    report: int
-    gate: int
-    log: int
+    run_folder: Path  # hidden in the node
+    private: tuple[Path, ...]  # folders that are hidden as well, except what the interpreter needs
+    processes: int  # the maximum number of processes and threads of the node's uid
+    report: int  # descriptor of the pipe in which the new processes report; see ReportPipe
+    gate: int  # descriptor of the pipe in which a byte arrives once the role may run
+    log: int  # descriptor that the node prints into
 
     @staticmethod
     def receive(channel: socket.socket) -> SpawnRequest | None:

@@ -11,8 +11,13 @@ import hashlib
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,29 +25,29 @@ from typing import TYPE_CHECKING, Any
 from testbed import __version__
 from testbed.errors import HostError
 from testbed.host.kafka import find_jars
-from testbed.runtimes.docker.faults import engine_faults, refused
+from testbed.runtimes.docker.engine import engine_faults, refused
 from testbed.runtimes.docker.image import (
     BASE,
+    CONSTRAINTS,
     DEPENDENCIES,
+    DOCKERFILE,
     KAFKA,
     KAFKA_BASE,
+    KAFKA_DOCKERFILE,
     NODES,
     OFFICIAL_KAFKA,
+    OFFLINE,
     PART_LABEL,
+    REQUIREMENTS,
     SOURCE_LABEL,
     VERSION_LABEL,
     WHEELS,
-    image_name,
-    labels_of,
-    part_name,
-)
-from testbed.runtimes.docker.offline import made_here
-from testbed.runtimes.docker.sources import (
-    DOCKERFILE,
-    KAFKA_DOCKERFILE,
     hash_sources,
+    image_name,
     image_sources,
+    labels_of,
     pack,
+    part_name,
 )
 
 if TYPE_CHECKING:
@@ -69,19 +74,12 @@ SHOWN_LINES = 12
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds images in an engine; only a complete image gets a name.
+    """Builds images in an engine; only a complete image gets a name."""
 
-    Attributes:
-        engine: the engine's API.
-        offline: use no registry.
-        say: receives what is done and why.
-        log: receives every line of the engine's output.
-    """
-
-    engine: APIClient
-    offline: bool
-    say: Callable[[str], None]
-    log: Callable[[str], None]
+    engine: APIClient  # the engine's API
+    offline: bool  # use no registry
+    say: Callable[[str], None]  # receives what is done and why
+    log: Callable[[str], None]  # receives every line of the engine's output
 
     def nodes(self, *, gpu: bool = False, base: str = "") -> str:
         """Build the image that contains this package, unless it exists; return its name.
@@ -260,3 +258,70 @@ def import_archive(engine: APIClient, archive: Path, name: str, part: str) -> No
     for line in answer.splitlines():
         if line.strip() and (error := json.loads(line).get("error")):
             raise refused(f"importing {name}", error)
+
+
+WORK_PREFIX = "edge-testbed-image-"
+GRACE_SECONDS = 10.0
+SHOWN_LINES = 12
+
+
+@contextmanager
+def made_here(part: str, sources: Mapping[str, bytes], *, torch_index: str) -> Iterator[Path]:
+    """Yield a tar archive of BASE, WHEELS or KAFKA_BASE, which is removed afterwards.
+
+    Args:
+        part: which of them.
+        sources: the image's, with the script, the requirements and the constraints.
+        torch_index: an index with CPU builds of torch, used in addition to pip's if it answers.
+
+    Raises:
+        HostError: a command is missing or failed; contains its last output, and the fix.
+    """
+    with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # mmdebstrap may run as another user
+        for file in (OFFLINE, CONSTRAINTS, REQUIREMENTS):
+            (folder / Path(file).name).write_bytes(sources[file])
+        process = subprocess.Popen(
+            ["sh", folder / Path(OFFLINE).name, part, folder],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="backslashreplace",
+            env={**os.environ, "PYTHON": sys.executable, "TORCH_INDEX": torch_index},
+            process_group=0,
+        )
+        with process:
+            try:
+                said, _ = process.communicate()
+            except BaseException:
+                _end(process)
+                raise
+        if process.returncode:
+            lines = [line for line in said.splitlines() if line.strip()][-SHOWN_LINES:]
+            message = "\n  ".join([f"{OFFLINE} failed making the {part}:", *lines])
+            raise HostError(message, hint=_hint(part, torch_index))
+        yield folder / "archive.tar"
+
+
+def _hint(part: str, torch_index: str) -> str:
+    if part == WHEELS:
+        return f"It needs a package index with a CPU build of torch: {torch_index} or pip's own."
+    assert part in (BASE, KAFKA_BASE)
+    install = "sudo apt install mmdebstrap"
+    if os.geteuid() != 0:
+        install += " uidmap; it needs root, or user namespaces and a range in /etc/subuid"
+    return f"No registry answers, so mmdebstrap has to make the {part}: {install}."
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the script and its children; they have a short time to clean up."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

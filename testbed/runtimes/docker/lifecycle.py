@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.runtimes.docker.containers import AGENT, FOLDER, INDEX, NODE, ROLE, RUN, Container
-from testbed.runtimes.docker.engine import THREADS
-from testbed.runtimes.docker.faults import CONFLICT, NOT_FOUND, container_faults
+from testbed.runtimes.docker.engine import CONFLICT, NOT_FOUND, THREADS, container_faults
 from testbed.telemetry.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -35,21 +34,16 @@ END_SECONDS = 10
 
 @dataclass(frozen=True)
 class FoundContainer:
-    """A container of ours in the engine; ``node`` and ``role`` are AGENT for the agent's.
+    """A container of ours in the engine; ``node`` and ``role`` are AGENT for the agent's."""
 
-    Attributes:
-        identity: the engine's name for it.
-        state: as the engine calls it: running, paused, exited, ...
-    """
-
-    identity: str
+    identity: str  # the engine's name for it
     name: str
     node: str
     run: str
     folder: Path
     role: str
     index: int
-    state: str
+    state: str  # as the engine calls it: running, paused, exited
 
 
 def find_containers(engine: APIClient, *labels: str) -> list[FoundContainer]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -24,7 +23,6 @@ from testbed.runtimes.agent.settings import (
     COMMIT,
     LIFELINE_SOCKET,
     OWN_FAILURE,
-    OnHangup,
 )
 from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
 from testbed.runtimes.docker.containers import Container
@@ -51,9 +49,7 @@ NOTICE_SECONDS = 0.5
 class DockerLifeline(Lifeline):
     """Implements Lifeline, which documents the methods."""
 
-    folder: RunFolder
     address: str | None
-    _lock: int | None
     _socket: socket.socket | None = None
     _pid: int = 0
     _pidfd: int | None = None
@@ -73,21 +69,10 @@ class DockerLifeline(Lifeline):
         ``address`` is the engine's, to stop the run later. Raises as RuntimeDriver.start.
         """
         deadline = time.monotonic() + start.deadline_seconds
-        lifeline = cls(folder, address, _prepare(folder))
-        try:
+        lifeline = cls(folder, _prepare(folder), address)
+        with lifeline.undone_on_failure():
             lifeline._take_hold(engine, agent, deadline=deadline)
-        except BaseException:
-            try:
-                with suppress(TestbedError):  # the first error is more informative
-                    lifeline.stop()
-            finally:
-                lifeline.close()
-            raise
         return lifeline
-
-    def ended(self) -> bool:
-        """Return whether the agent has ended; ``stop`` removes nodes that are still alive."""
-        return self._pidfd is None or has_ended(self._pidfd, 0)
 
     def stop(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS
@@ -98,16 +83,12 @@ class DockerLifeline(Lifeline):
             raise HostError(f"the agent (process {self._pid}) was killed but does not end.")
         clear(self.folder)
 
-    def on_hangup(self, action: OnHangup) -> None:
-        try:
-            if self._socket is None:
-                raise BrokenPipeError
-            self._socket.sendall(f"{action}\n".encode())
-        except ConnectionError:
-            raise NodeError("the agent has ended.", hint="See logs/agent.log.") from None
+    def _send(self, data: bytes) -> None:
+        if self._socket is None:
+            raise BrokenPipeError
+        self._socket.sendall(data)
 
     def explain(self) -> TestbedError | None:
-        """Return what has happened to the run from outside; None if no cause is known."""
         ended = self._pidfd is None or has_ended(self._pidfd, NOTICE_SECONDS)
         try:
             with connect(self.address) as engine:
@@ -120,11 +101,10 @@ class DockerLifeline(Lifeline):
         )
 
     def close(self) -> None:
-        self._hang_up()
-        for descriptor in (self._lock, self._pidfd):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._lock = self._pidfd = None
+        super().close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
 
     def _take_hold(self, engine: APIClient, agent: Container, *, deadline: float) -> None:
         made: list[str] = []
@@ -138,11 +118,7 @@ class DockerLifeline(Lifeline):
         ReportPipe(peer.fileno(), writer="the agent", log=log).expect("ready", deadline=deadline)
 
     def _reach(self, engine: APIClient, identity: str, *, deadline: float) -> socket.socket:
-        """Connect to the agent as soon as it listens.
-
-        Raises:
-            NodeError: it has ended, or does not listen in time.
-        """
+        """Connect to the agent as soon as it listens."""
         while True:
             alive = pid_of(engine, identity) is not None
             peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

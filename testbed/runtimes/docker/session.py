@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from testbed.errors import NodeError
 from testbed.host.terminal import STDERR, STDIN, STDOUT, is_terminal, raw, write
-from testbed.runtimes.docker.engine import CALL_SECONDS, socket_path
-from testbed.runtimes.docker.faults import container_faults, explain
+from testbed.runtimes.docker.engine import CALL_SECONDS, container_faults, explain, socket_path
 
 if TYPE_CHECKING:
     from docker import APIClient

@@ -20,8 +20,8 @@ from testbed.host.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.host.limits import require_files
 from testbed.host.process import Process
 from testbed.host.users import Users, find_users
-from testbed.runtimes.agent.discovery import all_of, find_agents, first_of
 from testbed.runtimes.agent.launch import NodeState
+from testbed.runtimes.agent.settings import all_of, find_agents, first_of
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Request, Start
 from testbed.runtimes.lock import attempts
 from testbed.runtimes.native.lifeline import (

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from testbed.errors import HostError, NodeError, TestbedError
+from testbed.errors import HostError
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.environment import agent_environment, python
 from testbed.host.hierarchies import Hierarchy
@@ -25,14 +25,15 @@ from testbed.host.limits import max_processes
 from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe
 from testbed.host.users import Users
-from testbed.runtimes.agent.discovery import AGENT_MODULE, settings_of, waiting_for
 from testbed.runtimes.agent.settings import (
     AGENT_LOG,
+    AGENT_MODULE,
     AGENT_SOCKET,
     COMMIT,
     PRIVATE,
     AgentSettings,
-    OnHangup,
+    settings_of,
+    waiting_for,
 )
 from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
 from testbed.runtimes.lock import POLL_SECONDS, take_lock
@@ -52,10 +53,8 @@ THAW_SECONDS = 0.2
 class NativeLifeline(Lifeline):
     """Implements Lifeline, which documents the methods."""
 
-    folder: RunFolder
     groups: RunGroups
     _spawned: subprocess.Popen[bytes]
-    _lock: int | None
     _agent: Process | None = None
 
     @classmethod
@@ -69,12 +68,8 @@ class NativeLifeline(Lifeline):
             raise HostError(
                 f"{error.filename or folder.path}: {error.strerror}; the agent cannot be started."
             ) from None
-        try:
+        with lifeline.undone_on_failure():
             lifeline._commit(start.deadline_seconds)
-        except BaseException:
-            lifeline.stop()
-            lifeline.close()
-            raise
         return lifeline
 
     @classmethod
@@ -88,10 +83,7 @@ class NativeLifeline(Lifeline):
         except BaseException:
             os.close(lock)
             raise
-        return cls(folder, groups, spawned, lock)
-
-    def ended(self) -> bool:
-        return self._spawned.poll() is not None
+        return cls(folder, lock, groups, spawned)
 
     def stop(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS
@@ -105,32 +97,18 @@ class NativeLifeline(Lifeline):
             raise HostError(f"the agent (process {self._spawned.pid}) does not end.") from None
         clear(self.folder, groups, deadline=deadline)
 
-    def on_hangup(self, action: OnHangup) -> None:
+    def _send(self, data: bytes) -> None:
         assert self._spawned.stdin is not None
-        try:
-            self._spawned.stdin.write(f"{action}\n".encode())
-        except BrokenPipeError:
-            raise NodeError("the agent has ended.", hint="See logs/agent.log.") from None
-
-    def explain(self) -> TestbedError | None:
-        """Return None: there is no engine between this process and the run."""
-        return None
-
-    def close(self) -> None:
-        self._hang_up()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._spawned.stdin.write(data)
 
     def _commit(self, within_seconds: float) -> None:
         assert self._spawned.stdout is not None
-        assert self._spawned.stdin is not None
         deadline = time.monotonic() + within_seconds
         log = self.folder.log(AGENT_LOG)
         reports = ReportPipe(self._spawned.stdout.fileno(), writer="the agent", log=log)
         self._put_on_record(int(reports.expect("pid", deadline=deadline)))
         with suppress(BrokenPipeError):
-            self._spawned.stdin.write(COMMIT)
+            self._send(COMMIT)
         reports.expect("ready", deadline=deadline)
 
     def _put_on_record(self, pid: int) -> None:

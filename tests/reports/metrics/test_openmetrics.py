@@ -113,9 +113,8 @@ def test_the_command_writes_all_or_nothing(
     written = out.read_text()
     assert written.endswith("# EOF\n")
     assert main(arguments) == 2
-    assert (
-        "expected a file that does not exist yet. Choose another file, or add --force."
-    ) in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "expected a file that does not exist yet. Replace it with --force." in told
     assert main([*arguments, "--force", "--at", "noon"]) == 2
     assert "--at: found 'noon', expected run, now or a time like 2026-" in capsys.readouterr().err
     assert main([*arguments, "--force", "--at", "2026-10-01T12:00"]) == 0

@@ -39,8 +39,9 @@ from testbed.runtimes.agent.nodes import Nodes
 from testbed.values.topology import LinkSpec
 
 nodes = Nodes(GivenContainers(), None, None, None)
+nodes.changes.relink = lambda *_: None
 nodes.changes.set(  # for 30 years: longer than epoll can wait
-    {"w0": LinkSpec("", "")}, up=None, down=None, seconds=1e9, relink=lambda *_: None
+    {"w0": LinkSpec("", "")}, up=None, down=None, seconds=1e9
 )
 loop = Loop(nodes)
 control = Control(loop, nodes)
@@ -200,7 +201,7 @@ def test_a_malformed_request_is_refused(
     client: AgentClient, method: str, fields: Any, reason: str
 ) -> None:
     with pytest.raises(NodeError, match=f"^the agent refused {method}: .*{reason}"):
-        client._call(method, **fields)
+        client.call(method, **fields)
     assert client.running() == []  # neither has ended
 
 
@@ -284,7 +285,7 @@ def test_a_line_that_is_too_long_disconnects_its_client_alone(
 
 def test_the_client_is_told_that_its_request_is_too_long(client: AgentClient) -> None:
     with pytest.raises(NodeError, match=r"a line of over \d+ bytes"):
-        client._call("freeze", node="w" * 2 * REQUEST_BYTES)
+        client.call("freeze", node="w" * 2 * REQUEST_BYTES)
 
 
 def test_a_client_that_reads_no_replies_is_disconnected(

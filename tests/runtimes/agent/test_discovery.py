@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from testbed.host.process import Process, name_of
-from testbed.runtimes.agent.discovery import all_of, first_of, settings_of, title_of
+from testbed.runtimes.agent.settings import all_of, first_of, settings_of, title_of
 
 TITLED = """
 import signal, sys

@@ -20,7 +20,7 @@ import pytest
 
 from testbed.errors import HostError, NodeError
 from testbed.host.process import Process
-from testbed.run.nodes import running_nodes
+from testbed.run.follow import running_nodes
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.base import ContainerSpec, Start
 from testbed.runtimes.docker.containers import AGENT, FOLDER, ROLE
@@ -205,7 +205,7 @@ def test_containers_that_somebody_removes_stops_and_pauses(
         engine.pause(f"{name}-agent")
         run.lifeline.stop()
         assert containers_of(engine, run.folder) == []
-        assert run.lifeline.ended()
+        assert run.ended()
 
 
 def test_the_agents_container_is_killed(
@@ -215,7 +215,7 @@ def test_the_agents_container_is_killed(
         role = Process.of(run.launch("w0", "entries:wait"))
         assert run.lifeline.explain() is None
         engine.kill(f"testbed-{run.folder.name}-agent")
-        eventually(run.lifeline.ended)
+        eventually(run.ended)
         assert "its container was stopped, killed or removed" in str(run.lifeline.explain())
         with pytest.raises(NodeError, match="the agent has ended"):
             eventually(lambda: run.lifeline.on_hangup("keep"))
@@ -304,7 +304,7 @@ def test_a_container_that_ends_at_once_says_why(driver: Any, start_run: Any) -> 
 EXEC = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from testbed.run.nodes import run_command\n"
+    "from testbed.run.follow import run_command\n"
     "from testbed.runtimes.docker.driver import DockerDriver\n"
     "from testbed.telemetry.folder import RunFolder\n"
     "folder = RunFolder(Path(sys.argv[1]))\n"

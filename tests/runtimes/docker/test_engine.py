@@ -19,10 +19,10 @@ from testbed.runtimes.docker.engine import (
     PROBE_SECONDS,
     check_abilities,
     connect,
+    explain,
     refuse,
     start_or_install,
 )
-from testbed.runtimes.docker.faults import explain
 from testbed.values.topology import NodeSpec
 from testbed.values.units import Size
 

@@ -18,10 +18,10 @@ from testbed.runtimes.docker.image import (
     check_image,
     current_images,
     image_name,
+    image_sources,
     list_images,
     source_hash,
 )
-from testbed.runtimes.docker.sources import image_sources
 
 LARGEST_BYTES = 1_200_000_000
 INTERPRETER = "/opt/testbed/bin/python"

@@ -26,11 +26,11 @@ from testbed.runtimes.docker.image import (
     check_image,
     current_images,
     image_name,
+    image_sources,
     list_images,
     part_name,
     remove_images,
 )
-from testbed.runtimes.docker.sources import image_sources
 
 ROOT = Path(__file__).parents[3]
 STARTED_SECONDS = 60.0

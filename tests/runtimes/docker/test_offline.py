@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import HostError
-from testbed.runtimes.docker.image import BASE, KAFKA_BASE, WHEELS
-from testbed.runtimes.docker.offline import made_here
-from testbed.runtimes.docker.sources import CONSTRAINTS, image_sources
+from testbed.runtimes.docker.build import made_here
+from testbed.runtimes.docker.image import BASE, CONSTRAINTS, KAFKA_BASE, WHEELS, image_sources
 
 WAIT_SECONDS = 30.0
 NO_INDEX = "http://127.0.0.1:1/cpu"

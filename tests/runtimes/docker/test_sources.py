@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.runtimes.docker import sources
+from testbed.runtimes.docker import image
 from testbed.runtimes.docker.image import DEPENDENCIES, image_name, part_name, source_hash
 
 ROOT = Path(__file__).parents[3]
@@ -49,7 +49,7 @@ def requirement_name(requirement: str) -> str:
 
 
 def in_image() -> set[str]:
-    lines = (ROOT / sources.REQUIREMENTS).read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / image.REQUIREMENTS).read_text(encoding="utf-8").splitlines()
     return {line for line in lines if line and not line.startswith("#")}
 
 
@@ -81,36 +81,34 @@ def test_nodes_and_agent_import_nothing_that_the_image_leaves_out() -> None:
 
 
 def test_the_sources_are_the_code_and_the_recipe_and_nothing_else() -> None:
-    names = set(sources.image_sources())
+    names = set(image.image_sources())
     code = {str(file.relative_to(ROOT)) for file in (ROOT / "testbed").rglob("*.py")}
-    assert names == code | set(sources.RECIPE)
+    assert names == code | set(image.RECIPE)
     assert "testbed/rpc/_pb/ps_pb2.py" in names
     in_folder = {f"docker/{file.name}" for file in (ROOT / "docker").iterdir()}
-    assert in_folder == {name for name in sources.RECIPE if name.startswith("docker/")}
+    assert in_folder == {name for name in image.RECIPE if name.startswith("docker/")}
 
 
 def test_the_hash_depends_on_names_and_contents() -> None:
     # sha256(b"a\x001\0x" + b"b\x000\0") begins with these digits
-    assert sources.hash_sources({"a": b"x", "b": b""}) == "67d356ddc473"
-    assert sources.hash_sources({"a": b"", "b": b"x"}) != sources.hash_sources(
-        {"a": b"x", "b": b""}
-    )
-    assert sources.hash_sources({"ab": b"x"}) != sources.hash_sources({"a": b"bx"})
+    assert image.hash_sources({"a": b"x", "b": b""}) == "67d356ddc473"
+    assert image.hash_sources({"a": b"", "b": b"x"}) != image.hash_sources({"a": b"x", "b": b""})
+    assert image.hash_sources({"ab": b"x"}) != image.hash_sources({"a": b"bx"})
 
 
 def test_the_dependencies_depend_on_no_code() -> None:
-    found = sources.image_sources()
+    found = image.image_sources()
     changed = {**found, "testbed/values/units.py": b"", "pyproject.toml": b""}
     assert part_name(DEPENDENCIES, changed) == part_name(DEPENDENCIES, found)
-    assert sources.hash_sources(changed) != sources.hash_sources(found)
+    assert image.hash_sources(changed) != image.hash_sources(found)
     changed["constraints.txt"] = b"torch==2.12.0\n"
     assert part_name(DEPENDENCIES, changed) != part_name(DEPENDENCIES, found)
 
 
 def test_the_archive_is_the_same_whoever_makes_it_and_any_user_can_read_it() -> None:
     files = {"docker/Dockerfile": b"FROM scratch\n", "testbed/__init__.py": b""}
-    packed = sources.pack(files)
-    assert packed.getvalue() == sources.pack(files).getvalue()
+    packed = image.pack(files)
+    assert packed.getvalue() == image.pack(files).getvalue()
     with tarfile.open(fileobj=packed) as archive:
         assert {entry.name: entry.size for entry in archive} == {
             "docker/Dockerfile": 13,
@@ -141,4 +139,4 @@ def test_an_installed_wheel_has_the_hash_of_the_clone(tmp_path: Path, wheel: Pat
         check=True,
     ).stdout.split()
     assert printed[0].startswith(str(prefix))
-    assert printed[1] == sources.hash_sources(sources.image_sources())
+    assert printed[1] == image.hash_sources(image.image_sources())

@@ -22,7 +22,7 @@ WAIT_SECONDS = 30.0
 EXEC = (
     "import sys\n"
     "from pathlib import Path\n"
-    "from testbed.run.nodes import run_command\n"
+    "from testbed.run.follow import run_command\n"
     "from testbed.runtimes.native.driver import NativeDriver\n"
     "from testbed.telemetry.folder import RunFolder\n"
     "folder = RunFolder(Path(sys.argv[1]))\n"

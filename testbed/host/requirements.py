@@ -1,4 +1,4 @@
-"""Requirements of the commands on the host, and its capacity."""
+"""What commands require of the host, and its capacity; importable on any system."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ import numpy as np
 from rich.live import Live
 from rich.text import Text
 
-from testbed.cli.console import Console
+from testbed.reports.console import Console
+from testbed.scenario.schema import Stop
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import (
     ClockSet,
@@ -170,6 +171,11 @@ class LiveDisplay(Sink):
     _live: Live | None = None
     _began: float = 0.0
     _shown: float = field(default=float("-inf"))
+
+    @classmethod
+    def of(cls, stop: Stop) -> LiveDisplay:
+        """Return a display on the standard output for a run with this stop rule."""
+        return cls(Console(), Progress(stop.updates, stop.time))
 
     def event(self, entry: Entry) -> None:
         match entry.event:

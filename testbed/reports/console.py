@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich import box, console
@@ -41,6 +43,26 @@ class Console(console.Console):
         except OSError as error:
             error.filename = error.filename or "standard output"
             raise
+
+
+@dataclass
+class NotebookLines:
+    """Shows the last eight lines of progress in a single output of a notebook's cell."""
+
+    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=8))
+    _shown: Any = None
+
+    def tell(self, text: str) -> None:
+        """Show another line."""
+        from IPython.display import display
+
+        self._lines.append(text)
+        data = {"text/plain": "\n".join(self._lines)}
+        if self._shown is None:
+            show: Any = display
+            self._shown = show(data, raw=True, display_id=True)
+        else:
+            self._shown.update(data, raw=True)
 
 
 class Table(rich_table.Table):

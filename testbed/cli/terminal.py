@@ -1,8 +1,8 @@
-"""``up --detach``: the run continues in a background process after the command returns.
+"""The terminal of `testbed up`, and leaving it: ``--detach``.
 
-The process forks before doing anything else. The process that the user started waits and forwards
-signals; the child does all the work, on the same terminal until the training has started, and
-then with a log in the run folder.
+A process that detaches forks before doing anything else. The process that the user started waits
+and forwards signals; the child does all the work, on the same terminal until the training has
+started, and then with a log in the run folder.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+import click
+
+from testbed.cli.report import conclude
+from testbed.reports.live import LiveDisplay
 from testbed.run.interrupts import SIGNALS
+from testbed.run.up import RunListener
+from testbed.telemetry.folder import RunFolder
 
 MODE = 0o644
 
@@ -63,6 +69,46 @@ class Background:
         with suppress(BrokenPipeError):  # it was killed: the run continues even so
             os.write(self.pipe, f"{json.dumps(str(folder))}\n".encode())
         os.close(self.pipe)
+
+
+@dataclass
+class Terminal(RunListener):
+    """The user's terminal as the listener of a run."""
+
+    sink: LiveDisplay
+
+    def phase(self, text: str) -> None:
+        self.sink.phase(text)
+
+    def say(self, text: str) -> None:
+        click.echo(text, err=True)
+
+    def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
+        """Print the results; return whether the run is valid."""
+        report = conclude(folder.path, self.sink)
+        if torn_down:
+            click.echo(_what_is_left(folder))
+        return bool(report.summary["verdict"]["valid"])
+
+    def leaving(self, background: Background) -> Callable[[RunFolder], None]:
+        """Return the function that moves the run to the background once it trains."""
+
+        def leave(folder: RunFolder) -> None:
+            self.sink.close()
+            background.go_on(folder.path, folder.log("controller"))
+
+        return leave
+
+
+def _what_is_left(folder: RunFolder) -> str:
+    interrupted = folder.state().state == "interrupted"  # the ending process may hold the lock
+    if interrupted or not folder.alive():
+        return "all containers are removed"
+    return (
+        f"kept: its containers exist until you remove them\n"
+        f"  testbed exec {folder.name} w0 -- COMMAND    runs a command in one of them\n"
+        f"  testbed down {folder.name}                  removes them"
+    )
 
 
 def split() -> Foreground | Background:

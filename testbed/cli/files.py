@@ -1,24 +1,73 @@
-"""``testbed validate``: checks the files of scenarios and studies."""
+"""``testbed init``, ``validate`` and ``schema``: files of scenarios and studies."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from testbed.cli.options import overrides, print_json, settings_option
+from testbed.errors import Problem, ScenarioError, UserCodeError
 
 if TYPE_CHECKING:
     from testbed.scenario import Override, Scenario
+
+
+@click.command("init")
+@click.argument("name", default="first")
+@click.option(
+    "--from",
+    "example",
+    default="first",
+    show_default=True,
+    metavar="SCENARIO",
+    help="Copy this scenario that ships with testbed, such as quickstart or adacomp/paper.",
+)
+def init(name: str, example: str) -> None:
+    """Create NAME.yaml in the current folder, a commented scenario that can be run unchanged.
+
+    NAME, by default first, is also the name of the scenario. Python files that it uses are copied
+    too.
+    """
+    from testbed.run.prepare import custom_files
+    from testbed.scenario import load
+    from testbed.scenario.source import shipped
+    from testbed.values.fields import check_name
+
+    check_name(name, option="NAME")
+    examples = shipped()
+    if example not in examples:
+        expected = f"one of {', '.join(examples)}"
+        raise ScenarioError([Problem("--from", 0, "", repr(example), expected)])
+    text = re.sub(
+        r"^name: \S+", f"name: {name}", examples[example].read_text(encoding="utf-8"), flags=re.M
+    )
+    schema = f"$schema={examples['first'].with_name('schema.json')}"
+    file = Path(f"{name}.yaml")
+    files = {file: re.sub(r"\$schema=\S+", lambda _: schema, text, count=1)}
+    scenario = load(examples[example])
+    for own in custom_files(scenario, examples[example].parent):
+        files[Path(own.name)] = own.read_text(encoding="utf-8")
+    for path in filter(os.path.lexists, files):
+        expected = "a name without an existing file here: testbed init NAME"
+        raise ScenarioError([Problem(str(path), 0, "", "an existing file", expected)])
+    for path, content in files.items():
+        path.write_text(content, encoding="utf-8")
+        click.echo(f"wrote {path}")
+    click.echo(f"  testbed plan {file}    show what it starts")
+    click.echo(f"  testbed up {file}      run it")
 
 
 @click.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list with an entry per file.")
-def command(files: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -> int:
+def validate(files: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -> int:
     """Check files of scenarios and studies, and print all errors.
 
     Exits with 2 if a file is invalid, with 11 if files are valid but custom code failed.
@@ -34,11 +83,26 @@ def command(files: tuple[str, ...], settings: tuple[str, ...], as_json: bool) ->
     return min({code for _, code in checked} - {0}, default=0)
 
 
+@click.command("schema")
+@click.argument("kind", type=click.Choice(["scenario", "study"]), default="scenario")
+def schema(kind: str) -> None:
+    """Print the JSON schema of scenario files, or of study files.
+
+    Editors complete and check a scenario that starts with the line
+    "# yaml-language-server: $schema=schema.json".
+    """
+    if kind == "study":
+        from testbed.studies import study_schema_text
+
+        click.echo(study_schema_text(), nl=False)
+        return
+    from testbed.scenario import json_schema_text
+
+    click.echo(json_schema_text(), nl=False)
+
+
 def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]:
     """Return the result for a file, and its exit code."""
-    from dataclasses import asdict
-
-    from testbed.errors import Problem, ScenarioError, UserCodeError
     from testbed.scenario import load
     from testbed.scenario.load import with_source_lines
     from testbed.scenario.source import display_name, find_scenario
@@ -68,11 +132,7 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
 
 
 def _try_models(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
-    """Build each custom model once, if the shape of the images is known.
-
-    Raises:
-        ScenarioError, UserCodeError: it cannot be trained here; says why.
-    """
+    """Build each custom model once, if the shape of the images is known."""
     from testbed.models import CustomModel
     from testbed.run.prepare import try_model
 

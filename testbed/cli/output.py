@@ -1,4 +1,4 @@
-"""``testbed events``: past and current events of a run."""
+"""``testbed logs``, ``events`` and ``exec``: what the nodes of a run print and do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,50 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.complete import complete_selector, run_argument
+from testbed.cli.complete import complete_node, complete_selector, nodes_argument, run_argument
 from testbed.cli.options import find, runs_option
+from testbed.errors import Problem, ScenarioError, escaped
+from testbed.host.requirements import require_linux
 
 if TYPE_CHECKING:
     from testbed.telemetry.entry import Entry
+
+
+@click.command("logs")
+@run_argument
+@nodes_argument
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new output until the run ends.")
+@runs_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@click.option("--raw", is_flag=True, help="Print colours and other control sequences unescaped.")
+def logs(
+    run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_json: bool, raw: bool
+) -> None:
+    """Print the output of nodes of RUN; without --raw, control characters are escaped as \\x1b.
+
+    SELECTOR is a node (w3), a pattern ('w[0-9]'), class=NAME, agent, controller (of a run in the
+    background) or simulation (the output of custom code in a simulated run). By default: all nodes,
+    and the log of a simulation.
+    """
+    from testbed.plan.selection import SIMULATION, select
+    from testbed.plan.written import read_plan
+    from testbed.run.follow import follow_logs, read_logs
+
+    folder = find(run, runs)
+    nodes = select(selector, read_plan(folder))
+    if not selector and folder.log(SIMULATION).exists():
+        nodes = (*nodes, SIMULATION)
+    width = max(len(node) for node in nodes)
+    printed = False
+    for line in follow_logs(folder, nodes) if follow else read_logs(folder, nodes):
+        if as_json:
+            click.echo(json.dumps({"node": line.node, "line": line.text}))
+        else:
+            text = line.text if raw else escaped(line.text)
+            click.echo(f"{line.node:<{width}} | {text}", color=raw)
+        printed = True
+    if not printed:
+        click.echo(f"no output of {', '.join(selector) or 'any node'}", err=True)
 
 
 @click.command("events")
@@ -29,7 +68,7 @@ if TYPE_CHECKING:
 )
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the lines of events.jsonl.")
-def command(
+def events(
     run: str,
     follow: bool,
     kinds: tuple[str, ...],
@@ -56,13 +95,31 @@ def command(
         click.echo(json.dumps(entry.as_dict()) if as_json else _line(entry))
 
 
-def _check(kinds: tuple[str, ...]) -> None:
-    """Refuse unknown kinds of events.
+@click.command("exec", context_settings={"ignore_unknown_options": True})
+@run_argument
+@click.argument("node", shell_complete=complete_node)
+@click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
+@runs_option
+def exec_(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
+    """Run a command in NODE of RUN, with the node's restrictions, and exit with its exit code.
 
-    Raises:
-        ScenarioError: there is no such kind.
+    The command has the node's files, network, processes, uid and limits, and no capabilities. It
+    gets a pseudo-terminal, or pipes if input or output is not a terminal.
     """
-    from testbed.errors import Problem, ScenarioError
+    from testbed.plan.selection import find_node
+    from testbed.plan.written import read_plan
+    from testbed.run.follow import run_command
+    from testbed.run.runtime import driver_for
+
+    require_linux("exec")
+    folder = find(run, runs)
+    folder.check_owner()
+    plan = read_plan(folder)
+    return run_command(driver_for(folder, plan), folder, find_node(node, plan).name, words)
+
+
+def _check(kinds: tuple[str, ...]) -> None:
+    """Refuse unknown kinds of events."""
     from testbed.scenario.synonyms import nearest
     from testbed.telemetry.event_names import EVENTS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from testbed.run.runtime import choose, users_of
 from testbed.runtimes import Docker, Native
-from testbed.runtimes.choose import choose, users_of
 
 
 @pytest.mark.parametrize(
