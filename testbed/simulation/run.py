@@ -11,7 +11,6 @@ from pathlib import Path
 from testbed.algorithms.frame.worker import Worker
 from testbed.datasets.streams import Arrivals
 from testbed.errors import HostError, RunNotFound, TestbedError
-from testbed.faults import ChangedLink, NetworkPartition
 from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
 from testbed.runtimes import Simulated
@@ -19,7 +18,7 @@ from testbed.runtimes.lock import holding_lock
 from testbed.scenario.durations import Codec
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
-from testbed.scenario.traces import followings, own_copy, recorded_fields
+from testbed.scenario.traces import followings, own_copy
 from testbed.simulation.checkpoint import Checkpoint, Saver
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
@@ -342,9 +341,7 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
     """Build the model of one worker's device from the scenario."""
     scenario = experiment.scenario
     own = experiment.device_class(index).link
-    changing = any(isinstance(fault, ChangedLink | NetworkPartition) for fault in scenario.faults)
-    changing = changing or any(recorded_fields(scenario))
-    up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale, changing=changing)
+    up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale)
     return DeviceModel(
         step_seconds=_draw_step(experiment, index)(),
         up=up,
