@@ -116,12 +116,13 @@ class Servicer:
         if report.version > LARGEST_NUMBER or not 1 <= report.images <= LARGEST_COUNT:
             raise MalformedError(f"version {report.version}, {report.images} images: out of range")
         snapshots = self.training.snapshots
-        taken, first = snapshots.reported(report.version, report.time_seconds, final=report.final)
-        if first and taken is not None:
+        time = report.time_seconds
+        payload_up_bytes = snapshots.reported(report.version, time, final=report.final)
+        if payload_up_bytes is not None:
             evaluated = Evaluated(
-                time_seconds=taken.time,
+                time_seconds=time,
                 version=report.version,
-                payload_up_bytes=taken.payload_up_bytes,
+                payload_up_bytes=payload_up_bytes,
                 loss=report.loss,
                 top1=top1,
                 top5=top5,
@@ -132,7 +133,7 @@ class Servicer:
             if report.final:
                 snapshots.concluded.set()
             else:
-                measured = Measured(taken.time, report.version, report.loss)
+                measured = Measured(time, report.version, report.loss)
                 self.training.measured(measured, accuracy=top1)
         return ps_pb2.ReportReply().SerializeToString()
 
