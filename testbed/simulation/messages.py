@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Update
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
+from testbed.models import Evaluation
 from testbed.payloads import Payload, Vector
 from testbed.simulation.worker import Cycle, Paused, TimedOrders
 from testbed.values.state import PlainState
@@ -90,12 +91,6 @@ class Restore(NamedTuple):
     workers: Mapping[int, PlainState]
 
 
-class Saved(NamedTuple):
-    """The states of one process's workers; empty in the answer to Restore."""
-
-    workers: Mapping[int, PlainState]
-
-
 class Unchanged(NamedTuple):
     """Answer for a worker that was not paused on Resume, or that was restarted."""
 
@@ -105,6 +100,9 @@ class Unchanged(NamedTuple):
 Task = Begin | Resume | Restart
 ControlRequest = Evaluate | Save | Restore
 """Sent alone; its answer is sent alone too."""
+
+ControlAnswer = Evaluation | Mapping[int, PlainState]
+"""Answer to Evaluate; to Save, with the states of the process's workers; or to Restore, empty."""
 
 
 def store(message: Reply | Update, row: Vector) -> Stored:

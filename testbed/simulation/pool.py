@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from math import inf
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ from testbed.payloads.base import CACHE_LINE_BYTES
 from testbed.simulation.messages import (
     Answer,
     Begin,
+    ControlAnswer,
     ControlRequest,
     Evaluate,
     Restart,
@@ -51,7 +52,6 @@ from testbed.simulation.messages import (
     Result,
     Resume,
     Save,
-    Saved,
     Stored,
     Task,
     Unchanged,
@@ -120,7 +120,7 @@ class PoolProcess:
             self._unanswered.append(taken)
             self._ahead += taken
 
-    def receive(self) -> Sequence[Answer] | Evaluation | Saved:
+    def receive(self) -> list[Answer] | ControlAnswer:
         """Wait for the next answers and return them.
 
         Raises:
@@ -159,9 +159,9 @@ class PoolProcess:
         )
 
 
-def _answers_in(data: bytes) -> Sequence[Answer] | Evaluation | Saved:
+def _answers_in(data: bytes) -> list[Answer] | ControlAnswer:
     """Return the answers in a message; raise the error that it holds in their place."""
-    answers: Sequence[Answer] | Evaluation | Saved | TestbedError = pickle.loads(data)
+    answers: list[Answer] | ControlAnswer | TestbedError = pickle.loads(data)
     if isinstance(answers, TestbedError):
         raise answers
     return answers
@@ -193,8 +193,7 @@ class Pool:
         self._loans: dict[int, Loan] = {}
         self._latest: dict[int, Cycle | Paused | Result] = {}  # a Result is still in its row
         self._asked: Counter[int] = Counter()  # unanswered tasks per worker
-        self._evaluations: deque[Evaluation] = deque()
-        self._saved: list[Saved] = []
+        self._answered: list[Any] = []
         self._workers = workers
         self._frozen = not gc.get_freeze_count()  # if already frozen, it stays so
         gc.collect()
@@ -276,9 +275,10 @@ class Pool:
         member = min(self._members, key=lambda one: one.load)
         self._rows[self._workers + 2 * self._members.index(member), : parameters.size] = parameters
         member.ask(Evaluate(images))
-        while not self._evaluations:
+        while not self._answered:
             self._receive(member)
-        return self._evaluations.popleft()
+        evaluation: Evaluation = self._answered.pop()
+        return evaluation
 
     def state(self) -> PlainState:
         """Return the state of all workers, including replies and results in transit; blocks.
@@ -293,7 +293,7 @@ class Pool:
             worker: (load(Reply, loan.reply, self._rows[loan.row]), loan.standing)
             for worker, loan in self._loans.items()
         }
-        workers = {worker: state for one in saved for worker, state in one.workers.items()}
+        workers = {worker: state for one in saved for worker, state in one.items()}
         return pack({"lent": lent, "latest": self._latest, "workers": workers})
 
     def restore(self, packed: PlainState) -> None:
@@ -315,24 +315,21 @@ class Pool:
                 self.lend(worker, reply, standing)
             put_back(self, {"_latest": whole["latest"]}, ["_latest"])
 
-    def _ask_all(self, requests: Sequence[ControlRequest]) -> list[Saved]:
+    def _ask_all(self, requests: Sequence[ControlRequest]) -> list[Any]:
         """Send one control request to every process, and wait until everything is answered."""
         for member, request in zip(self._members, requests, strict=True):
             while member.load:
                 self._receive(member)
             member.ask(request)
             self._receive(member)
-        answers, self._saved = self._saved, []
+        answers, self._answered = self._answered, []
         return answers
 
     def _receive(self, member: PoolProcess) -> None:
         """Receive answers. Small updates are copied out of their rows now, large ones when due."""
         answers = member.receive()
-        if isinstance(answers, Evaluation):
-            self._evaluations.append(answers)
-            return
-        if isinstance(answers, Saved):
-            self._saved.append(answers)
+        if not isinstance(answers, list):
+            self._answered.append(answers)
             return
         for answer in answers:
             self._asked[answer.worker] -= 1

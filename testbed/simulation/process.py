@@ -19,18 +19,17 @@ from testbed.errors import TestbedError
 from testbed.host import syscalls
 from testbed.host.allocation import keep_freed_memory
 from testbed.host.isolation import CLOSED
-from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.simulation.messages import (
     Answer,
     Begin,
+    ControlAnswer,
     ControlRequest,
     Evaluate,
     Restart,
     Restore,
     Result,
     Save,
-    Saved,
     Task,
     Unchanged,
     load,
@@ -103,7 +102,7 @@ def _answer_control_request(
     workers: Mapping[int, SimulatedWorker],
     learner: Learner,
     parameters: Vector,
-) -> Evaluation | Saved:
+) -> ControlAnswer:
     match request:
         case Evaluate(images):
             with own_failures("evaluator"):
@@ -113,12 +112,12 @@ def _answer_control_request(
             for number, worker in workers.items():
                 with own_failures(f"w{number}"):
                     saved[number] = worker.state()
-            return Saved(saved)
+            return saved
         case Restore(states):
             for number, state in states.items():
                 with own_failures(f"w{number}"):
                     workers[number].restore(state)
-            return Saved({})
+            return {}
 
 
 def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:
