@@ -225,37 +225,6 @@ def test_a_data_set(copy: Copy) -> None:
     assert copy.train()["updates"]["total"] == 20
 
 
-def test_a_fault(copy: Copy) -> None:
-    """It freezes the first worker for 100 ms in the sixth step of 20 ms, half a second for none."""
-    copy.add(
-        "faults/pause.py",
-        '''
-        """A worker pauses."""
-
-        from typing import Literal
-
-        from testbed.faults.base import Actuator, PassingFault
-
-
-        class Pause(PassingFault):
-            """A worker is frozen for a time."""
-
-            name: Literal["pause"]
-
-            def apply(self, actuator: Actuator, worker: int) -> None:
-                actuator.freeze(worker, for_good=False)
-
-            def undo(self, actuator: Actuator, worker: int) -> None:
-                actuator.thaw(worker)
-        ''',
-    )
-    copy.enter(
-        "faults/__init__.py", "faults.pause.Pause", before="Crash | Freeze", entry="Pause | "
-    )
-    copy.scenario(SCENARIO + "faults: [{pause: {workers: [w0], at: {time: 100ms}, for: 100ms}}]\n")
-    assert copy.train()["faults"]["pause"] == 1
-
-
 def test_a_kind_of_node(copy: Copy) -> None:
     copy.add(
         "plan/nodes/witness.py",

@@ -37,8 +37,8 @@ from testbed.algorithms.base import (
     Update,
 )
 from testbed.algorithms.parts.accumulation import LocalStepsWorker
-from testbed.algorithms.parts.barrier import AveragingServer
 from testbed.algorithms.parts.options import LearningRate, PositiveDuration, Steps
+from testbed.algorithms.parts.rounds import RoundServer
 from testbed.payloads import Dense
 from testbed.values.units import Duration
 
@@ -67,7 +67,7 @@ class Adacomm(AlgorithmConfig):
         return LocalStepsWorker, AdacommServer
 
 
-class AdacommServer(AveragingServer[Adacomm]):
+class AdacommServer(RoundServer[Adacomm]):
     """Holds a round after which τ may change until the loss of its model is known."""
 
     def __post_init__(self) -> None:

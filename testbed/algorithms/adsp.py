@@ -44,13 +44,10 @@ from testbed.algorithms.base import (
     WorkerHalf,
 )
 from testbed.algorithms.parts.accumulation import Accumulation
-from testbed.algorithms.parts.commit_counts import CommitCounts
-from testbed.algorithms.parts.commit_rate import CommitRateSearch
-from testbed.algorithms.parts.commit_timer import CommitTimer
-from testbed.algorithms.parts.commits import MomentumCommitServer
+from testbed.algorithms.parts.commit_rate import CommitRateSearch, SearchOptions
+from testbed.algorithms.parts.commits import CommitCounts, CommitTimer, MomentumCommitServer
 from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
 from testbed.algorithms.parts.options import Momentum, PositiveDuration
-from testbed.algorithms.parts.search_options import SearchOptions
 from testbed.payloads import Vector
 
 

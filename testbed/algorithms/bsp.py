@@ -22,12 +22,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
-from testbed.algorithms.base import Halves, Update, WorkerHalf
-from testbed.algorithms.parts.barrier import AveragingServer
-from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
-from testbed.payloads import Dense, Vector
+from testbed.algorithms.base import Halves
+from testbed.algorithms.parts.local_rate import LocalRateOptions, StepWorker
+from testbed.algorithms.parts.rounds import RoundServer
 
 
 class Bsp(LocalRateOptions):
@@ -37,17 +34,4 @@ class Bsp(LocalRateOptions):
 
     def halves(self) -> Halves:
         """Return the halves; the server half is the one of all barriers."""
-        return BspWorker, AveragingServer
-
-
-class BspWorker(WorkerHalf[Bsp]):
-    """Pushes after every step."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._rate = LocalRate(self.config)
-
-    def step(self, gradient: Vector, samples: int, now: float) -> Update:
-        """U ← η' g; push U."""
-        step = np.float32(self._rate.next()) * gradient
-        return Update(Dense(step), self.version, samples)
+        return StepWorker, RoundServer

@@ -27,7 +27,7 @@ from typing import ClassVar, Literal
 
 from testbed.algorithms.base import Halves, Samples, Update, WorkerHalf
 from testbed.algorithms.parts.momentum import MomentumOptions, MomentumSgd
-from testbed.algorithms.parts.rounds import StreamServer, silent
+from testbed.algorithms.parts.rounds import RoundServer, silent
 from testbed.payloads import Dense, Vector
 
 
@@ -56,7 +56,7 @@ class DdlWorker(WorkerHalf[Ddl]):
         return Update(Dense(gradient.copy()), self.version, samples)
 
 
-class DdlServer(StreamServer[Ddl]):
+class DdlServer(RoundServer[Ddl]):
     """Aggregates round by round."""
 
     def __post_init__(self) -> None:

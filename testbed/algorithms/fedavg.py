@@ -27,8 +27,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Literal
 
-import numpy as np
-
 from testbed.algorithms.base import (
     AlgorithmConfig,
     Applied,
@@ -36,12 +34,11 @@ from testbed.algorithms.base import (
     Stream,
     Update,
     WorkerHalf,
-    expect,
 )
 from testbed.algorithms.parts.accumulation import Accumulation
-from testbed.algorithms.parts.barrier import AveragingServer
 from testbed.algorithms.parts.options import Count, LearningRate, Share
-from testbed.payloads import Dense, Vector
+from testbed.algorithms.parts.rounds import RoundServer, weighted
+from testbed.payloads import Vector
 
 
 class FedAvg(AlgorithmConfig):
@@ -85,7 +82,7 @@ class FedAvgWorker(WorkerHalf[FedAvg]):
         return self._update.take(self.version)
 
 
-class FedAvgServer(AveragingServer[FedAvg]):
+class FedAvgServer(RoundServer[FedAvg]):
     """Runs each round with a random sample of the workers."""
 
     def __post_init__(self) -> None:
@@ -109,11 +106,7 @@ class FedAvgServer(AveragingServer[FedAvg]):
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """Σ n_k U_k / Σ n_k."""
-        total = sum(update.samples for update in round_)
-        mean = np.zeros_like(self.parameters)
-        for update in round_:
-            mean += np.float32(update.samples / total) * expect(Dense, update.payload).values
-        return mean
+        return weighted(round_, self.parameters.size)
 
     def _close(self) -> Sequence[Applied]:
         """Choose the workers of the next round."""

@@ -26,9 +26,9 @@ from typing import ClassVar, Literal
 
 from testbed.algorithms.base import Halves
 from testbed.algorithms.parts.accumulation import LocalStepsWorker
-from testbed.algorithms.parts.barrier import AveragingServer
 from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
 from testbed.algorithms.parts.options import Steps
+from testbed.algorithms.parts.rounds import RoundServer
 
 
 class FixedAdacomm(LocalRateOptions):
@@ -45,7 +45,7 @@ class FixedAdacomm(LocalRateOptions):
 
     def halves(self) -> Halves:
         """Return the halves; the server half is the one of all barriers."""
-        return FixedAdacommWorker, AveragingServer
+        return FixedAdacommWorker, RoundServer
 
 
 class FixedAdacommWorker(LocalStepsWorker):

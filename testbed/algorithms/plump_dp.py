@@ -24,31 +24,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from testbed.algorithms.base import Halves, expect
-from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
-from testbed.payloads import Dense, Payload, Vector
+from testbed.algorithms.base import Halves
+from testbed.algorithms.parts.data_parallel import (
+    DataParallelOptions,
+    DataParallelServer,
+    DataParallelWorker,
+)
 
 
-class PlumpDp(RoundOptions):
+class PlumpDp(DataParallelOptions):
     """Plump-DP's options, which are also options of Quant-DP and Slim-DP."""
 
     name: Literal["plump-dp"]
 
     def halves(self) -> Halves:
-        return PlumpWorker, PlumpServer
-
-
-class PlumpWorker(RoundWorker):
-    """Pushes all of δ_k."""
-
-    def payload(self, delta: Vector) -> Payload:
-        """N values."""
-        return Dense(delta)
-
-
-class PlumpServer(RoundServer):
-    """Sends the whole model."""
-
-    def add(self, payload: Payload, total: Vector) -> None:
-        """Σ_k δ_k."""
-        total += expect(Dense, payload).values
+        """Return the halves: those of all three, which exchange all N values."""
+        return DataParallelWorker, DataParallelServer

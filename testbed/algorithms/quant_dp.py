@@ -28,14 +28,18 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from testbed.algorithms.base import Halves, Reply, Update, expect
-from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
+from testbed.algorithms.parts.data_parallel import (
+    DataParallelOptions,
+    DataParallelServer,
+    DataParallelWorker,
+)
 from testbed.algorithms.parts.options import Count
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Quantized, Vector
 from testbed.payloads.qsgd import Buckets, Norm, decoded, dequantise, quantise
 
 
-class QuantDp(RoundOptions):
+class QuantDp(DataParallelOptions):
     """Quant-DP's options, in addition to those of Plump-DP.
 
     Attributes:
@@ -53,7 +57,7 @@ class QuantDp(RoundOptions):
         return QuantWorker, QuantServer
 
 
-class QuantWorker(RoundWorker):
+class QuantWorker(DataParallelWorker):
     """Pushes δ_k quantised, and applies each step of the server's model."""
 
     def __post_init__(self) -> None:
@@ -76,7 +80,7 @@ class QuantWorker(RoundWorker):
         self.version = reply.version
 
 
-class QuantServer(RoundServer):
+class QuantServer(DataParallelServer):
     """Sends its step quantised, and applies the same quantised step itself."""
 
     def __post_init__(self) -> None:

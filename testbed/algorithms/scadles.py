@@ -34,8 +34,7 @@ from pydantic import model_validator
 
 from testbed.algorithms.base import Halves, Reply, Samples, Stream, Update, WorkerHalf
 from testbed.algorithms.parts.adaptive_compression import CompressionOptions, Selection
-from testbed.algorithms.parts.agreement import AgreeingServer, message
-from testbed.algorithms.parts.injection import chosen
+from testbed.algorithms.parts.agreement import AgreeingServer, chosen, message
 from testbed.algorithms.parts.momentum import MomentumOptions, MomentumSgd
 from testbed.algorithms.parts.options import Count, Portion
 from testbed.algorithms.parts.rounds import own, silent, weighted

@@ -38,7 +38,11 @@ from numpy.random import Generator
 from pydantic import model_validator
 
 from testbed.algorithms.base import Applied, Halves, Reply, expect
-from testbed.algorithms.parts.data_parallel import RoundOptions, RoundServer, RoundWorker
+from testbed.algorithms.parts.data_parallel import (
+    DataParallelOptions,
+    DataParallelServer,
+    DataParallelWorker,
+)
 from testbed.algorithms.parts.options import Portion, Share, Steps
 from testbed.errors import InvalidValue
 from testbed.payloads import Dense, Keyed, Payload, Vector
@@ -46,7 +50,7 @@ from testbed.payloads.core_explorer import draw_explorer, select_core, sizes
 from testbed.payloads.keyed import signature_of
 
 
-class SlimDp(RoundOptions):
+class SlimDp(DataParallelOptions):
     """Slim-DP's options, in addition to those of Plump-DP.
 
     Attributes:
@@ -94,7 +98,7 @@ class Choice:
         return Keyed(self._signature, self._core, values[0], explorer, values[1])
 
 
-class SlimWorker(RoundWorker):
+class SlimWorker(DataParallelWorker):
     """Pushes δ_k on S_k ∪ R_k, and merges what it pulls by overwriting."""
 
     def __post_init__(self) -> None:
@@ -121,16 +125,14 @@ class SlimWorker(RoundWorker):
         self.version = reply.version
 
 
-class SlimServer(RoundServer):
+class SlimServer(DataParallelServer):
     """Sends w on T_C, one set for all workers."""
+
+    PAYLOAD: ClassVar[type[Payload]] = Keyed
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._choice = Choice(self.config, self.layout.size)
-
-    def check(self, payload: Payload) -> None:
-        """Refuse a payload that is not Keyed."""
-        expect(Keyed, payload)
 
     def add(self, payload: Payload, total: Vector) -> None:
         """Σ_k δ_k on S_k ∪ R_k."""

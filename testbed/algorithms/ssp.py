@@ -27,18 +27,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from testbed.algorithms.base import (
     Applied,
     Halves,
     Reply,
-    ServerHalf,
     Update,
-    WorkerHalf,
     expect,
 )
-from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
+from testbed.algorithms.parts.commits import CommitServer
+from testbed.algorithms.parts.local_rate import LocalRateOptions, StepWorker
 from testbed.algorithms.parts.options import Steps
 from testbed.payloads import Dense, Sparse, Vector
 
@@ -59,12 +56,8 @@ class Ssp(LocalRateOptions):
         return SspWorker, SspServer
 
 
-class SspWorker(WorkerHalf[Ssp]):
+class SspWorker(StepWorker):
     """Trains its copy, pushes every step, and replaces its copy when a reply holds a model."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._rate = LocalRate(self.config)
 
     def receive(self, reply: Reply, now: float) -> None:
         """W_i ← W, after a pull."""
@@ -73,12 +66,12 @@ class SspWorker(WorkerHalf[Ssp]):
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """W_i ← W_i - η' g; push η' g."""
-        step = np.float32(self._rate.next()) * gradient
-        self.parameters -= step
-        return Update(Dense(step), self.version, samples)
+        update = super().step(gradient, samples, now)
+        self.parameters -= expect(Dense, update.payload).values
+        return update
 
 
-class SspServer(ServerHalf[Ssp]):
+class SspServer(CommitServer[Ssp]):
     """Applies updates in order of arrival; a worker whose lead is too large waits."""
 
     def __post_init__(self) -> None:
@@ -100,12 +93,10 @@ class SspServer(ServerHalf[Ssp]):
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """W ← W - push / M."""
-        self.parameters -= expect(Dense, update.payload).values / np.float32(self.workers)
+        applied = super().push(worker, update, now)
         self._steps[worker] += 1
         self._pulling[worker] = self._steps[worker] - self._known[worker] >= self.config.slack
-        self.version += 1
-        version = self.version - 1
-        return [Applied(worker, version, staleness=version - update.version)]
+        return applied
 
     def ready(self, worker: int) -> bool:
         """Return True if it need not pull, or its lead is below s."""

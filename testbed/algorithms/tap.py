@@ -21,12 +21,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import numpy as np
-
-from testbed.algorithms.base import Halves, Update, WorkerHalf
+from testbed.algorithms.base import Halves
 from testbed.algorithms.parts.commits import CommitServer
-from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
-from testbed.payloads import Dense, Vector
+from testbed.algorithms.parts.local_rate import LocalRateOptions, StepWorker
 
 
 class Tap(LocalRateOptions):
@@ -38,17 +35,4 @@ class Tap(LocalRateOptions):
 
     def halves(self) -> Halves:
         """Return the halves; the server half applies each push on arrival."""
-        return TapWorker, CommitServer
-
-
-class TapWorker(WorkerHalf[Tap]):
-    """Pushes after every step."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._rate = LocalRate(self.config)
-
-    def step(self, gradient: Vector, samples: int, now: float) -> Update:
-        """Push η' g."""
-        step = np.float32(self._rate.next()) * gradient
-        return Update(Dense(step), self.version, samples)
+        return StepWorker, CommitServer

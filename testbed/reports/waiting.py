@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from testbed.algorithms.parts.implicit_momentum import implicit_momentum
+from testbed.algorithms.parts.commits import implicit_momentum
 from testbed.reports.measures import number
 
 if TYPE_CHECKING:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from testbed import faults
 from testbed.errors import NodeError
@@ -19,8 +21,7 @@ LABEL_BYTES = 8
 """Size of a shared sample's label, and of its index."""
 
 
-@dataclass(frozen=True)
-class Arguments:
+class Arguments(BaseModel):
     """A role's arguments.
 
     Attributes:
@@ -36,12 +37,14 @@ class Arguments:
         topics: with a broker, the prefix of its topics' names.
     """
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     node: str
-    index: int
+    index: int = 0
     folder: Path
-    server: str
-    token: str
-    patience_seconds: float = PATIENCE_SECONDS
+    server: str = ""
+    token: Annotated[str, Field(min_length=1)]
+    patience_seconds: Annotated[float, Field(alias="patience")] = PATIENCE_SECONDS
     source: str = ""
     source_token: str = ""
     topics: str = ""
@@ -51,32 +54,14 @@ class Arguments:
         """Parse the launcher's arguments.
 
         Raises:
-            NodeError: an argument is missing, unknown or not a number.
+            NodeError: an argument is missing, unknown or invalid.
         """
-        values = dict(arguments)
         try:
-            parsed = cls(
-                node=values.pop("node"),
-                index=int(values.pop("index", "0")),
-                folder=Path(values.pop("folder")),
-                server=values.pop("server", ""),
-                token=values.pop("token"),
-                patience_seconds=float(values.pop("patience", PATIENCE_SECONDS)),
-                source=values.pop("source", ""),
-                source_token=values.pop("source_token", ""),
-                topics=values.pop("topics", ""),
-            )
-        except KeyError as missing:
-            raise NodeError(f"a role was launched without its argument {missing}") from None
-        except ValueError as error:
-            raise NodeError(
-                f"a role was launched with an argument of the wrong kind: {error}"
-            ) from None
-        if values:
-            raise NodeError(f"a role was launched with unknown arguments: {', '.join(values)}")
-        if not parsed.token:
-            raise NodeError("a role was launched with an empty token")
-        return parsed
+            return cls.model_validate(dict(arguments))
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            found = f"{wrong['loc'][0]}: {wrong['msg']}"
+            raise NodeError(f"a role was launched with an invalid argument {found}") from None
 
     def experiment(self, opened: Experiment | None) -> Experiment:
         """Return the run's experiment: opened before this process was forked, or read now."""

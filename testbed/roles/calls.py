@@ -1,12 +1,14 @@
-"""The workers' calls that wait for their replies, at most one per worker."""
+"""What workers wait for: replies to their calls, and orders; at most one of each per worker."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from testbed.algorithms.frame.server import Server
+from testbed.rpc.codec import encode_orders
 from testbed.rpc.service import SupersededError
 
 
@@ -56,3 +58,36 @@ class WaitingCalls:
         if older is not None and not older.answer.done():
             older.answer.set_exception(SupersededError(f"worker {worker} called again or left"))
             older.answer.exception()  # mark as retrieved, even if no caller waits for it any more
+
+
+@dataclass
+class OrderStreams:
+    """The order streams, at most one per worker; the server knows the current orders."""
+
+    server: Server
+    _changed: dict[int, asyncio.Event] = field(default_factory=dict)  # one per open stream
+
+    async def follow(self, worker: int, after: int) -> AsyncIterator[bytes]:
+        """Yield a worker's orders whenever they are newer than number ``after``."""
+        self.end(worker)
+        changed = self._changed[worker] = asyncio.Event()
+        while self._changed.get(worker) is changed:
+            standing = self.server.standing(worker)
+            if standing.number > after:
+                after = standing.number
+                yield encode_orders(standing)
+                continue
+            await changed.wait()
+            changed.clear()
+
+    def notify(self, worker: int) -> None:
+        """Notify the stream of a worker that its orders have changed."""
+        if worker in self._changed:
+            self._changed[worker].set()
+
+    def end(self, *workers: int) -> None:
+        """End the streams of these workers, or all streams if none is given."""
+        for worker in workers or tuple(self._changed):
+            changed = self._changed.pop(worker, None)
+            if changed is not None:
+                changed.set()

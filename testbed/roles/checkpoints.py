@@ -19,40 +19,10 @@ from testbed.telemetry.checkpoints import (
 )
 from testbed.telemetry.event_kinds import Restored, Saved
 from testbed.telemetry.spool import cut_spool
-from testbed.values.state import PlainState
 
 KIND = "ps"
 LOOK_SECONDS = 0.1
 """Interval at which the schedule is checked, so that no push has to check it."""
-
-
-@dataclass(frozen=True)
-class Newest:
-    """The checkpoint from which a parameter server resumes.
-
-    Attributes:
-        about: metadata of the checkpoint.
-        state: state of the training.
-        path: path of the file.
-    """
-
-    about: About
-    state: PlainState
-    path: Path
-
-    def restore(self, training: Training, spool: Path) -> None:
-        """Restore a new training from it, truncate the record of updates to match, and log that.
-
-        Raises:
-            DataError: it belongs to another scenario or is damaged; then nothing was changed.
-        """
-        about = self.about
-        try:
-            training.restore(self.state)
-        except DataError as error:
-            raise damaged(self.path, error.message.rstrip(".")) from None
-        lost = cut_spool(spool, rows=about.version)  # updates applied since by the previous server
-        training.log.write(Restored(about.version, about.time_seconds, lost))
 
 
 @dataclass(frozen=True)
@@ -77,16 +47,23 @@ class Checkpoints:
             return None
         return cls(folder / "ps" / "checkpoint.safetensors", schedule, scenario_digest(folder))
 
-    def newest(self) -> Newest | None:
-        """Read the newest checkpoint; None at the start of the run.
+    def resume(self, training: Training, spool: Path) -> None:
+        """Restore a new training from the newest checkpoint, if there is one.
+
+        The record of updates is truncated to match, and the event is logged.
 
         Raises:
-            DataError: the checkpoint is damaged or belongs to another scenario.
+            DataError: it belongs to another scenario or is damaged; then nothing was changed.
         """
         if not self.path.exists():
-            return None
+            return
         about, state = read_checkpoint(self.path, kind=KIND, scenario=self.scenario)
-        return Newest(about, state, self.path)
+        try:
+            training.restore(state)
+        except DataError as error:
+            raise damaged(self.path, error.message.rstrip(".")) from None
+        lost = cut_spool(spool, rows=about.version)  # updates applied since by the previous server
+        training.log.write(Restored(about.version, about.time_seconds, lost))
 
     async def keep(self, training: Training) -> None:
         """Save checkpoints on schedule until the training has ended."""

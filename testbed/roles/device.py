@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -81,9 +82,7 @@ class Device:
     stream: DeviceStream | None = None
 
     def __post_init__(self) -> None:
-        # Since the last update was sent, emulated.
-        self._compute = self._late = self._think = self._overslept = 0.0
-        self._transfer = self._blocked = 0.0
+        self._times: defaultdict[str, float] = defaultdict(float)  # of the next push, emulated
         self._since = self.clock.steady()  # start of the current lap
         self._stepping = False
         self._pace = 0.0  # duration of the current step, emulated
@@ -138,14 +137,13 @@ class Device:
             case Think(seconds):
                 self.sleep(self.clock.real(seconds))
                 slept = self._lap()
-                self._think += slept
-                self._overslept += max(0.0, slept - seconds)
+                self._times["think_seconds"] += slept
+                self._times["overslept_seconds"] += max(0.0, slept - seconds)
                 return Passed(self.clock.now)
             case Push():
                 push = self._message(action)
                 if action.update.steps:
-                    self._compute = self._late = self._think = self._overslept = 0.0
-                    self._transfer = self._blocked = 0.0
+                    self._times.clear()
                 if self.keys is not None:
                     return self._exchange(push, self.keys)
                 return self._fetch(methods.EXCHANGE, encode_push(push, self.encoding).data)
@@ -153,10 +151,7 @@ class Device:
     def _message(self, action: Push) -> messages.PushMessage:
         """Build the message of an update."""
         update, stream = action.update, self.stream
-        timing = Timing(
-            *(self._compute, self._late, self._think, self._transfer, self._blocked),
-            overslept_seconds=self._overslept,
-        )
+        timing = Timing(**self._times)
         return messages.PushMessage(
             *(self.index, action.sequence, self.fingerprint, update, timing),
             gap_seconds=self.gap(),
@@ -209,7 +204,7 @@ class Device:
         """
         wakes_at = self.wakes(ends)
         self._let_pass((ends if wakes_at is None else wakes_at) - self.clock.now)
-        self._compute += self._lap()
+        self._times["compute_seconds"] += self._lap()
         return 0.0 if wakes_at is None else max(0.0, ends - self.clock.now)
 
     def _finish_step(self) -> None:
@@ -221,9 +216,9 @@ class Device:
             self._let_pass((self._slow - 1) * self._passed)
         else:
             left = self._pace - self._passed
-            self._late += max(0.0, -left)
+            self._times["late_seconds"] += max(0.0, -left)
             self._let_pass(left)
-        self._compute += self._lap()
+        self._times["compute_seconds"] += self._lap()
 
     def _let_pass(self, seconds: float) -> None:
         """Sleep for emulated seconds, if positive."""
@@ -256,8 +251,8 @@ class Device:
     def _call(self, method: str, message: bytes) -> messages.Delivery:
         """Call, and account for its duration."""
         delivery = decode_delivery(self.connection.call(method, message, attempt_field=ATTEMPT))
-        self._blocked += delivery.blocked
-        self._transfer += max(0.0, self._lap() - delivery.blocked)
+        self._times["blocked_seconds"] += delivery.blocked
+        self._times["transfer_seconds"] += max(0.0, self._lap() - delivery.blocked)
         return delivery
 
     def _arrived(self, delivery: messages.Delivery) -> Arrived:

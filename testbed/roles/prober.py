@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from statistics import median
 
 from testbed.host.sockets import connect
-from testbed.roles.fast_probing import FastStream
-from testbed.roles.probing import ProbeStream, datagrams, receive
+from testbed.roles.probing import FastStream, ProbeStream, datagrams, receive
 
 PORT = 5001
 MESSAGE_BYTES = 17_000

@@ -1,12 +1,20 @@
-"""Streams of paced datagrams, their arrival times, and the resulting rate."""
+"""Streams of datagrams that saturate a link, their arrival times, and the resulting rate.
+
+Python sends some 20,000 datagrams a second, which is 200 mbit. Above that, UDP's segmentation
+offload sends dozens of full frames per call, and receives as many per call. If even that is too
+slow on a busy host, nothing is measured: a stream with gaps has no rate.
+"""
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from statistics import median
 from typing import NamedTuple
 
 STREAM_SECONDS = 0.8
@@ -34,6 +42,30 @@ QUIET_SECONDS = 0.3
 RECEIVE_BUFFER_BYTES = 1 << 21
 SO_TIMESTAMPNS = 35
 TIME = struct.Struct("@qq")
+
+FAST_SECONDS = 1.0
+FRAMES = 44
+"""Per call: below the 64 KB limit of a datagram before segmentation."""
+
+FRAME_BITS = 8 * (LARGEST_PAYLOAD + HEADER_BYTES)
+LARGEST_BYTES = 1 << 16
+
+SLICE_SECONDS = 0.05
+MIN_SLICES = 8
+ALIKE_RATIO = 0.01
+"""At least half of the slices must agree this well, or the stream had gaps."""
+
+QUEUE_SECONDS = 0.05
+"""Backlog at the link from the beginning; its default queue holds twice that."""
+
+BUFFER_BYTES = 1 << 22
+"""Of a socket, if the kernel allows it: enough to leave it unread for tens of milliseconds."""
+
+DRY_RATIO = 0.02
+"""Share of the time in which the link may be idle: its token bucket makes up for it."""
+
+UDP_SEGMENT, UDP_GRO, SO_RXQ_OVFL = 103, 104, 40
+COUNT = struct.Struct("@I")
 
 
 class ProbeStream(NamedTuple):
@@ -129,3 +161,120 @@ def receive(connection: socket.socket) -> tuple[float, bytes]:
     data, extra, _, _ = connection.recvmsg(2048, 64)
     seconds, nanoseconds = TIME.unpack_from(extra[0][2])
     return seconds + nanoseconds * 1e-9, data
+
+
+class Arrival(NamedTuple):
+    """Frames that arrived together.
+
+    Attributes:
+        moment: seconds since 1970, by the kernel.
+        frames: number of frames.
+        dropped: frames dropped so far for lack of room in the socket.
+    """
+
+    moment: float
+    frames: int
+    dropped: int
+
+
+class FastStream(NamedTuple):
+    """Full frames; ``link`` is the rate in bits per second of the link to saturate."""
+
+    link: float
+
+    def send(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
+        """Send the stream; return whether the link never ran idle.
+
+        It did not if the backlog always exceeded what it could send until the next round, by its
+        configured rate, or if the kernel accepted no more.
+        """
+        batch, batch_seconds = bytes(FRAMES * LARGEST_PAYLOAD), FRAMES * FRAME_BITS / self.link
+        begin = last = time.monotonic()
+        sent, waiting, dry = 0, 0.0, 0.0
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+        with _set(connection, UDP_SEGMENT, LARGEST_PAYLOAD):
+            while (now := time.monotonic()) < begin + FAST_SECONDS:
+                dry += max(0.0, now - last - waiting)
+                waiting, last = max(0.0, waiting - (now - last)), now
+                due, full = QUEUE_SECONDS + EXCESS * (now - begin), False
+                while sent * batch_seconds < due and not full:
+                    full = not _offer(connection, batch, peer)
+                    sent += 1
+                    waiting = min(waiting + batch_seconds, QUEUE_SECONDS)
+                if full:  # wait for room, which is half of the socket's buffer
+                    waiting = QUEUE_SECONDS
+                    select.select([], [connection], [], STEP_SECONDS)
+                else:
+                    time.sleep(STEP_SECONDS)  # the stream's pace, not a wait for a peer
+        return dry <= DRY_RATIO * FAST_SECONDS
+
+    def receive(self, connection: socket.socket) -> float | None:
+        """Receive a stream; return bits per second of Ethernet frames, or None if it had gaps."""
+        arrivals = []
+        connection.settimeout(FIRST_SECONDS)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        connection.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
+        with _set(connection, UDP_GRO, 1):
+            try:
+                while True:
+                    arrivals.append(_take(connection))
+                    connection.settimeout(QUIET_SECONDS)
+            except TimeoutError:
+                return rate_of_slices(arrivals)
+
+
+def rate_of_slices(arrivals: Sequence[Arrival]) -> float | None:
+    """Return the median rate of time slices, in bits per second of Ethernet frames.
+
+    The first and last slices are excluded, as they contain the link's burst and the stream's
+    end, and so are slices with dropped frames. None if too few are left, or fewer than half
+    agree.
+    """
+    slices: defaultdict[int, list[Arrival]] = defaultdict(list)
+    for one in arrivals:
+        slices[int((one.moment - arrivals[0].moment) / SLICE_SECONDS)].append(one)
+    rates = []
+    for number in sorted(slices)[1:-1]:
+        first, *rest = slices[number]
+        if rest and rest[-1].dropped == first.dropped and rest[-1].moment > first.moment:
+            bits = FRAME_BITS * sum(one.frames for one in rest)
+            rates.append(bits / (rest[-1].moment - first.moment))
+    if len(rates) < MIN_SLICES:
+        return None
+    middle = median(rates)
+    alike = sum(abs(rate - middle) <= ALIKE_RATIO * middle for rate in rates)
+    return middle if 2 * alike >= len(rates) else None
+
+
+def _offer(connection: socket.socket, batch: bytes, peer: tuple[str, int]) -> bool:
+    """Send a batch if the kernel has room for it."""
+    try:
+        connection.sendto(batch, socket.MSG_DONTWAIT, peer)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _take(connection: socket.socket) -> Arrival:
+    """Receive the next frames; raise TimeoutError if none arrive in time."""
+    data, extra, _, _ = connection.recvmsg(LARGEST_BYTES, 128)
+    moment, size, dropped = 0.0, len(data), 0
+    for level, kind, value in extra:
+        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+            seconds, nanoseconds = TIME.unpack_from(value)
+            moment = seconds + nanoseconds * 1e-9
+        elif (level, kind) == (socket.SOL_SOCKET, SO_RXQ_OVFL):
+            (dropped,) = COUNT.unpack_from(value)
+        elif (level, kind) == (socket.IPPROTO_UDP, UDP_GRO):
+            (size,) = COUNT.unpack_from(value)
+    return Arrival(moment, -(-len(data) // size), dropped)
+
+
+@contextmanager
+def _set(connection: socket.socket, option: int, value: int) -> Iterator[None]:
+    """Set a UDP option of a datagram socket inside the context."""
+    connection.setsockopt(socket.IPPROTO_UDP, option, value)
+    try:
+        yield
+    finally:
+        connection.setsockopt(socket.IPPROTO_UDP, option, 0)

@@ -10,7 +10,8 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from testbed.algorithms.frame.worker import Shard
@@ -19,21 +20,25 @@ from testbed.datasets.streams import Arrivals, RecordFormat, Sample, Sender
 from testbed.errors import TestbedError
 from testbed.roles.arguments import Arguments, connect
 from testbed.roles.clock import EmulatedClock, wait
+from testbed.roles.direct import DirectSender, answering
 from testbed.roles.process import TerminatedError, run
-from testbed.roles.transports import sending
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import parse
+from testbed.scenario import Scenario
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.links import producers
+from testbed.scenario.streams import Kafka
 
 TICK_SECONDS = 0.01
 """Polling interval, and thus the maximum delay of a record, real seconds."""
 
 REPORT_SECONDS = 1.0
 DEADLINE_SECONDS = 10.0
+CLOSE_SECONDS = 5.0
+"""Time for a producer to close its connection to the broker."""
 
 
 def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
@@ -59,7 +64,7 @@ async def _produce(experiment: Experiment, arguments: Arguments) -> None:
     feeds = feeds_of(experiment, arguments.index)
     devices = [feed.device for feed in feeds]
     clock = EmulatedClock(experiment.scenario.time_scale)
-    async with sending(experiment, arguments, devices=devices, failed=end) as sender:
+    async with _sending(experiment, arguments, devices=devices, failed=end) as sender:
         production = Production(feeds, sender, clock)
         with (
             unix_address(arguments.socket) as address,
@@ -69,6 +74,47 @@ async def _produce(experiment: Experiment, arguments: Arguments) -> None:
             threading.Thread(target=reporter.run, name="reporter", daemon=True).start()
             producing = asyncio.create_task(production.carry_out())
             await asyncio.gather(producing, over)
+
+
+@asynccontextmanager
+async def _sending(
+    experiment: Experiment,
+    arguments: Arguments,
+    *,
+    devices: Iterable[int],
+    failed: Callable[[BaseException], None],
+) -> AsyncIterator[Sender]:
+    """Open a producer's end for these devices; ``failed`` receives unexpected errors.
+
+    Raises:
+        HostError: this host cannot provide what it needs.
+        NodeError: the broker does not exist, or the producer cannot write to it.
+    """
+    if arguments.topics:
+        from testbed.roles.kafka import connect_sender
+
+        loop = asyncio.get_running_loop()
+        through, producer = connect_sender(
+            arguments.source,
+            arguments.topics,
+            devices,
+            failed=lambda error: loop.call_soon_threadsafe(failed, error),
+            linger_seconds=linger_seconds(experiment.scenario),
+        )
+        try:
+            yield through
+        finally:
+            producer.close(timeout=CLOSE_SECONDS)
+        return
+    sender = DirectSender(devices)
+    async with answering(arguments.source, sender, token=arguments.token, failed=failed):
+        yield sender
+
+
+def linger_seconds(scenario: Scenario) -> float:
+    """Return how long a record may wait for a batch to the broker, real seconds."""
+    assert scenario.streams is not None and isinstance(scenario.streams.transport, Kafka)
+    return scenario.streams.transport.linger / scenario.time_scale
 
 
 def feeds_of(experiment: Experiment, index: int) -> Sequence[Feed]:

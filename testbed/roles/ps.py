@@ -66,7 +66,6 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
         place.mkdir(exist_ok=True)
     streamed = experiment.algorithm.TAKES_STREAMS
     checkpoints = Checkpoints.of(experiment, arguments.folder)
-    newest = checkpoints.newest() if checkpoints else None
     training = Training(
         server=experiment.server(),
         queue=experiment.service_queue(),
@@ -80,8 +79,8 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
     )
     if experiment.algorithm.SENDS_KEYS:
         training.keys = ServerKeys(training.log)
-    if newest is not None:
-        newest.restore(training, folder / "updates.bin")
+    if checkpoints is not None:
+        checkpoints.resume(training, folder / "updates.bin")
     server = ParameterServer(
         training,
         checkpoints=checkpoints,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 from testbed.algorithms.base import Applied
@@ -15,8 +14,7 @@ from testbed.telemetry.event_kinds import Done
 from testbed.telemetry.spool import SpoolWriter
 
 
-@dataclass
-class Record:
+class Record(UpdateRecord):
     """Records the parameter server's requests.
 
     Attributes:
@@ -25,32 +23,19 @@ class Record:
         largest_gap_seconds: the longest pause of any node, real.
     """
 
-    STATE: ClassVar = ("tally",)
-    spool: SpoolWriter
-    clock: EmulatedClock
-    tally: Counter[str] = field(default_factory=Counter)
-    largest_gap_seconds: float = 0.0
+    STATE: ClassVar = (*UpdateRecord.STATE, "tally")
 
-    def __post_init__(self) -> None:
-        self.updates = UpdateRecord(self.spool.append, self.spool.streamed)
+    def __init__(self, spool: SpoolWriter, clock: EmulatedClock) -> None:
+        super().__init__(spool.append, spool.streamed)
+        self.spool, self.clock = spool, clock
+        self.tally: Counter[str] = Counter()
+        self.largest_gap_seconds = 0.0
 
-    def accepted(self, push: PushMessage) -> None:
-        """Record a push that was accepted now."""
-        self.updates.accepted(
-            push.worker,
-            push.sequence,
-            update=push.update,
-            payload_bytes=push.payload_bytes,
-            timing=push.timing,
-            saturated=push.saturated,
-            intake=push.intake,
-        )
-
-    def applied(self, applied: Iterable[Applied]) -> None:
+    def enter_all(self, applied: Iterable[Applied]) -> None:
         """Record updates that were applied now."""
         elapsed = self.clock.elapsed or 0.0
         for one in applied:
-            self.updates.enter(one, now=self.clock.emulated(elapsed), elapsed=elapsed)
+            self.enter(one, now=self.clock.emulated(elapsed), elapsed=elapsed)
 
     def ignored(self, push: PushMessage, *, late: bool) -> None:
         """Record a push that was not accepted: it came after the end (late), or was a repeat."""
@@ -70,12 +55,11 @@ class Record:
 
     def done(self, *, evaluated: bool) -> Done:
         """Return all sums; updates of an incomplete last round count as dropped."""
-        updates = self.updates
-        sums = self.tally + Counter(dropped=updates.pending, dropped_bytes=updates.pending_bytes)
+        sums = self.tally + Counter(dropped=self.pending, dropped_bytes=self.pending_bytes)
         return Done(
             evaluated,
-            updates.applied,
-            updates.applied_bytes,
+            self.applied,
+            self.applied_bytes,
             largest_gap_seconds=self.largest_gap_seconds,
             **sums,
         )

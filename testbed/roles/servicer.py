@@ -103,25 +103,26 @@ class Servicer:
         return ps_pb2.LeaveReply().SerializeToString()
 
     async def _snapshot(self, message: bytes, call: Call) -> bytes:
-        _require_caller(call, EVALUATOR)
+        _require(call, node=EVALUATOR)
         request = parse(ps_pb2.SnapshotRequest, message)
         if math.isnan(request.least_seconds):
             raise MalformedError("least_seconds is not a number")
         return await self.training.snapshot(request.least_version, request.least_seconds)
 
     async def _report(self, message: bytes, call: Call) -> bytes:
-        _require_caller(call, EVALUATOR)
+        _require(call, node=EVALUATOR)
         report = parse(ps_pb2.ReportRequest, message)
         top1, top5 = _shares(report)
         if report.version > LARGEST_NUMBER or not 1 <= report.images <= LARGEST_COUNT:
             raise MalformedError(f"version {report.version}, {report.images} images: out of range")
         snapshots = self.training.snapshots
-        taken, first = snapshots.reported(report.version, report.time_seconds, final=report.final)
-        if first and taken is not None:
+        time = report.time_seconds
+        payload_up_bytes = snapshots.reported(report.version, time, final=report.final)
+        if payload_up_bytes is not None:
             evaluated = Evaluated(
-                time_seconds=taken.time,
+                time_seconds=time,
                 version=report.version,
-                payload_up_bytes=taken.payload_up_bytes,
+                payload_up_bytes=payload_up_bytes,
                 loss=report.loss,
                 top1=top1,
                 top5=top5,
@@ -132,12 +133,12 @@ class Servicer:
             if report.final:
                 snapshots.concluded.set()
             else:
-                measured = Measured(taken.time, report.version, report.loss)
+                measured = Measured(time, report.version, report.loss)
                 self.training.measured(measured, accuracy=top1)
         return ps_pb2.ReportReply().SerializeToString()
 
     async def _remove(self, message: bytes, call: Call) -> bytes:
-        _require_caller(call, CONTROLLER)
+        _require(call, node=CONTROLLER)
         request = parse(ps_pb2.RemoveRequest, message)
         if (length := len(request.reason)) > LONGEST_REASON:
             raise MalformedError(
@@ -147,7 +148,7 @@ class Servicer:
         return ps_pb2.RemoveReply().SerializeToString()
 
     async def _silence(self, message: bytes, call: Call) -> bytes:
-        _require_caller(call, CONTROLLER)
+        _require(call, node=CONTROLLER)
         request = parse(ps_pb2.SilenceRequest, message)
         self.training.silence(request.worker, silent=request.silent)
         return ps_pb2.SilenceReply().SerializeToString()
@@ -163,7 +164,7 @@ class Servicer:
         if not (request.sent <= request.due <= LARGEST_NUMBER and 0 <= worst <= 1):
             found = f"{request.sent} of {request.due} records sent, worst lag ratio {worst}"
             raise MalformedError(f"{found}: out of range")
-        _require_producer(call)
+        _require(call, producer=True)
         self._record_produced(Produced(str(call.node), request.due, request.sent, worst))
         return ps_pb2.ProducedReply(ended=self.training.ended.is_set()).SerializeToString()
 
@@ -201,18 +202,11 @@ def _require_own_worker(call: Call, worker: int) -> None:
         raise ImpersonationError(f"{call.node} called as worker {worker}, expected its own number")
 
 
-def _require_caller(call: Call, node: str) -> None:
-    """Refuse a call that only ``node`` may make."""
-    if call.node != node:
-        method = call.method.rpartition("/")[2]
-        raise ImpersonationError(f"{call.node} called {method}, which only the {node} may call")
-
-
-def _require_producer(call: Call) -> None:
-    """Refuse a call that only a producer may make."""
-    if call.node in (EVALUATOR, CONTROLLER):
-        method = call.method.rpartition("/")[2]
-        raise ImpersonationError(f"{call.node} called {method}, which only producers may call")
+def _require(call: Call, *, producer: bool = False, node: str = "") -> None:
+    """Refuse a call that only ``node``, or only a producer, may make."""
+    if call.node in (EVALUATOR, CONTROLLER) if producer else call.node != node:
+        method, who = call.method.rpartition("/")[2], "producers" if producer else f"the {node}"
+        raise ImpersonationError(f"{call.node} called {method}, which only {who} may call")
 
 
 def _printable(text: str) -> str:

@@ -34,16 +34,6 @@ class TrainingState:
     parameters: Vector
 
 
-@dataclass(frozen=True)
-class TakenSnapshot:
-    """The fields of a snapshot that are kept until its report; see TrainingState."""
-
-    version: int
-    time: float
-    final: bool
-    payload_up_bytes: int
-
-
 @dataclass(frozen=True, eq=False)
 class _Poll:
     least_version: int
@@ -66,8 +56,8 @@ class Snapshots:
         self.final_taken = asyncio.Event()
         self.concluded = asyncio.Event()
         self._polls: list[_Poll] = []
-        self._taken: OrderedDict[tuple[int, float, bool], TakenSnapshot] = OrderedDict()
-        self._reported: set[tuple[int, float, bool]] = set()
+        # Their payload_up_bytes; None once reported.
+        self._taken: OrderedDict[tuple[int, float, bool], int | None] = OrderedDict()
         self._wanted: deque[bytes] = deque()
         self._takes_over = False
 
@@ -120,36 +110,30 @@ class Snapshots:
             self._polls.remove(poll)
             poll.answer.set_result(answer)
 
-    def reported(
-        self, version: int, time: float, *, final: bool
-    ) -> tuple[TakenSnapshot | None, bool]:
-        """Return the snapshot of a report, and whether this is its first report.
+    def reported(self, version: int, time: float, *, final: bool) -> int | None:
+        """Return the payload of all updates in a reported snapshot, in bytes.
 
-        It is None if a previous server took it: that model is lost.
+        It is None for a repeated report, and if a previous server took it: that model is lost.
 
         Raises:
             RejectedError: no such snapshot was taken.
         """
         key = (version, time, final)
-        taken = self._taken.get(key)
-        if taken is None and self._takes_over and not final:
-            return None, False
-        if taken is None:
+        if key not in self._taken and self._takes_over and not final:
+            return None
+        if key not in self._taken:
             kind = "final snapshot" if final else "snapshot"
             found = f"a report on a {kind} of version {version} at {time:g} s"
             raise RejectedError(f"{found}, which was not taken")
-        first = key not in self._reported
-        self._reported.add(key)
-        return taken, first
+        payload_bytes, self._taken[key] = self._taken[key], None
+        return payload_bytes
 
     def _copy(self, state: TrainingState) -> bytes:
-        taken = TakenSnapshot(state.version, state.time, state.final, state.payload_up_bytes)
-        key = (state.version, state.time, state.final)
-        self._taken.setdefault(key, taken)
+        self._taken.setdefault((state.version, state.time, state.final), state.payload_up_bytes)
         if state.final:
             self.final_taken.set()
         if len(self._taken) > MAX_TAKEN:
-            self._reported.discard(self._taken.popitem(last=False)[0])
+            self._taken.popitem(last=False)
         return encode_snapshot(
             Snapshot(state.version, state.time, state.final, Dense(state.parameters))
         )

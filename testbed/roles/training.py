@@ -18,11 +18,10 @@ from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
 from testbed.algorithms.frame.stop import silence_reason
 from testbed.errors import RejectedError
-from testbed.roles.calls import WaitingCalls
+from testbed.roles.calls import OrderStreams, WaitingCalls
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import LOGGED_GAP_SECONDS
 from testbed.roles.keys import ServerKeys
-from testbed.roles.orders import OrderStreams
 from testbed.roles.record import Record
 from testbed.roles.snapshots import Snapshots, TrainingState
 from testbed.rpc.codec import encode_delivery
@@ -106,8 +105,7 @@ class Training:
     @property
     def _parts(self) -> tuple[Any, ...]:
         """The parts that a checkpoint holds in addition to the server."""
-        record = self.record
-        return self, self.clock, self.exchanged, self.queue, record, record.updates
+        return self, self.clock, self.exchanged, self.queue, self.record
 
     @property
     def waiting(self) -> int:
@@ -179,7 +177,7 @@ class Training:
         self.exchanged.check(push.shared)
         now = self.clock.now
         if self.keys is not None:
-            push = self.keys.complete(push, missed=self.record.updates.reply_bytes(push.worker))
+            push = self.keys.complete(push, missed=self.record.reply_bytes(push.worker))
         effects = self.server.push(push.worker, push.sequence, update=push.update, now=now)
         self._latest[push.worker] = call
         if self.keys is not None:
@@ -187,7 +185,7 @@ class Training:
         if effects.crashed:
             self.log.write(Crashed(f"w{push.worker}", push.sequence, now))
         if effects.accepted:
-            self.record.accepted(push)
+            self.record.accepted(push, push.timing)
             self.exchanged.keep(push.worker, push.shared)
         elif effects.lost:
             self.record.lost(push, effects.lost)
@@ -299,7 +297,7 @@ class Training:
 
     def _carry_out(self, effects: Effects) -> None:
         """Apply the effects of a call to the server."""
-        self.record.applied(effects.applied)
+        self.record.enter_all(effects.applied)
         for worker in effects.removed:
             self.remove(worker, silence_reason(self.server.dead_after))
         self._deliver(effects.releases)
@@ -343,7 +341,7 @@ class Training:
             self.server.version,
             time=self.clock.now if self._end is None else self._end,
             final=self._end is not None,
-            payload_up_bytes=self.record.updates.applied_bytes,
+            payload_up_bytes=self.record.applied_bytes,
             parameters=self.server.half.parameters,
         )
 
@@ -393,4 +391,4 @@ class Training:
             if release.reply is None:
                 self._notified.add(release.worker)
             else:
-                self.record.updates.replied(release.worker, reply.payload_bytes)
+                self.record.replied(release.worker, reply.payload_bytes)

@@ -10,16 +10,16 @@ from functools import partial
 from pathlib import Path
 
 from testbed.algorithms.frame.worker import Loop, Worker
-from testbed.datasets.streams import RateMeter, Reception
+from testbed.datasets.streams import RateMeter, Receiver, Reception
 from testbed.errors import NodeError, RejectedError, UserCodeError
 from testbed.payloads.key_cache import KeyCaches
-from testbed.roles.arguments import Arguments, connect
+from testbed.roles.arguments import Arguments, connect, limits
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
+from testbed.roles.direct import DirectReceiver
 from testbed.roles.heartbeat import Heartbeat, interval
 from testbed.roles.process import TerminatedError, run, wait_for_end
 from testbed.roles.stream import DeviceStream
-from testbed.roles.transports import receiver
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
@@ -89,7 +89,7 @@ def device_stream(
     assert worker.source is not None, "a new worker has a source of samples"
     announced = scenario.streams.per_second(scenario.workers.count, seed=scenario.seed)[index]
     stream = DeviceStream(
-        receiver(experiment, arguments),
+        _receiver(experiment, arguments),
         Reception(experiment.records, scenario.streams.policy.buffer(), RateMeter(announced)),
         experiment.data,
         clock,
@@ -99,6 +99,26 @@ def device_stream(
     )
     worker.source, worker.look = None, stream.look
     return stream
+
+
+def _receiver(experiment: Experiment, arguments: Arguments) -> Receiver:
+    """Open a device's end.
+
+    Raises:
+        NodeError: the broker does not exist, or the device cannot read from it.
+    """
+    if arguments.topics:
+        from testbed.roles.kafka import connect_receiver
+
+        return connect_receiver(arguments.source, arguments.topics, arguments.index)
+    connection = Connection(
+        f"ipv4:{arguments.source}",
+        token=arguments.source_token,
+        limits=limits(experiment),
+        patience_seconds=arguments.patience_seconds,
+        peer="the producer",
+    )
+    return DirectReceiver(arguments.index, connection)
 
 
 def factor(file: str) -> float:

@@ -292,15 +292,7 @@ class Engine(SimulatedRun):
             self._carry_out(self.server.leave(worker, now))
             return
         if effects.accepted:
-            self._record.accepted(
-                worker,
-                cycle.sequence,
-                update=cycle.update,
-                payload_bytes=cycle.payload_bytes,
-                saturated=cycle.saturated,
-                intake=cycle.intake,
-                timing=device.timing(cycle),
-            )
+            self._record.accepted(cycle, device.timing(cycle))
         if effects.crashed:
             self.recorder.event(Crashed(f"w{worker}", cycle.sequence, now))
             self.recorder.event(self.timeline.crash(worker, planned=now, actual=now))

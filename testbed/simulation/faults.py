@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -11,13 +11,11 @@ from typing import ClassVar
 from testbed.faults import ChangedLink, Freeze, Join, Kill, Leave, NetworkPartition, Slow
 from testbed.faults.base import PassingFault, TimedFault
 from testbed.faults.timeline import Timeline
-from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.event_queue import Callback, ScheduledEvent
-from testbed.simulation.links import FairLink
+from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import burst_bytes, delayed
 from testbed.simulation.simulated_run import SimulatedRun
 from testbed.telemetry.event_kinds import Joined
-from testbed.values.units import Rate
 
 
 @dataclass
@@ -89,7 +87,8 @@ class Faults:
                 device.up, device.down = delayed(*device.configured, up.delay, down.delay)
                 for (bucket, link), change in zip(self._own_links(target), (up, down), strict=True):
                     if change.rate is not None:
-                        self._set_rate(bucket, change.rate, link)
+                        depth = burst_bytes(change.rate, self.engine.recorder.time_scale)
+                        bucket.change(change.rate.bytes_per_second, depth, link=link)
 
     def end(self, fault: PassingFault, target: int) -> None:
         """Undo a fault."""
@@ -115,16 +114,10 @@ class Faults:
         for bucket, link in self._own_links(worker):
             bucket.change(*bucket.configured, link=link)
 
-    def _set_rate(self, bucket: ChangingBucket, rate: Rate, link: FairLink) -> None:
-        depth = burst_bytes(rate, self.engine.recorder.time_scale)
-        bucket.change(rate.bytes_per_second, depth, link=link)
-
-    def _own_links(self, worker: int) -> Iterator[tuple[ChangingBucket, FairLink]]:
-        """Yield a worker's changeable buckets, up and down, each with the PS's link."""
+    def _own_links(self, worker: int) -> Sequence[tuple[Bucket, FairLink]]:
+        """Return a worker's buckets, up and down, each with the PS's link."""
         device, engine = self.engine.devices[worker], self.engine
-        for path, link in ((device.up, engine.uplink), (device.down, engine.downlink)):
-            if isinstance(path.bucket, ChangingBucket):
-                yield path.bucket, link
+        return (device.up.bucket, engine.uplink), (device.down.bucket, engine.downlink)
 
     def forget(self, worker: int) -> None:
         """Discard all activity of a worker whose process has ended."""

@@ -1,8 +1,8 @@
-"""The PS's link: active transfers share it max-min fairly, each within its own link's rate.
+"""The links of a simulation: the PS's, which active transfers share, and each worker's own.
 
-A fluid model. Transfers with the same cap always have the same rate, so they form a group, and only
-the service received per group is stored: a change costs O(groups), and the next transfer to end is
-found in O(log transfers), however many are active.
+A fluid model, max-min fair within each transfer's own rate. Transfers with the same cap always have
+the same rate, so they form a group, and only the service received per group is stored: a change
+costs O(groups), and the next transfer to end is found in O(log transfers), however many are active.
 """
 
 from __future__ import annotations
@@ -133,37 +133,93 @@ def _calls(done: Any, sender: object) -> bool:
     return isinstance(done, partial) and getattr(done.func, "__self__", None) is sender
 
 
+Waiting = tuple[FairLink, float, Done]
+"""A message: the PS's link, its bytes or its latency, and its callback."""
+
+
 @dataclass
 class Bucket:
     """A worker's own link in one direction: a token bucket, like the kernel's tbf.
 
-    Bytes covered by tokens pass at once, the rest at the rate; a pause refills the bucket.
+    Bytes covered by tokens pass at once, the rest at the rate; a pause refills the bucket. A fault
+    or a trace may change the link. A partition stops transfers in progress; a message that would
+    arrive during the partition is lost, and repeats its latency after.
 
     Attributes:
         rate: bytes per second; infinite if the link is not shaped.
         burst: capacity of the bucket in bytes; it starts full.
+        connected: whether data passes; False during a partition.
+        configured: rate and depth from the scenario, or from a trace.
     """
 
     rate: float
     burst: float
+    connected: bool = True
+    configured: tuple[float, float] = field(init=False)
     _tokens: float = field(init=False)
     _settled: float = 0.0
+    _stopped: list[PendingTransfer] = field(default_factory=list)
+    _unsent: list[Waiting] = field(default_factory=list)
+    _undelivered: list[Waiting] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._tokens = self.burst
+        self._tokens, self.configured = self.burst, (self.rate, self.burst)
 
     def carry(self, size: float, delay: float, *, link: FairLink, done: Done) -> None:
-        """Send a message of ``size`` bytes, let its latency pass, then call ``done``."""
+        """Send ``size`` bytes, let the latency pass, then call ``done`` if connected."""
         # methods, not local functions: a checkpoint can name them
-        self.send(size, link=link, done=partial(link.wait, delay, done) if delay else done)
+        arrived = partial(self._arrive, link, delay, done)
+        self.send(size, link=link, done=partial(link.wait, delay, arrived) if delay else arrived)
 
     def send(self, size: float, *, link: FairLink, done: Done) -> None:
-        """Send ``size`` bytes through this bucket and the PS's link, then call ``done``."""
-        at_once = self._take(size, link.events.now)
-        if at_once == size:
-            link.start(size, cap=inf, done=done)
+        """Send ``size`` bytes through this bucket and the PS's link, then call ``done``.
+
+        During a partition they are queued until it ends.
+        """
+        if not self.connected:
+            self._unsent.append((link, size, done))
             return
-        link.start(at_once, cap=inf, done=partial(self._burst_sent, size - at_once, link, done))
+        if self.rate == inf:
+            link.start(size, cap=inf, done=partial(self._all_sent, done))
+            return
+        at_once = self._take(size, link.events.now)
+        sent = partial(self._burst_sent, size - at_once, link, done)
+        if at_once == size:
+            sent = partial(self._all_at_once, done)
+        link.start(at_once, cap=inf, done=sent)
+
+    def change(self, rate: float, burst: float, *, link: FairLink) -> None:
+        """Change rate and depth from now on, for the rest of active transfers too."""
+        if (rate, burst) == (self.rate, self.burst):
+            return
+        transfers = link.withdraw(self)
+        if self.rate == inf:
+            self._tokens = burst
+        else:
+            self._take(0.0, link.events.now)  # tokens so far came at the old rate
+        self.rate, self.burst, self._settled = rate, burst, link.events.now
+        self._tokens = 0.0 if transfers else min(self._tokens, burst)
+        self._restart(transfers, link)
+
+    def disconnect(self, *, link: FairLink) -> None:
+        """Start a partition: stop all data."""
+        self.connected = False
+        self._stopped = link.withdraw(self)
+
+    def reconnect(self, *, link: FairLink) -> None:
+        """End the partition: resume all data, waiting messages first."""
+        stopped, undelivered, unsent = self._stopped, self._undelivered, self._unsent
+        self.connected, self._stopped, self._undelivered, self._unsent = True, [], [], []
+        self._restart(stopped, link)
+        for at, delay, done in undelivered:
+            at.wait(delay, partial(self._arrive, at, delay, done), link.events.now)
+        for at, size, done in unsent:
+            self.send(size, link=at, done=done)
+
+    def _restart(self, transfers: list[PendingTransfer], link: FairLink) -> None:
+        for left in transfers:
+            beyond_burst = left.done.func == self._all_sent
+            link.start(left.size, cap=self.rate if beyond_burst else inf, done=left.done)
 
     def _burst_sent(self, rest: float, link: FairLink, done: Done, now: float) -> None:
         link.start(rest, cap=self.rate, done=partial(self._all_sent, done))
@@ -172,10 +228,17 @@ class Bucket:
         self._tokens, self._settled = 0.0, now
         done(now)
 
+    def _all_at_once(self, done: Done, now: float) -> None:
+        done(now)
+
+    def _arrive(self, link: FairLink, delay: float, done: Done, now: float) -> None:
+        if self.connected:
+            done(now)
+        else:
+            self._undelivered.append((link, delay, done))
+
     def _take(self, size: float, now: float) -> float:
         """Take as many tokens as the message needs and are available; return their number."""
-        if self.rate == inf:
-            return size
         tokens = min(self.burst, self._tokens + self.rate * (now - self._settled))
         taken = min(tokens, size)
         self._tokens, self._settled = tokens - taken, now

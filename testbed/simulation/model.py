@@ -16,7 +16,6 @@ import numpy as np
 from testbed.network.jitter import ENTRIES, SCALE, table
 from testbed.network.qdiscs import TokenBucket, qdisc_for
 from testbed.scenario.direction import Link
-from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.links import Bucket
 from testbed.values.topology import Direction, Distribution
 from testbed.values.units import Rate
@@ -91,20 +90,17 @@ class Path:
         return Transfer(wire * (packets + repeated) / packets, delay)
 
 
-def paths(
-    worker: Link, server: Link, *, time_scale: float = 1.0, changing: bool = False
-) -> tuple[Path, Path]:
+def paths(worker: Link, server: Link, *, time_scale: float = 1.0) -> tuple[Path, Path]:
     """Return the paths up and down between a worker and the PS, each with its own link.
 
-    The depth of the kernel's buckets depends on real time, hence the time scale. ``changing`` paths
-    may change during the run.
+    The depth of the kernel's buckets depends on real time, hence the time scale.
     """
     up = worker.up, server.down
     down = server.up, worker.down
     round_trip = sum(part.delay or 0.0 for part in (*up, *down))
     return (
-        _path(_bucket(worker.up, time_scale, changing), up, round_trip),
-        _path(_bucket(worker.down, time_scale, changing), down, round_trip),
+        _path(_bucket(worker.up, time_scale), up, round_trip),
+        _path(_bucket(worker.down, time_scale), down, round_trip),
     )
 
 
@@ -150,8 +146,7 @@ def _path(bucket: Bucket, hops: tuple[Direction, Direction], round_trip: float) 
     )
 
 
-def _bucket(own: Direction, time_scale: float, changing: bool) -> Bucket:
-    kind = ChangingBucket if changing else Bucket
+def _bucket(own: Direction, time_scale: float) -> Bucket:
     if own.rate is None:
-        return kind(inf, 0)
-    return kind(own.rate.bytes_per_second, burst_bytes(own.rate, time_scale))
+        return Bucket(inf, 0)
+    return Bucket(own.rate.bytes_per_second, burst_bytes(own.rate, time_scale))

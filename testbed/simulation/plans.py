@@ -12,7 +12,6 @@ from functools import partial
 from types import MethodType
 from typing import Any
 
-from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import Callback
 from testbed.simulation.faults import Faults
@@ -50,8 +49,8 @@ KINDS: Mapping[str, tuple[Method, tuple[str, ...]]] = {
     "latency": (FairLink.wait, ("link", "seconds", "call")),
     "burst-sent": (Bucket._burst_sent, ("bucket", "rest", "link", "call")),
     "all-sent": (Bucket._all_sent, ("bucket", "call")),
-    "sent-at-once": (ChangingBucket._all_at_once, ("changing", "call")),
-    "through": (ChangingBucket._arrive, ("changing", "link", "seconds", "call")),
+    "sent-at-once": (Bucket._all_at_once, ("bucket", "call")),
+    "through": (Bucket._arrive, ("bucket", "link", "seconds", "call")),
 }
 """By kind: the method, and its arguments before the time, its own link or bucket first."""
 
@@ -69,7 +68,6 @@ _TYPES: Mapping[str, Any] = {
     "call": (MethodType, partial),
     "link": FairLink,
     "bucket": Bucket,
-    "changing": ChangingBucket,
 }
 
 

@@ -20,6 +20,8 @@ from __future__ import annotations
 import gc
 import mmap
 import multiprocessing
+import pickle
+import signal
 from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,35 +29,36 @@ from dataclasses import dataclass, field
 from math import inf
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
-from testbed.errors import TestbedError
+from testbed.errors import NodeError, TestbedError
+from testbed.host.isolation import early_exit
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.base import CACHE_LINE_BYTES
-from testbed.simulation import messages
 from testbed.simulation.messages import (
     Answer,
     Begin,
+    ControlAnswer,
     ControlRequest,
     Evaluate,
-    Loan,
     Restart,
     Restore,
     Result,
     Resume,
     Save,
-    Saved,
+    Stored,
     Task,
     Unchanged,
+    load,
+    store,
 )
 from testbed.simulation.process import Build, Rows, serve
-from testbed.simulation.process_exit import unexpected_exit
 from testbed.simulation.worker import Cycle, Paused, TimedOrders
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
@@ -101,7 +104,7 @@ class PoolProcess:
 
     def ask(self, request: ControlRequest) -> None:
         """Send a control request, such as an evaluation, to run after the tasks already sent."""
-        self._made.append(messages.encode_tasks(request))
+        self._made.append(pickle.dumps(request))
         self.send()
 
     def send(self) -> None:
@@ -109,7 +112,7 @@ class PoolProcess:
         while self._made or self.queue:
             if not self._made:
                 tasks = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
-                self._made.append(messages.encode_tasks(tasks))
+                self._made.append(pickle.dumps(tasks))
             taken = MESSAGE_BYTES + len(self._made[0])
             if self._unanswered and self._ahead + taken > MAX_AHEAD_BYTES:
                 return
@@ -117,7 +120,7 @@ class PoolProcess:
             self._unanswered.append(taken)
             self._ahead += taken
 
-    def receive(self) -> Sequence[Answer] | Evaluation | Saved:
+    def receive(self) -> list[Answer] | ControlAnswer:
         """Wait for the next answers and return them.
 
         Raises:
@@ -131,7 +134,7 @@ class PoolProcess:
         except (EOFError, ConnectionError):
             raise self._ended() from None
         self._ahead -= self._unanswered.popleft()
-        return messages.decode_answers(data)
+        return _answers_in(data)
 
     def _send(self, data: bytes) -> None:
         try:
@@ -139,14 +142,37 @@ class PoolProcess:
         except ConnectionError:  # it has exited; its pipe may hold an error
             with suppress(EOFError, ConnectionError):
                 while True:
-                    messages.decode_answers(self.pipe.recv_bytes())
+                    _answers_in(self.pipe.recv_bytes())
             raise self._ended() from None
 
     def _ended(self) -> TestbedError:
-        """Return the error for a process that exited unexpectedly."""
+        """Return the error for a process that exited unexpectedly; blame the user's own files."""
         self.process.join(END_SECONDS)
-        pid, status = self.process.pid, self.process.exitcode
-        return unexpected_exit(pid, status, own_files=self.own_files)
+        status = self.process.exitcode
+        if self.own_files:
+            return early_exit(self.own_files, status)
+        killed = status == -signal.SIGKILL
+        how = "by SIGKILL" if killed else f"with status {status}"
+        return NodeError(
+            f"a process of the simulation (pid {self.process.pid}) ended unexpectedly, {how}.",
+            hint="If memory ran out, `dmesg` shows it." if killed else "Its last output is above.",
+        )
+
+
+def _answers_in(data: bytes) -> list[Answer] | ControlAnswer:
+    """Return the answers in a message; raise the error that it holds in their place."""
+    answers: list[Answer] | ControlAnswer | TestbedError = pickle.loads(data)
+    if isinstance(answers, TestbedError):
+        raise answers
+    return answers
+
+
+class Loan(NamedTuple):
+    """A reply lent to a worker, and the row that the worker owns until its push is taken out."""
+
+    row: int
+    reply: Stored
+    standing: StandingOrders
 
 
 class Pool:
@@ -167,8 +193,7 @@ class Pool:
         self._loans: dict[int, Loan] = {}
         self._latest: dict[int, Cycle | Paused | Result] = {}  # a Result is still in its row
         self._asked: Counter[int] = Counter()  # unanswered tasks per worker
-        self._evaluations: deque[Evaluation] = deque()
-        self._saved: list[Saved] = []
+        self._answered: list[Any] = []
         self._workers = workers
         self._frozen = not gc.get_freeze_count()  # if already frozen, it stays so
         gc.collect()
@@ -199,7 +224,7 @@ class Pool:
     def lend(self, worker: int, reply: Reply, standing: StandingOrders = NO_STANDING) -> None:
         """Store a reply for a worker; copies its payload, as the server will change it."""
         row = self._free.pop()
-        self._loans[worker] = messages.lend(reply, self._rows[row], row, standing)
+        self._loans[worker] = Loan(row, store(reply, self._rows[row]), standing)
 
     def begin(
         self,
@@ -212,7 +237,7 @@ class Pool:
         slow: float = 1.0,
     ) -> None:
         """Start computing from the lent reply, which has arrived at the worker."""
-        self._add(Begin(worker, now, think, self._loans[worker], horizon, tuple(orders), slow))
+        self._add(Begin(worker, now, think, *self._loans[worker], horizon, tuple(orders), slow))
 
     def resume(
         self, worker: int, *, horizon: float, orders: Sequence[TimedOrders] = (), slow: float = 1.0
@@ -250,9 +275,10 @@ class Pool:
         member = min(self._members, key=lambda one: one.load)
         self._rows[self._workers + 2 * self._members.index(member), : parameters.size] = parameters
         member.ask(Evaluate(images))
-        while not self._evaluations:
+        while not self._answered:
             self._receive(member)
-        return self._evaluations.popleft()
+        evaluation: Evaluation = self._answered.pop()
+        return evaluation
 
     def state(self) -> PlainState:
         """Return the state of all workers, including replies and results in transit; blocks.
@@ -264,10 +290,10 @@ class Pool:
             if isinstance(latest, Result):
                 self._latest[worker] = self._take_result(latest)
         lent = {
-            worker: (messages.borrowed(loan, self._rows[loan.row]), loan.standing)
+            worker: (load(Reply, loan.reply, self._rows[loan.row]), loan.standing)
             for worker, loan in self._loans.items()
         }
-        workers = {worker: state for one in saved for worker, state in one.workers.items()}
+        workers = {worker: state for one in saved for worker, state in one.items()}
         return pack({"lent": lent, "latest": self._latest, "workers": workers})
 
     def restore(self, packed: PlainState) -> None:
@@ -289,28 +315,25 @@ class Pool:
                 self.lend(worker, reply, standing)
             put_back(self, {"_latest": whole["latest"]}, ["_latest"])
 
-    def _ask_all(self, requests: Sequence[ControlRequest]) -> list[Saved]:
+    def _ask_all(self, requests: Sequence[ControlRequest]) -> list[Any]:
         """Send one control request to every process, and wait until everything is answered."""
         for member, request in zip(self._members, requests, strict=True):
             while member.load:
                 self._receive(member)
             member.ask(request)
             self._receive(member)
-        answers, self._saved = self._saved, []
+        answers, self._answered = self._answered, []
         return answers
 
     def _receive(self, member: PoolProcess) -> None:
         """Receive answers. Small updates are copied out of their rows now, large ones when due."""
         answers = member.receive()
-        if isinstance(answers, Evaluation):
-            self._evaluations.append(answers)
-            return
-        if isinstance(answers, Saved):
-            self._saved.append(answers)
+        if not isinstance(answers, list):
+            self._answered.append(answers)
             return
         for answer in answers:
             self._asked[answer.worker] -= 1
-            if isinstance(answer, Result) and not messages.fills_row(answer, self._rows[0]):
+            if isinstance(answer, Result) and not answer.fills(self._rows[0]):
                 self._latest[answer.worker] = self._take_result(answer)
             elif not isinstance(answer, Unchanged):
                 self._latest[answer.worker] = answer
@@ -319,4 +342,4 @@ class Pool:
         """Copy a result out of its row and free the row."""
         row = self._loans.pop(result.worker).row
         self._free.append(row)
-        return messages.unpack(result, self._rows[row])
+        return result.cycle(self._rows[row])

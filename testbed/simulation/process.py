@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import pickle
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,24 +14,25 @@ from multiprocessing.connection import Connection
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.algorithms.base import Reply
 from testbed.errors import TestbedError
 from testbed.host import syscalls
 from testbed.host.allocation import keep_freed_memory
 from testbed.host.isolation import CLOSED
-from testbed.models import Evaluation
 from testbed.payloads import Vector
-from testbed.simulation import messages
 from testbed.simulation.messages import (
     Answer,
     Begin,
+    ControlAnswer,
     ControlRequest,
     Evaluate,
     Restart,
     Restore,
+    Result,
     Save,
-    Saved,
     Task,
     Unchanged,
+    load,
 )
 from testbed.simulation.worker import Cycle, Learner, Paused, SimulatedWorker
 from testbed.values.user_code import own_failures
@@ -55,7 +57,7 @@ def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int)
         try:
             _answer(pipe, build, number, rows, workers)
         except TestbedError as error:
-            pipe.send_bytes(messages.encode_answers(error))
+            pipe.send_bytes(pickle.dumps(error))
             with suppress(EOFError):
                 while True:  # the clock may send more before it reads the error
                     pipe.recv_bytes()
@@ -73,20 +75,20 @@ def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: in
     gc.freeze()
     while True:
         try:
-            tasks = messages.decode_tasks(pipe.recv_bytes())
+            tasks = pickle.loads(pipe.recv_bytes())
         except EOFError:
             return
         if isinstance(tasks, ControlRequest):
             answer = _answer_control_request(tasks, simulated, learner, parameters)
             _end_copies(process)
-            pipe.send_bytes(messages.encode_answers(answer))
+            pipe.send_bytes(pickle.dumps(answer))
             continue
         answers = []
         for task in tasks:
             with own_failures(f"w{task.worker}"):
                 answers.append(_carry_out(task, simulated[task.worker], rows, learner))
         _end_copies(process)
-        pipe.send_bytes(messages.encode_answers(answers))
+        pipe.send_bytes(pickle.dumps(answers))
 
 
 def _end_copies(process: int) -> None:
@@ -100,7 +102,7 @@ def _answer_control_request(
     workers: Mapping[int, SimulatedWorker],
     learner: Learner,
     parameters: Vector,
-) -> Evaluation | Saved:
+) -> ControlAnswer:
     match request:
         case Evaluate(images):
             with own_failures("evaluator"):
@@ -110,12 +112,12 @@ def _answer_control_request(
             for number, worker in workers.items():
                 with own_failures(f"w{number}"):
                     saved[number] = worker.state()
-            return Saved(saved)
+            return saved
         case Restore(states):
             for number, state in states.items():
                 with own_failures(f"w{number}"):
                     workers[number].restore(state)
-            return Saved({})
+            return {}
 
 
 def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:
@@ -123,26 +125,22 @@ def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner
     if isinstance(task, Restart):
         worker.restart()
         return Unchanged(task.worker)
+    row = rows[task.row]
     if isinstance(task, Begin):
-        row = rows[task.loan.row]
         worker.next_think = task.think
         reached = worker.advance(
-            messages.borrowed(task.loan, row),
+            load(Reply, task.reply, row),
             now=task.now,
             learner=learner,
             horizon=task.horizon,
-            standing=task.loan.standing,
+            standing=task.standing,
             orders=task.orders,
             slow=task.slow,
         )
     else:
-        row = rows[task.row]
         reached = worker.resume(
-            learner=learner,
-            horizon=task.horizon,
-            orders=task.orders,
-            slow=task.slow,
+            learner=learner, horizon=task.horizon, orders=task.orders, slow=task.slow
         )
     if isinstance(reached, Cycle):
-        return messages.pack(reached, row)
+        return Result.of(reached, row)
     return Unchanged(task.worker) if reached is None else reached

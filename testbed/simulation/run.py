@@ -10,19 +10,19 @@ from pathlib import Path
 
 from testbed.algorithms.frame.worker import Worker
 from testbed.datasets.streams import Arrivals
-from testbed.errors import RunNotFound, TestbedError
-from testbed.faults import ChangedLink, NetworkPartition
+from testbed.errors import HostError, RunNotFound, TestbedError
 from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
+from testbed.runtimes import Simulated
 from testbed.runtimes.lock import holding_lock
 from testbed.scenario.durations import Codec
 from testbed.scenario.experiment import Experiment
-from testbed.scenario.traces import followings, own_copy, recorded_fields
+from testbed.scenario.schema import Scenario
+from testbed.scenario.traces import followings, own_copy
 from testbed.simulation.checkpoint import Checkpoint, Saver
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import EventQueue
-from testbed.simulation.gpu import compute_device
 from testbed.simulation.gradients import Gradients, Reuse
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.links import FairLink
@@ -289,6 +289,28 @@ def build(
     return simulated, learner
 
 
+def compute_device(scenario: Scenario) -> str | None:
+    """Return the torch device of this process; None for its CPU.
+
+    Raises:
+        HostError: CUDA is not available.
+    """
+    runtime = scenario.runtime
+    if not isinstance(runtime, Simulated) or runtime.device == "cpu":
+        return None
+    import torch
+
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (AssertionError, RuntimeError) as error:  # torch without CUDA raises AssertionError
+        raise HostError(
+            f"runtime.device is cuda, but PyTorch cannot use CUDA: {error}.",
+            hint="Set it to cpu, or start from a process that has not initialised CUDA.",
+        ) from None
+    torch.backends.cudnn.allow_tf32 = False  # float32, as a CPU computes
+    return runtime.device
+
+
 def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients | None:
     """Return other runs' gradients; None with a GPU or user code, whose results may differ.
 
@@ -319,9 +341,7 @@ def device_model(experiment: Experiment, index: int) -> DeviceModel:
     """Build the model of one worker's device from the scenario."""
     scenario = experiment.scenario
     own = experiment.device_class(index).link
-    changing = any(isinstance(fault, ChangedLink | NetworkPartition) for fault in scenario.faults)
-    changing = changing or any(recorded_fields(scenario))
-    up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale, changing=changing)
+    up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale)
     return DeviceModel(
         step_seconds=_draw_step(experiment, index)(),
         up=up,

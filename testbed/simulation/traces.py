@@ -8,7 +8,6 @@ from functools import partial
 from typing import ClassVar
 
 from testbed.scenario.traces import Following
-from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.model import burst_bytes, delayed
 from testbed.simulation.simulated_run import SimulatedRun
 from testbed.values.units import Rate
@@ -44,6 +43,5 @@ class Traces:
         engine = self.engine
         device, up = engine.devices[one.worker], one.direction == "up"
         bucket = device.up.bucket if up else device.down.bucket
-        assert isinstance(bucket, ChangingBucket), "links with a trace are created as changeable"
         bucket.configured = rate.bytes_per_second, burst_bytes(rate, engine.recorder.time_scale)
         bucket.change(*bucket.configured, link=engine.uplink if up else engine.downlink)

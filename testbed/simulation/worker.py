@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,6 +132,7 @@ class SimulatedWorker:
         each_sample: additional emulated seconds of a step per sample of its batch.
     """
 
+    STATE: ClassVar = ("next_think", "draw_step", "_step", "_now", "_compute")
     index: int
     worker: Worker
     draw_step: Callable[[], float]
@@ -164,15 +165,8 @@ class SimulatedWorker:
 
     def state(self) -> PlainState:
         """Return the state between two calls."""
-        own = {
-            "begun": self._loop is not None,
-            "paused": self._paused is not None,
-            "next_think": self.next_think,
-            "now": self._now,
-            "compute": self._compute,
-            "draw_step": self.draw_step,
-            "step": self._step,
-        }
+        own = {name: getattr(self, name) for name in self.STATE}
+        own |= {"begun": self._loop is not None, "paused": self._paused is not None}
         stream = None if self.stream is None else vars(self.stream)
         whole = {"worker": self.worker.state(), "own": own, "stream": stream}
         return pack(whole, self._given())
@@ -189,16 +183,14 @@ class SimulatedWorker:
             if self.stream is not None:
                 put_back(self.stream, whole["stream"], vars(self.stream))
             own = whole["own"]
-            self.next_think, self._now = float(own["next_think"]), float(own["now"])
-            self._compute, self._step = float(own["compute"]), float(own["step"])
+            begun, paused = own.pop("begun"), own.pop("paused")
             if type(own["draw_step"]) is not type(self.draw_step):
-                found, expected = type(own["draw_step"]).__name__, type(self.draw_step).__name__
-                raise TypeError(f"draw_step is a {found}, expected a {expected}")
-            self.draw_step = own["draw_step"]
-            if own["begun"]:
+                raise TypeError(f"draw_step is a {type(own['draw_step']).__name__}")
+            put_back(self, own, self.STATE)
+            if begun:
                 self._loop = self.worker.loop()
                 action = next(self._loop)
-                if own["paused"] and isinstance(action, Step | Take | Work):
+                if paused and isinstance(action, Step | Take | Work):
                     self._paused = action
 
     def _given(self) -> dict[str, object]:

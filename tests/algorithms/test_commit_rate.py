@@ -7,10 +7,8 @@ from math import inf
 
 import pytest
 
-from testbed.algorithms.parts.commit_counts import CommitCounts
-from testbed.algorithms.parts.commit_rate import CommitRateSearch
-from testbed.algorithms.parts.implicit_momentum import implicit_momentum
-from testbed.algorithms.parts.reward import reward
+from testbed.algorithms.parts.commit_rate import CommitRateSearch, reward
+from testbed.algorithms.parts.commits import CommitCounts, implicit_momentum
 
 PERIOD = 60.0
 TARGET = 0.25

@@ -11,7 +11,7 @@ import pytest
 from testbed.algorithms import Bsp, Ddl, ScaDles
 from testbed.algorithms.base import AlgorithmConfig, Applied, Reply, Stream, Update
 from testbed.algorithms.frame.contract import CHECKS, examine
-from testbed.algorithms.parts.injection import Injection, chosen
+from testbed.algorithms.parts.agreement import Injection, chosen
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Sparse, Vector
 

@@ -199,7 +199,7 @@ def _serve(arguments: dict[str, str], sums: NDArray[np.float64], order: dict[str
         meter.put(servicer, "decode_push", "decode")
         meter.put(Server, "check", "check")
         meter.put(training, "encode_delivery", "encode")
-        meter.put(Record, "applied", "recording")
+        meter.put(Record, "enter_all", "recording")
         opened = Experiment.server
 
         def metered_server(self: Experiment) -> Server:
@@ -210,7 +210,7 @@ def _serve(arguments: dict[str, str], sums: NDArray[np.float64], order: dict[str
 
         Experiment.server = metered_server  # type: ignore[method-assign]
     if not order["record"]:
-        Record.applied = lambda self, applied: None  # type: ignore[method-assign]
+        Record.enter_all = lambda self, applied: None  # type: ignore[method-assign]
     write = EventLog.write
 
     def watched(self: EventLog, event: Event) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from testbed.algorithms.frame.evaluation import Schedule
 from testbed.errors import DataError
-from testbed.roles.checkpoints import Newest
-from testbed.telemetry.checkpoints import About
+from testbed.roles.checkpoints import Checkpoints
+from testbed.telemetry.checkpoints import About, write_checkpoint
 from testbed.values.state import PlainState, pack
 
 
@@ -36,8 +37,9 @@ def test_one_that_does_not_fit_is_named_and_changes_no_record(
         await bench.push(0, sequence=1, version=0)
         bench.spool.flush()
         before = spool.read_bytes()
+        write_checkpoint(path, About("ps", "abc", 0, 0.0, {}), state)
         with pytest.raises(DataError, match=path.name) as error:
-            Newest(About("ps", "abc", 0, 0.0, {}), state, path).restore(bench.training, spool)
+            Checkpoints(path, Schedule(1, None), "abc").resume(bench.training, spool)
         assert error.value.exit_code == 4
         assert spool.read_bytes() == before
 

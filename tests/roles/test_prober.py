@@ -8,14 +8,17 @@ import threading
 import pytest
 
 from testbed.roles import prober
-from testbed.roles.fast_probing import (
+from testbed.roles.probing import (
     FRAME_BITS,
+    HEADER_BYTES,
     SLICE_SECONDS,
     Arrival,
     FastStream,
+    ProbeStream,
+    datagrams,
+    rate_of,
     rate_of_slices,
 )
-from testbed.roles.probing import HEADER_BYTES, ProbeStream, datagrams, rate_of
 
 
 def test_the_rate_counts_from_the_first_packet_after_the_burst() -> None:

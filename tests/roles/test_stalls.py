@@ -16,7 +16,7 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.parts.barrier import AveragingServer
+from testbed.algorithms.parts.rounds import RoundServer
 from testbed.payloads.layout import Layout
 from testbed.roles.training import SILENT_SECONDS
 from testbed.rpc.codec import decode_snapshot
@@ -88,7 +88,7 @@ class Careful(Bsp):
         return WorkerHalf, Auditor
 
 
-class Auditor(AveragingServer[Careful]):
+class Auditor(RoundServer[Careful]):
     wanted: int | None = None
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:

@@ -31,16 +31,15 @@ from testbed.scenario.durations import Codec
 from testbed.scenario.experiment import Constant, Durations, Experiment
 from testbed.scenario.traces import Following
 from testbed.simulation import model
-from testbed.simulation.changing import ChangingBucket
+from testbed.simulation.checkpoint import restore
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.keys import KeyedLinks
-from testbed.simulation.links import FairLink
+from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import Hop
 from testbed.simulation.pool import Pool
 from testbed.simulation.run import SLACK, simulate, virtual_clock
-from testbed.simulation.state import restore
 from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.entry import Entry
@@ -177,8 +176,8 @@ def links() -> tuple[model.Path, model.Path]:
     """Up and down, of any rate: what is the worker's own, and what is the PS's."""
     own, server = Hop(LATENCY, 0.0, "normal"), Hop(0.0, 0.0, "normal")
     return (
-        model.Path(ChangingBucket(inf, 0), (own, server), 0.0, 2 * LATENCY),
-        model.Path(ChangingBucket(inf, 0), (server, own), 0.0, 2 * LATENCY),
+        model.Path(Bucket(inf, 0), (own, server), 0.0, 2 * LATENCY),
+        model.Path(Bucket(inf, 0), (server, own), 0.0, 2 * LATENCY),
     )
 
 

@@ -14,8 +14,8 @@ from testbed.algorithms import Asgd, Bsp
 from testbed.algorithms.frame.stop import StopRule
 from testbed.faults.population import Availability
 from testbed.scenario.experiment import Constant
+from testbed.simulation.checkpoint import state_of
 from testbed.simulation.engine import Engine
-from testbed.simulation.state import state_of
 from testbed.values.state import PlainState
 from testbed.values.traces import Trace
 

@@ -8,29 +8,28 @@ from math import inf
 import pytest
 
 from testbed.scenario.direction import Link, TracedDirection
-from testbed.simulation.changing import ChangingBucket
 from testbed.simulation.event_queue import EventQueue
-from testbed.simulation.links import FairLink
+from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import delayed, paths
 from testbed.values.units import Duration
 
-Happens = tuple[float, Callable[[ChangingBucket, FairLink], None]]
+Happens = tuple[float, Callable[[Bucket, FairLink], None]]
 
 
-def cut(bucket: ChangingBucket, link: FairLink) -> None:
+def cut(bucket: Bucket, link: FairLink) -> None:
     bucket.disconnect(link=link)
 
 
-def reconnect(bucket: ChangingBucket, link: FairLink) -> None:
+def reconnect(bucket: Bucket, link: FairLink) -> None:
     bucket.reconnect(link=link)
 
 
-def to(rate: float, burst: float = 30.0) -> Callable[[ChangingBucket, FairLink], None]:
+def to(rate: float, burst: float = 30.0) -> Callable[[Bucket, FairLink], None]:
     return lambda bucket, link: bucket.change(rate, burst, link=link)
 
 
 def arrivals(
-    bucket: ChangingBucket,
+    bucket: Bucket,
     messages: list[tuple[float, float]],
     *happens: Happens,
     delay: float = 0.0,
@@ -40,12 +39,12 @@ def arrivals(
     """When each message (start, size), then each of another worker's, arrives."""
     events = EventQueue()
     link, arrived = FairLink(events, capacity), dict[int, float]()
-    another = ChangingBucket(inf, 0.0)
+    another = Bucket(inf, 0.0)
     sent = [(bucket, *one) for one in messages] + [(another, *one) for one in others or []]
     for number, (through, start, size) in enumerate(sent):
 
         def send(
-            _: float, number: int = number, through: ChangingBucket = through, size: float = size
+            _: float, number: int = number, through: Bucket = through, size: float = size
         ) -> None:
             through.carry(size, delay, link=link, done=lambda now: arrived.update({number: now}))
 
@@ -59,21 +58,21 @@ def arrivals(
 
 def test_a_change_affects_active_transfers() -> None:
     # From 1 s on 30 of 130 bytes at once, then 10 a second: 50 are left at 6 s, and take 2 s at 25.
-    assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], (6.0, to(25.0))) == [8.0]
+    assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0)], (6.0, to(25.0))) == [8.0]
     # and 10 s at 5.
-    assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], (6.0, to(5.0))) == [16.0]
+    assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0)], (6.0, to(5.0))) == [16.0]
 
 
 def test_a_change_and_its_end() -> None:
     # 50 left at 6 s; 3 s at 5 bytes/s leave 35, which take 3.5 s at 10.
     changes = (6.0, to(5.0)), (9.0, to(10.0))
-    assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], *changes) == [12.5]
+    assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0)], *changes) == [12.5]
 
 
 def test_a_link_that_was_not_shaped_becomes_so_and_is_not_any_more() -> None:
     # The PS's 100 bytes/s until 2 s: 300 of 500 are left. At 10 for 5 s: 250; then 100 again.
     changes = (2.0, to(10.0)), (7.0, to(inf, 0.0))
-    bucket = ChangingBucket(inf, 0.0)
+    bucket = Bucket(inf, 0.0)
     assert arrivals(bucket, [(0.0, 500.0)], *changes, capacity=100.0) == pytest.approx([9.5])
 
 
@@ -81,30 +80,30 @@ def test_a_change_leaves_the_tokens_that_are_there() -> None:
     # Empty at 11 s. Two seconds at 10 make 20; three at 20 would make 60 more: 30 fit.
     # So of 130 bytes at 16 s 30 pass at once, and 100 take 5 s.
     messages = [(1.0, 130.0), (16.0, 130.0)]
-    assert arrivals(ChangingBucket(10.0, 30.0), messages, (13.0, to(20.0))) == [11.0, 21.0]
+    assert arrivals(Bucket(10.0, 30.0), messages, (13.0, to(20.0))) == [11.0, 21.0]
 
 
 def test_a_partition_stops_active_transfers() -> None:
     # 50 left at 6 s, and at 9 s.
     times = (6.0, cut), (9.0, reconnect)
-    assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], *times) == [14.0]
+    assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0)], *times) == [14.0]
 
 
 def test_messages_sent_during_a_partition_wait_for_its_end() -> None:
     # From 5 s on: 30 bytes at once, 100 in 10 s.
     times = (0.0, cut), (5.0, reconnect)
-    assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], *times) == [15.0]
+    assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0)], *times) == [15.0]
 
 
 def test_a_rate_that_changes_during_a_partition_holds_after_it() -> None:
     times = (6.0, cut), (7.0, to(25.0)), (9.0, reconnect)
-    assert arrivals(ChangingBucket(10.0, 30.0), [(1.0, 130.0)], *times) == [11.0]
+    assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0)], *times) == [11.0]
 
 
 def test_other_workers_use_the_ps_link_during_a_partition() -> None:
     # 50 each until 1 s; the other's 150 left take 1.5 s alone. From 4 s on 150 alone: 1.5 s.
     found = arrivals(
-        ChangingBucket(inf, 0.0),
+        Bucket(inf, 0.0),
         *([(0.0, 200.0)], (1.0, cut), (4.0, reconnect)),
         capacity=100.0,
         others=[(0.0, 200.0)],
@@ -125,7 +124,7 @@ def test_what_would_arrive_during_a_partition_is_sent_again(
 ) -> None:
     """100 bytes at 10 a second, and two seconds of latency."""
     times = (begins, cut), (ends, reconnect)
-    assert arrivals(ChangingBucket(10.0, 0.0), [(0.0, 100.0)], *times, delay=2.0) == [arrives]
+    assert arrivals(Bucket(10.0, 0.0), [(0.0, 100.0)], *times, delay=2.0) == [arrives]
 
 
 def test_a_delay_is_that_of_the_workers_own_hop() -> None:
@@ -134,6 +133,6 @@ def test_a_delay_is_that_of_the_workers_own_hop() -> None:
     server = Link(
         up=TracedDirection(delay=Duration(0.001)), down=TracedDirection(delay=Duration(0.002))
     )
-    up, down = delayed(*paths(own, server, changing=True), 0.08, None)
+    up, down = delayed(*paths(own, server), 0.08, None)
     assert [hop.delay_seconds for hop in (*up.hops, *down.hops)] == [0.08, 0.002, 0.001, 0.03]
     assert up.round_trip_seconds == down.round_trip_seconds == pytest.approx(0.113)

@@ -9,8 +9,8 @@ import pytest
 
 from testbed.algorithms import Bsp, QuantDp, SlimDp
 from testbed.algorithms.frame.stop import StopRule
+from testbed.simulation.checkpoint import state_of
 from testbed.simulation.engine import Engine
-from testbed.simulation.state import state_of
 from testbed.values.state import PlainState
 
 World = Callable[..., Any]

@@ -22,9 +22,9 @@ from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.errors import DataError
 from testbed.payloads.layout import Layout
 from testbed.scenario.experiment import Constant
+from testbed.simulation.checkpoint import restore, state_of
 from testbed.simulation.engine import Engine
 from testbed.simulation.plans import EnginePlans
-from testbed.simulation.state import restore, state_of
 from testbed.simulation.worker import SimulatedWorker
 from testbed.telemetry.checkpoints import About, read_checkpoint, write_checkpoint
 from testbed.values.state import PlainState, pack, unpack

@@ -24,7 +24,7 @@ from testbed.algorithms.frame.stop import StopRule
 from testbed.errors import AlgorithmError
 from testbed.payloads import Dense, Vector
 from testbed.payloads.layout import Layout
-from testbed.simulation.state import state_of
+from testbed.simulation.checkpoint import state_of
 
 LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))
 LATENCY = 0.01

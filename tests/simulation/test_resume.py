@@ -24,8 +24,8 @@ from testbed.algorithms import (
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.frame.stop import StopRule
 from testbed.datasets.streams import Persistence, Policy, Truncation
+from testbed.simulation.checkpoint import state_of
 from testbed.simulation.engine import Engine
-from testbed.simulation.state import state_of
 from testbed.values.state import PlainState
 from testbed.values.units import Duration
 

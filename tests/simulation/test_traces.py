@@ -13,8 +13,8 @@ from testbed.algorithms import Asgd
 from testbed.algorithms.frame.stop import StopRule
 from testbed.scenario.experiment import Durations
 from testbed.scenario.traces import Following
+from testbed.simulation.checkpoint import state_of
 from testbed.simulation.engine import Engine
-from testbed.simulation.state import state_of
 from testbed.values.laws import Law
 from testbed.values.state import PlainState
 from testbed.values.traces import Trace

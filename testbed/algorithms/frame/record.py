@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from testbed.algorithms.base import Applied, Samples, Update
+from testbed.algorithms.base import Applied, Samples
 from testbed.telemetry.rows import StreamColumns, UpdateRow
 
 
@@ -73,7 +73,7 @@ class UpdateRecord:
         applied_bytes: their payload, including the messages that led to them.
     """
 
-    STATE: ClassVar = ("applied", "applied_bytes", "_traffic", "_pending", "_streams")
+    STATE: ClassVar[tuple[str, ...]] = ("applied", "applied_bytes", "_traffic", "_pending")
     append: Callable[[tuple[Any, ...]], None]
     streamed: bool = False
     applied: int = 0
@@ -81,12 +81,9 @@ class UpdateRecord:
     _traffic: defaultdict[int, WorkerTraffic] = field(
         default_factory=lambda: defaultdict(WorkerTraffic)
     )
-    _pending: defaultdict[int, deque[dict[str, Any]]] = field(
+    _pending: defaultdict[int, deque[tuple[dict[str, Any], tuple[Any, ...]]]] = field(
         default_factory=lambda: defaultdict(deque)
-    )  # columns of UpdateRow, by worker
-    _streams: defaultdict[int, deque[tuple[Any, ...]]] = field(
-        default_factory=lambda: defaultdict(deque)
-    )  # StreamColumns, which follow those
+    )  # columns of UpdateRow by name, and the StreamColumns that follow those, by worker
 
     @property
     def pending(self) -> int:
@@ -96,7 +93,8 @@ class UpdateRecord:
     @property
     def pending_bytes(self) -> int:
         """Payload of the pending updates."""
-        return sum(one["payload_up_bytes"] for queue in self._pending.values() for one in queue)
+        pending = (one for queue in self._pending.values() for one, _ in queue)
+        return sum(one["payload_up_bytes"] for one in pending)
 
     def reply_bytes(self, worker: int) -> int:
         """Payload of a worker's last reply."""
@@ -106,52 +104,42 @@ class UpdateRecord:
         """Record a reply of this size to a worker."""
         self._traffic[worker].reply_bytes = payload_bytes
 
-    def accepted(
-        self,
-        worker: int,
-        sequence: int,
-        *,
-        update: Update,
-        payload_bytes: int,
-        timing: Timing,
-        saturated: int = 0,
-        intake: Intake | None = None,
-    ) -> None:
-        """Record an accepted push; ``intake`` is None without a stream."""
+    def accepted(self, push: Any, timing: Timing) -> None:
+        """Record an accepted push: a PushMessage of a live run, or a Cycle of a simulated one."""
+        worker, update, intake = push.worker, push.update, push.intake
         traffic, pickle9_bytes = self._traffic[worker], update.payload.pickle9_bytes
         if not update.steps:
             traffic.messages += 1
-            traffic.up_bytes += payload_bytes
+            traffic.up_bytes += push.payload_bytes
             traffic.pickle9_bytes += pickle9_bytes
-            traffic.saturated += saturated
+            traffic.saturated += push.saturated
             traffic.down_bytes += traffic.reply_bytes
             return
-        self._pending[worker].append(
-            {
-                "worker": worker,
-                "sequence": sequence,
-                "version_pulled": update.version,
-                "samples": update.samples,
-                "steps": update.steps,
-                "messages": traffic.messages,
-                "entries": update.payload.entries,
-                "payload_up_bytes": payload_bytes + traffic.up_bytes,
-                "payload_down_bytes": traffic.reply_bytes + traffic.down_bytes,
-                "pickle9_bytes": pickle9_bytes + traffic.pickle9_bytes,
-                "saturated": saturated + traffic.saturated,
-                **timing._asdict(),
-            }
-        )
+        columns = {
+            "worker": worker,
+            "sequence": push.sequence,
+            "version_pulled": update.version,
+            "samples": update.samples,
+            "steps": update.steps,
+            "messages": traffic.messages,
+            "entries": update.payload.entries,
+            "payload_up_bytes": push.payload_bytes + traffic.up_bytes,
+            "payload_down_bytes": traffic.reply_bytes + traffic.down_bytes,
+            "pickle9_bytes": pickle9_bytes + traffic.pickle9_bytes,
+            "saturated": push.saturated + traffic.saturated,
+            **timing._asdict(),
+        }
+        stream: tuple[Any, ...] = ()
         if self.streamed:
             told: dict[str, Any] = {} if intake is None else intake._asdict()
-            columns = StreamColumns(**told | _noted(update.note))
-            self._streams[worker].append(tuple(columns))
+            stream = tuple(StreamColumns(**told | _noted(update.note)))
+        self._pending[worker].append((columns, stream))
         if traffic.messages:
             self._traffic[worker] = WorkerTraffic(reply_bytes=traffic.reply_bytes)
 
     def enter(self, applied: Applied, *, now: float, elapsed: float) -> None:
         """Record an applied update, at emulated time ``now`` and ``elapsed`` real seconds."""
-        accepted = self._pending[applied.worker].popleft()
+        accepted, stream = self._pending[applied.worker].popleft()
         self.applied += 1
         self.applied_bytes += accepted["payload_up_bytes"]
         row = UpdateRow(
@@ -164,7 +152,7 @@ class UpdateRecord:
             step_scale=applied.step_scale,
             **accepted,
         )
-        self.append((*row, *self._streams[applied.worker].popleft()) if self.streamed else row)
+        self.append((*row, *stream) if self.streamed else row)
 
 
 def _noted(note: Mapping[str, float]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,10 +11,13 @@ from testbed.payloads import Dense, Vector
 
 
 class Accumulation:
-    """U: the sum of a worker's steps since its last push, on its copy W_i of the model."""
+    """U: the sum of a worker's steps since its last push, on its copy W_i of the model.
 
-    def __init__(self, parameters: Vector) -> None:
-        self._parameters = parameters
+    If not ``scaled``, the sum is that of the gradients.
+    """
+
+    def __init__(self, parameters: Vector, *, scaled: bool = True) -> None:
+        self._parameters, self._scaled = parameters, scaled
         self._sum = np.zeros_like(parameters)
         self.steps = 0
         self.samples = 0
@@ -22,7 +25,7 @@ class Accumulation:
     def add(self, gradient: Vector, samples: int, *, rate: float) -> None:
         """U += η' g; W_i -= η' g, both in float32."""
         step = np.float32(rate) * gradient
-        self._sum += step
+        self._sum += step if self._scaled else gradient
         self._parameters -= step
         self.steps += 1
         self.samples += samples
@@ -35,32 +38,22 @@ class Accumulation:
         return update
 
 
-class LocalSteps(Protocol):
-    """The options that LocalStepsWorker reads from a config."""
-
-    @property
-    def learning_rate(self) -> float:
-        """η'."""
-
-    @property
-    def local_steps(self) -> int | None:
-        """τ."""
-
-
 class LocalStepsWorker(WorkerHalf[Any]):
     """Pushes U after τ steps: the ordered number, or else the config's ``local_steps``."""
 
+    SCALED: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._options: LocalSteps = self.config
-        self._update = Accumulation(self.parameters)
+        self._update = Accumulation(self.parameters, scaled=self.SCALED)
 
     def rate(self) -> float:
         """η' of the next step; called once per step."""
-        return self._options.learning_rate
+        rate: float = self.config.learning_rate
+        return rate
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
         """U ← U + η' g; W_i ← W_i - η' g; after τ steps push U."""
         self._update.add(gradient, samples, rate=self.rate())
-        wanted = self.orders.local_steps or self._options.local_steps or 1
+        wanted = self.orders.local_steps or self.config.local_steps or 1
         return None if self._update.steps < wanted else self._update.take(self.version)

@@ -1,14 +1,19 @@
-"""Commits without a barrier: each is applied on arrival."""
+"""Commits without a barrier: each is applied on arrival; and when ADSP's workers commit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from testbed.algorithms.base import Applied, C, ServerHalf, Update, expect
 from testbed.payloads import Dense, Vector
+
+DEAD_AFTER = 3
+"""Check periods without a commit; at rates below one, commit intervals."""
 
 
 class CommitServer(ServerHalf[C]):
@@ -43,3 +48,107 @@ class MomentumCommitServer(CommitServer[Any]):
         momentum = np.float32(self.config.momentum)
         self._velocity = momentum * self._velocity + (1 - momentum) * mean
         return self._velocity
+
+
+@dataclass
+class CommitCounts:
+    """c_i of every member.
+
+    Attributes:
+        period: Γ, in emulated seconds.
+        least_interval: the minimum commit interval, in emulated seconds.
+        commits: c, by worker.
+    """
+
+    period: float
+    least_interval: float = 0.0
+    commits: dict[int, int] = field(default_factory=dict)
+    _heard: dict[int, float] = field(default_factory=dict)  # time of the last commit
+
+    def join(self, worker: int) -> None:
+        """Add a worker; a late worker starts with the minimum c, and counts as just heard."""
+        self.commits.setdefault(worker, min(self.commits.values(), default=0))
+        self._heard.setdefault(worker, max(self._heard.values(), default=0.0))
+
+    def leave(self, worker: int) -> None:
+        """Stop counting the worker."""
+        self.commits.pop(worker, None)
+        self._heard.pop(worker, None)
+
+    def count(self, worker: int, now: float) -> None:
+        """c_i ← c_i + 1."""
+        self.commits[worker] += 1
+        self._heard[worker] = now
+
+    def intervals(self, rate: float, now: float) -> dict[int, float]:
+        """At a checkpoint, return Γ / (C - c_i) per worker, in emulated seconds; C = max c + d.
+
+        A worker that was silent for long may be dead: it does not count in max c. If it is ahead of
+        C, it commits no more in this period.
+        """
+        since = now - DEAD_AFTER * self.period / min(1.0, rate)
+        heard = [c for worker, c in self.commits.items() if self._heard[worker] >= since]
+        target = max(heard or self.commits.values(), default=0) + rate
+        return {worker: self._interval(target - c) for worker, c in self.commits.items()}
+
+    def _interval(self, missing: float) -> float:
+        return max(self.period / missing, self.least_interval) if missing > 0 else inf
+
+
+@dataclass
+class CommitTimer:
+    """The timer of algorithm 2; times are emulated seconds since training began.
+
+    A timer of Γ / ΔC_i - O_i, set when a commit ends, O_i after its timeout, expires Γ / ΔC_i
+    after that timeout. On the grid, this holds however long the mini-batch in progress takes;
+    otherwise the time counts from the pull, and a commit waits for the end of a mini-batch.
+
+    Attributes:
+        grid: whether timeouts are on a grid.
+        since: the last timeout, or the end of the last commit; initially the start of training.
+        pushed: when the last commit began; None before the first.
+        duration: O_i, the duration of the last commit.
+    """
+
+    grid: bool
+    since: float = 0.0
+    pushed: float | None = None
+    duration: float = 0.0
+
+    def due(self, interval: float) -> float:
+        """Return the next timeout, for this Γ / ΔC_i."""
+        return self.since + (interval if self.grid else interval - self.duration)
+
+    def push(self, now: float, interval: float) -> None:
+        """Begin a commit. A commit that is a whole interval late starts a new grid."""
+        due = self.due(interval)
+        self.pushed = now
+        self.since = due if now < due + interval else now
+
+    def pulled(self, now: float) -> None:
+        """End the commit, if there was one."""
+        if self.pushed is not None and not self.grid:
+            self.since, self.duration = now, now - self.pushed
+
+
+def implicit_momentum(commit_rates: Sequence[float], *, steps: Sequence[float]) -> float:
+    """Return the implicit momentum of commits that are applied on arrival (theorem 1): 1 - p, where
+
+        p = 1 / (1 + (1 - 1/m) Σ_i Γ / (ΔC_i v_i)),
+
+    so that E[W_{t+1} - W_t] = (1 - p) E[W_t - W_{t-1}] - p η E[U], without explicit momentum
+    (H. Hu, D. Wang, C. Wu, AAAI 2020, equation 2). Time is measured in check periods: Γ is 1. In
+    seconds, the result would depend on the unit.
+
+    Args:
+        commit_rates: ΔC_i, commits of each worker per check period; above zero.
+        steps: v_i, mini-batches of each worker per check period; above zero.
+
+    Raises:
+        ValueError: the lengths differ, or there are no workers.
+    """
+    if not commit_rates:
+        raise ValueError("no workers, expected at least one")
+    share = 1 - 1 / len(commit_rates)
+    total = sum(1 / (rate * v) for rate, v in zip(commit_rates, steps, strict=True))
+    return 1 - 1 / (1 + share * total)

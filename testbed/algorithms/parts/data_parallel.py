@@ -13,19 +13,21 @@ model, and may get a part of the model or an update; a worker that joined since 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from testbed.algorithms.base import AlgorithmConfig, Applied, Reply, Update, WorkerHalf
-from testbed.algorithms.parts.barrier import AveragingServer
+from testbed.algorithms.base import AlgorithmConfig, Applied, Reply, Update, expect
+from testbed.algorithms.parts.accumulation import LocalStepsWorker
+from testbed.algorithms.parts.momentum import accelerate
 from testbed.algorithms.parts.options import Decay, LearningRate, Momentum, Steps
+from testbed.algorithms.parts.rounds import RoundServer
 from testbed.payloads import Dense, Payload, Vector
 
 
-class RoundOptions(AlgorithmConfig):
+class DataParallelOptions(AlgorithmConfig):
     """Options of all three.
 
     Attributes:
@@ -43,48 +45,34 @@ class RoundOptions(AlgorithmConfig):
     local_steps: Steps = 1
 
 
-class RoundWorker(WorkerHalf[Any]):
+class DataParallelWorker(LocalStepsWorker):
     """Trains its copy of the model; pushes the sum of its updates, encoded by ``payload``."""
+
+    SCALED: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._delta = np.zeros_like(self.parameters)
         self._velocity = np.zeros_like(self.parameters)
-        self._steps = self._samples = 0
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
         """v_k ← m v_k + g + λ w_k, δ_k ← δ_k + v_k, w_k ← w_k - η v_k; after p steps push."""
         with np.errstate(invalid="ignore"):  # the server refuses values that are not finite
-            self._accumulate(gradient)
-        self._steps += 1
-        self._samples += samples
-        if self._steps < self.config.local_steps:
+            accelerate(self._velocity, gradient, self.parameters, self.config)
+            update = super().step(self._velocity, samples, now)
+        if update is None:
             return None
-        delta, self._delta = self._delta, np.zeros_like(self._delta)
+        delta = expect(Dense, update.payload).values
         if np.isfinite(delta).all():
-            payload = self.payload(delta)
-        else:
-            payload = Dense(delta)
-            self._velocity[:] = 0  # one bad batch must not spoil all later ones
-        update = Update(payload, self.version, self._samples, self._steps)
-        self._steps = self._samples = 0
+            return replace(update, payload=self.payload(delta))
+        self._velocity[:] = 0  # one bad batch must not spoil all later ones
         return update
 
-    def _accumulate(self, gradient: Vector) -> None:
-        options: RoundOptions = self.config
-        self._velocity *= np.float32(options.momentum)
-        self._velocity += gradient
-        if options.weight_decay:
-            self._velocity += np.float32(options.weight_decay) * self.parameters
-        self._delta += self._velocity
-        self.parameters -= np.float32(options.learning_rate) * self._velocity
-
-    @abstractmethod
     def payload(self, delta: Vector) -> Payload:
-        """Return the payload to send for δ_k."""
+        """Return the payload to send for δ_k; by default, all N values."""
+        return Dense(delta)
 
 
-class RoundServer(AveragingServer[Any]):
+class DataParallelServer(RoundServer[Any]):
     """Applies one step per round, from all pushes in it."""
 
     def __post_init__(self) -> None:
@@ -115,15 +103,7 @@ class RoundServer(AveragingServer[Any]):
         return Reply(self._down, self.version)
 
     def mean(self, round_: Sequence[Update]) -> Vector:
-        """η Σ δ_k / K, the step of a round; summed in the order of its workers."""
-        options: RoundOptions = self.config
-        total = np.zeros_like(self.parameters)
-        for update in round_:
-            self.add(update.payload, total)
-        if options.aggregate == "mean":
-            total /= np.float32(len(round_))
-        return np.float32(options.learning_rate) * total
-
-    @abstractmethod
-    def add(self, payload: Payload, total: Vector) -> None:
-        """Add the payload of a δ_k to ``total``."""
+        """η Σ δ_k / K, the step of a round."""
+        options: DataParallelOptions = self.config
+        step = super().mean(round_) if options.aggregate == "mean" else self.total(round_)
+        return np.float32(options.learning_rate) * step

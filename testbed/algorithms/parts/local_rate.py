@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from pydantic import model_validator
 
-from testbed.algorithms.base import AlgorithmConfig
+from testbed.algorithms.base import AlgorithmConfig, Update, WorkerHalf
 from testbed.algorithms.parts.options import LearningRate, Share, Steps
 from testbed.errors import InvalidValue
+from testbed.payloads import Dense, Vector
 
 
 class LocalRateOptions(AlgorithmConfig):
@@ -53,3 +56,15 @@ class LocalRate:
         if options.decay is None or options.decay_steps is None:
             return options.learning_rate
         return options.learning_rate * options.decay ** (steps // options.decay_steps)
+
+
+class StepWorker(WorkerHalf[Any]):
+    """Pushes after every step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._rate = LocalRate(self.config)
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update:
+        """Push η' g."""
+        return Update(Dense(np.float32(self._rate.next()) * gradient), self.version, samples)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -44,6 +44,14 @@ class MomentumOptions(AlgorithmConfig):
         return self
 
 
+def accelerate(velocity: Vector, gradient: Vector, parameters: Vector, options: Any) -> None:
+    """v ← m v + g + λ w, in place; ``options`` has m, ``momentum``, and λ, ``weight_decay``."""
+    velocity *= np.float32(options.momentum)
+    velocity += gradient
+    if options.weight_decay:
+        velocity += np.float32(options.weight_decay) * parameters
+
+
 @dataclass
 class MomentumSgd:
     """v ← m v + g + λ w, then a step of η v; like PyTorch's SGD without dampening.
@@ -70,10 +78,7 @@ class MomentumSgd:
         """
         rate = self.learning_rate() * scale
         self.samples += samples
-        self.velocity *= np.float32(self.options.momentum)
-        self.velocity += gradient
-        if self.options.weight_decay:
-            self.velocity += np.float32(self.options.weight_decay) * parameters
+        accelerate(self.velocity, gradient, parameters, self.options)
         return np.float32(rate) * self.velocity
 
     def learning_rate(self) -> float:

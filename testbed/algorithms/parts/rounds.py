@@ -1,59 +1,108 @@
-"""Rounds over streams: a barrier that excludes workers with a silent stream."""
+"""Rounds: no worker continues before all members have pushed, left or reported a silent stream."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from testbed.algorithms.base import Applied, C, Update, expect
-from testbed.algorithms.parts.barrier import AveragingServer
+from testbed.algorithms.base import Applied, C, ServerHalf, Update, expect
 from testbed.errors import RejectedError
-from testbed.payloads import Dense, Sparse, Vector
+from testbed.payloads import Dense, Payload, Sparse, Vector
 
 
-def silent(version: int) -> Update:
-    """Create the message of a worker that has no samples for this round."""
-    return Update(Sparse.nothing(), version, samples=0, steps=0, note={"silent": 1.0})
+class RoundServer(ServerHalf[C]):
+    """W ← W - Σ U / M once per round, with the U pushed in the round; then all continue.
 
+    A worker's push counts in its round even if the worker leaves before the round is complete. A
+    worker whose stream is silent waits for the round's end; if all are silent, there is no round,
+    and nothing ends the wait.
 
-class StreamServer(AveragingServer[C]):
-    """A barrier without the workers that reported a silent stream; they wait for the round's end.
-
-    If all workers are silent there is no round, and nothing ends the wait.
+    Attributes:
+        PAYLOAD: the kind of payload that workers push.
     """
 
+    PAYLOAD: ClassVar[type[Payload]] = Dense
+
     def __post_init__(self) -> None:
-        super().__post_init__()
+        self._members: set[int] = set()
         self._silent: set[int] = set()
+        self._pushed: dict[int, Update] = {}
+
+    def join(self, worker: int) -> None:
+        """Wait for this worker too."""
+        self._members.add(worker)
 
     def leave(self, worker: int, now: float) -> Sequence[Applied]:
         """Stop waiting for the worker."""
+        self._members.discard(worker)
         self._silent.discard(worker)
-        return super().leave(worker, now)
+        return self._close()
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """Process a gradient, or the message that there is none."""
+        """Process a U, or the message of a silent stream; wait for the U of every worker."""
         if not update.steps:
             self._silent.add(worker)
             return self._close()
         if own(update) < 1:
             raise RejectedError(f"{own(update)} samples of its own, expected at least 1")
-        return super().push(worker, update, now)
+        self.check(update.payload)
+        self._pushed[worker] = update
+        return self._close()
 
     def ready(self, worker: int) -> bool:
         """Return True once the worker's round is complete."""
-        return worker not in self._silent and super().ready(worker)
+        return worker not in self._silent and worker not in self._pushed
 
     def awaited(self) -> Collection[int]:
         """Return the members that have neither pushed nor reported a silent stream."""
         return self._members - self._pushed.keys() - self._silent
 
+    def check(self, payload: Payload) -> None:
+        """Refuse a payload that a round cannot use.
+
+        Raises:
+            RejectedError: the payload is of another kind.
+        """
+        expect(self.PAYLOAD, payload)
+
+    def add(self, payload: Payload, total: Vector) -> None:
+        """Add a U to ``total``."""
+        total += expect(Dense, payload).values
+
+    def total(self, round_: Sequence[Update]) -> Vector:
+        """Σ U of a round, in the order of its workers, in float32."""
+        total = np.zeros_like(self.parameters)
+        for update in round_:
+            self.add(update.payload, total)
+        return total
+
+    def mean(self, round_: Sequence[Update]) -> Vector:
+        """Σ U / M: what a round subtracts from the model."""
+        return self.total(round_) / np.float32(len(round_))
+
     def _close(self) -> Sequence[Applied]:
-        applied = super()._close()
-        if applied:
-            self._silent.clear()
-        return applied
+        """W ← W - Σ U / M, if the round is complete.
+
+        The U are summed in the order of the workers, not of arrival: float sums depend on the
+        order. Updates of the same round add no staleness to one another.
+        """
+        if self.awaited() or not self._pushed:
+            return ()
+        complete, self._pushed = sorted(self._pushed.items()), {}
+        self.parameters -= self.mean([update for _, update in complete])
+        self._silent.clear()
+        version, self.version = self.version, self.version + len(complete)
+        return [
+            Applied(worker, version + place, staleness=version - update.version)
+            for place, (worker, update) in enumerate(complete)
+        ]
+
+
+def silent(version: int) -> Update:
+    """Create the message of a worker that has no samples for this round."""
+    return Update(Sparse.nothing(), version, samples=0, steps=0, note={"silent": 1.0})
 
 
 def own(update: Update) -> int:

@@ -15,7 +15,7 @@ from testbed.plan.nodes import role_of
 from testbed.plan.nodes.base import Inputs
 from testbed.plan.nodes.broker import BrokerRole
 from testbed.plan.nodes.broker_files import broker_files, cluster_of
-from testbed.roles.transports import linger_seconds
+from testbed.roles.producer import linger_seconds
 from testbed.scenario import Override, Scenario, load_text
 from testbed.scenario.streams import Kafka
 from testbed.telemetry.folder import RunFolder

@@ -392,5 +392,6 @@ def test_a_role_that_is_launched_wrongly_says_so(make: Make) -> None:
     cast.start("w1", secret="")
     assert cast.exit_status("w1") == 5
     assert cast.log("w1").read_text(encoding="utf-8") == (
-        "w1: a role was launched with an empty token\n"
+        "w1: a role was launched with an invalid argument token: "
+        "String should have at least 1 character\n"
     )
