@@ -16,10 +16,11 @@ by more than the tolerance. 130 is Ctrl-C.
 
 from __future__ import annotations
 
+import copyreg
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -57,6 +58,10 @@ class TestbedError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle all attributes, whatever a subclass's constructor takes."""
+        return copyreg.__newobj__, (type(self), self.message), self.__dict__  # type: ignore[attr-defined]
 
 
 UNKNOWN_FILE = "scenario"
@@ -100,10 +105,6 @@ class ScenarioError(TestbedError):
         ``testbed.scenario.load.with_source_lines``.
         """
         return cls([Problem(UNKNOWN_FILE, 0, path, found, expected)])
-
-    def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[Problem, ...]]]:
-        """Pickle the problems, not the text, to pass the error between processes."""
-        return type(self), (self.problems,)
 
 
 class UserFileError(ScenarioError):

@@ -14,36 +14,23 @@ from pathlib import Path
 from typing import Literal
 
 from testbed.datasets.base import DatasetConfig
-from testbed.datasets.files import SourceFile
 from testbed.datasets.mnist import Split, prepare_mnist
 
 URLS = (
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
 )
-TRAIN = Split(
-    SourceFile(
-        "train-images-idx3-ubyte",
-        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-        packed=True,
-    ),
-    SourceFile(
-        "train-labels-idx1-ubyte",
-        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-        packed=True,
-    ),
+TRAIN = Split.of(
+    "train",
+    images="3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+    labels="a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+    packed=True,
 )
-TEST = Split(
-    SourceFile(
-        "t10k-images-idx3-ubyte",
-        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-        packed=True,
-    ),
-    SourceFile(
-        "t10k-labels-idx1-ubyte",
-        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-        packed=True,
-    ),
+TEST = Split.of(
+    "t10k",
+    images="346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+    labels="67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    packed=True,
 )
 
 

@@ -40,31 +40,29 @@ class Split:
     images: SourceFile
     labels: SourceFile
 
+    @classmethod
+    def of(cls, half: str, *, images: str, labels: str, packed: bool = False) -> Split:
+        """Return the files of a half by their SHA-256; see ``SourceFile`` for ``packed``."""
+        return cls(
+            SourceFile(f"{half}-images-idx3-ubyte", images, packed),
+            SourceFile(f"{half}-labels-idx1-ubyte", labels, packed),
+        )
+
     @property
     def files(self) -> tuple[SourceFile, SourceFile]:
         """Both files."""
         return self.images, self.labels
 
 
-TRAIN = Split(
-    SourceFile(
-        "train-images-idx3-ubyte",
-        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    ),
-    SourceFile(
-        "train-labels-idx1-ubyte",
-        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    ),
+TRAIN = Split.of(
+    "train",
+    images="ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    labels="65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
 )
-TEST = Split(
-    SourceFile(
-        "t10k-images-idx3-ubyte",
-        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    ),
-    SourceFile(
-        "t10k-labels-idx1-ubyte",
-        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-    ),
+TEST = Split.of(
+    "t10k",
+    images="0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    labels="ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 )
 
 

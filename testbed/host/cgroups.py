@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError
-from testbed.host.group import PROCESSES, Group, freeze, usage_of
+from testbed.host.group import PROCESSES, ContainerGroups, Group
 from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit
 from testbed.host.limits import Limits
 from testbed.values.topology import NodeSpec
-from testbed.values.usage import ContainerUse
 
 PARENT = "testbed"
 AGENT_GROUP = "agent"
@@ -151,34 +150,21 @@ class RunGroups:
                     _move_all(outside, tree.root)
                     outside.rmdir()
 
-    def oom_kills(self, node: str) -> int:
-        """Return the number of OOM kills in a node because of its memory limit."""
-        return sum(group.oom_kills() for group in self._of(node, "memory"))
-
-    def use(self, node: str) -> ContainerUse:
-        """Return the resources a node has used, as far as its groups count them."""
-        return usage_of(self._of(node, "cpu"), self._of(node, "memory"))
+    def node(self, node: str) -> ContainerGroups:
+        """Return the groups of a node; one may not exist, for example without a limit."""
+        trees = self.hierarchies
+        return ContainerGroups(
+            tuple((Group(self._folder(one) / node, one.version), one.controllers) for one in trees)
+        )
 
     def processes(self, node: str) -> list[int]:
         """Return the pids of a node, as this pid namespace sees them."""
-        return [pid for group in self._of(node, "pids") for pid in group.pids()]
-
-    def freeze(self, node: str) -> None:
-        """Freeze all processes of a node, and wait until they are frozen."""
-        freeze(self._of(node, "freezer"))
-
-    def thaw(self, node: str) -> None:
-        """Thaw a frozen node."""
-        for group in self._of(node, "freezer"):
-            group.set_frozen(False)
-
-    def is_frozen(self, node: str) -> bool:
-        """Return whether the node was frozen and not thawed since."""
-        return any(group.asked_to_freeze() for group in self._of(node, "freezer"))
+        return [pid for group in self.node(node).serving("pids") for pid in group.pids()]
 
     def thaw_all(self) -> None:
         """Thaw every group of the run: a frozen process cannot be killed in version 1."""
-        for top in self._tops("freezer"):
+        tops = [self._top(tree) for tree in self.hierarchies if "freezer" in tree.controllers]
+        for top in tops:
             for group in (top, *top.children()):
                 with suppress(FileNotFoundError):  # removed meanwhile
                     group.set_frozen(False)
@@ -211,14 +197,6 @@ class RunGroups:
 
     def _top(self, tree: Hierarchy) -> Group:
         return Group(self._folder(tree), tree.version)
-
-    def _tops(self, controller: str) -> list[Group]:
-        """Return the run's own group with a controller, if groups are used at all."""
-        return [self._top(tree) for tree in self.hierarchies if controller in tree.controllers]
-
-    def _of(self, node: str, controller: str) -> list[Group]:
-        """Return a node's group with a controller; it may not exist, for example without limit."""
-        return [Group(top.folder / node, top.version) for top in self._tops(controller)]
 
 
 def find_runs(hierarchies: Sequence[Hierarchy]) -> list[str]:

@@ -18,7 +18,6 @@ import resource
 import signal
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError
@@ -49,51 +48,21 @@ _X32 = 0x4000_0000
 _MODE_FILTER = 2
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """An architecture's number in the kernel, and its numbers of the denied calls."""
+ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7, "riscv64": 0xC000_00F3}
+"""Their numbers in the kernel."""
 
-    architecture: int
-    clone: int
-    unshare: int
-    setns: int
-    ptrace: int
-    process_vm_readv: int
-    process_vm_writev: int
-    socket: int
-    clone3: int = 435
-    io_uring_setup: int = 425
-    pidfd_getfd: int = 438
-
-    @property
-    def refused(self) -> tuple[int, ...]:
-        """The calls that are denied with any arguments."""
-        reaching = (self.ptrace, self.process_vm_readv, self.process_vm_writev, self.pidfd_getfd)
-        return (self.setns, self.io_uring_setup, *reaching)
-
-
-_LATER = {"clone": 220, "unshare": 97, "setns": 268} | {
-    "ptrace": 117,
-    "process_vm_readv": 270,
-    "process_vm_writev": 271,
-    "socket": 198,
+REFUSED = {
+    "setns": (308, 268),
+    "io_uring_setup": (425, 425),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "pidfd_getfd": (438, 438),
 }
-"""Architectures that are newer than these calls share their numbers."""
+"""Calls that are denied with any arguments: their number on x86-64, and that on the other
+architectures, which are newer than these calls and share their numbers."""
 
-NUMBERS = {
-    "x86_64": Numbers(
-        0xC000_003E,
-        clone=56,
-        unshare=272,
-        setns=308,
-        ptrace=101,
-        process_vm_readv=310,
-        process_vm_writev=311,
-        socket=41,
-    ),
-    "aarch64": Numbers(0xC000_00B7, **_LATER),
-    "riscv64": Numbers(0xC000_00F3, **_LATER),
-}
+CLONE, UNSHARE, SOCKET, CLONE3 = (56, 220), (272, 97), (41, 198), (435, 435)
 
 
 def confine(uid: int, *, processes: int) -> None:
@@ -134,11 +103,10 @@ def filter_calls() -> None:
         HostError: this architecture is unknown here.
         OSError: the kernel has no seccomp filters.
     """
-    numbers = NUMBERS.get(platform.machine())
-    if numbers is None:
-        known = ", ".join(NUMBERS)
+    if platform.machine() not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
         raise HostError(f"no seccomp filter for {platform.machine()}, only for {known}.")
-    program = build_filter(numbers)
+    program = build_filter(platform.machine())
     instructions = ctypes.create_string_buffer(program, len(program))
     address = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
     syscalls.prctl(
@@ -146,31 +114,29 @@ def filter_calls() -> None:
     )
 
 
-def build_filter(numbers: Numbers) -> bytes:
+def build_filter(machine: str) -> bytes:
     """Return the filter as classic BPF. A jump is (if true, if false): instructions to skip."""
-    refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
-    first = 4  # the index of the first refused call; between these and `refuse` are 9 others
-    refusal = first + len(numbers.refused) + 9
+    column = int(machine != "x86_64")
+    allow, refuse, unknown = (
+        (_RETURN, 0, 0, value) for value in (_ALLOW, _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS)
+    )
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 0, refusal - 2, numbers.architecture),  # calls of another architecture: refuse
+        *((_EQUAL, 1, 0, ARCHITECTURES[machine]), refuse),
         (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, refusal - 4, 0, _X32),  # x86-64's second set of numbers: refuse
-        *(
-            (_EQUAL, refusal - index - 1, 0, number)
-            for index, number in enumerate(numbers.refused, start=first)
-        ),
-        (_EQUAL, 9, 0, numbers.clone3),  # its flags are in memory: glibc then uses clone
-        (_EQUAL, 0, 2, numbers.socket),
+        *((_AT_LEAST, 0, 1, _X32), refuse),  # x86-64's second set of numbers
+    ]
+    for numbers in REFUSED.values():
+        program += [(_EQUAL, 0, 1, numbers[column]), refuse]
+    program += [
+        *((_EQUAL, 0, 1, CLONE3[column]), unknown),  # its flags are in memory: glibc uses clone
+        (_EQUAL, 0, 4, SOCKET[column]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_EQUAL, 5, 4, VSOCK),
-        (_EQUAL, 1, 0, numbers.unshare),
-        (_EQUAL, 0, 2, numbers.clone),
+        *((_EQUAL, 0, 1, VSOCK), refuse, allow),
+        (_EQUAL, 1, 0, UNSHARE[column]),
+        (_EQUAL, 0, 3, CLONE[column]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_ANY_BIT, 1, 0, NEW_NAMESPACE),
-        (_RETURN, 0, 0, _ALLOW),
-        (_RETURN, 0, 0, refuse),
-        (_RETURN, 0, 0, unknown),
+        *((_ANY_BIT, 0, 1, NEW_NAMESPACE), refuse, allow),
     ]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 

@@ -1,11 +1,10 @@
-"""A control group, of version 1 or 2, and the groups of an engine's container."""
+"""A control group, of version 1 or 2, and the groups of a node's container."""
 
 from __future__ import annotations
 
 import errno
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,39 +162,14 @@ def enter(entrance: Path) -> None:
         ) from None
 
 
-def freeze(groups: Iterable[Group]) -> None:
-    """Freeze groups, and wait until they are frozen.
-
-    Raises:
-        NodeError: one does not freeze in time.
-        OSError: one does not exist.
-    """
-    deadline = time.monotonic() + FREEZE_SECONDS
-    for group in groups:
-        group.set_frozen(True)
-        while not group.is_frozen():
-            if not group.folder.is_dir() or time.monotonic() > deadline:
-                raise NodeError(f"{group.folder} does not freeze within {FREEZE_SECONDS:g} s.")
-            time.sleep(POLL_SECONDS)
-
-
-def usage_of(cpu: Iterable[Group], memory: Iterable[Group]) -> ContainerUse:
-    """Return the resources used in groups with these controllers."""
-    spent = (group.cpu_seconds() for group in cpu)
-    held = (group.memory_bytes() for group in memory)
-    return ContainerUse(
-        next((one for one in spent if one is not None), None),
-        next((one for one in held if one is not None), None),
-    )
-
-
 @dataclass(frozen=True)
 class ContainerGroups:
-    """The groups of one container, one in every hierarchy, found by its first process.
+    """The groups of one container, one in every hierarchy.
 
     Attributes:
         groups: each group with the controllers of its hierarchy (none in version 2, where every
-            group may have files of any). Root groups, which contain the whole host, are left out.
+            group may have files of any, where they were found by a process). Root groups, which
+            contain the whole host, are left out.
     """
 
     groups: tuple[tuple[Group, frozenset[str]], ...] = ()
@@ -218,27 +192,43 @@ class ContainerGroups:
 
     def oom_kills(self) -> int:
         """Return the number of OOM kills in it because of its memory limit."""
-        return sum(group.oom_kills() for group in self._serving("memory"))
+        return sum(group.oom_kills() for group in self.serving("memory"))
 
     def frozen(self) -> bool:
         """Return whether the container is frozen or freezing."""
-        return any(group.asked_to_freeze() for group in self._serving("freezer"))
+        return any(group.asked_to_freeze() for group in self.serving("freezer"))
 
     def use(self) -> ContainerUse:
         """Return the resources the container has used, as far as its groups count them."""
-        return usage_of(self._serving("cpu"), self._serving("memory"))
+        spent = (group.cpu_seconds() for group in self.serving("cpu"))
+        held = (group.memory_bytes() for group in self.serving("memory"))
+        return ContainerUse(
+            next((one for one in spent if one is not None), None),
+            next((one for one in held if one is not None), None),
+        )
 
     def freeze(self) -> None:
-        """Freeze it, without the engine's knowledge, and wait until it is frozen."""
-        freeze(self._serving("freezer"))
+        """Freeze it, without the engine's knowledge, and wait until it is frozen.
+
+        Raises:
+            NodeError: it does not freeze in time.
+            OSError: a group does not exist.
+        """
+        deadline = time.monotonic() + FREEZE_SECONDS
+        for group in self.serving("freezer"):
+            group.set_frozen(True)
+            while not group.is_frozen():
+                if not group.folder.is_dir() or time.monotonic() > deadline:
+                    raise NodeError(f"{group.folder} does not freeze within {FREEZE_SECONDS:g} s.")
+                time.sleep(POLL_SECONDS)
 
     def thaw(self) -> None:
         """Thaw it, whatever state the engine assumes: no frozen process can end in version 1."""
-        for group in self._serving("freezer"):
+        for group in self.serving("freezer"):
             group.set_frozen(False)
 
-    def _serving(self, controller: str) -> list[Group]:
-        """Return the group of this node that has a controller, preferably of version 1."""
+    def serving(self, controller: str) -> list[Group]:
+        """Return the group with a controller, preferably of version 1; empty without groups."""
         first = [group for group, controllers in self.groups if controller in controllers]
         return first or [group for group, _ in self.groups if group.version == 2]
 

@@ -1,30 +1,27 @@
 """Runs user code in a child process: whatever it does there, this process survives.
 
-The child is forked from this process, so that nothing is imported again, and ends with it. The
-result is returned as JSON: data from the user's code is parsed, and never executed.
+The child is forked from this process, so that nothing is imported again, and ends with it.
 """
 
 from __future__ import annotations
 
 import errno
 import gc
-import json
 import os
-import select
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from types import FrameType
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NoReturn, Protocol
 
-from testbed import errors
-from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError, escaped
+from testbed.errors import TestbedError, UserCodeError, escaped
 from testbed.host import syscalls
-from testbed.values.user_code import Signalled, closed_descriptors, own_failures, user_code_location
+from testbed.host.deadline import TimeLimitExceeded, alarm
+from testbed.values.user_code import Signalled, closed_descriptors, own_failures
 
 LOADING_SECONDS = 60.0
 """How long reading the user's own files, and creating their classes, may take."""
@@ -35,15 +32,13 @@ GRACE_SECONDS = 5.0
 END_SECONDS = 10.0
 """How long a child may take to end on request."""
 
-ANSWER_BYTES = 2**20
 PRINTED_BYTES = 2**20
 READ_BYTES = 2**16
-MAX_READS = (ANSWER_BYTES + PRINTED_BYTES) // READ_BYTES
+MAX_READS = PRINTED_BYTES // READ_BYTES
+"""Number of reads after the end: a process that the user's code left behind may print forever."""
 
 CLOSED = 125
 """Exit status of a child that could not answer because its descriptors were closed."""
-
-OPENED = b"\n"
 
 Opened = Callable[[], None]
 """Called by the work when the user's files were read: from then on there is no time limit."""
@@ -60,10 +55,6 @@ class Printed(Protocol):
 
     def copy(self) -> int:
         """Copy available output; return its size, 0 at the end."""
-
-
-class TimeLimitExceeded(Signalled):
-    """The user's code is still running; the message says where."""
 
 
 def run_isolated(
@@ -86,12 +77,12 @@ def run_isolated(
     if not hasattr(os, "pidfd_open"):
         return work(lambda: None)  # not Linux: only for checking scenarios, not for runs
     reader, prints = os.pipe()
-    process = _Child.fork(work, label, within_seconds, prints)
+    child = _Child(work, label, within_seconds, prints)
     os.close(prints)
     try:
-        return process.outcome(_ShownOutput(reader))
+        return child.outcome(_ShownOutput(reader))
     finally:
-        process.kill()
+        child.kill()
         os.close(reader)
 
 
@@ -110,14 +101,14 @@ def run_in_child(
     Args and errors are those of ``run_isolated``; exceptions of a signal in the child are raised
     here too.
     """
-    process = _Child.fork(work, label, within_seconds)
+    child = _Child(work, label, within_seconds)
     try:
-        return process.outcome(printed)
+        return child.outcome(printed)
     except Signalled:
-        process.ask_to_end()
-        return process.outcome(printed)
+        child.ask_to_end()
+        return child.outcome(printed)
     finally:
-        process.kill()
+        child.kill()
 
 
 def early_exit(label: str, status: int | None) -> UserCodeError:
@@ -141,86 +132,79 @@ def early_exit(label: str, status: int | None) -> UserCodeError:
     )
 
 
-@dataclass
 class _Child:
     """The child process, as its parent sees it.
 
-    Attributes:
-        group: whether it has a process group of its own.
-        deadline: when the parent stops waiting, as a ``time.monotonic``, or None.
+    With ``prints``, the pipe for its output, it gets a process group of its own.
     """
 
-    pid: int
-    answers: int
-    label: str
-    group: bool
-    within_seconds: float
-    deadline: float | None
-    _answer_data: bytes = b""
-    _status: int | None = None
-
-    def __post_init__(self) -> None:
-        self._pidfd = os.pidfd_open(self.pid)
-
-    @classmethod
-    def fork(
-        cls,
+    def __init__(
+        self,
         work: Callable[[Opened], Any],
         label: str,
         within_seconds: float,
         prints: int | None = None,
-    ) -> _Child:
-        """Fork a child that works; with ``prints``, its output pipe, it gets its own group."""
+    ) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        answers, answer = os.pipe()
-        parent, pid = os.getpid(), os.fork()
-        if not pid:
-            os.close(answers)
-            child = _ChildSide(work, label, within_seconds, answer)
-            child.run(parent, prints)
-        os.close(answer)
-        deadline = time.monotonic() + within_seconds + GRACE_SECONDS
-        return cls(pid, answers, label, prints is not None, within_seconds, deadline)
+        self._answers, answers = Pipe(duplex=False)
+        parent, self._pid = os.getpid(), os.fork()
+        if not self._pid:
+            self._answers.close()
+            _run(work, within_seconds, answers, parent=parent, prints=prints)
+        answers.close()
+        self._pidfd = os.pidfd_open(self._pid)
+        self._label, self._seconds, self._has_group = label, within_seconds, prints is not None
+        self._deadline: float | None = time.monotonic() + within_seconds + GRACE_SECONDS
+        self._answer: tuple[bool, Any] | None = None
+        self._status: int | None = None
 
     def outcome(self, printed: Printed) -> Any:
         """Wait for the result of the work, and copy output meanwhile."""
-        poller = select.poll()
-        for descriptor in (self._pidfd, self.answers, printed.reader):
-            poller.register(descriptor, select.POLLIN)
+        sources: list[Any] = [self._pidfd, self._answers, printed.reader]
         while self._status is None:
-            left = None if self.deadline is None else self.deadline - time.monotonic()
-            if left is not None and left < 0:
-                text = (
-                    f"{self.label}: this code still runs after {self.within_seconds:g} s, and "
-                    "ignores the signals that should end it."
+            left = None if self._deadline is None else max(0, self._deadline - time.monotonic())
+            if not self._handle(sources, printed, left):
+                raise UserCodeError(
+                    f"{self._label}: this code still runs after {self._seconds:g} s, and ignores "
+                    "the signals that should end it."
                 )
-                raise UserCodeError(text)
-            self._take_in(poller, printed, milliseconds=None if left is None else left * 1000 + 1)
         for _ in range(MAX_READS):  # data sent before the end
-            if not self._take_in(poller, printed, milliseconds=0):
+            if not self._handle(sources, printed, 0):
                 break
-        return self._answer()
+        if self._answer is None:
+            raise early_exit(self._label, self._status)
+        succeeded, result = self._answer
+        if not succeeded:
+            raise result
+        return result
 
-    def _take_in(
-        self, poller: select.poll, printed: Printed, *, milliseconds: float | None
-    ) -> bool:
-        """Wait for events, and handle them; return whether any data arrived."""
-        received = False
-        for descriptor, _ in poller.poll(milliseconds):
-            if descriptor == self._pidfd:
-                poller.unregister(descriptor)
+    def _handle(self, sources: list[Any], printed: Printed, seconds: float | None) -> bool:
+        """Handle what arrives within ``seconds``; return whether anything did."""
+        ready = wait(sources, seconds)
+        for source in ready:
+            if source == self._pidfd:
                 self._reap()
-            elif printed.copy() if descriptor == printed.reader else self._read_answer():
-                received = True
-            else:
-                poller.unregister(descriptor)
-        return received
+                sources.remove(source)
+            elif not (self._receive() if source is self._answers else printed.copy()):
+                sources.remove(source)
+        return bool(ready)
+
+    def _receive(self) -> bool:
+        try:
+            answer = self._answers.recv()
+        except (EOFError, OSError):  # no answer, or not a whole one
+            return False
+        if answer is None:
+            self._deadline = None
+        else:
+            self._answer = answer
+        return True
 
     def ask_to_end(self) -> None:
         """Send SIGTERM to the child process, which then has END_SECONDS to exit."""
         signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
-        self.within_seconds, self.deadline = END_SECONDS, time.monotonic() + END_SECONDS
+        self._seconds, self._deadline = END_SECONDS, time.monotonic() + END_SECONDS
 
     def kill(self) -> None:
         """Kill the child process, unless it has exited, and the rest of its process group."""
@@ -228,105 +212,67 @@ class _Child:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             self._reap()
         os.close(self._pidfd)
-        os.close(self.answers)
-
-    def _read_answer(self) -> int:
-        data = os.read(self.answers, READ_BYTES)
-        self._answer_data += data if len(self._answer_data) < ANSWER_BYTES else b""
-        if data.startswith(OPENED):
-            self.deadline = None
-        return len(data)
-
-    def _answer(self) -> Any:
-        try:
-            answer = json.loads(self._answer_data)
-            if "value" in answer:
-                return answer["value"]
-            error = _decoded(answer)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            error = early_exit(self.label, self._status)
-        raise error
+        self._answers.close()
 
     def _reap(self) -> None:
-        if self.group:  # while its leader is a zombie, the group's id is not reused
+        if self._has_group:  # while its leader is a zombie, the group's id is not reused
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-        self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+                os.killpg(self._pid, signal.SIGKILL)
+        self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
 
-@dataclass(frozen=True)
-class _ChildSide:
-    """The child's side: does the work and sends the answer."""
+def _run(
+    work: Callable[[Opened], Any],
+    seconds: float,
+    answers: Connection,
+    *,
+    parent: int,
+    prints: int | None,
+) -> NoReturn:
+    """Do the work in the child, from the fork to the end."""
+    status, process = 1, os.getpid()
+    gc.freeze()  # the parent's garbage may wait for threads when collected: gRPC's servers do
+    try:
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == parent:
+            if prints is not None:
+                _set_up(prints)
+            answer = _answer(work, seconds, answers)
+            if os.getpid() == process:  # not in a copy that the user's code has forked
+                answers.send(answer)
+            status = 0
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+        status = CLOSED
+    finally:
+        if status == 1:
+            traceback.print_exc()
+        with suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
 
-    work: Callable[[Opened], Any]
-    label: str
-    within_seconds: float
-    answer: int
 
-    def run(self, parent: int, prints: int | None) -> NoReturn:
-        """Run from the fork to the end; never return."""
-        status, process = 1, os.getpid()
-        gc.freeze()  # the parent's garbage may wait for threads when collected: gRPC's servers do
-        try:
-            syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() == parent:
-                if prints is not None:
-                    _set_up(prints)
-                answer = json.dumps(self._done()).encode()
-                if os.getpid() == process:  # not in a copy that the user's code has forked
-                    self._send(answer)
-                status = 0
-        except OSError as error:
-            if error.errno != errno.EBADF:
-                raise
-            status = CLOSED
-        finally:
-            if status == 1:
-                traceback.print_exc()
-            with suppress(BaseException):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(status)
+def _answer(
+    work: Callable[[Opened], Any], seconds: float, answers: Connection
+) -> tuple[bool, object]:
+    """Do the work; return whether it succeeded, and its result or error."""
+    try:
+        with alarm(seconds, anywhere=False) as off, own_failures(""):
 
-    def _done(self) -> Mapping[str, Any]:
-        """Do the work; return the answer."""
-        try:
-            with self._alarm() as off, own_failures(""):
+            def opened() -> None:
+                off()
+                answers.send(None)
 
-                def opened() -> None:
-                    off()
-                    self._send(OPENED)
-
-                return {"value": self.work(opened)}
-        except TimeLimitExceeded as error:
-            return _encoded(UserCodeError(str(error)))
-        except (TestbedError, KeyboardInterrupt, BrokenPipeError) as error:
-            return _encoded(error)
-
-    @contextmanager
-    def _alarm(self) -> Iterator[Callable[[], None]]:
-        """Inside, an alarm goes off repeatedly once the time is over; yield its off switch."""
-
-        def ring(number: int, frame: FrameType | None) -> None:
-            place = user_code_location(reversed(list(traceback.walk_stack(frame))))
-            if place:  # else our code takes the time
-                raise TimeLimitExceeded(
-                    f"{place}: this code still runs after {self.within_seconds:g} s."
-                )
-
-        def off() -> None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-        signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, self.within_seconds, 1.0)
-        try:
-            yield off
-        finally:
-            off()
-
-    def _send(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self.answer, data) :]
+            return True, work(opened)
+    except TimeLimitExceeded as error:
+        text = f"{error.location}: this code still runs after {seconds:g} s."
+        return False, UserCodeError(text)
+    except (TestbedError, BrokenPipeError) as error:
+        return False, error
+    except KeyboardInterrupt as error:
+        return False, KeyboardInterrupt(str(error))
 
 
 def _set_up(prints: int) -> None:
@@ -361,24 +307,3 @@ class _ShownOutput:
             sys.stderr.flush()
         self._room -= len(data)
         return len(data)
-
-
-def _encoded(error: BaseException) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"raised": type(error).__name__, "message": str(error)}
-    if isinstance(error, ScenarioError):
-        encoded["problems"] = [asdict(one) for one in error.problems]
-    elif isinstance(error, TestbedError):
-        encoded |= {"message": error.message, "hint": error.hint}
-    return encoded
-
-
-def _decoded(encoded: Mapping[str, Any]) -> BaseException:
-    name, message = encoded["raised"], encoded["message"]
-    if name == "BrokenPipeError":
-        return BrokenPipeError(message)
-    kind = getattr(errors, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, TestbedError)):
-        return KeyboardInterrupt(message)
-    if issubclass(kind, ScenarioError):
-        return kind([Problem(**one) for one in encoded["problems"]])
-    return kind(message, hint=encoded["hint"])

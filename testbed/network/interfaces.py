@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from errno import EINVAL
-from functools import cache
 from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ NO_IPV6_ADDRESS = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE"
 CONGESTION_CONTROL = "cubic"
 """Linux's default, which devices use unless configured otherwise."""
 
-RTAX_CC_ALGO = 16
-TABLE_MAIN, PROTOCOL_KERNEL, SCOPE_LINK, TYPE_UNICAST = 254, 2, 253, 1
+PROTOCOL_KERNEL, SCOPE_LINK = 2, 253
 UNKNOWN_ALGORITHM = EINVAL
 
 
@@ -128,45 +126,17 @@ def fix_congestion_control(interface: Interface, address: str, *, prefix: int) -
 
     subnet = IPv4Interface(f"{address}/{prefix}")
     try:
-        tuple(interface.ip.nlm_request_batch([_route(interface, subnet)]))
+        interface.ip.route(  # as the kernel created it, with the algorithm added
+            "replace",
+            dst=str(subnet.network),
+            oif=interface.index,
+            prefsrc=address,
+            proto=PROTOCOL_KERNEL,
+            scope=SCOPE_LINK,
+            metrics={"cc_algo": CONGESTION_CONTROL},
+        )
     except NetlinkError as error:
         if error.code == UNKNOWN_ALGORITHM:
             return ""
         raise
     return CONGESTION_CONTROL
-
-
-@cache
-def _route_message() -> type[Any]:
-    from pyroute2.netlink.rtnl.rtmsg import rtmsg
-
-    class Route(rtmsg):  # type: ignore[misc]
-        """Extends pyroute2 0.7, whose metrics end before this one."""
-
-        class metrics(rtmsg.metrics):  # type: ignore[misc]  # noqa: N801 - looked up by name
-            nla_map = ((RTAX_CC_ALGO, "RTAX_CC_ALGO", "asciiz"),)
-
-    return Route
-
-
-def _route(interface: Interface, subnet: IPv4Interface) -> Any:
-    """Return the subnet's route as the kernel created it, with the algorithm added."""
-    from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST
-    from pyroute2.netlink.rtnl import RTM_NEWROUTE
-
-    route = _route_message()()
-    route["family"] = socket.AF_INET
-    route["dst_len"] = subnet.network.prefixlen
-    route["table"] = TABLE_MAIN
-    route["proto"] = PROTOCOL_KERNEL
-    route["scope"] = SCOPE_LINK
-    route["type"] = TYPE_UNICAST
-    route["attrs"] = [
-        ("RTA_DST", str(subnet.network.network_address)),
-        ("RTA_OIF", interface.index),
-        ("RTA_PREFSRC", str(subnet.ip)),
-        ("RTA_METRICS", {"attrs": [("RTAX_CC_ALGO", CONGESTION_CONTROL)]}),
-    ]
-    route["header"]["type"] = RTM_NEWROUTE
-    route["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE
-    return route

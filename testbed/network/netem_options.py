@@ -1,27 +1,25 @@
 """Encodes and decodes netem's options, as bytes for the kernel. Pure; no netlink.
 
-pyroute2 supports neither the loss models nor the tables of the jitter nor the seed, and in 0.9.2 to
-0.9.7 cannot set the rate.
+pyroute2 supports neither the loss models nor the tables of the jitter nor the seed, and cannot set
+the rate.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 
 from testbed.network.jitter import table
 from testbed.network.qdiscs import TICK_SECONDS, UNSHAPED_RATE, Netem
+from testbed.network.sock_diag import ATTRIBUTE, attributes_of
 from testbed.values.units import Duration
 
 SHARE = 2**32 - 1
 """netem stores a probability as a 32-bit fraction."""
 
 PARAMETERS = struct.Struct("=6I")  # latency, limit, loss, gap, duplicate, jitter
-HEADER = struct.Struct("=HH")
 MARKOV = struct.Struct("=4I")  # to the bad state, back from it, kept in it, lost in the good one
 CORRELATION, TABLE, LOSS, RATE, SEED = 1, 2, 5, 6, 14
 GILBERT_ELLIOTT = 2
-TYPE_MASK = 0x3FFF
 
 
 def encode(netem: Netem) -> bytes:
@@ -53,9 +51,9 @@ def encode(netem: Netem) -> bytes:
 def decode(options: bytes) -> Netem:
     """Return the kernel's netem; the kernel does not report the distribution of its jitter."""
     delay, limit, loss_share, _, _, jitter = PARAMETERS.unpack_from(options)
-    attributes = _attributes(options[PARAMETERS.size :])
+    attributes = dict(attributes_of(options, PARAMETERS.size))
     loss, correlation = loss_share / SHARE, 0.0
-    models = _attributes(attributes.get(LOSS, b""))
+    models = dict(attributes_of(attributes.get(LOSS, b""), 0))
     if GILBERT_ELLIOTT in models:
         worse, better, _, _ = (share / SHARE for share in MARKOV.unpack(models[GILBERT_ELLIOTT]))
         loss, correlation = worse / (worse + better), 1 - worse - better
@@ -79,17 +77,8 @@ def _two_states(netem: Netem) -> bytes:
 
 
 def _attribute(number: int, data: bytes) -> bytes:
-    size = HEADER.size + len(data)
-    return HEADER.pack(size, number) + data + bytes(-size % 4)
-
-
-def _attributes(data: bytes) -> Mapping[int, bytes]:
-    found, at = {}, 0
-    while at + HEADER.size <= len(data):
-        size, number = HEADER.unpack_from(data, at)
-        found[number & TYPE_MASK] = data[at + HEADER.size : at + size]
-        at += max(size + -size % 4, HEADER.size)
-    return found
+    size = ATTRIBUTE.size + len(data)
+    return ATTRIBUTE.pack(size, number) + data + bytes(-size % 4)
 
 
 def _ticks(seconds: float) -> int:

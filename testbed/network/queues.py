@@ -10,17 +10,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 
-from testbed.errors import HostError
 from testbed.host.namespaces import inside
-from testbed.network.sock_diag import (
-    HEADER,
-    NLM_F_REQUEST_DUMP,
-    NLMSG_DONE,
-    NLMSG_ERROR,
-    RECEIVE_BYTES,
-    attributes_of,
-    messages_of,
-)
+from testbed.network.sock_diag import RECEIVE_BYTES, attributes_of, dump, messages_of
 from testbed.values.usage import Queue
 
 NETLINK_ROUTE = 0
@@ -55,18 +46,15 @@ def read_queues(pid: int | None = None) -> dict[str, Queue]:
 
 def _dump(control: socket.socket) -> Iterator[tuple[int, Queue]]:
     body = TCMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
-    length = HEADER.size + len(body)
-    control.send(HEADER.pack(length, RTM_GETQDISC, NLM_F_REQUEST_DUMP, 1, 0) + body)
-    while True:
-        for kind, message in messages_of(control.recv(RECEIVE_BYTES)):
-            if kind == NLMSG_DONE:
-                return
-            if kind == NLMSG_ERROR:
-                number = -struct.unpack_from("=i", message)[0]
-                raise HostError(f"the kernel does not report qdiscs (error {number}).")
-            found = decode(message)
-            if found is not None:
-                yield found
+    for message in dump(
+        control,
+        RTM_GETQDISC,
+        body,
+        lambda: messages_of(control.recv(RECEIVE_BYTES)),
+        what="qdiscs",
+    ):
+        if (found := decode(message)) is not None:
+            yield found
 
 
 def decode(message: bytes) -> tuple[int, Queue] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -43,6 +43,7 @@ REQUEST = struct.Struct("=BBBxI48x")
 STATE = 1  # where struct inet_diag_msg has it
 MESSAGE = struct.Struct("=8x16s16s4xQ20x")
 ATTRIBUTE = struct.Struct("=HH")
+TYPE_MASK = 0x3FFF
 RECEIVE_BYTES = 1 << 18
 
 LOOPBACKS = (b"\x7f", bytes(10) + b"\xff\xff\x7f", bytes(15) + b"\x01")
@@ -131,22 +132,13 @@ class SocketDiagnosis:
     def _dump(self, family: int) -> Iterator[TcpSocket]:
         states = sum(1 << state for state in CONNECTED)
         body = REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), states)
-        length = HEADER.size + len(body)
-        request = HEADER.pack(length, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, family, 0) + body
-        self._netlink.send(request)
-        while True:
-            for kind, message in self._received():
-                if kind == NLMSG_DONE:
-                    return
-                if kind == NLMSG_ERROR:
-                    number = -struct.unpack_from("=i", message)[0]
-                    raise HostError(
-                        f"the kernel does not report TCP sockets (error {number}).",
-                        hint="Load it with `modprobe tcp_diag` (CONFIG_INET_DIAG).",
-                    )
-                found = _socket(message)
-                if found is not None:
-                    yield found
+        for message in dump(
+            *(self._netlink, SOCK_DIAG_BY_FAMILY, body, self._received),
+            what="TCP sockets",
+            hint="Load it with `modprobe tcp_diag` (CONFIG_INET_DIAG).",
+        ):
+            if (found := _socket(message)) is not None:
+                yield found
 
     def _received(self, flags: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield (type, body) of the messages of one call; put ended sockets' messages aside."""
@@ -174,6 +166,39 @@ def decode_tcp_info(info: bytes) -> TcpCounters:
     )
 
 
+def dump(
+    netlink: socket.socket,
+    request: int,
+    body: bytes,
+    received: Callable[[], Iterator[tuple[int, bytes]]],
+    *,
+    what: str,
+    hint: str = "",
+) -> Iterator[bytes]:
+    """Request a dump, and yield the bodies of its messages.
+
+    Args:
+        netlink: a netlink socket.
+        request: type of the request.
+        body: of the request.
+        received: receives once from that socket, see ``messages_of``.
+        what: the objects, for the error; ``hint`` is the error's.
+
+    Raises:
+        HostError: the kernel does not report these objects.
+    """
+    length = HEADER.size + len(body)
+    netlink.send(HEADER.pack(length, request, NLM_F_REQUEST_DUMP, 1, 0) + body)
+    while True:
+        for kind, message in received():
+            if kind == NLMSG_DONE:
+                return
+            if kind == NLMSG_ERROR:
+                number = -struct.unpack_from("=i", message)[0]
+                raise HostError(f"the kernel does not report {what} (error {number}).", hint=hint)
+            yield message
+
+
 def messages_of(received: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield (type, body) of each netlink message in the data of one receive call."""
     position = 0
@@ -185,10 +210,10 @@ def messages_of(received: bytes) -> Iterator[tuple[int, bytes]]:
 
 def attributes_of(message: bytes, position: int) -> Iterator[tuple[int, bytes]]:
     """Yield (type, value) of each attribute in a message, from a position on."""
-    while position < len(message):
+    while position + ATTRIBUTE.size <= len(message):
         length, kind = ATTRIBUTE.unpack_from(message, position)
-        yield kind, message[position + ATTRIBUTE.size : position + length]
-        position += _aligned(length)
+        yield kind & TYPE_MASK, message[position + ATTRIBUTE.size : position + length]
+        position += max(_aligned(length), ATTRIBUTE.size)
 
 
 def _socket(message: bytes) -> TcpSocket | None:

@@ -2,8 +2,7 @@
 
 The messages are built here from whole bytes and kernel ticks, not by pyroute2's keyword arguments:
 those take a rate as bytes per second if it is a number and as bits if it is a string, and truncate
-times to microseconds. ``nlm_request_batch`` is the only way to send a custom message that works
-from 0.7.12 to 0.9.7 (``nlm_request`` of 0.9.7 fails).
+times to microseconds. ``nlm_request_batch`` sends a custom message; ``nlm_request`` of 0.9.7 fails.
 """
 
 from __future__ import annotations

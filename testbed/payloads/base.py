@@ -39,8 +39,8 @@ class Payload(ABC):
     """The content of an update or a reply: a dataclass of arrays; the last array has the values.
 
     Attributes:
-        NUMBER: number of its message in the proto's ``Payload``.
-        TYPES: type of each array, in the order of the fields 1, 2, ... of that message.
+        NUMBER: its number in the proto's ``Payload``.
+        TYPES: type of each array, in the order on the wire.
     """
 
     NUMBER: ClassVar[int]

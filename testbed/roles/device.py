@@ -34,7 +34,7 @@ from testbed.roles.stream import DeviceStream
 from testbed.rpc import messages, methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
-from testbed.rpc.codec import ATTEMPT, decode_delivery, encode_push
+from testbed.rpc.codec import decode_delivery, encode_push
 from testbed.rpc.shared import SharedSamples, assembled
 
 DEADLINE_SECONDS = 10.0
@@ -125,8 +125,7 @@ class Device:
         match action:
             case Pull():
                 self._lap()  # time before the training does not count
-                message = ps_pb2.PullRequest(worker=self.index).SerializeToString()
-                return self._fetch(methods.PULL, message)
+                return self._arrived(self._call(methods.PULL, self._pull_request))
             case Take(count):
                 assert self.stream is not None, "a worker without a shard has a stream"
                 samples = self.stream.take(count)
@@ -146,7 +145,7 @@ class Device:
                     self._times.clear()
                 if self.keys is not None:
                     return self._exchange(push, self.keys)
-                return self._fetch(methods.EXCHANGE, encode_push(push, self.encoding).data)
+                return self._arrived(self._push(push))
 
     def _message(self, action: Push) -> messages.PushMessage:
         """Build the message of an update."""
@@ -225,10 +224,6 @@ class Device:
         if seconds > 0:
             self.sleep(self.clock.real(seconds))
 
-    def _fetch(self, method: str, message: bytes) -> Arrived:
-        """Call and receive the model; without a deadline, as the algorithm may hold the reply."""
-        return self._arrived(self._call(method, message))
-
     def _exchange(self, push: messages.PushMessage, keys: KeyCaches) -> Arrived:
         """Push and receive the reply; repeat with core keys if either end does not know them."""
         try:
@@ -242,15 +237,23 @@ class Device:
             again = replace(push, attempt=2, wants_keys=True)
             return self._arrived(_with_keys(self._push(again, keys), keys))
 
-    def _push(self, push: messages.PushMessage, keys: KeyCaches) -> messages.Delivery:
-        """Push without the core keys that the server knows."""
-        update = replace(push.update, payload=keys.up.outgoing(push.update.payload))
-        message = encode_push(replace(push, update=update), self.encoding).data
-        return self._call(methods.EXCHANGE, message)
+    def _push(self, push: messages.PushMessage, keys: KeyCaches | None = None) -> messages.Delivery:
+        """Push, without the core keys that the server knows."""
+        if keys is not None:
+            payload = keys.up.outgoing(push.update.payload)
+            push = replace(push, update=replace(push.update, payload=payload))
 
-    def _call(self, method: str, message: bytes) -> messages.Delivery:
-        """Call, and account for its duration."""
-        delivery = decode_delivery(self.connection.call(method, message, attempt_field=ATTEMPT))
+        def request(attempt: int) -> bytes:
+            return encode_push(replace(push, attempt=push.attempt + attempt), self.encoding).data
+
+        return self._call(methods.EXCHANGE, request)
+
+    def _pull_request(self, attempt: int) -> bytes:
+        return ps_pb2.PullRequest(worker=self.index, attempt=attempt).SerializeToString()
+
+    def _call(self, method: str, request: Callable[[int], bytes]) -> messages.Delivery:
+        """Call, and account for its duration; no deadline, as the algorithm may hold the reply."""
+        delivery = decode_delivery(self.connection.call(method, request(0), repeat=request))
         self._times["blocked_seconds"] += delivery.blocked
         self._times["transfer_seconds"] += max(0.0, self._lap() - delivery.blocked)
         return delivery

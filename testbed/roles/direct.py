@@ -18,11 +18,10 @@ from testbed.errors import RejectedError
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
-from testbed.rpc.codec import parse
 from testbed.rpc.limits import ENVELOPE_BYTES, MessageLimits
 from testbed.rpc.service import Call, Gate, ImpersonationError, Refusal, serving
 from testbed.rpc.tokens import tokens_of
-from testbed.rpc.wire import MalformedError
+from testbed.rpc.wire import MalformedError, parse
 
 LOG_BYTES = 64_000_000
 """Total size of a producer's uncommitted records."""

@@ -26,7 +26,7 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.addresses import unix_address
 from testbed.rpc.client import Connection
-from testbed.rpc.codec import parse
+from testbed.rpc.wire import parse
 from testbed.scenario import Scenario
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.links import producers

@@ -12,7 +12,7 @@ from testbed.payloads.encodings import Encoding
 from testbed.roles.training import Training
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
-from testbed.rpc.codec import LARGEST_COUNT, LARGEST_NUMBER, decode_push, parse
+from testbed.rpc.codec import LARGEST_COUNT, LARGEST_NUMBER, decode_push
 from testbed.rpc.service import (
     INCOMPLETE,
     Behaviour,
@@ -22,7 +22,7 @@ from testbed.rpc.service import (
     Streaming,
 )
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR
-from testbed.rpc.wire import MalformedError
+from testbed.rpc.wire import MalformedError, parse
 from testbed.telemetry.event_kinds import Evaluated, Incomplete, Produced, Rejected
 
 PRODUCED_SECONDS = 0.2

@@ -19,7 +19,6 @@ from testbed.payloads.key_cache import UnknownKeysError
 from testbed.rpc.limits import CONNECT_SECONDS, MessageLimits
 from testbed.rpc.methods import IN_PIECES, TOKEN_KEY
 from testbed.rpc.pieces import Assembly, pieces
-from testbed.rpc.wire import number_field
 
 PATIENCE_SECONDS = 30.0
 FIRST_PAUSE_SECONDS = 0.05
@@ -69,7 +68,7 @@ class Connection:
         *,
         deadline_seconds: float | None = None,
         patience_seconds: float | None = None,
-        attempt_field: int | None = None,
+        repeat: Callable[[int], bytes] | None = None,
     ) -> bytes:
         """Call a method and return its reply.
 
@@ -79,7 +78,8 @@ class Connection:
             deadline_seconds: for each attempt; None for a call that may be held back, for which
                 only keepalive detects a dead server.
             patience_seconds: overrides the connection's.
-            attempt_field: number of the request's field that counts attempts, if it has one.
+            repeat: returns the request for the n-th repetition, for n from 1; by default it does
+                not change.
 
         Raises:
             RejectedError: the server refused the request and applied none of it.
@@ -87,11 +87,10 @@ class Connection:
             NodeError: the server could not be reached for ``patience_seconds``.
         """
         trouble = _Trouble(self.patience_seconds if patience_seconds is None else patience_seconds)
-        request = message
         while True:
             began = self.clock()
             try:
-                return self._attempt(method, request, deadline_seconds)
+                return self._attempt(method, message, deadline_seconds)
             except grpc.RpcError as error:
                 if error.code() not in _LOST:
                     raise self._rejected(method, error) from None
@@ -101,8 +100,8 @@ class Connection:
                     raise self._lost(error, now - trouble.since) from None
             self.pause(pause)
             self.repeated += 1
-            if attempt_field is not None:
-                request = message + number_field(attempt_field, trouble.attempts)
+            if repeat is not None:
+                message = repeat(trouble.attempts)
 
     def follow(self, method: str, request: Callable[[], bytes]) -> Iterator[bytes]:
         """Yield the messages of a stream; call again whenever the connection is lost.

@@ -1,7 +1,6 @@
 """Encodes and decodes messages; the only module that counts payload bytes.
 
-Bulk fields are written from and read as views, so encoding copies a model once and decoding not at
-all. All other fields go through the generated classes.
+Arrays are written from and read as views, so encoding copies a model once and decoding not at all.
 """
 
 from __future__ import annotations
@@ -9,10 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError, Message
 
 from testbed.algorithms.base import Orders, Reply, Update
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
@@ -22,18 +20,13 @@ from testbed.payloads.encodings import Encoding, pack, unpack, value_bytes
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.messages import Delivery, PushMessage, Snapshot
 from testbed.rpc.shared import SharedSamples
-from testbed.rpc.wire import MalformedError, bytes_fields, cut, header
+from testbed.rpc.wire import MalformedError, join, parse, split
 
-ATTEMPT, PAYLOAD = 14, 15
-PACKED = 15  # of a Payload
 LARGEST_COUNT = 2**31 - 1  # the largest value in the record of updates
 LARGEST_NUMBER = 2**63 - 1
 MAX_NOTES = 64
 
-_NOTHING = memoryview(b"")
 _KINDS = {kind.NUMBER: kind for kind in KINDS}
-
-M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True)
@@ -42,18 +35,6 @@ class Encoded:
 
     data: bytes
     payload_bytes: int
-
-
-def parse(kind: type[M], data: bytes) -> M:
-    """Decode a message without bulk fields.
-
-    Raises:
-        MalformedError: the bytes are not such a message.
-    """
-    try:
-        return kind.FromString(data)
-    except DecodeError as error:
-        raise MalformedError(f"not a {kind.__name__}: {error}") from None
 
 
 def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
@@ -78,7 +59,7 @@ def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
         head.shared.CopyFrom(push.shared.message())
     if encoding == "raw":
         return _join(head, push.update.payload)
-    return _join_packed(head, push.update.payload, encoding)
+    return _join_packed(head, push.update.payload, value_bytes(encoding))
 
 
 def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> PushMessage:
@@ -92,14 +73,12 @@ def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> Pu
     Raises:
         MalformedError: the bytes are not such a message, or a number is out of range.
     """
-    rest, bulk = cut(data, PAYLOAD)
-    head = parse(ps_pb2.ExchangeRequest, rest)
+    head, arrays = split(ps_pb2.ExchangeRequest, data)
     if encoding == "raw":
-        payload = _decode_payload(bulk)
-        payload_bytes = payload.size
+        payload = _decode_payload(head.payload, arrays)
     else:
-        payload, payload_bytes = _decode_packed(bulk, encoding, size)
-    timing = _timing(head.timing)
+        payload = _decode_packed(head.payload, arrays, encoding, size)
+    timing = Timing(*(getattr(head.timing, name) for name in Timing._fields))
     intake = _intake(head.intake) if head.HasField("intake") else None
     shared = SharedSamples.of(head.shared) if head.HasField("shared") else None
     _check_numbers(head, timing, rounded=payload.entries if encoding == "packed16" else 0)
@@ -114,23 +93,12 @@ def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> Pu
         ),
         timing=timing,
         attempt=head.attempt,
-        payload_bytes=payload_bytes + (0 if shared is None else shared.payload_bytes),
+        payload_bytes=len(arrays) + (0 if shared is None else shared.payload_bytes),
         gap_seconds=head.gap_seconds,
         saturated=head.saturated,
         intake=intake,
         shared=shared,
         wants_keys=head.keys,
-    )
-
-
-def _timing(message: ps_pb2.Timing) -> Timing:
-    return Timing(
-        compute_seconds=message.compute_seconds,
-        late_seconds=message.late_seconds,
-        think_seconds=message.think_seconds,
-        transfer_seconds=message.transfer_seconds,
-        blocked_seconds=message.blocked_seconds,
-        overslept_seconds=message.overslept_seconds,
     )
 
 
@@ -173,7 +141,7 @@ def encode_delivery(delivery: Delivery) -> Encoded:
         stop=reply is None, time_seconds=delivery.time, blocked_seconds=delivery.blocked
     )
     if reply is None:
-        return Encoded(head.SerializeToString(), 0)
+        return Encoded(join(head, ()), 0)
     head.version = reply.version
     shared_bytes = 0
     if delivery.shared is not None:
@@ -193,14 +161,13 @@ def decode_delivery(data: bytes) -> Delivery:
     Raises:
         MalformedError: the bytes are not such a message.
     """
-    rest, bulk = cut(data, PAYLOAD)
-    head = parse(ps_pb2.ModelReply, rest)
+    head, arrays = split(ps_pb2.ModelReply, data)
     if head.stop:
         return Delivery(None, time=head.time_seconds, blocked=head.blocked_seconds)
     shared = SharedSamples.of(head.shared) if head.HasField("shared") else None
     return Delivery(
         Reply(
-            *(_decode_payload(bulk), head.version),
+            *(_decode_payload(head.payload, arrays), head.version),
             note=_note(head.note),
             shared=None if shared is None else shared.samples,
         ),
@@ -263,73 +230,62 @@ def decode_snapshot(data: bytes) -> Snapshot:
     Raises:
         MalformedError: the bytes are not such a message, or the payload is not dense.
     """
-    rest, bulk = cut(data, PAYLOAD)
-    head = parse(ps_pb2.SnapshotReply, rest)
-    model = _decode_payload(bulk)
+    head, arrays = split(ps_pb2.SnapshotReply, data)
+    model = _decode_payload(head.payload, arrays)
     if not isinstance(model, Dense):
         raise MalformedError(f"a snapshot with a {type(model).__name__} payload, expected Dense")
     return Snapshot(head.version, head.time_seconds, final=head.final, model=model)
 
 
-def _join(head: Message, payload: Payload) -> Encoded:
-    """Append the bulk field ``payload`` to the message ``head``, with one copy of the arrays."""
-    inner: list[bytes | memoryview] = []
-    inner_bytes = 0
-    for number, (array, kind) in enumerate(zip(payload.arrays, payload.TYPES, strict=True), 1):
-        encoded = np.ascontiguousarray(array, kind)
-        before = header(number, encoded.nbytes)
-        inner += (before, encoded.data)
-        inner_bytes += len(before) + encoded.nbytes
-    outer = header(payload.NUMBER, inner_bytes)
-    start = header(PAYLOAD, len(outer) + inner_bytes)
-    return Encoded(b"".join([head.SerializeToString(), start, outer, *inner]), payload.size)
+def _join(head: Any, payload: Payload) -> Encoded:
+    """Encode a message with its payload, with one copy of the arrays."""
+    parts = zip(payload.arrays, payload.TYPES, strict=True)
+    arrays = [np.ascontiguousarray(array, kind) for array, kind in parts]
+    sizes = [array.nbytes for array in arrays]
+    head.payload.CopyFrom(ps_pb2.Payload(kind=payload.NUMBER, sizes=sizes))
+    return Encoded(join(head, [array.data for array in arrays]), payload.size)
 
 
-def _join_packed(head: Message, payload: Payload, encoding: Encoding) -> Encoded:
-    """Append the packed payload to the message ``head``."""
-    width = value_bytes(encoding)
+def _join_packed(head: Any, payload: Payload, width: int) -> Encoded:
     data = pack(payload, width)
-    packed = ps_pb2.Packed(
-        kind=payload.NUMBER, entries=payload.entries, value_bytes=width, data=data
+    head.payload.CopyFrom(
+        ps_pb2.Payload(kind=payload.NUMBER, entries=payload.entries, value_bytes=width)
     )
-    bulk = ps_pb2.Payload(packed=packed).SerializeToString()
-    start = header(PAYLOAD, len(bulk))
-    return Encoded(b"".join([head.SerializeToString(), start, bulk]), len(data))
+    return Encoded(join(head, [data]), len(data))
 
 
-def _decode_packed(bulk: memoryview | None, encoding: Encoding, size: int) -> tuple[Payload, int]:
-    """Decode a packed payload of at most ``size`` entries; return it and its size in bytes."""
-    found = {} if bulk is None else bytes_fields(bulk, (PACKED,))
-    if not found:
-        raise MalformedError(f"no packed payload: this scenario's encoding is {encoding}")
-    packed = parse(ps_pb2.Packed, bytes(found[PACKED]))
-    kind, width = _KINDS.get(packed.kind), value_bytes(encoding)
-    if kind is None or not issubclass(kind, Packable) or packed.value_bytes != width:
+def _decode_packed(
+    described: ps_pb2.Payload, data: memoryview, encoding: Encoding, size: int
+) -> Payload:
+    """Decode a packed payload of at most ``size`` entries."""
+    kind, width = _KINDS.get(described.kind), value_bytes(encoding)
+    if kind is None or not issubclass(kind, Packable) or described.value_bytes != width:
         raise MalformedError(
-            f"kind {packed.kind} with values of {packed.value_bytes} bytes is packed, expected a "
-            f"known kind with values of {width} bytes: this scenario's encoding is {encoding}"
+            f"a payload of kind {described.kind} with values of {described.value_bytes} bytes, "
+            f"expected a known kind packed with values of {width} bytes: this scenario's encoding "
+            f"is {encoding}"
         )
-    if packed.entries > size:
-        raise MalformedError(f"{packed.entries} packed entries, for a model of {size}")
+    if described.entries > size:
+        raise MalformedError(f"{described.entries} packed entries, for a model of {size}")
     try:
-        data = memoryview(packed.data)
-        payload = unpack(kind, data, entries=packed.entries, value_bytes=width)
+        return unpack(kind, data, entries=described.entries, value_bytes=width)
     except ValueError as error:
         raise MalformedError(f"not a packed payload: {error}") from None
-    return payload, len(packed.data)
 
 
-def _decode_payload(bulk: memoryview | None) -> Payload:
+def _decode_payload(described: ps_pb2.Payload, data: memoryview) -> Payload:
     """Decode a payload; its arrays are views."""
-    found = {} if bulk is None else bytes_fields(bulk, _KINDS)
-    if len(found) != 1:
-        raise MalformedError(f"{len(found)} payloads of a known kind, expected one")
-    ((number, message),) = found.items()
-    kind = _KINDS[number]
-    fields = bytes_fields(message, range(1, len(kind.TYPES) + 1))
-    return kind.of(
-        [_array(fields.get(place, _NOTHING), type_) for place, type_ in enumerate(kind.TYPES, 1)]
-    )
+    kind, sizes = _KINDS.get(described.kind), described.sizes
+    if kind is None or described.value_bytes:
+        raise MalformedError(f"a payload of kind {described.kind}, packed or unknown")
+    if len(sizes) != len(kind.TYPES) or sum(sizes) != len(data):
+        found = f"arrays of {list(sizes)[:8]} bytes in {len(data)}"
+        raise MalformedError(f"{found}, expected the {len(kind.TYPES)} of a {kind.__name__}")
+    arrays, start = [], 0
+    for type_, size in zip(kind.TYPES, sizes, strict=True):
+        arrays.append(_array(data[start : start + size], type_))
+        start += size
+    return kind.of(arrays)
 
 
 def _array(data: memoryview, kind: str) -> Array:

@@ -1,41 +1,30 @@
 """Long messages in pieces, so that no connection has to buffer a whole one.
 
-A piece is a message of the contract: the first has the total length, each has a part of the data,
-which is written to its final place, so receiving a message takes its own size of memory and that of
-a few pieces. Memory is allocated as pieces arrive, regardless of the announced length, and a length
-above that of the model's messages is refused.
+The first piece begins with the length of the message (uint64, little-endian). Received data is
+written to its final place, so receiving a message takes its own size of memory and that of a few
+pieces. Memory is allocated as pieces arrive, regardless of the announced length, and a length above
+that of the model's messages is refused.
 """
 
 from __future__ import annotations
 
 import mmap
+import struct
 from collections.abc import Iterator
 from typing import cast
 
-from testbed.rpc.wire import (
-    MalformedError,
-    OversizedError,
-    bytes_fields,
-    header,
-    number_field,
-    varint_fields,
-)
+from testbed.rpc.wire import MalformedError, OversizedError
 
 PIECE_BYTES = 2**20
-ENVELOPE_BYTES = 64
-"""The maximum overhead of a piece."""
-
-TOTAL, DATA = 1, 2
+TOTAL = struct.Struct("<Q")
 
 
 def pieces(message: bytes) -> Iterator[bytes]:
     """Split a message into pieces."""
     view = memoryview(message)
-    before = number_field(TOTAL, len(message))
-    for start in range(0, max(1, len(message)), PIECE_BYTES):
-        part = view[start : start + PIECE_BYTES]
-        yield b"".join([before, header(DATA, len(part)), part])
-        before = b""
+    yield b"".join([TOTAL.pack(len(message)), view[:PIECE_BYTES]])
+    for start in range(PIECE_BYTES, len(message), PIECE_BYTES):
+        yield bytes(view[start : start + PIECE_BYTES])
 
 
 class Assembly:
@@ -57,10 +46,9 @@ class Assembly:
             MalformedError: it is not a piece, or one too many.
             OversizedError: the message would be too long.
         """
-        view = memoryview(piece)
-        part = bytes_fields(view, (DATA,)).get(DATA, view[:0])
+        part = memoryview(piece)
         if self._message is None:
-            self._message = self._begin(view)
+            self._message, part = self._begin(part), part[TOTAL.size :]
         end = self._filled + len(part)
         if end > len(self._message) or (not part and self._message):
             found = f"a piece of {len(part)} bytes after {self._filled}"
@@ -80,7 +68,9 @@ class Assembly:
         return cast(bytes, self._message)  # no longer modified: a copy would double the memory
 
     def _begin(self, first: memoryview) -> bytearray | mmap.mmap:
-        total = varint_fields(first, (TOTAL,)).get(TOTAL, 0)
+        if len(first) < TOTAL.size:
+            raise MalformedError(f"a first piece of {len(first)} bytes, without a length")
+        total: int = TOTAL.unpack_from(first)[0]
         if total > self.longest:
             raise OversizedError(f"a message of {total} bytes, expected at most {self.longest}")
         if total <= PIECE_BYTES:

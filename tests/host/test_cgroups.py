@@ -123,13 +123,13 @@ def test_freezing_waits_for_the_kernel(tmp_path: Path) -> None:
     groups.add("w0", Limits())
     folder = tmp_path / "testbed/run/w0"
     (folder / "cgroup.events").write_text("populated 1\nfrozen 1\n")
-    groups.freeze("w0")
+    groups.node("w0").freeze()
     assert (folder / "cgroup.freeze").read_text() == "1"
-    assert groups.is_frozen("w0")
+    assert groups.node("w0").frozen()
     groups.thaw_all()
-    assert not groups.is_frozen("w0")
+    assert not groups.node("w0").frozen()
     with pytest.raises(FileNotFoundError):
-        groups.freeze("w1")
+        groups.node("w1").freeze()
 
 
 def test_removal_names_the_remaining_processes(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:
     groups = version_2(tmp_path)
     groups.remove(deadline=time.monotonic())
     groups.remove_node("w0", deadline=time.monotonic())
-    assert not groups.is_frozen("w0")
+    assert not groups.node("w0").frozen()
 
 
 @pytest.mark.parametrize("inside", ["user/run.scope", f"user/run.scope/{OUTSIDE}"])

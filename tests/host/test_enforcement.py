@@ -74,7 +74,7 @@ def test_memory_of_the_own_group_only(groups: RunGroups, run: Any) -> None:
         groups.add(node, Limits(memory=Size.parse("64MiB")))
     assert run("w0", FILL).returncode == -9
     assert run("w1", "print('fine')").stdout == "fine\n"
-    assert (groups.oom_kills("w0"), groups.oom_kills("w1")) == (1, 0)
+    assert tuple(groups.node(name).oom_kills() for name in ("w0", "w1")) == (1, 0)
 
 
 def _counter(groups: RunGroups, controller: str, node: str, file: str, name: str) -> int:

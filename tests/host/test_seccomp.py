@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from testbed.host.confine import NUMBERS, build_filter
+from testbed.host import confine
+from testbed.host.confine import ARCHITECTURES, build_filter
 
 ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
 
@@ -67,39 +68,41 @@ def evaluate(program: bytes, *, architecture: int, number: int, argument: int = 
                 raise AssertionError(code)
 
 
-@pytest.mark.parametrize("machine", NUMBERS)
+@pytest.mark.parametrize("machine", ARCHITECTURES)
 def test_it_refuses_namespaces_and_other_processes_and_nothing_else(machine: str) -> None:
-    numbers = NUMBERS[machine]
-    program = build_filter(numbers)
+    column, architecture = int(machine != "x86_64"), ARCHITECTURES[machine]
+    refused = {numbers[column] for numbers in confine.REFUSED.values()}
+    clone, unshare = confine.CLONE[column], confine.UNSHARE[column]
+    socket, clone3 = confine.SOCKET[column], confine.CLONE3[column]
+    program = build_filter(machine)
 
     def verdict(number: int, argument: int = 0) -> int:
-        architecture = numbers.architecture
         return evaluate(program, architecture=architecture, number=number, argument=argument)
 
     new_user, new_net, new_time, fork_flags = 0x10000000, 0x40000000, 0x80, 0x01200011
-    assert {verdict(number) for number in numbers.refused} == {EPERM}
-    assert numbers.setns in numbers.refused
-    assert verdict(numbers.clone3) == ENOSYS
+    assert {verdict(number) for number in refused} == {EPERM}
+    assert confine.REFUSED["setns"] == (308, 268)
+    assert verdict(clone3) == ENOSYS
     for flag in (new_user, new_net, new_user | fork_flags):
-        assert verdict(numbers.unshare, flag) == EPERM
-        assert verdict(numbers.clone, flag) == EPERM
-    assert verdict(numbers.unshare, new_time) == EPERM
-    assert verdict(numbers.unshare, 0x200) == ALLOW  # CLONE_FS
-    assert verdict(numbers.clone, fork_flags) == ALLOW
-    assert verdict(numbers.clone, 0x003D0F00) == ALLOW  # what glibc makes a thread with
-    assert verdict(numbers.socket, 40) == EPERM  # AF_VSOCK
-    assert verdict(numbers.io_uring_setup) == EPERM
-    assert {verdict(numbers.socket, family) for family in (1, 2, 10, 16)} == {ALLOW}
-    others = set(range(470)) - {numbers.clone3, numbers.unshare, numbers.clone}
-    others -= {*numbers.refused}
+        assert verdict(unshare, flag) == EPERM
+        assert verdict(clone, flag) == EPERM
+    assert verdict(unshare, new_time) == EPERM
+    assert verdict(unshare, 0x200) == ALLOW  # CLONE_FS
+    assert verdict(clone, fork_flags) == ALLOW
+    assert verdict(clone, 0x003D0F00) == ALLOW  # what glibc makes a thread with
+    assert verdict(socket, 40) == EPERM  # AF_VSOCK
+    assert verdict(425) == EPERM  # io_uring_setup
+    assert {verdict(socket, family) for family in (1, 2, 10, 16)} == {ALLOW}
+    others = set(range(470)) - {clone3, unshare, clone}
+    others -= refused
     assert {verdict(number, new_user) for number in others} == {ALLOW}
-    assert verdict(0x40000000 + numbers.unshare, new_user) == EPERM  # x32
+    assert verdict(0x40000000 + unshare, new_user) == EPERM  # x32
     foreign = evaluate(program, architecture=0x40000003, number=1)  # 32-bit x86
     assert foreign == EPERM
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() not in NUMBERS,
+    sys.platform != "linux" or platform.machine() not in ARCHITECTURES,
     reason="needs Linux on an architecture with a filter",
 )
 def test_threads_forks_and_programs_work_under_it() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.host.group import Group, usage_of
+from testbed.host.group import ContainerGroups, Group
 from testbed.host.limits import Version
 from testbed.values.usage import ContainerUse
 
@@ -16,15 +16,18 @@ FILES: dict[Version, dict[str, str]] = {
 }
 
 
+def in_group(folder: Path, version: Version) -> ContainerGroups:
+    return ContainerGroups(((Group(folder, version), frozenset(("cpu", "memory"))),))
+
+
 @pytest.mark.parametrize("version", FILES)
 def test_cpu_time_and_memory(tmp_path: Path, version: Version) -> None:
     for name, text in FILES[version].items():
         (tmp_path / name).write_text(text)
-    group = Group(tmp_path, version)
-    assert usage_of([group], [group]) == ContainerUse(2.5, 8192)
+    assert in_group(tmp_path, version).use() == ContainerUse(2.5, 8192)
 
 
 @pytest.mark.parametrize("version", FILES)
 def test_a_group_that_does_not_count(tmp_path: Path, version: Version) -> None:
-    group = Group(tmp_path / "gone", version)
-    assert usage_of([group], [group]) == usage_of([], []) == ContainerUse(None, None)
+    assert in_group(tmp_path / "gone", version).use() == ContainerUse(None, None)
+    assert ContainerGroups().use() == ContainerUse(None, None)

@@ -27,6 +27,7 @@ from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import decode_delivery, encode_push
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.messages import PushMessage, Timing
+from testbed.rpc.wire import join, split
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Incomplete, Rejected
 from testbed.telemetry.events import read_events
@@ -42,30 +43,36 @@ def update(encoding: Encoding = "raw", /, **changes: object) -> bytes:
     """The first push of worker 0 with three entries; fields replace its own."""
     payload = Sparse(np.array([3, 17, 54], np.int32), np.array([1, -2, 0.5], np.float32))
     push = PushMessage(0, 1, LAYOUT.fingerprint, Update(payload, version=0, samples=10), Timing(1))
-    message = ps_pb2.ExchangeRequest.FromString(encode_push(push, encoding).data)
+    message, data = split(ps_pb2.ExchangeRequest, encode_push(push, encoding).data)
+    parts: dict[str, Any] = {"data": data}
+    if encoding == "raw":
+        parts = {"indices": data[:12], "values": data[12:]}
     for name, value in changes.items():
-        if name in ("indices", "values"):
-            setattr(message.payload.sparse, name, value)
-        elif name in ("kind", "entries", "value_bytes", "data"):
-            setattr(message.payload.packed, name, value)
+        if name in parts:
+            parts[name] = value
         else:
-            setattr(message, name, value)
-    return message.SerializeToString()
+            about = message.payload if name in ("kind", "entries", "value_bytes") else message
+            setattr(about, name, value)
+    if encoding == "raw":
+        message.payload.sizes[:] = map(len, parts.values())
+    return join(message, parts.values())
 
 
 def is_valid(data: bytes) -> bool:
     """Whether a push may be applied, judged by the generated class and plain Python."""
     try:
-        message = ps_pb2.ExchangeRequest.FromString(data)
+        end = 4 + int.from_bytes(data[:4], "little")
+        message = ps_pb2.ExchangeRequest.FromString(data[4:end])
     except DecodeError:
         return False
-    entries = message.payload.sparse
-    if message.payload.WhichOneof("kind") != "sparse" or len(entries.indices) % 4:
+    payload, arrays = message.payload, data[end:]
+    k = len(arrays) // 8
+    if (payload.kind, payload.value_bytes, list(payload.sizes)) != (2, 0, [4 * k, 4 * k]):
         return False
-    if len(entries.values) != len(entries.indices):
+    if len(arrays) % 8 or end > len(data):
         return False
-    indices = [-1, *struct.unpack(f"<{len(entries.indices) // 4}i", entries.indices), LAYOUT.size]
-    values = struct.unpack(f"<{len(entries.values) // 4}f", entries.values)
+    indices = [-1, *struct.unpack(f"<{k}i", arrays[: 4 * k]), LAYOUT.size]
+    values = struct.unpack(f"<{k}f", arrays[4 * k :])
     seconds = [value for _, value in message.timing.ListFields()]
     return (
         message.worker == 0
@@ -226,10 +233,10 @@ def bomb(size: int) -> bytes:
 
 
 DAMAGED: list[tuple[dict[str, object], str]] = [
-    ({"kind": 9}, "kind 9 with values of 4 bytes is packed"),
+    ({"kind": 9}, "a payload of kind 9 with values of 4 bytes, expected a known kind"),
     (
         {"value_bytes": 2},
-        "with values of 2 bytes is packed, expected a known kind with values of 4",
+        "with values of 2 bytes, expected a known kind packed with values of 4",
     ),
     ({"entries": 56}, "56 packed entries, for a model of 55"),
     ({"entries": 2**32 - 1}, "packed entries, for a model of 55"),
@@ -241,7 +248,6 @@ DAMAGED: list[tuple[dict[str, object], str]] = [
     ({"entries": 55, "data": bomb(30_000)}, "a plane does not inflate to 55 bytes"),
     ({"data": b""}, "no plane, expected one of at most 3"),
     ({"saturated": 1}, "1 saturated values of 0 rounded values"),
-    ({"indices": b""}, "this scenario's encoding is packed"),  # the raw kind takes its place
 ]
 
 
@@ -254,7 +260,7 @@ def test_damaged_packed_pushes_are_refused_and_counted(begin: Begin, tmp_path: P
                 connection.call(methods.EXCHANGE, update("packed", **changes))
             assert reason in str(caught.value)
             assert reason in only(read_events(tmp_path / "events.jsonl"), Rejected)[-1].reason
-        with pytest.raises(RejectedError, match="no packed payload"):
+        with pytest.raises(RejectedError, match="this scenario's encoding is packed"):
             connection.call(methods.EXCHANGE, update("raw"))
         assert stage.counts()["INVALID_ARGUMENT"] == len(DAMAGED) + 1
         assert stage.half.parameters.tobytes() == before
@@ -266,6 +272,6 @@ def test_damaged_packed_pushes_are_refused_and_counted(begin: Begin, tmp_path: P
 def test_a_packed_push_is_refused_where_pushes_are_raw(begin: Begin) -> None:
     with (
         begin(LAYOUT).connect("w0") as connection,
-        pytest.raises(RejectedError, match="0 payloads"),
+        pytest.raises(RejectedError, match="packed or unknown"),
     ):
         connection.call(methods.EXCHANGE, update("packed"))

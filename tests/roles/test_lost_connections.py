@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from testbed.algorithms.base import Update
 from testbed.payloads import Sparse
 from testbed.payloads.layout import Layout
 from testbed.rpc import methods
-from testbed.rpc.codec import ATTEMPT, decode_delivery, encode_push
+from testbed.rpc.codec import decode_delivery, encode_push
 from testbed.rpc.messages import PushMessage, Timing
 from testbed.telemetry.spool import SpoolReader
 
@@ -91,7 +92,11 @@ def test_every_push_is_applied_once(
         for sequence in range(1, PUSHES + 1):
             update = Update(payload, version=version, samples=1)
             push = PushMessage(0, sequence, LAYOUT.fingerprint, update, Timing())
-            data = connection.call(methods.EXCHANGE, encode_push(push).data, attempt_field=ATTEMPT)
+
+            def request(attempt: int, push: PushMessage = push) -> bytes:
+                return encode_push(replace(push, attempt=attempt)).data
+
+            data = connection.call(methods.EXCHANGE, request(0), repeat=request)
             reply = decode_delivery(data).reply
             assert reply is not None
             version = reply.version

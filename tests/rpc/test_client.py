@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError, NodeError, RejectedError
-from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
-from testbed.rpc.codec import ATTEMPT
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.service import Call
 from testbed.rpc.tokens import token_of
@@ -107,11 +105,9 @@ def test_a_repeated_call_says_which_attempt_it_is(start: Start) -> None:
         return b""
 
     _, address = start({METHOD: lose_two})
-    request = ps_pb2.PullRequest(worker=3).SerializeToString()
     with connect(address, HandClock()) as connection:
-        connection.call(METHOD, request, deadline_seconds=0.1, attempt_field=ATTEMPT)
-    read = [ps_pb2.PullRequest.FromString(message) for message in seen[:3]]
-    assert [(message.worker, message.attempt) for message in read] == [(3, 0), (3, 1), (3, 2)]
+        connection.call(METHOD, b"0", deadline_seconds=0.1, repeat=lambda n: str(n).encode())
+    assert seen[:3] == [b"0", b"1", b"2"]
 
 
 def test_patience_restarts_after_a_call_that_was_held_back(nobody: str) -> None:

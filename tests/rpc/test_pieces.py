@@ -18,7 +18,6 @@ import pytest
 
 from testbed.errors import RejectedError
 from testbed.rpc import methods
-from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.incoming import IncomingMessages
 from testbed.rpc.limits import LARGEST_WHOLE, MessageLimits
@@ -32,11 +31,11 @@ TOKEN = token_of("right", "w3")
 MESSAGE = bytes(range(251)) * 10_000  # 2,510,000 bytes: three pieces of a MiB at most
 
 
-def test_pieces_are_messages_of_the_contract() -> None:
-    first, second, third = map(ps_pb2.Piece.FromString, pieces(MESSAGE))
-    assert [one.total for one in (first, second, third)] == [2_510_000, 0, 0]
-    assert [len(one.data) for one in (first, second)] == 2 * [PIECE_BYTES]
-    assert first.data + second.data + third.data == MESSAGE
+def test_the_first_piece_begins_with_the_length() -> None:
+    first, second, third = pieces(MESSAGE)
+    assert first[:8] == bytes.fromhex("b04c260000000000")  # 2,510,000
+    assert [len(first) - 8, len(second)] == 2 * [PIECE_BYTES]
+    assert first[8:] + second + third == MESSAGE
 
 
 @pytest.mark.parametrize("message", [b"", b"short", MESSAGE])
@@ -48,19 +47,19 @@ def test_a_message_comes_out_as_it_went_in(message: bytes) -> None:
     assert bytes(assembly.whole()) == message
 
 
-def piece(total: int = 0, data: bytes = b"") -> bytes:
-    return ps_pb2.Piece(total=total, data=data).SerializeToString()
+def first(total: int, data: bytes) -> bytes:
+    return total.to_bytes(8, "little") + data
 
 
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        ([piece(11, b"x")], "a message of 11 bytes, expected at most 10"),
-        ([piece(2**63, b"x")], "expected at most 10"),
-        ([piece(4, b"four5")], "a piece of 5 bytes after 0 of a message of 4"),
-        ([piece(4, b"four"), piece(0, b"5")], "a piece of 1 bytes after 4"),
-        ([piece(4, b"fo"), piece()], "a piece of 0 bytes after 2"),
-        ([b"\xff"], "ends inside a number"),
+        ([first(11, b"x")], "a message of 11 bytes, expected at most 10"),
+        ([first(2**63, b"x")], "expected at most 10"),
+        ([first(4, b"four5")], "a piece of 5 bytes after 0 of a message of 4"),
+        ([first(4, b"four"), b"5"], "a piece of 1 bytes after 4"),
+        ([first(4, b"fo"), b""], "a piece of 0 bytes after 2"),
+        ([b"\xff"], "a first piece of 1 bytes, without a length"),
     ],
 )
 def test_what_is_no_message_is_refused(sent: list[bytes], reason: str) -> None:
@@ -72,7 +71,7 @@ def test_what_is_no_message_is_refused(sent: list[bytes], reason: str) -> None:
 
 def test_a_message_that_breaks_off_is_refused() -> None:
     assembly = Assembly(10)
-    assembly.add(piece(4, b"fo"))
+    assembly.add(first(4, b"fo"))
     with pytest.raises(MalformedError, match="the pieces end after 2 bytes, too early"):
         assembly.whole()
 
@@ -148,7 +147,7 @@ def test_memory_is_taken_as_pieces_arrive() -> None:
     """One piece of a MiB of a message of 512: a MiB is taken, not 512."""
     assembly = Assembly(2**29)
     before = resident_bytes()
-    assembly.add(piece(2**29, bytes(PIECE_BYTES)))
+    assembly.add(first(2**29, bytes(PIECE_BYTES)))
     assert resident_bytes() - before < 8 * PIECE_BYTES
 
 

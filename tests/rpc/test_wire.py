@@ -1,84 +1,40 @@
-"""The wire format, worked by hand from the encoding's description."""
+"""Frames, worked by hand from their description in the contract."""
 
 import pytest
 
-from testbed.rpc.wire import BYTES, MalformedError, bytes_fields, cut, fields, header, varint
+from testbed.rpc._pb import ps_pb2
+from testbed.rpc.wire import MalformedError, join, parse, split
 
-# 1: 150 (varint), 2: "ab", 3: 8 fixed bytes, 4: 4 fixed bytes
-NUMBERS = bytes.fromhex("08 9601  12 02 6162  19 0102030405060708  25 01020304")
-
-
-@pytest.mark.parametrize(
-    ("value", "encoded"), [(0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02")]
-)
-def test_varints(value: int, encoded: str) -> None:
-    assert varint(value) == bytes.fromhex(encoded)
+# PullRequest with worker 3: field 1, a number; its frame with two arrays of two bytes and one.
+FRAME = bytes.fromhex("02000000 0803 6162 63")
 
 
-def test_a_header_is_a_tag_and_a_length() -> None:
-    assert header(15, 3) == bytes.fromhex("7a 03")
-    assert header(16, 128) == bytes.fromhex("8201 8001")
-
-
-def test_fields_are_found_with_their_places() -> None:
-    found = [(f.number, f.kind, f.start, f.value, f.end) for f in fields(memoryview(NUMBERS))]
-    assert found == [(1, 0, 0, 1, 3), (2, BYTES, 3, 5, 7), (3, 1, 7, 8, 16), (4, 5, 16, 17, 21)]
-
-
-def test_a_field_is_cut_out_as_a_view() -> None:
-    rest, value = cut(NUMBERS, 2)
-    assert rest == NUMBERS[:3] + NUMBERS[7:]
-    assert value is not None
-    assert bytes(value) == b"ab"
-    assert value.obj is NUMBERS
-
-
-def test_a_field_that_is_not_there_is_not_cut_out() -> None:
-    assert cut(NUMBERS, 9) == (NUMBERS, None)
-    assert cut(b"", 9) == (b"", None)
-    assert cut(NUMBERS, 1) == (NUMBERS, None)  # a varint is no submessage
-
-
-def test_unknown_groups_are_passed_over() -> None:
-    # group 1 { 2: 5, group 3 { 4: "x" } }, then 15: "payload"
-    group = bytes.fromhex("0b 10 05 1b 22 01 78 1c 0c")
-    rest, value = cut(group + header(15, 7) + b"payload", 15)
-    assert (rest, bytes(value or b"")) == (group, b"payload")
-
-
-def test_only_the_numbers_asked_for_are_read() -> None:
-    message = memoryview(header(1, 1) + b"a" + header(7, 1) + b"b" + header(7, 1) + b"c")
-    assert {number: bytes(value) for number, value in bytes_fields(message, (1, 2)).items()} == {
-        1: b"a"
-    }
+def test_a_frame_is_a_length_a_message_and_arrays() -> None:
+    assert join(ps_pb2.PullRequest(worker=3), [b"ab", memoryview(b"c")]) == FRAME
+    head, arrays = split(ps_pb2.PullRequest, FRAME)
+    assert (head.worker, bytes(arrays)) == (3, b"abc")
+    assert arrays.obj is FRAME
+    head, arrays = split(ps_pb2.PullRequest, join(ps_pb2.PullRequest(), ()))
+    assert (head.worker, len(arrays)) == (0, 0)
 
 
 @pytest.mark.parametrize(
-    ("message", "reason"),
+    ("frame", "reason"),
     [
-        ("08", "ends inside a number"),
-        ("08 96", "ends inside a number"),
-        ("08" + "80" * 10 + "01", "more than 64 bits"),
-        ("00 01", "does not start a field"),  # number 0
-        ("0e", "does not start a field"),  # wire type 6
-        ("f8ffffff1f 00", "does not start a field"),  # a number above 2^29 - 1
-        ("12 03 6162", "ends 1 bytes after the message"),
-        ("12 ffffffffffffffff7f", "after the message"),
-        ("19 01020304", "ends 4 bytes after the message"),
-        ("25 01", "ends 3 bytes after the message"),
-        ("0c", "ends a group that was not started"),
-        ("0b 10 05", "ends inside a number"),  # a group without an end
-        ("0b 14", "ends a group that is not open"),
+        (b"", "a frame of 0 bytes, expected at least 4"),
+        (FRAME[:3], "a frame of 3 bytes, expected at least 4"),
+        (FRAME[:5], "a frame of 5 bytes, expected at least 6"),
+        (b"\xff" * 40, "expected at least 4294967299"),
+        (bytes.fromhex("01000000 08 03"), "not a PullRequest"),
     ],
 )
-def test_impossible_bytes_are_refused(message: str, reason: str) -> None:
+def test_what_is_no_frame_is_refused(frame: bytes, reason: str) -> None:
     with pytest.raises(MalformedError, match=reason):
-        list(fields(memoryview(bytes.fromhex(message))))
+        split(ps_pb2.PullRequest, frame)
 
 
-def test_a_bulk_field_must_not_occur_twice() -> None:
-    twice = (header(15, 1) + b"a") * 2
-    with pytest.raises(MalformedError, match="field 15 occurs twice"):
-        cut(twice, 15)
-    with pytest.raises(MalformedError, match="field 15 occurs twice"):
-        bytes_fields(memoryview(twice), (15,))
+def test_small_messages_are_parsed_or_refused() -> None:
+    request = ps_pb2.JoinRequest(worker=3, fingerprint=1)
+    assert parse(ps_pb2.JoinRequest, request.SerializeToString()) == request
+    with pytest.raises(MalformedError, match="not a JoinRequest"):
+        parse(ps_pb2.JoinRequest, b"\xff")

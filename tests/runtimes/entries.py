@@ -18,10 +18,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from testbed.errors import RejectedError
-from testbed.host.confine import NUMBERS
+from testbed.host.confine import CLONE, REFUSED
 from testbed.host.sockets import short_path
 
 Arguments = Mapping[str, str]
+
+COLUMN = int(platform.machine() != "x86_64")
+"""Of the tables of system calls in ``testbed.host.confine``."""
 
 
 def wait(arguments: Arguments) -> int:
@@ -128,7 +131,7 @@ def try_to_rise(arguments: Arguments) -> int:
         "mount": lambda: libc.mount(b"none", b"/tmp", b"tmpfs", 0, None),
         "chroot": lambda: libc.chroot(b"/tmp"),
         "setns": lambda: libc.setns(os.open("/proc/self/ns/net", os.O_RDONLY), 0),
-        "clone": lambda: libc.syscall(NUMBERS[platform.machine()].clone, 0x1000_0011, 0, 0, 0, 0),
+        "clone": lambda: libc.syscall(CLONE[COLUMN], 0x1000_0011, 0, 0, 0, 0),
         "setuid": lambda: libc.setresuid(4242, 4242, 4242),
         "setgroups": lambda: libc.setgroups(1, struct.pack("=I", 0)),
     }
@@ -153,7 +156,7 @@ def try_to_rise(arguments: Arguments) -> int:
 
 def try_to_reach(arguments: Arguments) -> int:
     """Try to take what another process of the node has, and report how each way ends."""
-    numbers = NUMBERS[platform.machine()]
+    numbers = {name: both[COLUMN] for name, both in REFUSED.items()}
     libc = ctypes.CDLL(None, use_errno=True)
     other = os.fork()
     if other == 0:
@@ -162,10 +165,10 @@ def try_to_reach(arguments: Arguments) -> int:
     vector = struct.pack("=QQ", ctypes.addressof(page), 8)
     attach, pidfd = 16, os.pidfd_open(other)
     calls = {
-        "ptrace": (numbers.ptrace, attach, other, 0, 0),
-        "read": (numbers.process_vm_readv, other, vector, 1, vector, 1, 0),
-        "write": (numbers.process_vm_writev, other, vector, 1, vector, 1, 0),
-        "pidfd_getfd": (numbers.pidfd_getfd, pidfd, 1, 0),
+        "ptrace": (numbers["ptrace"], attach, other, 0, 0),
+        "read": (numbers["process_vm_readv"], other, vector, 1, vector, 1, 0),
+        "write": (numbers["process_vm_writev"], other, vector, 1, vector, 1, 0),
+        "pidfd_getfd": (numbers["pidfd_getfd"], pidfd, 1, 0),
     }
     found = {
         name: errno.errorcode[ctypes.get_errno()] if libc.syscall(*call) < 0 else ""

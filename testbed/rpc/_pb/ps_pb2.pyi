@@ -7,74 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Piece(_message.Message):
-    __slots__ = ("total", "data")
-    TOTAL_FIELD_NUMBER: _ClassVar[int]
-    DATA_FIELD_NUMBER: _ClassVar[int]
-    total: int
-    data: bytes
-    def __init__(self, total: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Payload(_message.Message):
-    __slots__ = ("dense", "sparse", "keyed", "quantized", "packed")
-    DENSE_FIELD_NUMBER: _ClassVar[int]
-    SPARSE_FIELD_NUMBER: _ClassVar[int]
-    KEYED_FIELD_NUMBER: _ClassVar[int]
-    QUANTIZED_FIELD_NUMBER: _ClassVar[int]
-    PACKED_FIELD_NUMBER: _ClassVar[int]
-    dense: Dense
-    sparse: Sparse
-    keyed: Keyed
-    quantized: Quantized
-    packed: Packed
-    def __init__(self, dense: _Optional[_Union[Dense, _Mapping]] = ..., sparse: _Optional[_Union[Sparse, _Mapping]] = ..., keyed: _Optional[_Union[Keyed, _Mapping]] = ..., quantized: _Optional[_Union[Quantized, _Mapping]] = ..., packed: _Optional[_Union[Packed, _Mapping]] = ...) -> None: ...
-
-class Dense(_message.Message):
-    __slots__ = ("values",)
-    VALUES_FIELD_NUMBER: _ClassVar[int]
-    values: bytes
-    def __init__(self, values: _Optional[bytes] = ...) -> None: ...
-
-class Sparse(_message.Message):
-    __slots__ = ("indices", "values")
-    INDICES_FIELD_NUMBER: _ClassVar[int]
-    VALUES_FIELD_NUMBER: _ClassVar[int]
-    indices: bytes
-    values: bytes
-    def __init__(self, indices: _Optional[bytes] = ..., values: _Optional[bytes] = ...) -> None: ...
-
-class Keyed(_message.Message):
-    __slots__ = ("signature", "core", "core_values", "explorer", "explorer_values")
-    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
-    CORE_FIELD_NUMBER: _ClassVar[int]
-    CORE_VALUES_FIELD_NUMBER: _ClassVar[int]
-    EXPLORER_FIELD_NUMBER: _ClassVar[int]
-    EXPLORER_VALUES_FIELD_NUMBER: _ClassVar[int]
-    signature: bytes
-    core: bytes
-    core_values: bytes
-    explorer: bytes
-    explorer_values: bytes
-    def __init__(self, signature: _Optional[bytes] = ..., core: _Optional[bytes] = ..., core_values: _Optional[bytes] = ..., explorer: _Optional[bytes] = ..., explorer_values: _Optional[bytes] = ...) -> None: ...
-
-class Quantized(_message.Message):
-    __slots__ = ("scales", "levels")
-    SCALES_FIELD_NUMBER: _ClassVar[int]
-    LEVELS_FIELD_NUMBER: _ClassVar[int]
-    scales: bytes
-    levels: bytes
-    def __init__(self, scales: _Optional[bytes] = ..., levels: _Optional[bytes] = ...) -> None: ...
-
-class Packed(_message.Message):
-    __slots__ = ("kind", "entries", "value_bytes", "data")
+    __slots__ = ("kind", "sizes", "entries", "value_bytes")
     KIND_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     VALUE_BYTES_FIELD_NUMBER: _ClassVar[int]
-    DATA_FIELD_NUMBER: _ClassVar[int]
     kind: int
+    sizes: _containers.RepeatedScalarFieldContainer[int]
     entries: int
     value_bytes: int
-    data: bytes
-    def __init__(self, kind: _Optional[int] = ..., entries: _Optional[int] = ..., value_bytes: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, kind: _Optional[int] = ..., sizes: _Optional[_Iterable[int]] = ..., entries: _Optional[int] = ..., value_bytes: _Optional[int] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
     __slots__ = ("worker", "fingerprint")

@@ -7,6 +7,7 @@ must exist first, what is entered, what keeps the link, and what must be removed
 from __future__ import annotations
 
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,101 +29,123 @@ LINGER_SECONDS = 0.5
 
 
 @dataclass
-class OwnContainer:
-    """Control groups and namespaces created by the agent."""
+class Container(ABC):
+    """What a node lives in, from before its launch until its role has ended.
 
-    node: NodeSpec
-    groups: RunGroups
-    linger_seconds: float = 0.0
-    _oom_kills: int = 0
-
-    def prepare(self) -> Placement:
-        """Prepare what the role will enter, and return how to; a TestbedError if that fails."""
-        name = self.node.name
-        self._oom_kills = self.groups.oom_kills(name)
-        self.groups.check([self.node])
-        self.groups.add(name, Limits.of(self.node))
-        if self.groups.has("freezer"):
-            self.groups.thaw(name)  # else the entering process, and so the template, freezes
-        nice = 0 if self.groups.has("cpu") else nice_of(self.node.cpu_weight)
-        return Placement(self.entrances(), nice=nice)
-
-    def on_role_started(self, role: int) -> Process:
-        """Return the process in whose network namespace the link ends."""
-        return Process.of(role)
-
-    def entrances(self) -> tuple[Path, ...]:
-        """Return the files into which a process writes 0 to join the control groups."""
-        return tuple(self.groups.entrances(self.node.name))
-
-    def ran_out_of_memory(self) -> bool:
-        """Return whether the kernel has OOM-killed in it, since ``prepare``, at its limit."""
-        return self.groups.oom_kills(self.node.name) > self._oom_kills
-
-    def has_ended(self) -> bool:
-        """Return whether the container ended before the role, and thereby killed it."""
-        return False
-
-    def freeze(self, role: int) -> None:
-        """Freeze all processes in it."""
-        if self.groups.has("freezer"):
-            self.groups.freeze(self.node.name)
-        else:
-            stop_all(role)
-
-    def is_frozen(self) -> bool:
-        """Return whether a control group freezes all processes in it."""
-        return self.groups.has("freezer") and self.groups.is_frozen(self.node.name)
-
-    def use(self) -> ContainerUse:
-        """Return the resources used in it."""
-        return self.groups.use(self.node.name)
-
-    def thaw(self, role: int) -> None:
-        """Thaw all processes in it."""
-        if self.groups.has("freezer"):
-            self.groups.thaw(self.node.name)
-        else:
-            continue_all(role)
-
-    def on_role_ended(self) -> None:
-        """Clean up after the role and its namespaces have ended; the groups end with the run."""
-
-    def abandon(self, *, deadline: float) -> None:
-        """Remove what ``prepare`` created, after a failed launch, by ``deadline`` (monotonic)."""
-        with suppress(HostError):  # retried at the end of the run, which reports a failure
-            self.groups.remove_node(self.node.name, deadline=deadline)
-
-
-@dataclass
-class GivenContainer:
-    """A container that an engine created; its first process keeps the namespaces.
-
-    Same methods as OwnContainer; it ends ``linger_seconds`` after the role.
+    Attributes:
+        node: the node.
+        linger_seconds: how long it outlives its role.
+        groups: its control groups; none if this user cannot create any.
     """
 
     node: NodeSpec
-    first: Process
-    linger_seconds: float = LINGER_SECONDS
-    _groups: ContainerGroups = field(default_factory=ContainerGroups)
+    linger_seconds: float = 0.0
+    groups: ContainerGroups = field(default_factory=ContainerGroups)
     _oom_kills: int = 0
+
+    @abstractmethod
+    def prepare(self) -> Placement:
+        """Prepare what the role will enter, and return how to; a TestbedError if that fails."""
+
+    @abstractmethod
+    def on_role_started(self, role: int) -> Process:
+        """Return the process in whose network namespace the link ends."""
+
+    @abstractmethod
+    def has_ended(self) -> bool:
+        """Return whether the container ended before the role, and thereby killed it."""
+
+    @abstractmethod
+    def entrances(self) -> tuple[Path, ...]:
+        """Return the files into which a process writes 0 to join the agent's control groups."""
+
+    @abstractmethod
+    def on_role_ended(self) -> None:
+        """Clean up after the role and its namespaces have ended."""
+
+    @abstractmethod
+    def abandon(self, *, deadline: float) -> None:
+        """Remove what ``prepare`` created, after a failed launch, by ``deadline`` (monotonic)."""
+
+    def ran_out_of_memory(self) -> bool:
+        """Return whether the kernel has OOM-killed in it, since ``prepare``, at its limit."""
+        return self.groups.oom_kills() > self._oom_kills
+
+    def is_frozen(self) -> bool:
+        """Return whether a control group freezes all processes in it."""
+        return self.groups.frozen()
+
+    def use(self) -> ContainerUse:
+        """Return the resources used in it."""
+        return self.groups.use()
+
+    def freeze(self, role: int) -> None:
+        """Freeze all processes in it."""
+        if self.groups.serving("freezer"):
+            self.groups.freeze()
+        else:
+            stop_all(role)
+
+    def thaw(self, role: int) -> None:
+        """Thaw all processes in it."""
+        if self.groups.serving("freezer"):
+            self.groups.thaw()
+        else:
+            continue_all(role)
+
+
+@dataclass
+class OwnContainer(Container):
+    """Control groups and namespaces created by the agent; the groups end with the run."""
+
+    run: RunGroups = field(kw_only=True)
+
+    def prepare(self) -> Placement:
+        self.groups = self.run.node(self.node.name)
+        self._oom_kills = self.groups.oom_kills()
+        self.run.check([self.node])
+        self.run.add(self.node.name, Limits.of(self.node))
+        self.groups.thaw()  # else the entering process, and so the template, freezes
+        nice = 0 if self.run.has("cpu") else nice_of(self.node.cpu_weight)
+        return Placement(self.entrances(), nice=nice)
+
+    def on_role_started(self, role: int) -> Process:
+        return Process.of(role)
+
+    def entrances(self) -> tuple[Path, ...]:
+        return tuple(self.run.entrances(self.node.name))
+
+    def has_ended(self) -> bool:
+        return False
+
+    def on_role_ended(self) -> None:
+        """Do nothing: nothing is left."""
+
+    def abandon(self, *, deadline: float) -> None:
+        with suppress(HostError):  # retried at the end of the run, which reports a failure
+            self.run.remove_node(self.node.name, deadline=deadline)
+
+
+@dataclass
+class GivenContainer(Container):
+    """A container that an engine created; its first process keeps the namespaces."""
+
+    first: Process = field(kw_only=True)
+    linger_seconds: float = LINGER_SECONDS
 
     def prepare(self) -> Placement:
         self._check_alive()
-        self._groups = ContainerGroups.of(self.first.pid)
-        if self._groups.frozen():  # a process that enters freezes, and the template waits for it
+        self.groups = ContainerGroups.of(self.first.pid)
+        if self.groups.frozen():  # a process that enters freezes, and the template waits for it
             raise NodeError(
                 f"{self.node.name}: its container is paused.", hint="Unpause it: docker unpause"
             )
-        self._oom_kills = self._groups.oom_kills()
-        return Placement(self._groups.entrances(), container=self.first)
+        self._oom_kills = self.groups.oom_kills()
+        return Placement(self.groups.entrances(), container=self.first)
 
     def on_role_started(self, role: int) -> Process:
         self._check_alive()
         return self.first
-
-    def ran_out_of_memory(self) -> bool:
-        return self._groups.oom_kills() > self._oom_kills
 
     def has_ended(self) -> bool:
         # Not yet: it waits for its last processes. But nothing of its own is left to it.
@@ -133,18 +156,6 @@ class GivenContainer:
 
     def entrances(self) -> tuple[Path, ...]:
         return ()
-
-    def freeze(self, role: int) -> None:
-        self._groups.freeze()
-
-    def is_frozen(self) -> bool:
-        return self._groups.frozen()
-
-    def use(self) -> ContainerUse:
-        return self._groups.use()
-
-    def thaw(self, role: int) -> None:
-        self._groups.thaw()
 
     def on_role_ended(self) -> None:
         """End the container too, so that the engine shows that the node has ended."""
@@ -158,9 +169,6 @@ class GivenContainer:
             raise NodeError(f"{self.node.name}: its container has ended.")
 
 
-Container = OwnContainer | GivenContainer
-"""What a node lives in, from before its launch until its role has ended."""
-
 Containers = Callable[[LaunchSpec], Container]
 """Returns the container that a launch uses, found or yet to be created."""
 
@@ -171,7 +179,7 @@ def own_containers(groups: RunGroups) -> Containers:
     def contain(launch: LaunchSpec) -> OwnContainer:
         if launch.container is not None:
             raise NodeError(f"{launch.node.name}: this agent creates containers itself.")
-        return OwnContainer(launch.node, groups)
+        return OwnContainer(launch.node, run=groups)
 
     return contain
 
@@ -186,7 +194,7 @@ class GivenContainers:
         """Return the container that a launch names; NodeError if it is none or another node's."""
         first = _first_process(launch)
         self.given[launch.node.name] = first
-        return GivenContainer(launch.node, first)
+        return GivenContainer(launch.node, first=first)
 
     def end(self) -> None:
         """Kill every container, including paused ones."""
