@@ -64,7 +64,7 @@ def _check(kinds: tuple[str, ...]) -> None:
     """
     from testbed.errors import Problem, ScenarioError
     from testbed.scenario.synonyms import nearest
-    from testbed.telemetry.event_names import EVENTS
+    from testbed.telemetry.event_kinds import EVENTS
 
     expected = f"the name of an event: {', '.join(sorted(EVENTS))}"
     problems = [
