@@ -121,7 +121,7 @@ def exec_(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
 def _check(kinds: tuple[str, ...]) -> None:
     """Refuse unknown kinds of events."""
     from testbed.scenario.synonyms import nearest
-    from testbed.telemetry.event_names import EVENTS
+    from testbed.telemetry.event_kinds import EVENTS
 
     expected = f"the name of an event: {', '.join(sorted(EVENTS))}"
     problems = [

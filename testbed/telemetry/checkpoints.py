@@ -111,7 +111,12 @@ def read_checkpoint(path: Path, *, kind: str, scenario: str) -> tuple[About, Pla
             "`testbed up`.",
         )
     if about.kind != kind:
-        raise damaged(path, f"found that of a {about.kind}, expected that of a {kind}")
+        kinds = {"simulation": "a simulation", "ps": "a live run's parameter server"}
+        raise DataError(
+            f"{path}: a checkpoint of {kinds.get(about.kind, repr(about.kind))}, expected one of "
+            f"{kinds[kind]}.",
+            hint="It was copied from another run; repeat this run with `testbed up`.",
+        )
     if about.scenario != scenario:
         raise DataError(
             f"{path}: the checkpoint belongs to another scenario than the run's scenario.yaml, "

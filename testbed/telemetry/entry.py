@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.telemetry.event_kinds import Evaluated, Event, Unknown
-from testbed.telemetry.event_names import EVENTS, PS
+from testbed.telemetry.event_kinds import EVENTS, PS, Evaluated, Event, Unknown
 
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 FROM_PS = "ps"

@@ -6,19 +6,23 @@ needs a default: existing lines do not have it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, dataclass_transform
 
 State = Literal["created", "starting", "training", "finished", "failed", "interrupted"]
 
 
+@dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Event:
-    """Something that happened."""
+    """Something that happened; every subclass is a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
 
-@dataclass(frozen=True)
 class Unknown(Event):
     """An event that another version of testbed wrote: it is kept, but has no effect."""
 
@@ -26,19 +30,41 @@ class Unknown(Event):
     fields: Mapping[str, Any]  # everything else in its line but time and source
 
 
-# Events of the controller.
+CONTROLLER: dict[str, type[Event]] = {}
+"""The controller's events, by name in the file: by default that of the class, in snake case."""
+
+PS: dict[str, type[Event]] = {}
+"""The parameter server's events, by name in the file."""
 
 
-@dataclass(frozen=True)
-class RuntimeChosen(Event):
+class ControllerEvent(Event):
+    """An event of the controller."""
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        super().__init_subclass__()
+        CONTROLLER[name or _snake_case(cls)] = cls
+
+
+class PsEvent(Event):
+    """An event of the parameter server (PS)."""
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        super().__init_subclass__()
+        PS[name or _snake_case(cls)] = cls
+
+
+def _snake_case(kind: type[Event]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+
+
+class RuntimeChosen(ControllerEvent, name="runtime"):
     """`runtime: auto` was resolved."""
 
     name: Annotated[str, "the chosen runtime"]
     why: Annotated[str, "why it was chosen"]
 
 
-@dataclass(frozen=True)
-class StateChanged(Event):
+class StateChanged(ControllerEvent, name="state"):
     """The state of the run changed."""
 
     state: Annotated[State, "the new state, as in `run.json`"]
@@ -46,37 +72,32 @@ class StateChanged(Event):
     exit_code: Annotated[int | None, "exit code of the error, if the run failed"] = None
 
 
-@dataclass(frozen=True)
-class Phase(Event):
+class Phase(ControllerEvent):
     """The controller started a phase of the run."""
 
     text: Annotated[str, "the phase, as the command line shows it"]
 
 
-@dataclass(frozen=True)
-class Launched(Event):
+class Launched(ControllerEvent):
     """A node's process was started."""
 
     node: Annotated[str, "name of the node"]
     pid: Annotated[int | None, "in the host's PID namespace; null if it has already exited"]
 
 
-@dataclass(frozen=True)
-class BroughtUp(Event):
+class BroughtUp(ControllerEvent):
     """All nodes are running and have joined."""
 
     seconds: Annotated[float, "real seconds since the start of the command"]
 
 
-@dataclass(frozen=True)
-class TornDown(Event):
+class TornDown(ControllerEvent):
     """All processes and containers of the run were removed from the host."""
 
     seconds: Annotated[float, "real duration of the removal"]
 
 
-@dataclass(frozen=True)
-class LinksRead(Event):
+class LinksRead(ControllerEvent, name="links"):
     """The qdiscs of the links were read back from the kernel."""
 
     checked: Annotated[int, "number of links compared"]
@@ -87,8 +108,7 @@ class LinksRead(Event):
     unseeded: Annotated[int, "number of links whose random numbers the kernel cannot seed"] = 0
 
 
-@dataclass(frozen=True)
-class RateMeasured(Event):
+class RateMeasured(ControllerEvent, name="rate"):
     """A link's rate was measured."""
 
     link: Annotated[str, "the device class, and the direction"]
@@ -98,8 +118,7 @@ class RateMeasured(Event):
     ]
 
 
-@dataclass(frozen=True)
-class RoundTripMeasured(Event):
+class RoundTripMeasured(ControllerEvent, name="round_trip"):
     """A link's median round trip was measured."""
 
     link: Annotated[str, "the device class"]
@@ -108,8 +127,7 @@ class RoundTripMeasured(Event):
     error_seconds: Annotated[float, "standard error of the median, if the delays vary"] = 0.0
 
 
-@dataclass(frozen=True)
-class MessagesTimed(Event):
+class MessagesTimed(ControllerEvent):
     """A transfer of 17 KB with a short reply was timed in each direction of a link."""
 
     link: Annotated[str, "the device class"]
@@ -117,8 +135,7 @@ class MessagesTimed(Event):
     down_seconds: Annotated[float | None, "duration with the 17 KB sent downstream"]
 
 
-@dataclass(frozen=True)
-class LinkChanged(Event):
+class LinkChanged(ControllerEvent):
     """Links were changed during the run."""
 
     action: Annotated[
@@ -136,8 +153,7 @@ class LinkChanged(Event):
     failure: Annotated[str, "why the change failed; empty if it did not"] = ""
 
 
-@dataclass(frozen=True)
-class Exited(Event):
+class Exited(ControllerEvent):
     """A node's process ended."""
 
     node: Annotated[str, "name of the node"]
@@ -148,31 +164,20 @@ class Exited(Event):
     restarted: Annotated[bool, "whether the node is restarted; the PS, from a checkpoint"] = False
 
 
-@dataclass(frozen=True)
-class Resumed(Event):
-    """An interrupted simulation resumed from its checkpoint."""
-
-    version: Annotated[int, "updates in the model"]
-    time_seconds: Annotated[float, "emulated time of the checkpoint"]
-
-
-@dataclass(frozen=True)
-class ClockSet(Event):
-    """The host's wall clock was set, or the host slept; this does not affect the run's times."""
-
-    seconds: Annotated[float, "by how much the clock moved; negative for backwards"]
-
-
-@dataclass(frozen=True)
-class LogFull(Event):
+class LogFull(ControllerEvent):
     """A node printed more than its log can hold: the rest is dropped."""
 
     node: Annotated[str, "name of the node"]
     limit_bytes: Annotated[int, "bytes of output that were kept"]
 
 
-@dataclass(frozen=True)
-class FaultApplied(Event):
+class ClockSet(ControllerEvent):
+    """The host's wall clock was set, or the host slept; this does not affect the run's times."""
+
+    seconds: Annotated[float, "by how much the clock moved; negative for backwards"]
+
+
+class FaultApplied(ControllerEvent, name="fault"):
     """A fault of the scenario, of a trace or of `testbed fault` started or ended."""
 
     kind: Annotated[str, "kind of the fault, as in the scenario"]
@@ -191,39 +196,38 @@ class FaultApplied(Event):
     recorded: Annotated[bool, "whether the fault is of the trace `workers.availability`"] = False
 
 
-@dataclass(frozen=True)
-class MemoryRead(Event):
+class Resumed(ControllerEvent):
+    """An interrupted simulation resumed from its checkpoint."""
+
+    version: Annotated[int, "updates in the model"]
+    time_seconds: Annotated[float, "emulated time of the checkpoint"]
+
+
+class MemoryRead(ControllerEvent, name="memory"):
     """The private memory of each worker was read; the last such event of a run counts."""
 
     private_bytes: Annotated[Mapping[str, int], "bytes by worker"]
 
 
-@dataclass(frozen=True)
-class LinksCarried(Event):
+class LinksCarried(ControllerEvent, name="carried"):
     """The traffic that nodes have sent through their links was read at the end of the training."""
 
     up_bytes: Annotated[Mapping[str, int], "Ethernet bytes, by node still running"]
 
 
-# Events of the parameter server (PS).
-
-
-@dataclass(frozen=True)
-class Listening(Event):
+class Listening(PsEvent):
     """The parameter server accepts calls."""
 
     port: Annotated[int, "port to which workers connect"]
 
 
-@dataclass(frozen=True)
-class Joined(Event):
+class Joined(PsEvent):
     """A worker joined the training."""
 
     node: Annotated[str, "name of the worker"]
 
 
-@dataclass(frozen=True)
-class Left(Event):
+class Left(PsEvent):
     """A worker left the training."""
 
     node: Annotated[str, "name of the worker"]
@@ -232,15 +236,13 @@ class Left(Event):
     ] = None
 
 
-@dataclass(frozen=True)
-class Silent(Event):
+class Silent(PsEvent):
     """A worker was frozen for too long; the end of the training will not wait for it."""
 
     node: Annotated[str, "name of the worker"]
 
 
-@dataclass(frozen=True)
-class Crashed(Event):
+class Crashed(PsEvent):
     """A worker crashed after a push, by a fault of the scenario, without notifying other nodes."""
 
     node: Annotated[str, "name of the worker"]
@@ -248,21 +250,18 @@ class Crashed(Event):
     time_seconds: Annotated[float, "emulated time at which the push was accepted"]
 
 
-@dataclass(frozen=True)
-class Gap(Event):
+class Gap(PsEvent):
     """A node did not execute for a time: it was suspended or frozen, or got no CPU time."""
 
     node: Annotated[str, "name of the node"]
     seconds: Annotated[float, "real duration; gaps below a second are not reported"]
 
 
-@dataclass(frozen=True)
-class Started(Event):
+class Started(PsEvent):
     """The training has started: all workers have joined."""
 
 
-@dataclass(frozen=True)
-class Evaluated(Event):
+class Evaluated(PsEvent):
     """The model was evaluated."""
 
     time_seconds: Annotated[float, "when the model was copied, in emulated time"]
@@ -283,7 +282,6 @@ class Evaluated(Event):
     final: Annotated[bool, "whether this is the evaluation on all test images after the end"]
 
 
-@dataclass(frozen=True)
 class _Refusal(Event):
     node: Annotated[str | None, "the node that called; null for an unknown peer"]
     reason: Annotated[str, "why the call failed"]
@@ -292,18 +290,15 @@ class _Refusal(Event):
     code: Annotated[str | None, "gRPC status code"] = None
 
 
-@dataclass(frozen=True)
-class Rejected(_Refusal):
+class Rejected(_Refusal, PsEvent):
     """A call was rejected and had no effect."""
 
 
-@dataclass(frozen=True)
-class Incomplete(_Refusal):
+class Incomplete(_Refusal, PsEvent):
     """A call was interrupted before it had been received completely."""
 
 
-@dataclass(frozen=True)
-class KeysMissed(Event):
+class KeysMissed(PsEvent):
     """A message omitted core keys that its receiver did not know; it was repeated with the keys."""
 
     node: Annotated[str, "the worker that sent or received the message"]
@@ -311,8 +306,7 @@ class KeysMissed(Event):
     payload_bytes: Annotated[int, "payload of the first message, which is in no update's row"]
 
 
-@dataclass(frozen=True)
-class Omitted(Event):
+class Omitted(PsEvent):
     """Events were counted instead of recorded, because a node had caused too many of a kind."""
 
     node: Annotated[str | None, "the node; null for unknown peers"]
@@ -320,16 +314,14 @@ class Omitted(Event):
     count: Annotated[int, "number of events that were not recorded"]
 
 
-@dataclass(frozen=True)
-class Load(Event):
+class Load(PsEvent):
     """The load of the parameter server, once a second (real) during training."""
 
     waiting: Annotated[int, "requests waiting for a reply"]
     cpu_seconds: Annotated[float, "CPU time of the parameter server's process so far"]
 
 
-@dataclass(frozen=True)
-class Produced(Event):
+class Produced(PsEvent):
     """The progress of a producer of streams, once a second (real)."""
 
     producer: Annotated[str, "name of the producer's node"]
@@ -340,8 +332,7 @@ class Produced(Event):
     ]
 
 
-@dataclass(frozen=True)
-class Finished(Event):
+class Finished(PsEvent):
     """The training has ended."""
 
     reason: Annotated[str, "why the training ended"]
@@ -349,15 +340,13 @@ class Finished(Event):
     stalled: Annotated[bool, "whether it ended because no worker could push any longer"] = False
 
 
-@dataclass(frozen=True)
-class Drained(Event):
+class Drained(PsEvent):
     """The workers were notified of the end, or the time for this has passed."""
 
     untold: Annotated[tuple[str, ...], "workers that were not notified"] = ()
 
 
-@dataclass(frozen=True)
-class Saved(Event):
+class Saved(PsEvent):
     """A checkpoint was written to disk."""
 
     version: Annotated[int, "updates in the model"]
@@ -366,8 +355,7 @@ class Saved(Event):
     seconds: Annotated[float, "real time to write the copy to disk, while updates continued"]
 
 
-@dataclass(frozen=True)
-class Restored(Event):
+class Restored(PsEvent):
     """The parameter server was restarted from its newest checkpoint."""
 
     version: Annotated[int, "updates in the model"]
@@ -375,8 +363,7 @@ class Restored(Event):
     lost_updates: Annotated[int, "recorded updates that are no longer in the model"]
 
 
-@dataclass(frozen=True)
-class Done(Event):
+class Done(PsEvent):
     """The parameter server has finished: the final model was evaluated."""
 
     evaluated: Annotated[bool, "whether the final evaluation took place"]
@@ -397,3 +384,6 @@ class Done(Event):
     largest_gap_seconds: Annotated[
         float | None, "longest real time for which a node did not execute"
     ] = None
+
+
+EVENTS: Mapping[str, type[Event]] = {**CONTROLLER, **PS}

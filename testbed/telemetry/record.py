@@ -10,6 +10,7 @@ from typing import Self
 
 from testbed.telemetry.entry import FROM_PS, Entry
 from testbed.telemetry.event_kinds import (
+    PS,
     ClockSet,
     Evaluated,
     Event,
@@ -17,7 +18,6 @@ from testbed.telemetry.event_kinds import (
     Started,
     StateChanged,
 )
-from testbed.telemetry.event_names import PS
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample

@@ -11,7 +11,7 @@ column.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
@@ -46,139 +46,101 @@ class Column:
     default: Any = REQUIRED  # the value for folders that were written without the column
 
 
+F8 = Annotated[float, "<f8"]
+F4 = Annotated[float, "<f4"]
+I8 = Annotated[int, "<i8"]
+I4 = Annotated[int, "<i4"]
+Count = Annotated[int, "Int64"]
+MeasuredCount = Annotated[int | None, "Int64"]
+Real = Annotated[float, "float64"]
+Measured = Annotated[float | None, "float64"]
+Text = Annotated[str, "str"]
+
+
 class UpdateRow(NamedTuple):
     """One update in the model."""
 
-    time_seconds: Annotated[
-        float, Column("<f8", "when the update was applied, in emulated time", CLOCK)
-    ]
-    wall_seconds: Annotated[
-        float, Column("<f8", "when the update was applied, in real time", CLOCK)
-    ]
-    worker: Annotated[int, Column("<i4", "index of the worker", PUSH)]
-    sequence: Annotated[
-        int, Column("<i8", "number of the push among all pushes of the worker, from 1", PUSH)
-    ]
+    time_seconds: Annotated[F8, "when the update was applied, in emulated time", CLOCK]
+    wall_seconds: Annotated[F8, "when the update was applied, in real time", CLOCK]
+    worker: Annotated[I4, "index of the worker", PUSH]
+    sequence: Annotated[I8, "number of the push among all pushes of the worker, from 1", PUSH]
     version_pulled: Annotated[
-        int,
-        Column("<i8", "j: version of the model on which the update was computed", PUSH, "updates"),
+        I8, "j: version of the model on which the update was computed", PUSH, "updates"
     ]
     version_applied: Annotated[
-        int,
-        Column("<i8", "i: number of updates in the model before this one", UPDATE_OF, "updates"),
+        I8, "i: number of updates in the model before this one", UPDATE_OF, "updates"
     ]
     staleness: Annotated[
-        int,
-        Column(
-            "<i8",
-            "i - j, not counting updates applied together with this one",
-            UPDATE_OF,
-            "updates",
-        ),
+        I8, "i - j, not counting updates applied together with this one", UPDATE_OF, "updates"
     ]
     sigma_mean: Annotated[
-        float,
-        Column(
-            "<f4",
-            "mean, over the values sent, of the staleness by which the algorithm divided the "
-            "learning rate",
-            UPDATE_OF,
-            "updates",
-        ),
+        F4,
+        "mean, over the values sent, of the staleness by which the algorithm divided the "
+        "learning rate",
+        UPDATE_OF,
+        "updates",
     ]
     sigma_max: Annotated[
-        int,
-        Column(
-            "<i8",
-            "maximum, over the values sent, of the staleness by which the algorithm divided the "
-            "learning rate",
-            UPDATE_OF,
-            "updates",
-        ),
+        I8,
+        "maximum, over the values sent, of the staleness by which the algorithm divided the "
+        "learning rate",
+        UPDATE_OF,
+        "updates",
     ]
     step_scale: Annotated[
-        float,
-        Column(
-            "<f4",
-            "mean, over the values sent, of 1 / max(1, sigma), where sigma is the staleness in "
-            "`sigma_mean`",
-            UPDATE_OF,
-            "ratio",
-        ),
+        F4,
+        "mean, over the values sent, of 1 / max(1, sigma), where sigma is the staleness in "
+        "`sigma_mean`",
+        UPDATE_OF,
+        "ratio",
     ]
-    samples: Annotated[
-        int, Column("<i4", "training samples on which the update was computed", PUSH, "samples")
-    ]
-    entries: Annotated[int, Column("<i8", "number of values in the push", PUSH, "values")]
+    samples: Annotated[I4, "training samples on which the update was computed", PUSH, "samples"]
+    entries: Annotated[I8, "number of values in the push", PUSH, "values"]
     payload_up_bytes: Annotated[
-        int, Column("<i8", "payload of the push and of the `messages` before it", "the codec")
+        I8, "payload of the push and of the `messages` before it", "the codec"
     ]
     payload_down_bytes: Annotated[
-        int,
-        Column(
-            "<i8",
-            "payload of the reply with the model on which the update was computed, and of the "
-            "replies to the `messages` before it",
-            "the codec",
-        ),
+        I8,
+        "payload of the reply with the model on which the update was computed, and of the "
+        "replies to the `messages` before it",
+        "the codec",
     ]
     compute_seconds: Annotated[
-        float,
-        Column("<f4", "duration of the training steps; with a `speed`, including the wait", WORKER),
+        F4, "duration of the training steps; with a `speed`, including the wait", WORKER
     ]
-    late_seconds: Annotated[
-        float, Column("<f4", "how much longer the steps took than their `speed`", WORKER)
-    ]
-    think_seconds: Annotated[
-        float, Column("<f4", "think time: the wait between computing and pushing", WORKER)
-    ]
+    late_seconds: Annotated[F4, "how much longer the steps took than their `speed`", WORKER]
+    think_seconds: Annotated[F4, "think time: the wait between computing and pushing", WORKER]
     transfer_seconds: Annotated[
-        float,
-        Column(
-            "<f4",
-            "duration of the call that returned the model and of the calls for `messages`, "
-            "without `blocked_seconds`; in a simulation with `codec`, with encoding and decoding "
-            "by the worker",
-            WORKER,
-        ),
+        F4,
+        "duration of the call that returned the model and of the calls for `messages`, "
+        "without `blocked_seconds`; in a simulation with `codec`, with encoding and decoding "
+        "by the worker",
+        WORKER,
     ]
     blocked_seconds: Annotated[
-        float,
-        Column(
-            "<f4",
-            "time for which the parameter server delayed the replies to these calls: waits by the "
-            "algorithm, the queue and time of `ps.service`, and with `codec` its encoding and "
-            "decoding",
-            WORKER,
-        ),
+        F4,
+        "time for which the parameter server delayed the replies to these calls: waits by the "
+        "algorithm, the queue and time of `ps.service`, and with `codec` its encoding and "
+        "decoding",
+        WORKER,
     ]
-    steps: Annotated[int, Column("<i4", "training steps in the update", PUSH, "steps")] = 1
+    steps: Annotated[I4, "training steps in the update", PUSH, "steps"] = 1
     messages: Annotated[
-        int,
-        Column(
-            "<i4",
-            "messages without a training step that the worker sent since its previous update",
-            PUSH,
-            "messages",
-        ),
+        I4,
+        "messages without a training step that the worker sent since its previous update",
+        PUSH,
+        "messages",
     ] = 0
     overslept_seconds: Annotated[
-        float, Column("<f4", "excess of `think_seconds` over the think time drawn", WORKER)
+        F4, "excess of `think_seconds` over the think time drawn", WORKER
     ] = 0.0
     pickle9_bytes: Annotated[
-        int,
-        Column(
-            "<i8",
-            "payload of the push and of the `messages` before it, if values had 9 bytes and "
-            "indices 3",
-            PUSH,
-        ),
+        I8,
+        "payload of the push and of the `messages` before it, if values had 9 bytes and indices 3",
+        PUSH,
     ] = 0
     saturated: Annotated[
-        int,
-        Column(
-            "<i8", "values beyond the range of float16, sent as its largest value", WORKER, "values"
-        ),
+        I8, "values beyond the range of float16, sent as its largest value", WORKER, "values"
     ] = 0
 
 
@@ -186,111 +148,73 @@ class StreamColumns(NamedTuple):
     """Additional columns of an update if the algorithm can train on streams."""
 
     stream_wait_seconds: Annotated[
-        float,
-        Column("<f4", "time for which the worker waited for samples since its last update", STREAM),
+        F4, "time for which the worker waited for samples since its last update", STREAM
     ] = 0.0
     stream_lag_seconds: Annotated[
-        float, Column("<f4", "age of the update's oldest sample when it was used", STREAM)
+        F4, "age of the update's oldest sample when it was used", STREAM
     ] = 0.0
-    stream_rate: Annotated[
-        float, Column("<f4", "measured rate of arriving samples", STREAM, "samples/s")
-    ] = 0.0
+    stream_rate: Annotated[F4, "measured rate of arriving samples", STREAM, "samples/s"] = 0.0
     stream_produced: Annotated[
-        int,
-        Column(
-            "<i8", "samples that had arrived at the device, including duplicates", STREAM, "samples"
-        ),
+        I8, "samples that had arrived at the device, including duplicates", STREAM, "samples"
     ] = 0
-    stream_used: Annotated[
-        int, Column("<i8", "arrived samples that steps had used", STREAM, "samples")
-    ] = 0
+    stream_used: Annotated[I8, "arrived samples that steps had used", STREAM, "samples"] = 0
     stream_buffered: Annotated[
-        int,
-        Column("<i8", "arrived samples left in the buffer by the step", STREAM, "samples"),
+        I8, "arrived samples left in the buffer by the step", STREAM, "samples"
     ] = 0
     stream_truncated: Annotated[
-        int, Column("<i8", "arrived samples discarded by the buffer policy", STREAM, "samples")
+        I8, "arrived samples discarded by the buffer policy", STREAM, "samples"
     ] = 0
-    stream_duplicates: Annotated[
-        int, Column("<i8", "arrived samples dropped as duplicates", STREAM, "samples")
-    ] = 0
+    stream_duplicates: Annotated[I8, "arrived samples dropped as duplicates", STREAM, "samples"] = 0
     stream_latency_seconds: Annotated[
-        float, Column("<f4", "time from the creation of the newest sample to its arrival", STREAM)
+        F4, "time from the creation of the newest sample to its arrival", STREAM
     ] = 0.0
-    stream_refused: Annotated[
-        int, Column("<i8", "received records that were not samples", STREAM, "records")
-    ] = 0
+    stream_refused: Annotated[I8, "received records that were not samples", STREAM, "records"] = 0
     stream_missing: Annotated[
-        int, Column("<i8", "samples that never arrived, including rejected ones", STREAM, "samples")
+        I8, "samples that never arrived, including rejected ones", STREAM, "samples"
     ] = 0
-    injected: Annotated[
-        int, Column("<i4", "number of `samples` that other workers shared", PUSH, "samples")
-    ] = 0
-    compressed: Annotated[
-        int, Column("<i4", "1 if the update was compressed, else 0", PUSH, "boolean")
-    ] = 0
-    rho: Annotated[
-        float,
-        Column("<f4", "fraction of the gradient's squared norm lost by Top-k", PUSH, "ratio"),
-    ] = 0.0
-    rho_mean: Annotated[
-        float, Column("<f4", "moving average of `rho`, compared with `delta`", PUSH, "ratio")
-    ] = 0.0
+    injected: Annotated[I4, "number of `samples` that other workers shared", PUSH, "samples"] = 0
+    compressed: Annotated[I4, "1 if the update was compressed, else 0", PUSH, "boolean"] = 0
+    rho: Annotated[F4, "fraction of the gradient's squared norm lost by Top-k", PUSH, "ratio"] = 0.0
+    rho_mean: Annotated[F4, "moving average of `rho`, compared with `delta`", PUSH, "ratio"] = 0.0
 
 
 class TrafficRow(NamedTuple):
     """One reading of the kernel's counters and of the host's load; None if not measured."""
 
-    time_seconds: Annotated[
-        float | None, Column("float64", "emulated time; empty before the training", CLOCK)
-    ]
-    wall_seconds: Annotated[
-        float | None, Column("float64", "real time; empty before the training", CLOCK)
-    ]
-    sockets: Annotated[int, Column("Int64", "open connections", SOCKETS, "sockets")]
+    time_seconds: Annotated[Measured, "emulated time; empty before the training", CLOCK]
+    wall_seconds: Annotated[Measured, "real time; empty before the training", CLOCK]
+    sockets: Annotated[Count, "open connections", SOCKETS, "sockets"]
     wire_rx_bytes: Annotated[
-        int,
-        Column("Int64", "received Ethernet frames, including acknowledgements of pulls", INTERFACE),
+        Count, "received Ethernet frames, including acknowledgements of pulls", INTERFACE
     ]
-    wire_rx_packets: Annotated[int, Column("Int64", "received packets", INTERFACE, "packets")]
-    wire_tx_bytes: Annotated[int, Column("Int64", "sent Ethernet frames", INTERFACE)]
-    wire_tx_packets: Annotated[int, Column("Int64", "sent packets", INTERFACE, "packets")]
+    wire_rx_packets: Annotated[Count, "received packets", INTERFACE, "packets"]
+    wire_tx_bytes: Annotated[Count, "sent Ethernet frames", INTERFACE]
+    wire_tx_packets: Annotated[Count, "sent packets", INTERFACE, "packets"]
     tcp_received_bytes: Annotated[
-        int, Column("Int64", "received data, without headers and retransmissions", SOCKETS)
+        Count, "received data, without headers and retransmissions", SOCKETS
     ]
-    tcp_segments_in: Annotated[int, Column("Int64", "received segments", SOCKETS, "segments")]
+    tcp_segments_in: Annotated[Count, "received segments", SOCKETS, "segments"]
     tcp_acked_bytes: Annotated[
-        int,
-        Column(
-            "Int64",
-            "data sent and acknowledged, without headers and retransmissions",
-            SOCKETS,
-        ),
+        Count, "data sent and acknowledged, without headers and retransmissions", SOCKETS
     ]
     tcp_segments_out: Annotated[
-        int, Column("Int64", "sent segments, including retransmissions", SOCKETS, "segments")
+        Count, "sent segments, including retransmissions", SOCKETS, "segments"
     ]
     retransmitted_in_bytes: Annotated[
-        int, Column("Int64", "data that workers retransmitted", "the workers' sockets")
+        Count, "data that workers retransmitted", "the workers' sockets"
     ]
     retransmitted_out_bytes: Annotated[
-        int, Column("Int64", "data that the parameter server retransmitted", SOCKETS)
+        Count, "data that the parameter server retransmitted", SOCKETS
     ]
     host_busy_ratio: Annotated[
-        float | None,
-        Column("float64", "fraction of the CPU time used since the previous row", HOST),
+        Measured, "fraction of the CPU time used since the previous row", HOST
     ]
-    host_available_bytes: Annotated[
-        int | None, Column("Int64", "available memory of the host", HOST)
-    ]
+    host_available_bytes: Annotated[MeasuredCount, "available memory of the host", HOST]
     host_pressure_ratio: Annotated[
-        float | None,
-        Column(
-            "float64",
-            "fraction of the time since the previous row in which a process waited for a CPU; "
-            "empty in older folders, and if the kernel does not report it",
-            HOST,
-        ),
+        Measured,
+        "fraction of the time since the previous row in which a process waited for a CPU; "
+        "empty in older folders, and if the kernel does not report it",
+        HOST,
     ] = None
 
 
@@ -301,19 +225,15 @@ Rows = NDArray[np.void]
 class LinkRow(NamedTuple):
     """Capacity and traffic of a link that follows a recording, since the link's previous row."""
 
-    time_seconds: Annotated[
-        float, Column("float64", "end of the interval, in emulated time", CLOCK)
-    ]
-    wall_seconds: Annotated[float, Column("float64", "end of the interval, in real time", CLOCK)]
-    node: Annotated[str, Column("str", "the node of the link", SWITCH)]
-    direction: Annotated[str, Column("str", "`up` or `down`", SWITCH)]
+    time_seconds: Annotated[Real, "end of the interval, in emulated time", CLOCK]
+    wall_seconds: Annotated[Real, "end of the interval, in real time", CLOCK]
+    node: Annotated[Text, "the node of the link", SWITCH]
+    direction: Annotated[Text, "`up` or `down`", SWITCH]
     asked_bits_per_second: Annotated[
-        float,
-        Column("float64", "mean rate in the trace, per emulated second", "the trace", "bit/s"),
+        Real, "mean rate in the trace, per emulated second", "the trace", "bit/s"
     ]
     delivered_bits_per_second: Annotated[
-        float,
-        Column("float64", "rate of the Ethernet frames, per emulated second", SWITCH, "bit/s"),
+        Real, "rate of the Ethernet frames, per emulated second", SWITCH, "bit/s"
     ]
 
 
@@ -323,7 +243,7 @@ def _columns(
     hints = get_type_hints(row, include_extras=True)
     defaults: dict[str, Any] = dict.fromkeys(row._fields, REQUIRED) | row._field_defaults
     return {
-        name: replace(hints[name].__metadata__[0], default=default)
+        name: Column(*hints[name].__metadata__, default=default)
         for name, default in defaults.items()
     }
 

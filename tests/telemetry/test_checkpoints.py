@@ -46,8 +46,11 @@ def test_one_that_is_cut_short_is_refused(file: Path) -> None:
 def test_another_scenario_s_is_refused(file: Path) -> None:
     with pytest.raises(TestbedError, match="belongs to another scenario"):
         read_checkpoint(file, kind="ps", scenario="abd")
-    with pytest.raises(TestbedError, match="that of a ps, expected that of a simulation"):
+    with pytest.raises(
+        TestbedError, match="a live run's parameter server, expected one of a sim"
+    ) as error:
         read_checkpoint(file, kind="simulation", scenario="abc")
+    assert "damaged" not in f"{error.value}{error.value.hint}"
 
 
 def test_what_a_node_may_have_put_there_is_not_followed(file: Path) -> None:

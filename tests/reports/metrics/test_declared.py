@@ -15,7 +15,7 @@ import pytest
 from testbed.reports.metrics import declared
 from testbed.reports.metrics.declared import METRICS, table
 from testbed.reports.metrics.metric import Metric
-from testbed.telemetry.event_names import EVENTS
+from testbed.telemetry.event_kinds import EVENTS
 
 PAGE = Path(declared.__file__).with_name("README.md")
 PLACE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end -->)", re.DOTALL)
