@@ -52,6 +52,7 @@ HOMES = {
     **dict.fromkeys(("init", "validate", "schema"), "files"),
     **dict.fromkeys(("ps", "wait", "resume", "down"), "runs"),
     **dict.fromkeys(("logs", "events", "exec"), "output"),
+    **dict.fromkeys(("net", "fault"), "intervene"),
     "compare": "report",
     "completion": "complete",
 }

@@ -13,7 +13,7 @@ from testbed.cli.options import overrides, print_json, print_table, runs_option,
 from testbed.host.requirements import require_linux
 
 if TYPE_CHECKING:
-    from testbed.run.doctor.findings import ExaminedRun, Finding
+    from testbed.run.doctor.host import ExaminedRun, Finding
     from testbed.runtimes import Real
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
@@ -54,7 +54,7 @@ def _case(
     from testbed.datasets import user_cache
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
-    from testbed.run.doctor.findings import ExaminedRun
+    from testbed.run.doctor.host import ExaminedRun
     from testbed.scenario import load
 
     if file is None:
@@ -87,7 +87,7 @@ def _runtime(text: str | None) -> Any:
 
 def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
     """Choose the runtime to check; for a simulation, which needs no containers, check native."""
-    from testbed.run.doctor.findings import Finding
+    from testbed.run.doctor.host import Finding
     from testbed.run.runtime import choose
     from testbed.runtimes import Auto, Native, Simulated
 

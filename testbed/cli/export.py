@@ -48,7 +48,7 @@ for _format in FOLDERS:
     _add(_format)
 
 
-@command.command("prometheus", short_help="OpenMetrics with timestamps, for Prometheus.")
+@command.command("prometheus", short_help="OpenMetrics, for Prometheus and Grafana.")
 @runs_argument
 @click.option(
     "--out",

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from testbed.reports.charts import Chart
     from testbed.reports.frames import Run
-    from testbed.reports.live import LiveDisplay
     from testbed.reports.page import Page
     from testbed.reports.remake import Report
 
@@ -272,27 +271,6 @@ def _conclude_studies(
             click.echo(f"kept {path}")
         if verdicts:
             click.echo(verdicts_of(study, runs=runs))
-
-
-def conclude(folder: Path, display: LiveDisplay) -> Report:
-    """End the live display, and print the results.
-
-    For a run that never trained: how it ended, and its folder.
-    """
-    from testbed.reports.remake import remake
-
-    try:
-        report = remake(folder)  # before any output: the terminal may be closed
-    finally:
-        display.close()
-    summary = report.summary
-    if summary["updates"]["total"]:
-        print_report(report, folder=folder)
-        return report
-    why = f": {summary['reason']}" if summary["state"] == "finished" else ""
-    click.echo(f"{summary['state']} before any update{why}")
-    click.echo(f"folder: {folder}")
-    return report
 
 
 def print_report(report: Report, *, folder: Path) -> None:

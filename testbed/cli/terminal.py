@@ -19,8 +19,9 @@ from types import FrameType
 
 import click
 
-from testbed.cli.report import conclude
+from testbed.cli.report import print_report
 from testbed.reports.live import LiveDisplay
+from testbed.reports.remake import remake
 from testbed.run.interrupts import SIGNALS
 from testbed.run.up import RunListener
 from testbed.telemetry.folder import RunFolder
@@ -85,10 +86,20 @@ class Terminal(RunListener):
 
     def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
         """Print the results; return whether the run is valid."""
-        report = conclude(folder.path, self.sink)
+        try:
+            report = remake(folder.path)  # before any output: the terminal may be closed
+        finally:
+            self.sink.close()
+        summary = report.summary
+        if summary["updates"]["total"]:
+            print_report(report, folder=folder.path)
+        else:  # it never trained
+            why = f": {summary['reason']}" if summary["state"] == "finished" else ""
+            click.echo(f"{summary['state']} before any update{why}")
+            click.echo(f"folder: {folder.path}")
         if torn_down:
             click.echo(_what_is_left(folder))
-        return bool(report.summary["verdict"]["valid"])
+        return bool(summary["verdict"]["valid"])
 
     def leaving(self, background: Background) -> Callable[[RunFolder], None]:
         """Return the function that moves the run to the background once it trains."""

@@ -11,7 +11,7 @@ import pytest
 from testbed.host.users import Users
 from testbed.plan.make import plan
 from testbed.run.doctor import docker, host
-from testbed.run.doctor.findings import ExaminedRun
+from testbed.run.doctor.host import ExaminedRun
 from testbed.runtimes import Docker
 from testbed.scenario import load_text
 

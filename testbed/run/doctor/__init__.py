@@ -7,7 +7,7 @@ from typing import Any
 
 from testbed.run.doctor import host
 from testbed.run.doctor.docker import check_engine
-from testbed.run.doctor.findings import ExaminedRun, Finding
+from testbed.run.doctor.host import ExaminedRun, Finding
 from testbed.run.doctor.trial import try_run
 from testbed.runtimes import Real
 

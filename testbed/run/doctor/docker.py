@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import HostError
-from testbed.run.doctor.findings import ExaminedRun, Finding
-from testbed.run.doctor.host import NO_KAFKA
+from testbed.run.doctor.host import NO_KAFKA, ExaminedRun, Finding
 from testbed.runtimes import Docker
 
 LIMITS = {

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.plan.nodes.base import FIRST_WORKER_UID, address_of
-from testbed.run.doctor.findings import ExaminedRun, Finding
+from testbed.run.doctor.host import ExaminedRun, Finding
 from testbed.run.probe import PROBE, Prober
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import LaunchSpec

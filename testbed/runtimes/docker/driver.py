@@ -48,15 +48,9 @@ LATE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class DockerDriver:
-    """Implements RuntimeDriver, which documents the methods.
+    """Implements RuntimeDriver, which documents the methods."""
 
-    Attributes:
-        image: of the containers; None for the image of this package.
-        address: of the engine's socket, ``unix://...``; None for this user's default.
-    """
-
-    image: str | None = None
-    address: str | None = None
+    image: str | None = None  # of the containers; None for the image of this package
 
     def requests(
         self, plan: Plan, folder: RunFolder, start: Start, specs: Sequence[ContainerSpec]
@@ -75,11 +69,11 @@ class DockerDriver:
         return tuple(Request("engine", f"create {one.whose}", one.body) for one in containers)
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> DockerLifeline:
-        with connect(self.address) as engine:
+        with connect() as engine:
             image = self._image(engine, plan.nodes)
             check_abilities(plan.nodes, describe(engine))
             agent = agent_container(plan, folder, start, image=image)
-            return DockerLifeline.begin(engine, folder, agent, start=start, address=self.address)
+            return DockerLifeline.begin(engine, folder, agent, start=start)
 
     def contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
@@ -91,7 +85,7 @@ class DockerDriver:
         for spec in specs:
             spec.log.touch()
             spec.log.chmod(LOG_MODE)  # the container reads it, with the node's uid
-        with connect(self.address) as engine:
+        with connect() as engine:
             image = image_of_run(engine, folder)
             kafka = find_kafka_image(engine) if any(is_kafka(spec.node) for spec in specs) else ""
             wanted = [
@@ -101,12 +95,12 @@ class DockerDriver:
             return make_all(engine, wanted)
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
-        with connect(self.address) as engine:
+        with connect() as engine:
             found = [one for one in containers_of(engine, folder) if one.node in nodes]
             in_parallel(lambda one: remove(engine, one.identity), found)  # stop sees the rest
 
     def stop(self, folder: RunFolder) -> None:
-        with connect(self.address) as engine:
+        with connect() as engine:
             there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
             for _ in attempts(folder, within_seconds=STOP_SECONDS):
                 with folder.locked() as mine:
@@ -117,26 +111,26 @@ class DockerDriver:
                         return
 
     def exec(self, folder: RunFolder, node: NodeState, command: Sequence[str]) -> int:
-        with connect(self.address) as engine:
+        with connect() as engine:
             for found in containers_of(engine, folder):
                 if found.node == node.node and found.role != AGENT:
                     identity = found.identity
-                    return run_in(engine, identity, command, node=node.node, address=self.address)
+                    return run_in(engine, identity, command, node=node.node)
         raise NodeError(f"{node.node}: its container was removed.")
 
     def find(self) -> tuple[str, ...]:
-        with connect(self.address) as engine:
+        with connect() as engine:
             return tuple(sorted({one.run for one in find_containers(engine)}))
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
-        with connect(self.address) as engine:
+        with connect() as engine:
             folders = {one.folder for one in find_containers(engine)}
         return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
     def check(self, nodes: Iterable[NodeSpec]) -> None:
         """Reject limits, CPUs and GPUs that this engine cannot provide, or a missing image."""
         asked = tuple(nodes)
-        with connect(self.address) as engine:
+        with connect() as engine:
             check_abilities(asked, describe(engine))
             self._image(engine, asked)
             if any(map(is_kafka, asked)):

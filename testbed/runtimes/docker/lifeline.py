@@ -49,27 +49,15 @@ NOTICE_SECONDS = 0.5
 class DockerLifeline(Lifeline):
     """Implements Lifeline, which documents the methods."""
 
-    address: str | None
     _socket: socket.socket | None = None
     _pid: int = 0
     _pidfd: int | None = None
 
     @classmethod
-    def begin(
-        cls,
-        engine: APIClient,
-        folder: RunFolder,
-        agent: Container,
-        *,
-        start: Start,
-        address: str | None,
-    ) -> Self:
-        """Create the agent's container, hand the run to it, and wait until it answers.
-
-        ``address`` is the engine's, to stop the run later. Raises as RuntimeDriver.start.
-        """
+    def begin(cls, engine: APIClient, folder: RunFolder, agent: Container, *, start: Start) -> Self:
+        """Create the agent's container, hand the run to it, and wait until it answers."""
         deadline = time.monotonic() + start.deadline_seconds
-        lifeline = cls(folder, _prepare(folder), address)
+        lifeline = cls(folder, _prepare(folder))
         with lifeline.undone_on_failure():
             lifeline._take_hold(engine, agent, deadline=deadline)
         return lifeline
@@ -77,7 +65,7 @@ class DockerLifeline(Lifeline):
     def stop(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS
         self._hang_up()
-        with connect(self.address) as engine:
+        with connect() as engine:
             remove_run(engine, self.folder, deadline=deadline)
         if self._pidfd is not None and not has_ended(self._pidfd, END_SECONDS):
             raise HostError(f"the agent (process {self._pid}) was killed but does not end.")
@@ -91,7 +79,7 @@ class DockerLifeline(Lifeline):
     def explain(self) -> TestbedError | None:
         ended = self._pidfd is None or has_ended(self._pidfd, NOTICE_SECONDS)
         try:
-            with connect(self.address) as engine:
+            with connect() as engine:
                 if not ended or exit_status_of_agent(engine, self.folder) == OWN_FAILURE:
                     return None
         except HostError as silence:

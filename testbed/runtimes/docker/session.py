@@ -31,12 +31,8 @@ Unpack = Callable[[bytes], Iterable[tuple[int, bytes]]]
 """Splits received data into payloads with the number of their stream."""
 
 
-def run_in(
-    engine: APIClient, identity: str, command: Sequence[str], *, node: str, address: str | None
-) -> int:
+def run_in(engine: APIClient, identity: str, command: Sequence[str], *, node: str) -> int:
     """Run a command in a node's container, as the container's user; return its exit status.
-
-    ``address`` is the engine's, as ``connect`` takes it.
 
     Raises:
         HostError, NodeError: the engine rejects it or vanishes.
@@ -48,7 +44,7 @@ def run_in(
             identity, list(command), stdin=True, tty=terminal, environment=term
         )["Id"]
         peer = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        peer.connect(socket_path(address))
+        peer.connect(socket_path())
         _begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=node, terminal=terminal)
         if terminal:
             resize = partial(_resize, engine, made)

@@ -124,7 +124,7 @@ def test_the_command_writes_all_or_nothing(
     assert "expected an event" in capsys.readouterr().err
     assert out.read_text() == written  # nothing half-written
     assert main([*arguments[:-1], str(tmp_path / "nowhere" / "runs.txt")]) == 2
-    assert "a file in an existing folder" in capsys.readouterr().err
+    assert "a path in an existing folder" in capsys.readouterr().err
 
 
 def test_workers_of_a_simulated_run_are_running(run: Run) -> None:

@@ -259,15 +259,13 @@ def test_a_run_whose_folder_is_gone_can_still_be_stopped(
 
 
 def test_an_engine_that_is_gone_can_be_asked_again(
-    tmp_path: Path, start_run: Any, image: str
+    tmp_path: Path, start_run: Any, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = tmp_path / "docker.sock"
-    address.symlink_to(SOCKET)
-    driver = DockerDriver(address=f"unix://{address}")
+    address, driver = tmp_path / "docker.sock", DockerDriver()
     with start_run() as run:
         run.launch("w0", "entries:wait")
         run.lifeline.close()
-        address.unlink()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{address}")  # nothing is there yet
         for ask in (lambda: driver.stop(run.folder), driver.find):
             with pytest.raises(
                 HostError, match=r"No Docker engine answers .*systemctl start docker"

@@ -1,8 +1,9 @@
-"""``testbed net``: shows, measures and changes the links of an active run."""
+"""``testbed net`` and ``fault``: the links of an active run, and faults by hand."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ Rows = list[dict[str, Any]]
 UNMEASURED = "not measured: the host could not send that fast"
 
 
+_for_option = partial(click.option, "--for", "duration", metavar="TIME")
+
+
 @click.group("net")
-def command() -> None:
+def net() -> None:
     """Show, measure and change the links of an active run."""
 
 
-@command.command("show")
+@net.command("show")
 @run_argument
 @runs_option
 @json_option
@@ -37,7 +41,7 @@ def show(run: str, runs: Path, as_json: bool) -> None:
         _print_links(rows)
 
 
-@command.command("probe")
+@net.command("probe")
 @run_argument
 @runs_option
 @json_option
@@ -53,17 +57,14 @@ def probe(run: str, runs: Path, as_json: bool) -> None:
         _print_probes(rows)
 
 
-@command.command("set")
+@net.command("set")
 @run_argument
 @nodes_argument
 @class_option
 @click.option("--up", metavar="SHAPE", help="New shape from the node to the switch.")
 @click.option("--down", metavar="SHAPE", help="New shape from the switch to the node.")
-@click.option(
-    "--for",
-    "duration",
-    metavar="TIME",
-    help="How long to change the links, in emulated time; by default until `testbed net reset`.",
+@_for_option(
+    help="How long to change the links, in emulated time; by default until `testbed net reset`."
 )
 @runs_option
 def change(
@@ -92,7 +93,7 @@ def change(
         click.echo(links.change(nodes, up=up, down=down, duration=duration))
 
 
-@command.command("reset")
+@net.command("reset")
 @run_argument
 @nodes_argument
 @class_option
@@ -160,3 +161,106 @@ def _megabits(rate: float | None) -> str:
 
 def _milliseconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e3:.2f} ms"
+
+
+@click.group("fault")
+def fault() -> None:
+    """Inject faults into an active run: freeze, partition or slow down workers. List faults."""
+
+
+@fault.command("freeze")
+@run_argument
+@nodes_argument
+@_for_option(
+    help="How long to freeze the workers, in emulated time; by default until `testbed fault thaw`."
+)
+@runs_option
+def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path) -> None:
+    """Freeze workers of the active RUN, without notifying the other nodes.
+
+    NODE is a name, a pattern like 'w[0-9]', or class=NAME. With --for, the workers are thawed
+    after that time.
+    """
+    until = "until they are thawed" if duration is None else f"for {duration} of emulated time"
+    _inject(run, runs, "freeze", selector, f"frozen {until}", duration=duration)
+
+
+@fault.command("thaw")
+@run_argument
+@nodes_argument
+@runs_option
+def thaw(run: str, selector: tuple[str, ...], runs: Path) -> None:
+    """Thaw frozen workers of RUN; without NODE, all frozen workers."""
+    from testbed.run.by_hand import frozen_by_faults
+
+    nodes = selector or frozen_by_faults(find(run, runs))
+    if not nodes:
+        click.echo("no worker is frozen")
+        return
+    _inject(run, runs, "thaw", nodes, "thawed")
+
+
+@fault.command("partition")
+@run_argument
+@nodes_argument
+@_for_option(required=True, help="How long to block the links, in emulated time.")
+@runs_option
+def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) -> None:
+    """Block the links of workers of RUN for a duration, without notifying the other nodes."""
+    done = f"links blocked for {duration} of emulated time"
+    _inject(run, runs, "partition", selector, done, duration=duration)
+
+
+@fault.command("slow")
+@run_argument
+@nodes_argument
+@click.option(
+    "--factor",
+    type=click.FloatRange(1, 1e6, min_open=True),
+    required=True,
+    help="Multiply the duration of a step by this factor.",
+)
+@_for_option(required=True, help="How long to slow down the workers, in emulated time.")
+@runs_option
+def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs: Path) -> None:
+    """Slow down the steps of workers of RUN for a duration, starting with their next step."""
+    done = f"steps take {factor:g} times as long for {duration} of emulated time"
+    _inject(run, runs, "slow", selector, done, duration=duration, factor=factor)
+
+
+def _inject(
+    run: str, runs: Path, verb: Any, selector: Sequence[str], done: str, **options: Any
+) -> None:
+    """Have the controller apply a fault, and print what was ``done`` to which workers."""
+    from testbed.run.by_hand import ask
+
+    if not selector:
+        raise click.UsageError("No worker was given, expected for example w3 or class=slow.")
+    nodes = ask(find(run, runs), verb, selector, **options)
+    click.echo(f"{', '.join(nodes)}: {done}")
+
+
+@fault.command("list")
+@run_argument
+@runs_option
+@json_option
+def list_faults(run: str, runs: Path, as_json: bool) -> None:
+    """List the faults of RUN: faults that have been applied and faults that are still planned."""
+    from testbed.run.by_hand import listed
+
+    rows = listed(find(run, runs))
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        ("fault", "workers", "planned", "actual"),
+        (
+            (
+                row["kind"] if row["begins"] else f"end of {row['kind']}",
+                ", ".join(row["nodes"]) or "-",
+                row["planned"],
+                "not yet" if row["actual_seconds"] is None else f"{row['actual_seconds']:.3f} s",
+            )
+            for row in rows
+        ),
+    )
