@@ -115,7 +115,7 @@ class AdspServer(MomentumCommitServer):
         super().__post_init__()
         least = float(self.config.min_commit_interval or 0.0)
         self._counts = CommitCounts(float(self.config.check_period), least)
-        self._search: CommitRateSearch = self.config.search()
+        self._search = CommitRateSearch(self.config)
 
     def join(self, worker: int) -> None:
         self._counts.join(worker)

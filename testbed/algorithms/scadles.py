@@ -130,15 +130,12 @@ class ScaDlesWorker(WorkerHalf[ScaDles]):
         return replace(self._update, payload=payload, note=note)
 
 
-class ScaDlesServer(AgreeingServer[ScaDles]):
+class ScaDlesServer(AgreeingServer):
     """Aggregates rounds; a worker's weight is its number of own samples."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._sgd = MomentumSgd(self.config, self.layout.size)
-
-    def alpha(self) -> float:
-        return self.config.alpha if self.config.injects else 0.0
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """Return η (Σ b_j / B) MOM(Σ r_i g_i): MOM is SGD with momentum, B is `base_batch`."""

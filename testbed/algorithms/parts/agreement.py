@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
 
-from testbed.algorithms.base import Applied, C, Reply, Samples, Update
+from testbed.algorithms.base import Applied, Reply, Samples, Update
 from testbed.algorithms.parts.adaptive_compression import Ballot
 from testbed.algorithms.parts.rounds import RoundServer
 from testbed.payloads import Payload, Sparse
@@ -60,21 +60,18 @@ def chosen(samples: Samples, beta: float, rng: Generator) -> Samples:
     return rng.choice(samples, count, replace=False)
 
 
-class AgreeingServer(RoundServer[C]):
+class AgreeingServer(RoundServer[Any]):
     """A barrier before which the workers may share samples, and vote on compression.
 
     A worker that sends ``shares`` gets the samples of this round's sharers once all of them have
     arrived; a worker that sends a ``vote`` gets the verdict once all have voted. A verdict is final
-    for the round. The reply with the model says whether the worker must share.
+    for the round. The reply with the model says whether the worker must share. The config has
+    ``alpha``, the fraction of the workers that share samples in a round if it ``injects``.
     """
-
-    def alpha(self) -> float:
-        """Return the fraction of the workers that share samples in a round."""
-        return 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._injection = Injection(self.alpha())
+        self._injection = Injection(self.config.alpha if self.config.injects else 0.0)
         self._begin(range(self.workers))
 
     def _begin(self, workers: Sequence[int]) -> None:
