@@ -31,7 +31,7 @@ RECORDS = frozenset(
         "scenario.experiment.Durations",
         "faults.crash.Crashes",
         "algorithms.frame.effects.StandingOrders",
-        "algorithms.frame.evaluation.Due",
+        "algorithms.frame.stop.Due",
         "algorithms.frame.record.Intake",
         "algorithms.frame.record.Timing",
         "algorithms.frame.record.WorkerTraffic",
