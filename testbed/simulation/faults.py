@@ -61,7 +61,7 @@ class Faults:
 
     def freeze(self, worker: int, *, for_good: bool) -> None:
         """Freeze a worker's device. Data that the kernel already holds is still sent."""
-        self.engine.devices[worker].freeze(self.engine.events.now)
+        self.engine.devices[worker].frozen_at = self.engine.events.now
         if for_good:
             self.engine.silence(worker)
 
@@ -82,7 +82,9 @@ class Faults:
 
     def join(self, worker: int) -> None:
         """Let a worker join and start."""
-        self.engine.devices[worker].begin(self.engine.events.now)
+        device = self.engine.devices[worker]
+        device.called_at = device.arrived_at = self.engine.events.now
+        device.transfers = device.blocks = 0.0
         self.engine.server.join(worker)
         self.engine.recorder.event(Joined(f"w{worker}"))
         self.engine.call(worker)

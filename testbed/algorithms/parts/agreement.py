@@ -104,7 +104,7 @@ class AgreeingServer(RoundServer[Any]):
             applied = super().push(worker, update, now)
             self._asked.pop(worker, None)
             return applied
-        return self._close()
+        return self._close(now)
 
     def check(self, payload: Payload) -> None:
         """Refuse a payload that is neither dense nor sparse."""
@@ -149,10 +149,10 @@ class AgreeingServer(RoundServer[Any]):
         """Return the workers that have neither voted nor pushed; only these may still share."""
         return self._members - self._silent - self._ballot.votes.keys() - self._pushed.keys()
 
-    def _close(self) -> Sequence[Applied]:
+    def _close(self, now: float) -> Sequence[Applied]:
         if self._ballot.votes and self._ballot.verdict is None and not self._to_vote():
             self._ballot.count()
-        applied = super()._close()
+        applied = super()._close(now)
         if applied:
             self._begin(sorted(self._members) or range(self.workers))
         return applied
