@@ -35,7 +35,7 @@ from testbed.algorithms.base import (
     Orders,
     Reply,
 )
-from testbed.algorithms.parts.accumulation import LocalStepsWorker
+from testbed.algorithms.parts.local_sgd import LocalStepsWorker
 from testbed.algorithms.parts.options import LearningRate, PositiveDuration, Steps
 from testbed.algorithms.parts.rounds import RoundServer
 from testbed.payloads import Dense

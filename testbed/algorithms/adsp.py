@@ -43,10 +43,9 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.parts.accumulation import Accumulation
 from testbed.algorithms.parts.commit_rate import CommitRateSearch, SearchOptions
 from testbed.algorithms.parts.commits import CommitCounts, CommitTimer, MomentumCommitServer
-from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
+from testbed.algorithms.parts.local_sgd import Accumulation, LocalRate, LocalRateOptions
 from testbed.algorithms.parts.options import Momentum, PositiveDuration
 from testbed.payloads import Vector
 

@@ -35,7 +35,7 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.parts.accumulation import Accumulation
+from testbed.algorithms.parts.local_sgd import Accumulation
 from testbed.algorithms.parts.options import Count, LearningRate, Share
 from testbed.algorithms.parts.rounds import RoundServer, weighted
 from testbed.payloads import Vector
