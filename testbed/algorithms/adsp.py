@@ -43,10 +43,11 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.parts.commit_rate import CommitRateSearch, SearchOptions
+from testbed.algorithms.parts.commit_rate import CommitRateSearch
 from testbed.algorithms.parts.commits import CommitCounts, CommitTimer, MomentumCommitServer
 from testbed.algorithms.parts.local_sgd import Accumulation, LocalRate, LocalRateOptions
 from testbed.algorithms.parts.options import Momentum, PositiveDuration
+from testbed.algorithms.parts.reward import SearchOptions
 from testbed.payloads import Vector
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from testbed.algorithms import Adsp
-from testbed.algorithms.parts.commit_rate import CommitRateSearch, reward
-from testbed.algorithms.parts.commits import CommitCounts, implicit_momentum
+from testbed.algorithms.parts.commit_rate import CommitRateSearch
+from testbed.algorithms.parts.commits import CommitCounts
+from testbed.algorithms.parts.reward import reward
+from testbed.reports.waiting import implicit_momentum
 from testbed.values.units import Duration
 
 PERIOD = 60.0

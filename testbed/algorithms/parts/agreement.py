@@ -16,20 +16,13 @@ from testbed.algorithms.parts.adaptive_compression import Ballot
 from testbed.algorithms.parts.rounds import RoundServer
 from testbed.payloads import Payload, Sparse
 
-Question = Literal["samples", "verdict"]
-
-
-def message(version: int, shared: Samples | None = None, **note: float) -> Update:
-    """Create a message that does not change the model."""
-    return Update(Sparse.nothing(), version, samples=0, steps=0, note=note, shared=shared)
-
 
 @dataclass
 class Injection:
     """Data injection: the workers that share samples in a round, and their shared samples.
 
     Attributes:
-        alpha: fraction of the workers that share.
+        alpha: fraction of the workers that share, the config's if it ``injects``.
         sharers: the workers that share in this round.
         shared: samples shared so far, by worker.
     """
@@ -65,8 +58,7 @@ class AgreeingServer(RoundServer[Any]):
 
     A worker that sends ``shares`` gets the samples of this round's sharers once all of them have
     arrived; a worker that sends a ``vote`` gets the verdict once all have voted. A verdict is final
-    for the round. The reply with the model says whether the worker must share. The config has
-    ``alpha``, the fraction of the workers that share samples in a round if it ``injects``.
+    for the round. The reply with the model says whether the worker must share.
     """
 
     def __post_init__(self) -> None:
@@ -78,7 +70,7 @@ class AgreeingServer(RoundServer[Any]):
         """Begin the next round."""
         self._injection.begin(workers, self.rng)
         self._ballot = Ballot()
-        self._asked: dict[int, Question] = {}
+        self._asked: dict[int, Literal["samples", "verdict"]] = {}
 
     def join(self, worker: int) -> None:
         """Let the worker start with the model, whatever it requested before."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from testbed.algorithms.base import Applied, C, ServerHalf, Update, expect
+from testbed.algorithms.base import Applied, C, Samples, ServerHalf, Update, expect
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Sparse, Vector
 
@@ -100,9 +100,9 @@ class RoundServer(ServerHalf[C]):
         ]
 
 
-def silent(version: int) -> Update:
-    """Create the message of a worker that has no samples for this round."""
-    return Update(Sparse.nothing(), version, samples=0, steps=0, note={"silent": 1.0})
+def message(version: int, shared: Samples | None = None, **note: float) -> Update:
+    """Create a message that does not change the model, such as ``silent``: no samples arrived."""
+    return Update(Sparse.nothing(), version, samples=0, steps=0, note=note, shared=shared)
 
 
 def own(update: Update) -> int:
