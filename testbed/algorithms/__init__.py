@@ -12,24 +12,24 @@ from typing import Annotated
 
 from pydantic import Field
 
-from testbed.algorithms.adacomm import Adacomm
-from testbed.algorithms.adacomp import AdaComp
-from testbed.algorithms.adsp import Adsp
-from testbed.algorithms.asgd import Asgd
+from testbed.algorithms.adacomm import Adacomm as Adacomm
+from testbed.algorithms.adacomp import AdaComp as AdaComp
+from testbed.algorithms.adsp import Adsp as Adsp
+from testbed.algorithms.asgd import Asgd as Asgd
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.algorithms.bsp import Bsp
-from testbed.algorithms.comp_asgd import CompAsgd
-from testbed.algorithms.custom import CustomAlgorithm
-from testbed.algorithms.ddl import Ddl
-from testbed.algorithms.fedavg import FedAvg
-from testbed.algorithms.fedbuff import FedBuff
-from testbed.algorithms.fixed_adacomm import FixedAdacomm
-from testbed.algorithms.plump_dp import PlumpDp
-from testbed.algorithms.quant_dp import QuantDp
-from testbed.algorithms.scadles import ScaDles
-from testbed.algorithms.slim_dp import SlimDp
-from testbed.algorithms.ssp import Ssp
-from testbed.algorithms.tap import Tap
+from testbed.algorithms.bsp import Bsp as Bsp
+from testbed.algorithms.comp_asgd import CompAsgd as CompAsgd
+from testbed.algorithms.custom import CustomAlgorithm as CustomAlgorithm
+from testbed.algorithms.ddl import Ddl as Ddl
+from testbed.algorithms.fedavg import FedAvg as FedAvg
+from testbed.algorithms.fedbuff import FedBuff as FedBuff
+from testbed.algorithms.fixed_adacomm import FixedAdacomm as FixedAdacomm
+from testbed.algorithms.plump_dp import PlumpDp as PlumpDp
+from testbed.algorithms.quant_dp import QuantDp as QuantDp
+from testbed.algorithms.scadles import ScaDles as ScaDles
+from testbed.algorithms.slim_dp import SlimDp as SlimDp
+from testbed.algorithms.ssp import Ssp as Ssp
+from testbed.algorithms.tap import Tap as Tap
 from testbed.values.family import Named
 
 Algorithm = Annotated[
@@ -68,26 +68,3 @@ def configured(algorithm: Algorithm, folder: Path) -> AlgorithmConfig:
         ScenarioError: the user's file is wrong.
     """
     return algorithm.load(folder) if isinstance(algorithm, CustomAlgorithm) else algorithm
-
-
-__all__ = [
-    "AdaComp",
-    "Adacomm",
-    "Adsp",
-    "Algorithm",
-    "Asgd",
-    "Bsp",
-    "CompAsgd",
-    "CustomAlgorithm",
-    "Ddl",
-    "FedAvg",
-    "FedBuff",
-    "FixedAdacomm",
-    "PlumpDp",
-    "QuantDp",
-    "ScaDles",
-    "SlimDp",
-    "Ssp",
-    "Tap",
-    "configured",
-]

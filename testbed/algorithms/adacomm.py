@@ -34,9 +34,8 @@ from testbed.algorithms.base import (
     Measured,
     Orders,
     Reply,
-    Update,
 )
-from testbed.algorithms.parts.accumulation import LocalStepsWorker
+from testbed.algorithms.parts.local_sgd import LocalStepsWorker
 from testbed.algorithms.parts.options import LearningRate, PositiveDuration, Steps
 from testbed.algorithms.parts.rounds import RoundServer
 from testbed.payloads import Dense
@@ -81,14 +80,6 @@ class AdacommServer(RoundServer[Adacomm]):
         self._due = float(self.config.adaptation_period)
         self._held: float | None = None  # when the round that waits for its loss closed
 
-    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """Wait for the U of every worker."""
-        return self._closed(super().push(worker, update, now), now)
-
-    def leave(self, worker: int, now: float) -> Sequence[Applied]:
-        """Stop waiting for the worker."""
-        return self._closed(super().leave(worker, now), now)
-
     def ready(self, worker: int) -> bool:
         """Return True once the worker's round is complete, and any requested loss is measured."""
         return self._held is None and super().ready(worker)
@@ -112,8 +103,9 @@ class AdacommServer(RoundServer[Adacomm]):
             (self._try_next if self._searching else self._adapt)(measured.loss)
             self._held = None
 
-    def _closed(self, applied: Sequence[Applied], now: float) -> Sequence[Applied]:
-        """Hold the round that closed if it is the first at or after its due time."""
+    def _close(self, now: float) -> Sequence[Applied]:
+        """Hold the round that closes if it is the first at or after its due time."""
+        applied = super()._close(now)
         if applied and self._initial_loss and now >= self._due:
             self._held = now
         return applied

@@ -43,11 +43,11 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.parts.accumulation import Accumulation
-from testbed.algorithms.parts.commit_rate import CommitRateSearch, SearchOptions
+from testbed.algorithms.parts.commit_rate import CommitRateSearch
 from testbed.algorithms.parts.commits import CommitCounts, CommitTimer, MomentumCommitServer
-from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
+from testbed.algorithms.parts.local_sgd import Accumulation, LocalRate, LocalRateOptions
 from testbed.algorithms.parts.options import Momentum, PositiveDuration
+from testbed.algorithms.parts.reward import SearchOptions
 from testbed.payloads import Vector
 
 
@@ -115,7 +115,7 @@ class AdspServer(MomentumCommitServer):
         super().__post_init__()
         least = float(self.config.min_commit_interval or 0.0)
         self._counts = CommitCounts(float(self.config.check_period), least)
-        self._search: CommitRateSearch = self.config.search()
+        self._search = CommitRateSearch(self.config)
 
     def join(self, worker: int) -> None:
         self._counts.join(worker)

@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Literal
 
 from testbed.algorithms.base import Halves
-from testbed.algorithms.parts.local_rate import LocalRateOptions, StepWorker
+from testbed.algorithms.parts.local_sgd import LocalRateOptions, StepWorker
 from testbed.algorithms.parts.rounds import RoundServer
 
 

@@ -27,7 +27,7 @@ from typing import ClassVar, Literal
 
 from testbed.algorithms.base import Halves, Samples, Update, WorkerHalf
 from testbed.algorithms.parts.momentum import MomentumOptions, MomentumSgd
-from testbed.algorithms.parts.rounds import RoundServer, silent
+from testbed.algorithms.parts.rounds import RoundServer, message
 from testbed.payloads import Dense, Vector
 
 
@@ -49,7 +49,7 @@ class DdlWorker(WorkerHalf[Ddl]):
 
     def on_samples(self, samples: Samples, now: float) -> Update | None:
         """Report a silent stream; send nothing otherwise."""
-        return None if len(samples) else silent(self.version)
+        return None if len(samples) else message(self.version, silent=1.0)
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """Push g_i."""

@@ -35,7 +35,7 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.parts.accumulation import Accumulation
+from testbed.algorithms.parts.local_sgd import Accumulation
 from testbed.algorithms.parts.options import Count, LearningRate, Share
 from testbed.algorithms.parts.rounds import RoundServer, weighted
 from testbed.payloads import Vector
@@ -108,9 +108,9 @@ class FedAvgServer(RoundServer[FedAvg]):
         """Σ n_k U_k / Σ n_k."""
         return weighted(round_, self.parameters.size)
 
-    def _close(self) -> Sequence[Applied]:
+    def _close(self, now: float) -> Sequence[Applied]:
         """Choose the workers of the next round."""
-        applied = super()._close()
+        applied = super()._close(now)
         if not self._pushed and (applied or not self.awaited()):
             self._choose(sorted(self._members))
         return applied

@@ -36,7 +36,7 @@ from testbed.algorithms.base import (
     Update,
     expect,
 )
-from testbed.algorithms.parts.accumulation import LocalStepsWorker
+from testbed.algorithms.parts.local_sgd import LocalStepsWorker
 from testbed.algorithms.parts.options import Count, LearningRate, Steps
 from testbed.payloads import Dense
 

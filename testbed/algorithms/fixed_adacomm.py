@@ -25,8 +25,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from testbed.algorithms.base import Halves
-from testbed.algorithms.parts.accumulation import LocalStepsWorker
-from testbed.algorithms.parts.local_rate import LocalRate, LocalRateOptions
+from testbed.algorithms.parts.local_sgd import LocalRateOptions, LocalStepsWorker
 from testbed.algorithms.parts.options import Steps
 from testbed.algorithms.parts.rounds import RoundServer
 
@@ -45,16 +44,4 @@ class FixedAdacomm(LocalRateOptions):
 
     def halves(self) -> Halves:
         """Return the halves; the server half is the one of all barriers."""
-        return FixedAdacommWorker, RoundServer
-
-
-class FixedAdacommWorker(LocalStepsWorker):
-    """Pushes the sum of τ steps."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._rate = LocalRate(self.config)
-
-    def rate(self) -> float:
-        """η', which may decay."""
-        return self._rate.next()
+        return LocalStepsWorker, RoundServer

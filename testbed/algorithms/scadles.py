@@ -34,10 +34,10 @@ from pydantic import model_validator
 
 from testbed.algorithms.base import Halves, Reply, Samples, Stream, Update, WorkerHalf
 from testbed.algorithms.parts.adaptive_compression import CompressionOptions, Selection
-from testbed.algorithms.parts.agreement import AgreeingServer, chosen, message
+from testbed.algorithms.parts.agreement import AgreeingServer, chosen
 from testbed.algorithms.parts.momentum import MomentumOptions, MomentumSgd
 from testbed.algorithms.parts.options import Count, Portion
-from testbed.algorithms.parts.rounds import own, silent, weighted
+from testbed.algorithms.parts.rounds import message, own, weighted
 from testbed.errors import InvalidValue
 from testbed.payloads import Dense, Vector
 
@@ -106,7 +106,7 @@ class ScaDlesWorker(WorkerHalf[ScaDles]):
         """Share floor(β b_i) samples, if this round's draw says so."""
         self._own = len(samples)
         if not len(samples):
-            return silent(self.version)
+            return message(self.version, silent=1.0)
         if not self.config.injects:
             return None
         shared = chosen(samples, self.config.beta, self.rng) if self._shares else samples[:0]
@@ -130,15 +130,12 @@ class ScaDlesWorker(WorkerHalf[ScaDles]):
         return replace(self._update, payload=payload, note=note)
 
 
-class ScaDlesServer(AgreeingServer[ScaDles]):
+class ScaDlesServer(AgreeingServer):
     """Aggregates rounds; a worker's weight is its number of own samples."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._sgd = MomentumSgd(self.config, self.layout.size)
-
-    def alpha(self) -> float:
-        return self.config.alpha if self.config.injects else 0.0
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """Return η (Σ b_j / B) MOM(Σ r_i g_i): MOM is SGD with momentum, B is `base_batch`."""

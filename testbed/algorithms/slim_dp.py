@@ -140,9 +140,9 @@ class SlimServer(DataParallelServer):
         total[sent.core] += sent.core_values
         total[sent.explorer] += sent.explorer_values
 
-    def _close(self) -> Sequence[Applied]:
+    def _close(self, now: float) -> Sequence[Applied]:
         """Choose T_C, once per round."""
-        applied = super()._close()
+        applied = super()._close(now)
         if applied:
             self._down = self._choice.of(self.parameters, self.rng)
         return applied

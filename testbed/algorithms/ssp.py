@@ -35,7 +35,7 @@ from testbed.algorithms.base import (
     expect,
 )
 from testbed.algorithms.parts.commits import CommitServer
-from testbed.algorithms.parts.local_rate import LocalRateOptions, StepWorker
+from testbed.algorithms.parts.local_sgd import LocalRateOptions, StepWorker
 from testbed.algorithms.parts.options import Steps
 from testbed.payloads import Dense, Sparse, Vector
 

@@ -23,7 +23,7 @@ from typing import ClassVar, Literal
 
 from testbed.algorithms.base import Halves
 from testbed.algorithms.parts.commits import CommitServer
-from testbed.algorithms.parts.local_rate import LocalRateOptions, StepWorker
+from testbed.algorithms.parts.local_sgd import LocalRateOptions, StepWorker
 
 
 class Tap(LocalRateOptions):

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.algorithms.frame.evaluation import Schedule
+from testbed.algorithms.frame.stop import Schedule
 from testbed.errors import DataError
 from testbed.roles.training import Training
 from testbed.scenario.experiment import Experiment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from testbed.algorithms.frame.evaluation import Due
+from testbed.algorithms.frame.stop import Due
 from testbed.errors import HostError
 from testbed.host.deadline import evaluated_within
 from testbed.models import Evaluation

@@ -46,12 +46,14 @@ class Heartbeat:
     def beat(self) -> None:
         """Record a beat."""
         with self._lock:
-            self._beat()
+            now = self._steady()
+            self._longest = max(self._longest, now - self._last - self._every)
+            self._last = now
 
     def take(self) -> float:
         """Return the longest pause since the last call, in real seconds."""
+        self.beat()
         with self._lock:
-            self._beat()
             longest, self._longest = self._longest, 0.0
         return longest
 
@@ -71,8 +73,3 @@ class Heartbeat:
         finally:
             over.set()
             thread.join()
-
-    def _beat(self) -> None:
-        now = self._steady()
-        self._longest = max(self._longest, now - self._last - self._every)
-        self._last = now

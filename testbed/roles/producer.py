@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from testbed.algorithms.frame.worker import Shard
 from testbed.datasets import Prepared
@@ -70,8 +71,8 @@ async def _produce(experiment: Experiment, arguments: Arguments) -> None:
             unix_address(arguments.socket) as address,
             connect(address, arguments, experiment=experiment) as connection,
         ):
-            reporter = ProgressReporter(production, connection, loop, failed=end)
-            threading.Thread(target=reporter.run, name="reporter", daemon=True).start()
+            report = partial(production.report, connection, loop, end)
+            threading.Thread(target=report, name="reporter", daemon=True).start()
             producing = asyncio.create_task(production.carry_out())
             await asyncio.gather(producing, over)
 
@@ -229,30 +230,22 @@ class Production:
             worst_lag_ratio=max((1 - sent / due for due, sent in counts if due), default=0.0),
         )
 
-
-@dataclass
-class ProgressReporter:
-    """Talks to the parameter server, in a separate thread from the records."""
-
-    production: Production
-    connection: Connection
-    loop: asyncio.AbstractEventLoop
-    failed: Callable[[BaseException], None]
-
-    def run(self) -> None:
-        """Signal the start and end of the training, and report the producer's progress."""
+    def report(
+        self,
+        connection: Connection,
+        loop: asyncio.AbstractEventLoop,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Signal the start and end of the training, and report the progress; runs in a thread."""
         try:
-            reply = parse(ps_pb2.ClockReply, self.connection.call(methods.CLOCK, b""))
-            self.loop.call_soon_threadsafe(self.production.begin, reply.time_seconds)
+            reply = parse(ps_pb2.ClockReply, connection.call(methods.CLOCK, b""))
+            loop.call_soon_threadsafe(self.begin, reply.time_seconds)
             ended = False
             while not ended:
                 time.sleep(REPORT_SECONDS)  # the interval of the record, not a wait for a peer
-                ended = self._report()
-            self.loop.call_soon_threadsafe(self.production.ended.set)
+                message = self.progress().SerializeToString()
+                data = connection.call(methods.PRODUCED, message, deadline_seconds=DEADLINE_SECONDS)
+                ended = bool(parse(ps_pb2.ProducedReply, data).ended)
+            loop.call_soon_threadsafe(self.ended.set)
         except TestbedError as error:
-            self.loop.call_soon_threadsafe(self.failed, error)
-
-    def _report(self) -> bool:
-        message = self.production.progress().SerializeToString()
-        data = self.connection.call(methods.PRODUCED, message, deadline_seconds=DEADLINE_SECONDS)
-        return bool(parse(ps_pb2.ProducedReply, data).ended)
+            loop.call_soon_threadsafe(failed, error)

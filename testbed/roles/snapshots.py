@@ -93,11 +93,6 @@ class Snapshots:
         times = (poll.least_time for poll in self._polls if version >= poll.least_version)
         return min(times, default=inf)
 
-    def due(self, version: int, time: float, *, final: bool) -> bool:
-        """Whether a poll can be answered now."""
-        now = final or bool(self._wanted)
-        return any(now or poll.due(version, time) for poll in self._polls)
-
     def answer_due(self, state: TrainingState) -> None:
         """Answer the polls that are due, with copies of the model."""
         for poll in list(self._polls):

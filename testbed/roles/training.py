@@ -331,9 +331,7 @@ class Training:
             self.ended.set()
         if final and not self.unnotified:
             self.drained.set()
-        if not self.snapshots.waiting or not self.started.is_set():
-            return
-        if self.snapshots.due(self.server.version, self.clock.now, final=final):
+        if self.snapshots.waiting and self.started.is_set():
             self.snapshots.answer_due(self._training_state())
 
     def _training_state(self) -> TrainingState:

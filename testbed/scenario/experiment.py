@@ -16,10 +16,9 @@ import numpy as np
 
 from testbed import algorithms, datasets
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
-from testbed.algorithms.frame.evaluation import Schedule
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
-from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.frame.stop import Schedule, StopRule
 from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
 from testbed.datasets.streams import Arrivals, RecordFormat

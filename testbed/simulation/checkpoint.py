@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import MethodType
-from typing import Any
 
 from testbed.errors import DataError
 from testbed.models.saved import ModelWriter
@@ -93,37 +91,20 @@ class Checkpoint:
             ) from None
 
 
-@dataclass(frozen=True)
-class Saver:
-    """Saves checkpoints; each replaces the previous one."""
+def saver(folder: RunFolder, writer: ModelWriter) -> Callable[[Engine], None]:
+    """Return a function that saves an engine between two events, over the last checkpoint."""
+    scenario = scenario_digest(folder.path)
 
-    folder: RunFolder
-    writer: ModelWriter
-    scenario: str
-
-    @classmethod
-    def into(cls, folder: Path, writer: ModelWriter) -> Saver:
-        """Create a saver for a run folder."""
-        return cls(RunFolder(folder), writer, scenario_digest(folder))
-
-    def save(self, engine: Engine) -> None:
-        """Save the state of an engine, between two events."""
+    def save(engine: Engine) -> None:
         engine.recorder.commit()
+        note = {file.name: file.stat().st_size for file in (folder.events, folder.evaluations)}
         about = About(
-            KIND,
-            self.scenario,
-            version=engine.server.version,
-            time_seconds=engine.events.now,
-            note=self._note(),
+            *(KIND, scenario, engine.server.version, engine.events.now),
+            note={**note, "parts": len(part_paths(folder.updates)), "best": writer.best},
         )
-        write_checkpoint(self.folder.checkpoint, about, state_of(engine))
+        write_checkpoint(folder.checkpoint, about, state_of(engine))
 
-    def _note(self) -> Mapping[str, Any]:
-        """Return the length of the records, and the quality of the best model."""
-        folder = self.folder
-        lengths = {file.name: file.stat().st_size for file in (folder.events, folder.evaluations)}
-        parts = len(part_paths(folder.updates))
-        return {**lengths, "parts": parts, "best": self.writer.best}
+    return save
 
 
 def state_of(engine: Engine) -> PlainState:

@@ -74,10 +74,6 @@ class DeviceModel:
     def __post_init__(self) -> None:
         self.configured = self.up, self.down
 
-    def freeze(self, now: float) -> None:
-        """Freeze the device and all its activity."""
-        self.frozen_at = now
-
     def thaw(self, now: float) -> list[Callback]:
         """Unfreeze the device; return the callbacks to run at once."""
         assert self.frozen_at is not None, "only a frozen device can be unfrozen"
@@ -95,11 +91,6 @@ class DeviceModel:
             self.keys.worker.drop()
         self.slow = 1.0
         self.step_seconds = 0.0  # the draw may have been used in a discarded cycle
-
-    def begin(self, now: float) -> None:
-        """Start its process, which calls the PS."""
-        self.called_at = self.arrived_at = now
-        self.transfers = self.blocks = 0.0
 
     def called(self, now: float) -> None:
         """End its call to the PS."""

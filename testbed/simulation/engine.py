@@ -17,9 +17,8 @@ import numpy as np
 
 from testbed.algorithms.base import Measured, Samples
 from testbed.algorithms.frame.effects import Effects, Release
-from testbed.algorithms.frame.evaluation import Due, Schedule
 from testbed.algorithms.frame.record import UpdateRecord, shared_bytes
-from testbed.algorithms.frame.stop import silence_reason
+from testbed.algorithms.frame.stop import Due, Schedule, silence_reason
 from testbed.errors import RejectedError
 from testbed.faults.timeline import Timeline
 from testbed.models import Evaluation
@@ -30,10 +29,9 @@ from testbed.scenario.traces import Following
 from testbed.simulation.coding import Coding
 from testbed.simulation.device import DeviceModel, buckets_of
 from testbed.simulation.event_queue import Callback, ScheduledEvent
-from testbed.simulation.faults import Faults
+from testbed.simulation.faults import Faults, Traces
 from testbed.simulation.key_misses import Misses
 from testbed.simulation.simulated_run import SimulatedRun
-from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle, Paused
 from testbed.telemetry.event_kinds import Crashed, Evaluated, Left, Rejected
 from testbed.telemetry.rows import STREAMED, UPDATE

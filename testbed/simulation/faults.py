@@ -1,4 +1,4 @@
-"""Applies the fault timeline to simulated workers, at its exact times."""
+"""What changes simulated workers and their links during a run: faults, and traces."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import ClassVar
 from testbed.faults import ChangedLink, Freeze, Join, Kill, Leave, NetworkPartition, Slow
 from testbed.faults.base import PassingFault, TimedFault
 from testbed.faults.timeline import Timeline
+from testbed.scenario.traces import Following
 from testbed.simulation.event_queue import Callback, ScheduledEvent
 from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import burst_bytes, delayed
 from testbed.simulation.simulated_run import SimulatedRun
 from testbed.telemetry.event_kinds import Joined
+from testbed.values.units import Rate
 
 
 @dataclass
@@ -67,14 +69,15 @@ class Faults:
         now, device = self.engine.events.now, self.engine.devices[target]
         match fault:
             case Freeze(duration=duration):
-                device.freeze(now)
+                device.frozen_at = now
                 if duration is None:
                     self.engine.silence(target)
             case Kill() | Leave():
                 self.forget(target)
                 self.engine.leave(target)
             case Join():
-                device.begin(now)
+                device.called_at = device.arrived_at = now
+                device.transfers = device.blocks = 0.0
                 self.engine.server.join(target)
                 self.engine.recorder.event(Joined(f"w{target}"))
                 self.engine.call(target)
@@ -153,3 +156,34 @@ class Faults:
             self.engine.events.at(time + device.frozen_seconds, again)
         else:
             callback(now)
+
+
+@dataclass
+class Traces:
+    """The links that follow traces; their positions are only in the event queue."""
+
+    STATE: ClassVar = ()
+    engine: SimulatedRun
+    followings: Sequence[Following] = ()
+
+    def begin(self) -> None:
+        """Set every link to its trace's value at the start of training."""
+        for number, one in enumerate(self.followings):
+            self._step(number, one.trace.at(0.0, one.offset), 0.0)
+
+    def _step(self, number: int, value: float, now: float) -> None:
+        one = self.followings[number]
+        engine, up = self.engine, one.direction == "up"
+        device = engine.devices[one.worker]
+        if one.what == "rate":
+            bucket, rate = (device.up if up else device.down).bucket, Rate(value)
+            depth = burst_bytes(rate, engine.recorder.time_scale)
+            bucket.configured = rate.bytes_per_second, depth
+            bucket.change(*bucket.configured, link=engine.uplink if up else engine.downlink)
+        else:
+            delays = (value, None) if up else (None, value)
+            device.configured = device.up, device.down = delayed(*device.configured, *delays)
+        following = one.trace.after(now, value, one.offset)
+        if following is not None:
+            at, then = following
+            engine.events.at(at, partial(self._step, number, then))

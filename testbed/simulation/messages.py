@@ -6,19 +6,16 @@ they fit there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Update
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
-from testbed.models import Evaluation
 from testbed.payloads import Payload, Vector
 from testbed.simulation.worker import Cycle, Paused, TimedOrders
-from testbed.values.state import PlainState
 
 M = TypeVar("M", Reply, Update)
 
@@ -75,22 +72,6 @@ class Restart(NamedTuple):
     worker: int
 
 
-class Evaluate(NamedTuple):
-    """Evaluate the model in the process's last row, on these test images (all if None)."""
-
-    images: NDArray[np.int64] | None
-
-
-class Save(NamedTuple):
-    """Return the states of all workers of the process."""
-
-
-class Restore(NamedTuple):
-    """Restore workers from saved states, by number."""
-
-    workers: Mapping[int, PlainState]
-
-
 class Unchanged(NamedTuple):
     """Answer for a worker that was not paused on Resume, or that was restarted."""
 
@@ -98,11 +79,6 @@ class Unchanged(NamedTuple):
 
 
 Task = Begin | Resume | Restart
-ControlRequest = Evaluate | Save | Restore
-"""Sent alone; its answer is sent alone too."""
-
-ControlAnswer = Evaluation | Mapping[int, PlainState]
-"""Answer to Evaluate; to Save, with the states of the process's workers; or to Restore, empty."""
 
 
 def store(message: Reply | Update, row: Vector) -> Stored:

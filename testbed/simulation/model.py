@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil, inf
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,13 +27,6 @@ HEADER_BYTES = 66
 
 MESSAGE_BYTES = 200
 """gRPC overhead per message: HTTP/2 frames and headers, the message's own fields."""
-
-
-class Transfer(NamedTuple):
-    """One message: its bytes on the link, and its delay in addition to their transmission time."""
-
-    wire_bytes: float
-    delay_seconds: float
 
 
 @dataclass(frozen=True)
@@ -74,20 +66,20 @@ class Path:
         first, second = self.hops
         return first.draw(rng) + second.draw(rng)
 
-    def send(self, payload_bytes: int, rng: np.random.Generator) -> Transfer:
-        """Model the transfer of a message with this payload."""
+    def send(self, payload_bytes: int, rng: np.random.Generator) -> tuple[float, float]:
+        """Return a message's bytes on the link, and its delay on top of their time."""
         message = payload_bytes + MESSAGE_BYTES
         packets = ceil(message / SEGMENT_BYTES)
         delay = self.delay(rng)
         wire = float(message + packets * HEADER_BYTES)
         if not self.loss_ratio:
-            return Transfer(wire, delay)
+            return wire, delay
         repeated, missing = 0, packets
         while missing:
             missing = int(rng.binomial(missing, self.loss_ratio))
             repeated += missing
             delay += self.round_trip_seconds if missing else 0.0
-        return Transfer(wire * (packets + repeated) / packets, delay)
+        return wire * (packets + repeated) / packets, delay
 
 
 def paths(worker: Link, server: Link, *, time_scale: float = 1.0) -> tuple[Path, Path]:

@@ -14,10 +14,9 @@ from typing import Any
 
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import Callback
-from testbed.simulation.faults import Faults
+from testbed.simulation.faults import Faults, Traces
 from testbed.simulation.key_misses import Misses
 from testbed.simulation.links import Bucket, FairLink
-from testbed.simulation.traces import Traces
 from testbed.simulation.worker import Cycle
 
 Call = MethodType | partial[None]

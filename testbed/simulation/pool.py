@@ -26,6 +26,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
@@ -42,23 +43,17 @@ from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.base import CACHE_LINE_BYTES
 from testbed.simulation.messages import (
-    Answer,
     Begin,
-    ControlAnswer,
-    ControlRequest,
-    Evaluate,
     Restart,
-    Restore,
     Result,
     Resume,
-    Save,
     Stored,
     Task,
     Unchanged,
     load,
     store,
 )
-from testbed.simulation.process import Build, Rows, serve
+from testbed.simulation.process import Build, ControlRequest, Rows, evaluate, restore, save, serve
 from testbed.simulation.worker import Cycle, Paused, TimedOrders
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
@@ -120,7 +115,7 @@ class PoolProcess:
             self._unanswered.append(taken)
             self._ahead += taken
 
-    def receive(self) -> list[Answer] | ControlAnswer:
+    def receive(self) -> Any:
         """Wait for the next answers and return them.
 
         Raises:
@@ -159,9 +154,9 @@ class PoolProcess:
         )
 
 
-def _answers_in(data: bytes) -> list[Answer] | ControlAnswer:
-    """Return the answers in a message; raise the error that it holds in their place."""
-    answers: list[Answer] | ControlAnswer | TestbedError = pickle.loads(data)
+def _answers_in(data: bytes) -> Any:
+    """Return a list of Answer, or what a control request returned; raise an error instead."""
+    answers = pickle.loads(data)
     if isinstance(answers, TestbedError):
         raise answers
     return answers
@@ -274,7 +269,7 @@ class Pool:
         """Evaluate a model on some test images (indices), or on all, and wait for the result."""
         member = min(self._members, key=lambda one: one.load)
         self._rows[self._workers + 2 * self._members.index(member), : parameters.size] = parameters
-        member.ask(Evaluate(images))
+        member.ask(partial(evaluate, images))
         while not self._answered:
             self._receive(member)
         evaluation: Evaluation = self._answered.pop()
@@ -285,7 +280,7 @@ class Pool:
 
         Each worker is first computed to its next push or its horizon, as it would be anyway.
         """
-        saved = self._ask_all([Save()] * len(self._members))
+        saved = self._ask_all([save] * len(self._members))
         for worker, latest in self._latest.items():
             if isinstance(latest, Result):
                 self._latest[worker] = self._take_result(latest)
@@ -310,7 +305,7 @@ class Pool:
             parts: list[dict[int, PlainState]] = [{} for _ in self._members]
             for worker, state in workers.items():
                 parts[worker % count][worker] = state
-            self._ask_all([Restore(part) for part in parts])
+            self._ask_all([partial(restore, part) for part in parts])
             for worker, (reply, standing) in whole["lent"].items():
                 self.lend(worker, reply, standing)
             put_back(self, {"_latest": whole["latest"]}, ["_latest"])

@@ -10,36 +10,38 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.algorithms.base import Reply
+from testbed.algorithms.base import Reply, Samples
 from testbed.errors import TestbedError
 from testbed.host import syscalls
 from testbed.host.allocation import keep_freed_memory
 from testbed.host.isolation import CLOSED
+from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.simulation.messages import (
     Answer,
     Begin,
-    ControlAnswer,
-    ControlRequest,
-    Evaluate,
     Restart,
-    Restore,
     Result,
-    Save,
     Task,
     Unchanged,
     load,
 )
 from testbed.simulation.worker import Cycle, Learner, Paused, SimulatedWorker
+from testbed.values.state import PlainState
 from testbed.values.user_code import own_failures
 
 Rows = NDArray[np.float32]
-Build = Callable[[int, Vector], tuple[Mapping[int, SimulatedWorker], Learner]]
+Workers = Mapping[int, SimulatedWorker]
+Build = Callable[[int, Vector], tuple[Workers, Learner]]
 """Builds the workers of one process, from its number and the vector to bind its network to."""
+
+ControlRequest = Callable[[Workers, Learner, Vector], Any]
+"""``evaluate``, ``save`` or ``restore``: sent alone, and its answer is sent alone too."""
 
 
 def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
@@ -78,8 +80,8 @@ def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: in
             tasks = pickle.loads(pipe.recv_bytes())
         except EOFError:
             return
-        if isinstance(tasks, ControlRequest):
-            answer = _answer_control_request(tasks, simulated, learner, parameters)
+        if not isinstance(tasks, list):
+            answer = tasks(simulated, learner, parameters)
             _end_copies(process)
             pipe.send_bytes(pickle.dumps(answer))
             continue
@@ -97,27 +99,30 @@ def _end_copies(process: int) -> None:
         os._exit(0)
 
 
-def _answer_control_request(
-    request: ControlRequest,
-    workers: Mapping[int, SimulatedWorker],
-    learner: Learner,
-    parameters: Vector,
-) -> ControlAnswer:
-    match request:
-        case Evaluate(images):
-            with own_failures("evaluator"):
-                return learner.evaluate(parameters, images)
-        case Save():
-            saved = {}
-            for number, worker in workers.items():
-                with own_failures(f"w{number}"):
-                    saved[number] = worker.state()
-            return saved
-        case Restore(states):
-            for number, state in states.items():
-                with own_failures(f"w{number}"):
-                    workers[number].restore(state)
-            return {}
+def evaluate(
+    images: Samples | None, workers: Workers, learner: Learner, parameters: Vector
+) -> Evaluation:
+    """Evaluate the model in the process's last row, on these test images (all if None)."""
+    with own_failures("evaluator"):
+        return learner.evaluate(parameters, images)
+
+
+def save(workers: Workers, learner: Learner, parameters: Vector) -> Mapping[int, PlainState]:
+    """Return the states of all workers of the process."""
+    saved = {}
+    for number, worker in workers.items():
+        with own_failures(f"w{number}"):
+            saved[number] = worker.state()
+    return saved
+
+
+def restore(
+    states: Mapping[int, PlainState], workers: Workers, learner: Learner, parameters: Vector
+) -> None:
+    """Restore workers from saved states, by number."""
+    for number, state in states.items():
+        with own_failures(f"w{number}"):
+            workers[number].restore(state)
 
 
 def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:

@@ -19,7 +19,7 @@ from testbed.scenario.durations import Codec
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import followings, own_copy
-from testbed.simulation.checkpoint import Checkpoint, Saver
+from testbed.simulation.checkpoint import Checkpoint, saver
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import EventQueue
@@ -200,7 +200,7 @@ def simulate(
         engine = _engine(
             experiment, pool, recorder=recorder, events=events, writer=writer, folder=folder
         )
-        engine.save = Saver.into(folder, writer).save
+        engine.save = saver(RunFolder(folder), writer)
         with own_failures("ps"):
             if checkpoint is None:
                 absent = engine.timeline.population.absent

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
+from typing import Any
 
 import pytest
 
-from testbed.algorithms.parts.commit_rate import CommitRateSearch, reward
-from testbed.algorithms.parts.commits import CommitCounts, implicit_momentum
+from testbed.algorithms import Adsp
+from testbed.algorithms.parts.commit_rate import CommitRateSearch
+from testbed.algorithms.parts.commits import CommitCounts
+from testbed.algorithms.parts.reward import reward
+from testbed.reports.waiting import implicit_momentum
+from testbed.values.units import Duration
 
 PERIOD = 60.0
 TARGET = 0.25
@@ -76,34 +81,46 @@ def drive(search: CommitRateSearch, *, speeds: Mapping[float, float], periods: i
     return rates
 
 
+def search_of(*, periods: int, **options: Any) -> CommitRateSearch:
+    """A search with this number of periods per epoch."""
+    return CommitRateSearch(
+        Adsp(
+            name="adsp",
+            check_period=Duration(PERIOD),
+            epoch=Duration(periods * PERIOD),
+            **options,
+        )
+    )
+
+
 SPEEDS = {1: 1.0, 2: 1.5, 3: 2.0, 4: 1.2}
 """Three commits in a period are best."""
 
 
 def test_an_epoch_tries_rates_until_one_earns_less() -> None:
     """Trials at 1, 2, 3 and 4; then 3 until ten periods are over, and from 1 again."""
-    search = CommitRateSearch(PERIOD, periods=10, target=TARGET)
+    search = search_of(periods=10, target_loss=TARGET)
     assert drive(search, speeds=SPEEDS, periods=14) == [1, 2, 3, 4, *[3] * 6, 1, 2, 3, 4]
 
 
 def test_a_later_epoch_may_begin_with_what_was_found() -> None:
-    search = CommitRateSearch(PERIOD, periods=6, target=TARGET, from_last=True)
+    search = search_of(periods=6, target_loss=TARGET, search_from="last")
     assert drive(search, speeds=SPEEDS, periods=9) == [1, 2, 3, 4, 3, 3, 3, 4, 3]
 
 
 def test_a_better_rate_may_be_tried_again() -> None:
-    search = CommitRateSearch(PERIOD, periods=10, target=TARGET, reevaluate=True)
+    search = search_of(periods=10, target_loss=TARGET, reevaluate=True)
     assert drive(search, speeds=SPEEDS, periods=7) == [1, 2, 2, 3, 3, 4, 3]
 
 
 def test_a_search_has_no_more_trials_than_its_epoch_has_periods() -> None:
-    search = CommitRateSearch(PERIOD, periods=2)
+    search = search_of(periods=2)
     assert drive(search, speeds=SPEEDS, periods=5) == [1, 2, 1, 2, 1]
 
 
 def test_one_loss_is_wanted_where_a_trial_ends_and_another_begins() -> None:
     """Losses of trials from 0 and 60; the second stands still, so a period at 1 follows it."""
-    search, wanted = CommitRateSearch(PERIOD, periods=10), []
+    search, wanted = search_of(periods=10), []
     for loss in (4.0, 3.5, 3.0, 3.0, 3.0, 3.0):
         while not search.wants_loss():
             now = search.due
@@ -115,7 +132,7 @@ def test_one_loss_is_wanted_where_a_trial_ends_and_another_begins() -> None:
 
 def test_a_loss_that_rises_by_30_percent_begins_a_new_search() -> None:
     """Trials at 1 and 2, a period at 1; then checkpoints at 1.2 and 1.4 times the loss before."""
-    search, rates = CommitRateSearch(PERIOD, periods=20), []
+    search, rates = search_of(periods=20), []
     for loss in (4.0, 3.5, 3.0, 3.0, 3.0, 3.6, 5.04):
         while not search.wants_loss():
             now = search.due
@@ -129,17 +146,17 @@ def test_a_loss_that_rises_by_30_percent_begins_a_new_search() -> None:
 
 def test_a_trial_ends_the_search_once_the_training_has_converged() -> None:
     """After a period at 1 the loss is 1 / 1.6 + 0.2 = 0.825."""
-    search = CommitRateSearch(PERIOD, periods=10, target=0.83)
+    search = search_of(periods=10, target_loss=0.83)
     assert drive(search, speeds=SPEEDS, periods=4) == [1, 1, 1, 1]
 
 
 def test_without_a_target_half_of_the_loss_is_the_goal() -> None:
-    search = CommitRateSearch(PERIOD, periods=10)
+    search = search_of(periods=10)
     assert drive(search, speeds={1: 0.1, 2: 0.2, 3: 0.1}, periods=4) == [1, 2, 3, 2]
 
 
 def test_a_loss_that_never_comes_ends_the_search_a_period_later() -> None:
-    search = CommitRateSearch(PERIOD, periods=10)
+    search = search_of(periods=10)
     times = []
     for _ in range(6):
         times.append(search.due)
@@ -150,7 +167,7 @@ def test_a_loss_that_never_comes_ends_the_search_a_period_later() -> None:
 
 
 def test_a_loss_of_a_moment_before_the_one_that_is_wanted_is_no_answer() -> None:
-    search = CommitRateSearch(PERIOD, periods=10)
+    search = search_of(periods=10)
     search.advance(0.0)
     search.measured(0.0, 5.0)
     search.advance(30.0)
@@ -160,7 +177,7 @@ def test_a_loss_of_a_moment_before_the_one_that_is_wanted_is_no_answer() -> None
 
 def test_a_loss_that_was_measured_just_now_is_not_wanted_again() -> None:
     """The evaluation of the moment at which a trial ends came before: the next begins at once."""
-    search = CommitRateSearch(PERIOD, periods=10)
+    search = search_of(periods=10)
     rates = []
     for time, loss in ((0.0, 4.0), (30.0, 3.5), (60.0, 3.0), (90.0, 2.5)):
         search.measured(time, loss)
@@ -170,7 +187,7 @@ def test_a_loss_that_was_measured_just_now_is_not_wanted_again() -> None:
 
 
 def test_a_fixed_rate_is_not_searched_for() -> None:
-    search = CommitRateSearch(PERIOD, periods=10, fixed=0.25)
+    search = search_of(periods=10, commit_rate=0.25)
     assert [search.advance(now) for now in (0.0, 60.0)] == [0.25, 0.25]
     assert search.due == 120
     assert not search.wants_loss()

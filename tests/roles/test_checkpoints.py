@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.algorithms.frame.evaluation import Schedule
+from testbed.algorithms.frame.stop import Schedule
 from testbed.errors import DataError
 from testbed.roles.checkpoints import Checkpoints
 from testbed.telemetry.checkpoints import About, write_checkpoint

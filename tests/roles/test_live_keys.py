@@ -17,11 +17,10 @@ import torch
 
 from testbed.algorithms import PlumpDp, QuantDp, SlimDp
 from testbed.algorithms.base import AlgorithmConfig, Stream, Update
-from testbed.algorithms.frame.evaluation import Schedule
 from testbed.algorithms.frame.record import Timing
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
-from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.frame.stop import Schedule, StopRule
 from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
 from testbed.errors import RejectedError

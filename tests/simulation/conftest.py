@@ -14,10 +14,9 @@ from pydantic import TypeAdapter
 
 from testbed import Run
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
-from testbed.algorithms.frame.evaluation import Schedule
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
-from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.frame.stop import Schedule, StopRule
 from testbed.algorithms.frame.worker import Shard, Step, Worker
 from testbed.datasets.streams import Arrivals, Policy, Steady, Truncation
 from testbed.faults import Fault

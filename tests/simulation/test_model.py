@@ -17,9 +17,7 @@ RNG = np.random.default_rng(0)
 def test_headers_come_on_top_of_the_payload() -> None:
     up, _ = paths(Link(), Link())
     # 16,936 + 200 bytes are 11.8 segments of 1,448: 12 packets, 66 bytes of headers each.
-    transfer = up.send(16_936, RNG)
-    assert transfer.wire_bytes == 17_136 + 12 * 66
-    assert transfer.delay_seconds == 0.0
+    assert up.send(16_936, RNG) == (17_136 + 12 * 66, 0.0)
     assert up.bucket.rate == inf
 
 
@@ -34,8 +32,8 @@ def test_latency_adds_up_over_both_links() -> None:
     up, down = paths(worker, server)
     assert up.bucket.rate == 125_000.0
     assert down.bucket.rate == 1_000_000.0
-    assert up.send(100, RNG).delay_seconds == pytest.approx(0.022)  # own up, the PS's down
-    assert down.send(100, RNG).delay_seconds == pytest.approx(0.031)
+    assert up.send(100, RNG)[1] == pytest.approx(0.022)  # own up, the PS's down
+    assert down.send(100, RNG)[1] == pytest.approx(0.031)
     assert up.round_trip_seconds == pytest.approx(0.053)
 
 
@@ -48,9 +46,9 @@ def test_loss_costs_bytes_and_round_trips() -> None:
     rng = np.random.default_rng(1)
     sent = [up.send(100 * 1448 - 200, rng) for _ in range(2000)]
     # Every packet is sent 1 / (1 - 0.1) times on average.
-    mean = np.mean([transfer.wire_bytes for transfer in sent]) / (100 * 1514)
+    mean = np.mean([wire_bytes for wire_bytes, _ in sent]) / (100 * 1514)
     assert mean == pytest.approx(1 / 0.9, rel=0.005)
-    rounds = {round((transfer.delay_seconds - 0.05) / 0.1, 6) for transfer in sent}
+    rounds = {round((delay - 0.05) / 0.1, 6) for _, delay in sent}
     assert rounds <= {float(number) for number in range(10)}
     assert min(rounds) >= 1.0  # of 100 packets at least one is lost but for 3 in 100,000 messages
 
@@ -59,7 +57,7 @@ def test_jitter_never_goes_back_in_time() -> None:
     worker = Link(up=TracedDirection(delay=Duration(0.01), jitter=Duration(0.01)))
     up, _ = paths(worker, Link())
     rng = np.random.default_rng(2)
-    delays = [up.send(10, rng).delay_seconds for _ in range(1000)]
+    delays = [up.send(10, rng)[1] for _ in range(1000)]
     assert min(delays) == 0.0
     assert np.mean(delays) == pytest.approx(0.01, rel=0.1)
 
@@ -68,7 +66,7 @@ def test_a_uniform_jitter_is_uniform_with_that_standard_deviation() -> None:
     hop = TracedDirection(delay=Duration(0.1), jitter=Duration(0.01), distribution="uniform")
     up, _ = paths(Link(up=hop), Link())
     rng = np.random.default_rng(2)
-    delays = np.array([up.send(10, rng).delay_seconds for _ in range(4000)])
+    delays = np.array([up.send(10, rng)[1] for _ in range(4000)])
     assert np.std(delays) == pytest.approx(0.01, rel=0.05)
     assert np.abs(delays - 0.1).max() <= 0.01 * 3**0.5 * 1.001
 
@@ -77,7 +75,7 @@ def test_both_links_jitter_on_their_own() -> None:
     hop = TracedDirection(delay=Duration(0.1), jitter=Duration(0.01))
     up, _ = paths(Link(up=hop), Link(down=hop))
     rng = np.random.default_rng(3)
-    delays = [up.send(10, rng).delay_seconds for _ in range(4000)]
+    delays = [up.send(10, rng)[1] for _ in range(4000)]
     assert np.std(delays) == pytest.approx(0.01 * 2**0.5, rel=0.05)
 
 

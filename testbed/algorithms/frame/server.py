@@ -24,12 +24,7 @@ from testbed.algorithms.base import (
     Ticked,
     Update,
 )
-from testbed.algorithms.frame.breach import (
-    breach,
-    checked_applied,
-    checked_orders,
-    checked_reply,
-)
+from testbed.algorithms.frame.breach import breach, checked_applied, checked_orders, checked_reply
 from testbed.algorithms.frame.effects import NO_STANDING, Effects, Release, StandingOrders
 from testbed.algorithms.frame.stop import DIVERGED, StopRule, stall
 from testbed.algorithms.frame.worker_session import NoCrashes, NotFiniteError, WorkerSession

@@ -1,12 +1,15 @@
-"""The reasons for which training ends."""
+"""When a model is evaluated during training, and the reasons for which training ends."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from math import isfinite
+from math import floor, isfinite
 
 from testbed.algorithms.base import Measured
+
+ROUNDING = 1e-9
+"""Tolerance, relative to an interval: a time this close below a multiple counts as reached."""
 
 DIVERGED = "diverged"
 NO_WORKER_LEFT = "no worker is left that could push"
@@ -81,3 +84,27 @@ def _names(workers: Collection[int]) -> str:
         ordered[NAMED:] = [f"{len(ordered) - NAMED} more"]
     *first, last = ordered
     return f"{', '.join(first)} and {last}" if first else last
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A period in updates or in emulated seconds; the other is None."""
+
+    updates: int | None
+    seconds: float | None
+
+    def after(self, version: int, time: float) -> Due:
+        """Return the next multiple after an evaluation; missed evaluations are skipped."""
+        if self.seconds is not None:
+            passed = floor(time / self.seconds + ROUNDING)
+            return Due(time=(passed + 1) * self.seconds)
+        assert self.updates is not None
+        return Due(version=(version // self.updates + 1) * self.updates)
+
+
+@dataclass(frozen=True)
+class Due:
+    """When to evaluate next: once both this version and this time are reached."""
+
+    version: int = 0
+    time: float = 0.0

@@ -6,22 +6,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
 
-from testbed.algorithms.base import Applied, C, Reply, Samples, Update
+from testbed.algorithms.base import Applied, Reply, Samples, Update
 from testbed.algorithms.parts.adaptive_compression import Ballot
 from testbed.algorithms.parts.rounds import RoundServer
 from testbed.payloads import Payload, Sparse
-
-Question = Literal["samples", "verdict"]
-
-
-def message(version: int, shared: Samples | None = None, **note: float) -> Update:
-    """Create a message that does not change the model."""
-    return Update(Sparse.nothing(), version, samples=0, steps=0, note=note, shared=shared)
 
 
 @dataclass
@@ -29,7 +22,7 @@ class Injection:
     """Data injection: the workers that share samples in a round, and their shared samples.
 
     Attributes:
-        alpha: fraction of the workers that share.
+        alpha: fraction of the workers that share, the config's if it ``injects``.
         sharers: the workers that share in this round.
         shared: samples shared so far, by worker.
     """
@@ -60,7 +53,7 @@ def chosen(samples: Samples, beta: float, rng: Generator) -> Samples:
     return rng.choice(samples, count, replace=False)
 
 
-class AgreeingServer(RoundServer[C]):
+class AgreeingServer(RoundServer[Any]):
     """A barrier before which the workers may share samples, and vote on compression.
 
     A worker that sends ``shares`` gets the samples of this round's sharers once all of them have
@@ -68,20 +61,16 @@ class AgreeingServer(RoundServer[C]):
     for the round. The reply with the model says whether the worker must share.
     """
 
-    def alpha(self) -> float:
-        """Return the fraction of the workers that share samples in a round."""
-        return 0.0
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._injection = Injection(self.alpha())
+        self._injection = Injection(self.config.alpha if self.config.injects else 0.0)
         self._begin(range(self.workers))
 
     def _begin(self, workers: Sequence[int]) -> None:
         """Begin the next round."""
         self._injection.begin(workers, self.rng)
         self._ballot = Ballot()
-        self._asked: dict[int, Question] = {}
+        self._asked: dict[int, Literal["samples", "verdict"]] = {}
 
     def join(self, worker: int) -> None:
         """Let the worker start with the model, whatever it requested before."""
@@ -107,7 +96,7 @@ class AgreeingServer(RoundServer[C]):
             applied = super().push(worker, update, now)
             self._asked.pop(worker, None)
             return applied
-        return self._close()
+        return self._close(now)
 
     def check(self, payload: Payload) -> None:
         """Refuse a payload that is neither dense nor sparse."""
@@ -152,10 +141,10 @@ class AgreeingServer(RoundServer[C]):
         """Return the workers that have neither voted nor pushed; only these may still share."""
         return self._members - self._silent - self._ballot.votes.keys() - self._pushed.keys()
 
-    def _close(self) -> Sequence[Applied]:
+    def _close(self, now: float) -> Sequence[Applied]:
         if self._ballot.votes and self._ballot.verdict is None and not self._to_vote():
             self._ballot.count()
-        applied = super()._close()
+        applied = super()._close(now)
         if applied:
             self._begin(sorted(self._members) or range(self.workers))
         return applied

@@ -10,31 +10,11 @@ A period begins when ``advance`` returns a rate. This module knows neither worke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-import numpy as np
-from pydantic import model_validator
-
-from testbed.algorithms.base import AlgorithmConfig
-from testbed.algorithms.parts.options import CommitRate, Loss, PositiveDuration
-from testbed.errors import InvalidValue
-from testbed.values.units import Duration
-
-FLOORS = 200
-"""Number of a3 values to try."""
-
-Point = tuple[float, float]
-"""Emulated seconds since training began, and the loss of the model at that time."""
-
-GOAL_RATIO = 0.95
-"""The goal is the target, or this fraction of a search's first loss if that is lower."""
-
-GOAL_WITHOUT_TARGET_RATIO = 0.5
-"""The fraction without a known target. The goal must lie below the losses that trials reach: of two
-curves that have passed the goal, the one that falls faster seems to have passed it later."""
+from testbed.algorithms.parts.reward import Point, SearchOptions, goal, reward
 
 DIVERGENCE_RATIO = 1.3
 """A loss that grows by this factor in a check period starts a new search."""
@@ -45,22 +25,11 @@ class CommitRateSearch:
     """The commit rate in force, one check period after the other.
 
     Attributes:
-        period: Γ, in emulated seconds; also the length of a trial.
-        periods: periods per epoch; at least 2.
-        target: L*, the loss at which training has converged, if known.
-        reevaluate: whether a better rate is tried again before the next.
-        from_last: whether an epoch starts with the rate found in the previous epoch.
-        fixed: a constant rate, which may be below 1; disables the search.
         rate: d, in force.
         due: when to call ``advance`` next.
     """
 
-    period: float
-    periods: int
-    target: float | None = None
-    reevaluate: bool = False
-    from_last: bool = False
-    fixed: float | None = None
+    options: SearchOptions
     rate: int = 1
     due: float = 0.0
     _stage: Literal["epoch", "middle", "end", "verdict", "period"] = "epoch"
@@ -71,6 +40,10 @@ class CommitRateSearch:
     _points: list[Point] = field(default_factory=list)  # of the trial, or of the last checkpoint
     _wanted: float | None = None  # since when a loss is wanted
     _last: Point | None = None  # last measurement, wanted or not
+
+    @property
+    def _period(self) -> float:
+        return float(self.options.check_period)
 
     def wants_loss(self) -> bool:
         """Return whether the loss of the current model is wanted."""
@@ -93,9 +66,9 @@ class CommitRateSearch:
 
     def advance(self, now: float) -> float | None:
         """Advance at ``due``; return the rate if a period begins, else None."""
-        if self.fixed is not None:
-            self.due = now + self.period
-            return self.fixed
+        if self.options.commit_rate is not None:
+            self.due = now + self._period
+            return self.options.commit_rate
         rate = self._advance(now)
         while self.due <= now:  # the wanted loss is already known
             rate = self._advance(now) or rate
@@ -110,20 +83,21 @@ class CommitRateSearch:
             case "period":
                 return self._begin_period(now)
             case "middle":
-                self._stage, self.due = "end", now + self.period / 2
+                self._stage, self.due = "end", now + self._period / 2
             case "end":  # wait for the loss, but at most one period
-                self._stage, self.due = "verdict", now + self.period
+                self._stage, self.due = "verdict", now + self._period
         self._want(now)
         return None
 
     def _begin_epoch(self, now: float) -> int:
-        self._left, self._best, self._again, self._goal = self.periods, None, False, None
-        return self._begin_trial(self.rate if self.from_last else 1, now)
+        self._left = int(self.options.epoch / self.options.check_period + 1e-9)
+        self._best, self._again, self._goal = None, False, None
+        return self._begin_trial(self.rate if self.options.search_from == "last" else 1, now)
 
     def _begin_trial(self, rate: int, now: float) -> int:
         """Begin a period at ``rate`` with losses as points of its curve."""
         self.rate, self._left = rate, self._left - 1
-        self._stage, self.due = "middle", now + self.period / 2
+        self._stage, self.due = "middle", now + self._period / 2
         self._points, self._wanted = self._recent(now), None
         if not self._points:
             self._want(now)
@@ -134,7 +108,7 @@ class CommitRateSearch:
         if not self._left:
             return self._begin_epoch(now)
         self._left, self._wanted = self._left - 1, None
-        self._stage, self.due = "period", now + self.period
+        self._stage, self.due = "period", now + self._period
         if not self._recent(now):
             self._want(now)
         return self.rate
@@ -147,15 +121,15 @@ class CommitRateSearch:
 
     def _recent(self, now: float) -> list[Point]:
         """Return the last loss, if it was measured at the end of the last period."""
-        return [point for point in self._points[-1:] if point[0] > now - self.period / 2]
+        return [point for point in self._points[-1:] if point[0] > now - self._period / 2]
 
     def _judge(self, now: float) -> int:
         """End a trial: try another rate, or end the search and continue with the best rate."""
         best, earned = self._best, self._earned()
         if best is None or self._again or earned > best[1]:
-            self._again = self.reevaluate and best is not None and not self._again
+            self._again = self.options.reevaluate and best is not None and not self._again
             best = self._best = (self.rate, earned)
-            converged = self._points and self._points[-1][1] <= (self.target or 0.0)
+            converged = self._points and self._points[-1][1] <= (self.options.target_loss or 0.0)
             if self._left and not converged:
                 return self._begin_trial(self.rate if self._again else self.rate + 1, now)
         self.rate = best[0]
@@ -166,79 +140,5 @@ class CommitRateSearch:
         if len(self._points) < 3:  # a loss did not arrive in time
             return -inf
         if self._goal is None:
-            self._goal = goal(self._points[0][1], target=self.target)
+            self._goal = goal(self._points[0][1], target=self.options.target_loss)
         return reward(self._points, goal=self._goal)
-
-
-def goal(loss: float, *, target: float | None) -> float:
-    """Return l*, the goal of a search that began at ``loss``."""
-    if target is None:
-        return GOAL_WITHOUT_TARGET_RATIO * loss
-    return min(target, GOAL_RATIO * loss)
-
-
-def reward(points: Sequence[Point], *, goal: float) -> float:
-    """Return a trial's reward: 1 / the time at which its curve reaches ``goal``; larger is better.
-
-    The curve is ℓ = 1 / (a1² t + a2) + a3. For each of 200 values of a3 from 0 up to the minimum of
-    ``goal`` and the losses, 1 / (ℓ - a3) = a1² t + a2 is a straight line, fitted by least squares;
-    the rising line with the smallest residual is used.
-
-    Returns:
-        -inf if the loss does not fall, or never reaches ``goal``.
-    """
-    times, losses = np.array(points, np.float64).T
-    least = min(goal, losses.min())
-    if not least > 0:
-        return -inf
-    floors = np.linspace(0, least, FLOORS, endpoint=False)
-    heights = 1 / (losses - floors[:, np.newaxis])  # a row for each a3
-    centred, means = times - times.mean(), heights.mean(axis=1)
-    slopes = (heights - heights[:, :1]) @ centred / (centred @ centred)  # 0 for equal losses
-    offsets = means - slopes * times.mean()
-    misses = heights - means[:, np.newaxis] - slopes[:, np.newaxis] * centred
-    residuals = np.where(slopes > 0, (misses**2).sum(axis=1), inf)
-    chosen = residuals.argmin()
-    remaining = 1 / (goal - floors[chosen]) - offsets[chosen]
-    if not (residuals[chosen] < inf and remaining > 0):
-        return -inf
-    return float(slopes[chosen] / remaining)
-
-
-class SearchOptions(AlgorithmConfig):
-    """A scenario's options for the search.
-
-    Attributes:
-        check_period: Γ, also the length of a trial.
-        epoch: from the start of one search to the next; only whole check periods count.
-        commit_rate: d, instead of a search; may be below 1.
-        target_loss: L*; a search ends there, and the goal of rewards is L* or 5 % below the first
-            loss of the search. Without it, the goal is half of the first loss.
-        reevaluate: whether a better rate is tried again before the next.
-        search_from: the rate that a search starts with: 1, or the result of the last search.
-    """
-
-    check_period: PositiveDuration = Duration(60)
-    epoch: PositiveDuration = Duration(1200)
-    commit_rate: CommitRate | None = None
-    target_loss: Loss | None = None
-    reevaluate: bool = False
-    search_from: Literal["one", "last"] = "one"
-
-    @model_validator(mode="after")
-    def _room_for_two_trials(self) -> SearchOptions:
-        if self.commit_rate is None and self.epoch < 2 * self.check_period:
-            expected = f"at least two check periods, {Duration(2 * self.check_period)}: two trials"
-            raise InvalidValue(f"an epoch of {self.epoch}", expected)
-        return self
-
-    def search(self) -> CommitRateSearch:
-        """Create the search, at its start."""
-        return CommitRateSearch(
-            float(self.check_period),
-            periods=int(self.epoch / self.check_period + 1e-9),
-            target=self.target_loss,
-            reevaluate=self.reevaluate,
-            from_last=self.search_from == "last",
-            fixed=self.commit_rate,
-        )

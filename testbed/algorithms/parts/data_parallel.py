@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from testbed.algorithms.base import AlgorithmConfig, Applied, Reply, Update, expect
-from testbed.algorithms.parts.accumulation import LocalStepsWorker
+from testbed.algorithms.parts.local_sgd import LocalStepsWorker
 from testbed.algorithms.parts.momentum import accelerate
 from testbed.algorithms.parts.options import Decay, LearningRate, Momentum, Steps
 from testbed.algorithms.parts.rounds import RoundServer

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from testbed.algorithms.base import Applied, C, ServerHalf, Update, expect
+from testbed.algorithms.base import Applied, C, Samples, ServerHalf, Update, expect
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Sparse, Vector
 
@@ -38,18 +38,18 @@ class RoundServer(ServerHalf[C]):
         """Stop waiting for the worker."""
         self._members.discard(worker)
         self._silent.discard(worker)
-        return self._close()
+        return self._close(now)
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Process a U, or the message of a silent stream; wait for the U of every worker."""
         if not update.steps:
             self._silent.add(worker)
-            return self._close()
+            return self._close(now)
         if own(update) < 1:
             raise RejectedError(f"{own(update)} samples of its own, expected at least 1")
         self.check(update.payload)
         self._pushed[worker] = update
-        return self._close()
+        return self._close(now)
 
     def ready(self, worker: int) -> bool:
         """Return True once the worker's round is complete."""
@@ -82,7 +82,7 @@ class RoundServer(ServerHalf[C]):
         """Σ U / M: what a round subtracts from the model."""
         return self.total(round_) / np.float32(len(round_))
 
-    def _close(self) -> Sequence[Applied]:
+    def _close(self, now: float) -> Sequence[Applied]:
         """W ← W - Σ U / M, if the round is complete.
 
         The U are summed in the order of the workers, not of arrival: float sums depend on the
@@ -100,9 +100,9 @@ class RoundServer(ServerHalf[C]):
         ]
 
 
-def silent(version: int) -> Update:
-    """Create the message of a worker that has no samples for this round."""
-    return Update(Sparse.nothing(), version, samples=0, steps=0, note={"silent": 1.0})
+def message(version: int, shared: Samples | None = None, **note: float) -> Update:
+    """Create a message that does not change the model, such as ``silent``: no samples arrived."""
+    return Update(Sparse.nothing(), version, samples=0, steps=0, note=note, shared=shared)
 
 
 def own(update: Update) -> int:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from testbed.errors import AlgorithmError, DataError
 from testbed.values.state import PlainState, fitting, hides_code, pack, unpack
@@ -22,20 +21,6 @@ GIVEN = frozenset(("config", "layout", "workers", "rng", "parameters", "version"
 """Attributes that the frame gives a half, or saves itself."""
 
 CODE = (FunctionType, BuiltinFunctionType, MethodType, partial, type)
-
-
-class Half(Protocol):
-    """The attributes of a worker's or the server's half that are saved, and its own state."""
-
-    parameters: NDArray[np.float32]
-    rng: np.random.Generator
-    version: int
-
-    def state(self) -> Mapping[str, Any]:
-        """Return its own state."""
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Set the state that ``state`` has returned."""
 
 
 def own_state(half: object) -> dict[str, Any]:
@@ -56,14 +41,15 @@ def set_own_state(half: object, state: Mapping[str, Any]) -> None:
     for name, value in state.items():
         if name in GIVEN or hides_code(type(half), name):
             raise DataError(f"not the state of a half: it has {name!r}.")
-        there = getattr(half, name, None)
-        if isinstance(there, np.ndarray) and _fits(there, value):
+        there: Any = getattr(half, name, None)
+        both = isinstance(there, np.ndarray) and isinstance(value, np.ndarray)
+        if both and (there.shape, there.dtype) == (value.shape, value.dtype):
             there[...] = value
         else:
             setattr(half, name, value)
 
 
-def pack_half(half: Half) -> PlainState:
+def pack_half(half: Any) -> PlainState:
     """Pack a half's whole state: its model, its random generator and its own state.
 
     Raises:
@@ -83,7 +69,7 @@ def pack_half(half: Half) -> PlainState:
         raise AlgorithmError(where, hint=error.hint) from None
 
 
-def restore_half(half: Half, packed: PlainState) -> None:
+def restore_half(half: Any, packed: PlainState) -> None:
     """Restore a packed state into a new half.
 
     Raises:
@@ -98,18 +84,12 @@ def restore_half(half: Half, packed: PlainState) -> None:
         half.rng.bit_generator.state = whole["rng"]
         half.version = int(whole["version"])
         if whole["orders"] is not None:
-            half.orders = whole["orders"]  # type: ignore[attr-defined]  # a worker's
+            half.orders = whole["orders"]  # a worker's
         own = whole["own"]
     half.restore(own)
 
 
-def _given(half: Half) -> dict[str, object]:
+def _given(half: Any) -> dict[str, object]:
     """Return the objects that a half's state may refer to: every half of the scenario has them."""
     names = ("config", "layout", "rng", "parameters")
     return {name: getattr(half, name) for name in names} | {"half": half}
-
-
-def _fits(there: NDArray[Any], value: object) -> bool:
-    if not isinstance(value, np.ndarray):
-        return False
-    return (there.shape, there.dtype) == (value.shape, value.dtype)

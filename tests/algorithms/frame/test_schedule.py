@@ -2,7 +2,7 @@
 
 import pytest
 
-from testbed.algorithms.frame.evaluation import Due, Schedule
+from testbed.algorithms.frame.stop import Due, Schedule
 
 
 @pytest.mark.parametrize(
