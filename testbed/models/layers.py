@@ -84,6 +84,19 @@ class Layer(ABC):
         """
 
 
+def convolution_backward(
+    slope: Tensor, image: Tensor, at: Pair, *, into: Pair, first: bool, padding: int
+) -> Tensor | None:
+    """Implement ``Layer.backward`` of a convolution of an image, by its output in ``planes``."""
+    by_image, by_weight, by_bias = _aten.convolution_backward.default(
+        *(slope, image, planes(at.weight), [len(at.bias)]),
+        *([1, 1], [padding, padding], [1, 1], False, [0, 0], 1, [not first, True, True]),
+    )
+    planes(into.weight).copy_(by_weight)
+    into.bias.copy_(by_bias)
+    return None if first else cast(Tensor, by_image.permute(0, 2, 3, 1))
+
+
 @dataclass(frozen=True)
 class Convolution(Layer):
     """3x3 convolution that preserves height and width, then 2x2 max pooling, then ReLU.
@@ -112,14 +125,7 @@ class Convolution(Layer):
         slope = _aten.max_pool2d_with_indices_backward.grad_input(  # overwrites the pooling's input
             slope, full, [2, 2], [2, 2], [0, 0], [1, 1], False, where, grad_input=full
         )
-        wanted = [not first, True, True]
-        by_image, by_weight, by_bias = _aten.convolution_backward.default(
-            *(slope, image, planes(at.weight), [self.outputs]),
-            *([1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted),
-        )
-        planes(into.weight).copy_(by_weight)
-        into.bias.copy_(by_bias)
-        return None if first else cast(Tensor, by_image.permute(0, 2, 3, 1))
+        return convolution_backward(slope, image, at, into=into, first=first, padding=1)
 
 
 @dataclass(frozen=True)
