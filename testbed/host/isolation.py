@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NoReturn, Protocol
 
-from testbed.errors import TestbedError, UserCodeError, escaped
+from testbed.errors import NodeError, TestbedError, UserCodeError, escaped
 from testbed.host import syscalls
 from testbed.host.deadline import TimeLimitExceeded, alarm
 from testbed.values.user_code import Signalled, closed_descriptors, own_failures
@@ -307,3 +307,15 @@ class _ShownOutput:
             sys.stderr.flush()
         self._room -= len(data)
         return len(data)
+
+
+def unexpected_exit(pid: int | None, status: int | None, *, own_files: str) -> TestbedError:
+    """Return the error; for a process with the user's ``own_files``, it blames that code."""
+    if own_files:
+        return early_exit(own_files, status)
+    killed = status == -signal.SIGKILL
+    how = "by SIGKILL" if killed else f"with status {status}"
+    return NodeError(
+        f"a process of the simulation (pid {pid}) ended unexpectedly, {how}.",
+        hint="If memory ran out, `dmesg` shows it." if killed else "Its last output is above.",
+    )

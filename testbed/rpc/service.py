@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import grpc
 
 from testbed.errors import HostError, RejectedError
-from testbed.payloads.key_cache import UnknownKeysError
+from testbed.payloads.keyed import UnknownKeysError
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.methods import IN_PIECES, TOKEN_KEY
 from testbed.rpc.pieces import Assembly, pieces

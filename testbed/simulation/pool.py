@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from testbed.algorithms.base import Reply
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.errors import TestbedError
+from testbed.host.isolation import unexpected_exit
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.base import CACHE_LINE_BYTES
@@ -55,7 +56,6 @@ from testbed.simulation.messages import (
     Unchanged,
 )
 from testbed.simulation.process import Build, Rows, serve
-from testbed.simulation.process_exit import unexpected_exit
 from testbed.simulation.worker import Cycle, Paused, TimedOrders
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
