@@ -25,7 +25,7 @@ Symbols, as the paper writes them:
 Deviations: the paper does not give q; here it is 50. Nor does it say what happens to a worker's own
 steps at coordinates that it does not pull: they stay, or are undone with ``discard_local``. Entries
 that are not sent are dropped, except what a worker's momentum retains. The paper has no 1/K; see
-``aggregate`` in parts/data_parallel.py. With α = 1, ε = 0 it is Plump-DP. payloads/key_cache.py,
+``aggregate`` in parts/data_parallel.py. With α = 1, ε = 0 it is Plump-DP. payloads/keyed.py,
 not this file, sends the keys of a core only once.
 """
 

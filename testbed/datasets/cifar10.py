@@ -23,8 +23,14 @@ from pydantic import Field
 
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.files import Archive, FileLocations
-from testbed.datasets.prepared import Prepared, RawImages, Transform, prepare_once
-from testbed.datasets.standard import distorted, standardised
+from testbed.datasets.prepared import (
+    Prepared,
+    RawImages,
+    Transform,
+    distorted,
+    prepare_once,
+    standardised,
+)
 
 CLASSES = 10
 SHAPE = (3, 32, 32)

@@ -230,13 +230,17 @@ def _half(
         return np.ascontiguousarray(images), labels
     if images.dtype.kind in "ui":
         _check_integers(f"{which}_images", images, code)
+    return _finite(f"{which}_images", images, code), labels
+
+
+def _finite(name: str, numbers: NDArray[Any], code: UserCode) -> Images:
     with np.errstate(over="ignore"):  # too large numbers become infinite, and are refused below
-        images = np.ascontiguousarray(images, np.float32)
-    finite = np.isfinite(images).all(axis=(1, 2, 3))
+        numbers = np.ascontiguousarray(numbers, np.float32)
+    finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
     if not finite.all():
-        found = f"NaN or infinity in {which}_images[{int(np.argmin(finite))}]"
+        found = f"NaN or infinity in {name}[{int(np.argmin(finite))}]"
         raise code.error(found, "finite numbers within the range of float32")
-    return images, labels
+    return numbers
 
 
 def _check_integers(name: str, images: NDArray[Any], code: UserCode) -> None:
@@ -256,12 +260,7 @@ def _labels(which: str, count: int, values: Mapping[str, Any], code: UserCode) -
         found = f"{which}_labels of shape {labels.shape} and type {labels.dtype}"
         raise code.error(found, f"integers or floats of shape ({count},), one for each image")
     if labels.dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            numbers = np.ascontiguousarray(labels, np.float32)
-        if not np.isfinite(numbers).all():
-            found = f"NaN or infinity in {which}_labels"
-            raise code.error(found, "finite numbers within the range of float32")
-        return numbers
+        return _finite(f"{which}_labels", labels, code)
     for label in (labels.min(), labels.max()):
         if not 0 <= label < MOST_CLASSES:
             expected = f"labels from 0 to {MOST_CLASSES - 1:,}"

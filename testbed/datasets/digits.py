@@ -14,8 +14,7 @@ from typing import Literal
 import numpy as np
 
 from testbed.datasets.base import DatasetConfig
-from testbed.datasets.prepared import Prepared, prepare_once
-from testbed.datasets.standard import standardised
+from testbed.datasets.prepared import Prepared, prepare_once, standardised
 from testbed.values.seeds import stream
 
 CLASSES = 10

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.files import FileLocations, SourceFile
-from testbed.datasets.prepared import Prepared, prepare_once
-from testbed.datasets.standard import standardised
+from testbed.datasets.prepared import Prepared, prepare_once, standardised
 
 CLASSES = 10
 SIDE = 28

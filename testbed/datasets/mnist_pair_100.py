@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from testbed.datasets.base import DatasetConfig
 from testbed.datasets.files import FileLocations
 from testbed.datasets.mnist import TEST, TRAIN, URLS, Split, read_split, sums_of
-from testbed.datasets.prepared import Images, Prepared, prepare_once
-from testbed.datasets.standard import standardised
+from testbed.datasets.prepared import Images, Prepared, prepare_once, standardised
 from testbed.values.seeds import stream
 
 DIGITS = 10

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from testbed.errors import InvalidValue
 from testbed.values.fields import Count, PositiveDuration, Share, StrictModel
 from testbed.values.seeds import stream
-from testbed.values.selectors import matches
+from testbed.values.topology import matches
 from testbed.values.units import Duration
 
 Selectors = Annotated[tuple[str, ...], Field(min_length=1, strict=False)]

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from testbed.models.base import BoundModel, Images, Network, Targets
+from testbed.models.base import BoundModel, Images, Labels, Network, Targets, cross_entropy
 from testbed.models.device_vector import DeviceVector
-from testbed.models.objectives import CrossEntropy, Objective
 from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
 
@@ -85,6 +84,19 @@ class Layer(ABC):
         """
 
 
+def convolution_backward(
+    slope: Tensor, image: Tensor, at: Pair, *, into: Pair, first: bool, padding: int
+) -> Tensor | None:
+    """Implement ``Layer.backward`` of a convolution of an image, by its output in ``planes``."""
+    by_image, by_weight, by_bias = _aten.convolution_backward.default(
+        *(slope, image, planes(at.weight), [len(at.bias)]),
+        *([1, 1], [padding, padding], [1, 1], False, [0, 0], 1, [not first, True, True]),
+    )
+    planes(into.weight).copy_(by_weight)
+    into.bias.copy_(by_bias)
+    return None if first else cast(Tensor, by_image.permute(0, 2, 3, 1))
+
+
 @dataclass(frozen=True)
 class Convolution(Layer):
     """3x3 convolution that preserves height and width, then 2x2 max pooling, then ReLU.
@@ -113,14 +125,7 @@ class Convolution(Layer):
         slope = _aten.max_pool2d_with_indices_backward.grad_input(  # overwrites the pooling's input
             slope, full, [2, 2], [2, 2], [0, 0], [1, 1], False, where, grad_input=full
         )
-        wanted = [not first, True, True]
-        by_image, by_weight, by_bias = _aten.convolution_backward.default(
-            *(slope, image, planes(at.weight), [self.outputs]),
-            *([1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted),
-        )
-        planes(into.weight).copy_(by_weight)
-        into.bias.copy_(by_bias)
-        return None if first else cast(Tensor, by_image.permute(0, 2, 3, 1))
+        return convolution_backward(slope, image, at, into=into, first=first, padding=1)
 
 
 @dataclass(frozen=True)
@@ -255,3 +260,51 @@ def _activations(images: Images) -> Tensor:
     about such memory.
     """
     return torch.from_numpy(np.array(images.transpose(0, 2, 3, 1), order="C"))
+
+
+class Objective(ABC):
+    """Base of all objectives."""
+
+    @abstractmethod
+    def total(self, outputs: NDArray[np.float64], targets: Targets) -> float:
+        """Return the sum of the costs of some samples; NaN if an output is not finite."""
+
+    @abstractmethod
+    def slope(self, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
+        """Return the mean cost of a mini-batch, and its gradient by the outputs, in their shape."""
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Objective):
+    """-log softmax(scores)[label], in nats; scores have the shape (b, classes)."""
+
+    def total(self, outputs: NDArray[np.float64], targets: Targets) -> float:
+        return cross_entropy(outputs, cast(Labels, targets))
+
+    def slope(self, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
+        logs = torch.log_softmax(outputs, 1)
+        own = targets[:, None]
+        loss = -logs.gather(1, own).mean().item()
+        slope = logs.exp_().scatter_add_(1, own, torch.full_like(own, -1, dtype=logs.dtype))
+        return loss, slope.div_(len(targets))
+
+
+@dataclass(frozen=True)
+class SquaredError(Objective):
+    """max(0, |prediction - number| - margin)^2; predictions have the shape (b,) or (b, 1).
+
+    With a margin it is the squared epsilon-insensitive loss of support vector regression.
+    """
+
+    margin: float = 0.0
+
+    def total(self, outputs: NDArray[np.float64], targets: Targets) -> float:
+        beyond = np.maximum(np.abs(outputs.reshape(-1) - targets) - self.margin, 0.0)
+        return float(beyond @ beyond)
+
+    def slope(self, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
+        errors = outputs.view(-1) - targets
+        beyond = errors.abs().sub_(self.margin).clamp_(min=0.0)
+        loss = beyond.square().mean().item()
+        slope = beyond.mul_(errors.sign_()).mul_(2 / len(targets))
+        return loss, slope.view_as(outputs)

@@ -29,8 +29,7 @@ class LinearSvm(ModelConfig):
     name: Literal["linear-svm"]
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
-        from testbed.models.layers import LayeredNetwork, Linear
-        from testbed.models.objectives import SquaredError
+        from testbed.models.layers import LayeredNetwork, Linear, SquaredError
 
         features = prod(image_shape)
         plane = Linear("plane", features, 1, deviation=0.01, decay=DECAY, relu=False)

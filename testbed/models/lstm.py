@@ -35,8 +35,7 @@ class Lstm(ModelConfig):
     units: Annotated[int, Field(ge=1, le=4096, strict=True)] = 64
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
-        from testbed.models.layers import LayeredNetwork, Linear
-        from testbed.models.objectives import SquaredError
+        from testbed.models.layers import LayeredNetwork, Linear, SquaredError
         from testbed.models.recurrence import Memory
 
         inputs, units = image_shape[0], self.units

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from testbed.models.layers import Layer, Pair, planes
+from testbed.models.layers import Layer, Pair, convolution_backward, planes
 
 ALPHA = 0.001 / 9
 BETA = 0.75
@@ -69,14 +69,7 @@ class NormalisedConvolution(Layer):
             slope = _unpool(planes(slope), before, where).permute(0, 2, 3, 1)
             slope = planes(self._normalise_backward(raw, power, base, slope))
             slope = _aten.threshold_backward.default(slope, planes(raw), 0)
-        wanted = [not first, True, True]
-        by_image, by_weight, by_bias = _aten.convolution_backward.default(
-            *(slope, image, planes(at.weight), [self.outputs]),
-            *([1, 1], [2, 2], [1, 1], False, [0, 0], 1, wanted),
-        )
-        planes(into.weight).copy_(by_weight)
-        into.bias.copy_(by_bias)
-        return None if first else cast(Tensor, by_image.permute(0, 2, 3, 1))
+        return convolution_backward(slope, image, at, into=into, first=first, padding=2)
 
     def _normalise(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the normalised values, base^-0.75 and the bases; channels are last."""

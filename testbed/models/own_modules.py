@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from testbed.errors import TestbedError, UserCodeError, UserFileError
 from testbed.models.base import BoundModel, Images, ImageShape, Targets
+from testbed.models.layers import CrossEntropy, SquaredError
 from testbed.models.modules import (
     STRUCTURE_SEED,
     BoundModule,
@@ -21,7 +22,6 @@ from testbed.models.modules import (
     layout_of,
     without_running_statistics,
 )
-from testbed.models.objectives import CrossEntropy, SquaredError
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.values.user_code import (

@@ -26,11 +26,11 @@ from testbed.network.interfaces import (
     bring_up,
     fix_congestion_control,
     give_address,
+    set_port_forwarding,
     sockets,
 )
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
 from testbed.network.offloads import Offloads, needs_packets, read_offloads, set_offloads
-from testbed.network.ports import set_port_forwarding
 from testbed.network.qdiscs import Netem, Qdisc, describe, differences, qdiscs_of
 from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Offload
 

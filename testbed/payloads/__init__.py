@@ -7,10 +7,9 @@ in ``KINDS`` and a message of the same number in the proto.
 """
 
 from testbed.payloads.base import Array, Indices, Packable, Payload, Vector, zeros
-from testbed.payloads.dense import Dense
+from testbed.payloads.entries import Dense, Sparse
 from testbed.payloads.keyed import Keyed
 from testbed.payloads.quantized import Quantized
-from testbed.payloads.sparse import Sparse
 
 KINDS: tuple[type[Payload], ...] = (Dense, Sparse, Keyed, Quantized)
 

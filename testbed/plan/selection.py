@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from testbed.errors import Problem, ScenarioError
-from testbed.values.selectors import matches
-from testbed.values.topology import NodeSpec, Plan
+from testbed.values.topology import NodeSpec, Plan, matches
 
 SIMULATION = "simulation"
 """The log for the output of user code in a simulation."""

@@ -28,7 +28,7 @@ from testbed.datasets import Prepared
 from testbed.errors import NodeError, RejectedError
 from testbed.models import BoundModel
 from testbed.payloads.encodings import Encoding
-from testbed.payloads.key_cache import KeyCaches, UnknownKeysError
+from testbed.payloads.keyed import KeyCaches, UnknownKeysError
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.stream import DeviceStream
 from testbed.rpc import messages, methods

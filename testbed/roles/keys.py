@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from testbed.algorithms.base import Reply
 from testbed.algorithms.frame.effects import Release
-from testbed.payloads.key_cache import KeyCaches, UnknownKeysError
+from testbed.payloads.keyed import KeyCaches, UnknownKeysError
 from testbed.rpc.messages import PushMessage
 from testbed.telemetry.event_kinds import KeysMissed
 from testbed.telemetry.events import EventLog

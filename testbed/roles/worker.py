@@ -12,7 +12,7 @@ from pathlib import Path
 from testbed.algorithms.frame.worker import Loop, Worker
 from testbed.datasets.streams import RateMeter, Receiver, Reception
 from testbed.errors import NodeError, RejectedError, UserCodeError
-from testbed.payloads.key_cache import KeyCaches
+from testbed.payloads.keyed import KeyCaches
 from testbed.roles.arguments import Arguments, connect, limits
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device

@@ -15,7 +15,7 @@ import grpc
 import grpc._channel  # else insecure_channel does, in each worker: 10 ms and 1 MB
 
 from testbed.errors import NodeError, RejectedError
-from testbed.payloads.key_cache import UnknownKeysError
+from testbed.payloads.keyed import UnknownKeysError
 from testbed.rpc.limits import CONNECT_SECONDS, MessageLimits
 from testbed.rpc.methods import IN_PIECES, TOKEN_KEY
 from testbed.rpc.pieces import Assembly, pieces

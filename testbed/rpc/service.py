@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 import grpc
 
 from testbed.errors import HostError, RejectedError
-from testbed.payloads.key_cache import UnknownKeysError
-from testbed.rpc.incoming import GivenUpError, IncomingMessages
+from testbed.payloads.keyed import UnknownKeysError
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.methods import IN_PIECES, TOKEN_KEY
 from testbed.rpc.pieces import Assembly, pieces
@@ -32,7 +31,7 @@ one that receives orders; calls over lost connections may still be open."""
 
 MAX_READ = 2
 """Maximum number of messages that are read from a caller at a time; other messages wait. For
-messages in pieces see ``IncomingMessages``."""
+messages in pieces see ``_Caller.receiving``."""
 
 INCOMPLETE = "INCOMPLETE"
 
@@ -61,6 +60,10 @@ _CODES: Mapping[type[RejectedError], grpc.StatusCode] = {
 
 class SupersededError(Exception):
     """A call superseded by a newer one of the same worker; only the newer one counts."""
+
+
+class GivenUpError(Exception):
+    """The server stops reading a message; its caller may send it again."""
 
 
 @dataclass
@@ -105,6 +108,23 @@ class _Caller:
     handlers: dict[str, Handler] = field(default_factory=dict)  # by method
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_READ))
     calls: int = 0
+    message: asyncio.Future[str] | None = None  # that is read in pieces
+
+    @contextmanager
+    def receiving(self) -> Iterator[asyncio.Future[str]]:
+        """Read a message in pieces inside; a newer one sets the yielded future, and replaces it.
+
+        A caller has one sending thread, so the older message belongs to a lost connection.
+        Messages that still arrive are never delayed: that would change the duration of a transfer.
+        """
+        if self.message is not None:
+            self.message.set_result(f"{self.name} started another message")
+        replaced = self.message = asyncio.get_running_loop().create_future()
+        try:
+            yield replaced
+        finally:
+            if self.message is replaced:
+                self.message = None
 
     def __enter__(self) -> None:
         """Enter a call.
@@ -143,7 +163,6 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._incoming = IncomingMessages(self.limits.ping_patience_seconds)
         long = IN_PIECES if self.limits.in_pieces else {}
         self._long = {long[method]: method for method in self.behaviours if method in long}
         self._callers = {name: _Caller(name, token.encode()) for name, token in self.tokens.items()}
@@ -269,11 +288,10 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Read a message in pieces."""
         assembly, complete = Assembly(self.limits.message_bytes), False
         try:
-            with self._incoming.receive(caller.name) as incoming:
-                while not complete and (piece := await incoming.next(context.read())) is not _END:
+            with caller.receiving() as replaced:
+                while not complete and (piece := await _next(context, replaced)) is not _END:
                     self.limits.check(cast(bytes, piece))
                     complete = assembly.add(cast(bytes, piece))
-                    self._incoming.arrived(incoming, len(piece))
         except RejectedError:
             raise
         except GivenUpError as error:
@@ -297,6 +315,19 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def _note(self, call: Call, code: str, reason: str) -> None:
         self.counts[code] += 1
         self.refused(Refusal(call, code, reason))
+
+
+async def _next(context: Any, replaced: asyncio.Future[str]) -> Any:
+    """Return the next piece; GivenUpError if the message was replaced.
+
+    A read is never cancelled, since gRPC would not free its data: it ends together with its call.
+    """
+    reading = asyncio.ensure_future(context.read())
+    reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait((reading, replaced), return_when=asyncio.FIRST_COMPLETED)
+    if replaced.done():
+        raise GivenUpError(replaced.result())
+    return reading.result()
 
 
 def _drop_frames(error: BaseException | None) -> None:

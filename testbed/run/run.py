@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
-from testbed.host.garbage import heap_frozen
+from testbed.host.allocation import heap_frozen
 from testbed.rpc.tokens import CONTROLLER, token_of
 from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.down import BY_DOWN, asked_to_end

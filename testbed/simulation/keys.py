@@ -1,6 +1,6 @@
 """The core keys known at both ends of a worker's links, which its messages may omit.
 
-The caches are those of a live run, payloads/key_cache.py. If a message omits keys that its receiver
+The caches are those of a live run, payloads/keyed.py. If a message omits keys that its receiver
 does not know, the receiver cannot use it, and it is resent with the keys, as in a live run.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from testbed.payloads import Payload
-from testbed.payloads.key_cache import KeyCache, KeyCaches, UnknownKeysError
+from testbed.payloads.keyed import KeyCache, KeyCaches, UnknownKeysError
 
 
 @dataclass

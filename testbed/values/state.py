@@ -167,8 +167,7 @@ class _Packer:
             case np.generic():
                 return ["scalar", self._add(np.asarray(value), where)]
             case Generator():
-                state = value.bit_generator.state
-                return ["generator", self.pack(state, where)]
+                return ["generator", self.pack(value.bit_generator.state, where)]
             case PlainState():
                 self.arrays += value.arrays
                 end = len(self.arrays)
@@ -192,14 +191,14 @@ class _Packer:
         )
 
     def _pack_container(self, value: Any, where: str) -> Tree:
-        kind = type(value)
+        kind, inside = type(value), f"{where}[...]"
         if kind in (list, tuple, set, frozenset):
-            return [kind.__name__, *(self.pack(one, f"{where}[...]") for one in value)]
+            return [kind.__name__, *(self.pack(one, inside) for one in value)]
         if kind in (slice, range):
             ends = value.start, value.stop, value.step
             return [kind.__name__, *(self.pack(end, where) for end in ends)]
         if kind is deque:
-            return ["deque", value.maxlen, *(self.pack(one, f"{where}[...]") for one in value)]
+            return ["deque", value.maxlen, *(self.pack(one, inside) for one in value)]
         if kind in (dict, Counter, OrderedDict):
             return [kind.__name__, *self._pairs(value, where)]
         if kind is defaultdict:
@@ -285,12 +284,10 @@ class _Unpacker:
 
     def _fill(self, kind: str, made: Any, parts: list[Tree]) -> None:
         match kind:
-            case "list":
-                made.extend(self.unpack(one) for one in parts)
+            case "list" | "deque":
+                made.extend(self.unpack(one) for one in parts[kind == "deque" :])
             case "set":
                 made.update(self.unpack(one) for one in parts)
-            case "deque":
-                made.extend(self.unpack(one) for one in parts[1:])
             case "dict" | "Counter" | "OrderedDict" | "defaultdict":
                 for key, value in parts[kind == "defaultdict" :]:
                     unpacked = self.unpack(key)
@@ -307,8 +304,10 @@ class _Unpacker:
                 return self.arrays[parts[0]].copy()
             case "scalar":
                 return self.arrays[parts[0]][()]
-            case "tuple" | "frozenset" | "slice" | "range":
-                return self._made_of([self.unpack(one) for one in parts], kind)
+            case "tuple" | "frozenset":
+                return (tuple if kind == "tuple" else frozenset)(
+                    [self.unpack(one) for one in parts]
+                )
             case "named":
                 named = _class(parts[0], parts[1], tuple)
                 if len(parts) - 2 != len(getattr(named, "_fields", parts[2:])):
@@ -319,13 +318,11 @@ class _Unpacker:
                 return plain.__new__(_class(parts[0], parts[1], plain), parts[2])
         return self._special(kind, parts)
 
-    def _made_of(self, values: list[Any], kind: str) -> Any:
-        if kind in ("tuple", "frozenset"):
-            return tuple(values) if kind == "tuple" else frozenset(values)
-        return slice(*values) if kind == "slice" else range(*values)
-
     def _special(self, kind: str, parts: list[Tree]) -> Any:
         match kind:
+            case "slice" | "range":
+                ends = [self.unpack(one) for one in parts]
+                return slice(*ends) if kind == "slice" else range(*ends)
             case "generator":
                 return _generator(self.unpack(parts[0]))
             case "packed":

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.fields import StrictModel
 from testbed.values.units import Duration, Rate, Size
+
+
+def matches(selector: str, *, name: str, device_class: str) -> bool:
+    """Whether a selector, like ``w3``, ``w[0-9]`` or ``class=slow``, matches the node of this name.
+
+    ``device_class`` is its class; empty for a node without one.
+    """
+    key, equals, wanted = selector.partition("=")
+    if not equals:
+        return fnmatchcase(name, selector)
+    return key == "class" and bool(device_class) and fnmatchcase(device_class, wanted)
+
 
 TrainingRole = Literal["server", "client", "aside"]
 """A node's part in the training: all other nodes talk to the server; what clients send and receive

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from testbed.datasets.standard import distorted, standardised
+from testbed.datasets.prepared import distorted, standardised
 
 
 def test_worked_by_hand() -> None:

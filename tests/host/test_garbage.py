@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
 import gc, weakref
-from testbed.host.garbage import heap_frozen
+from testbed.host.allocation import heap_frozen
 
 class Kept: pass
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from testbed.host.process import Process, parent_of, state_of
-from testbed.host.stopping import continue_all, is_stopped, stop_all
+from testbed.host.process import Process, continue_all, is_stopped, parent_of, state_of, stop_all
 
 pytestmark = pytest.mark.root
 SCRIPT = "sleep 1000 & sleep 1001 & wait"

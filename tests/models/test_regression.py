@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from testbed.models import BoundModel, LinearSvm, Lstm, Network
-from testbed.models.objectives import SquaredError
+from testbed.models.layers import SquaredError
 
 
 def lstm(*, units: int = 64, shape: tuple[int, int, int] = (1, 1, 64)) -> Network:

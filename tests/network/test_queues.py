@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from testbed.network.queues import ROOT, TCA_STATS, decode
+from testbed.network.sock_diag import ROOT, TCA_STATS, decode_qdisc
 from testbed.values.usage import Queue
 
 
@@ -20,12 +20,12 @@ STATS = struct.pack("=QIIIIIII", 9000, 9, 3, 5, 0, 0, 2, 3000)
 
 
 def test_drops_and_backlog_of_a_root() -> None:
-    assert decode(message(parent=ROOT, stats=STATS)) == (7, Queue(3, 3000))
+    assert decode_qdisc(message(parent=ROOT, stats=STATS)) == (7, Queue(3, 3000))
 
 
 def test_what_is_below_a_root_is_part_of_it() -> None:
-    assert decode(message(parent=0x10001, stats=STATS)) is None
+    assert decode_qdisc(message(parent=0x10001, stats=STATS)) is None
 
 
 def test_a_kernel_message_that_is_too_short() -> None:
-    assert decode(message(parent=ROOT, stats=STATS[:8])) is None
+    assert decode_qdisc(message(parent=ROOT, stats=STATS[:8])) is None

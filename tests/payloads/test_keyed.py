@@ -12,8 +12,7 @@ import pytest
 from testbed.errors import AlgorithmError, RejectedError
 from testbed.payloads import Dense, Keyed, Quantized
 from testbed.payloads.encodings import as_sent
-from testbed.payloads.key_cache import KeyCache, UnknownKeysError
-from testbed.payloads.keyed import signature_of
+from testbed.payloads.keyed import KeyCache, UnknownKeysError, signature_of
 
 N = 8
 

@@ -27,8 +27,7 @@ from testbed.errors import RejectedError
 from testbed.models import Mlp
 from testbed.payloads import Keyed, Payload, Quantized, Vector
 from testbed.payloads.core_explorer import sizes
-from testbed.payloads.key_cache import KeyCaches, UnknownKeysError
-from testbed.payloads.keyed import signature_of
+from testbed.payloads.keyed import KeyCaches, UnknownKeysError, signature_of
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
 from testbed.roles.worker import drive

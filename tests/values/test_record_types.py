@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from testbed.payloads import base, dense, keyed, quantized, sparse
+from testbed.payloads import base, entries, keyed, quantized
 from testbed.payloads.base import Payload
 from testbed.values.record_types import RECORDS
 
@@ -19,7 +19,7 @@ def test_each_is_a_class_where_it_says(name: str) -> None:
 
 
 def test_every_kind_of_payload_is_one() -> None:
-    modules = (base, dense, keyed, quantized, sparse)
+    modules = (base, entries, keyed, quantized)
     kinds = {kind for module in modules for kind in vars(module).values() if _is_payload(kind)}
     names = {f"{kind.__module__}.{kind.__qualname__}".removeprefix("testbed.") for kind in kinds}
     assert len(names) == 4

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, floor, inf
 
-from testbed.datasets.streams.over_time import RateChange
-from testbed.datasets.streams.recorded import Recorded
+from testbed.datasets.streams.over_time import RateChange, Recorded
 
 WINDOW_SECONDS = 1.0
 """The window in which a device measures its rate."""

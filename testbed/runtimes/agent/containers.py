@@ -17,8 +17,7 @@ from testbed.errors import HostError, NodeError
 from testbed.host.cgroups import RunGroups
 from testbed.host.group import ContainerGroups
 from testbed.host.limits import Limits, nice_of
-from testbed.host.process import Process, is_first
-from testbed.host.stopping import continue_all, stop_all
+from testbed.host.process import Process, continue_all, is_first, stop_all
 from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.agent.spawner import Placement
 from testbed.values.topology import NodeSpec

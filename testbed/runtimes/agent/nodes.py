@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from testbed.errors import NodeError, TestbedError
-from testbed.host.process import Process, has_ended
-from testbed.host.stopping import is_stopped
+from testbed.host.process import Process, has_ended, is_stopped
 from testbed.network.counters import INTERFACE, Carried, TrafficMeter, read_ports
-from testbed.network.queues import read_queues
+from testbed.network.sock_diag import read_queues
 from testbed.network.switch import Switch
 from testbed.runtimes.agent.containers import Container, Containers
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, NodeState

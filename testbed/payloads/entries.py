@@ -1,4 +1,4 @@
-"""Some entries of the vector, each with its index."""
+"""All entries of the vector, or some entries, each with its index."""
 
 from __future__ import annotations
 
@@ -40,3 +40,19 @@ class Sparse(Packable):
     def with_values(self, values: Vector) -> Self:
         kept = values != 0
         return type(self)(self.indices[kept], values[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Packable):
+    """All N entries, in order: float32, shape (N,)."""
+
+    values: Vector
+
+    NUMBER = 1
+    TYPES = ("<f4",)
+
+    def flaw(self, size: int) -> str:
+        return "" if self.entries == size else f"{self.entries} values for a model of {size}"
+
+    def with_values(self, values: Vector) -> Self:
+        return type(self)(values)
