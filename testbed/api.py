@@ -28,8 +28,8 @@ from testbed.cli.options import check_name, write_runs
 from testbed.errors import ScenarioError
 from testbed.host.cuda import has_cuda
 from testbed.reports.compare import Comparison, compared
+from testbed.reports.exports import write_tables
 from testbed.reports.exports.mlflow import write_mlflow
-from testbed.reports.exports.tables import write_tables
 from testbed.reports.exports.tensorboard import write_tensorboard
 from testbed.reports.frames import Run
 from testbed.reports.remake import remake

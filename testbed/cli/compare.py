@@ -57,14 +57,14 @@ def command(
     import os
     from dataclasses import asdict
 
-    from testbed.reports.compare import differences, scenario_differences
+    from testbed.reports.compare import compare, scenario_differences
     from testbed.reports.frames import Run
     from testbed.telemetry.entry import plain
     from testbed.telemetry.registry import Registry, find_run
 
     registry = Registry.of_user(os.environ, Path.home())
     pair = [Run(find_run(text, runs=runs, registry=registry).path) for text in (first, second)]
-    found = differences(*pair, accuracy=accuracy)
+    found = compare(*pair, accuracy=accuracy)
     if as_json:
         told = {
             "scenario": scenario_differences(pair),

@@ -18,6 +18,6 @@ def command(names: tuple[str, ...], out: Path, force: bool, runs: Path) -> None:
     """Write the tables of RUNs as CSV: OUT/<run>/updates.csv, evaluations.csv, traffic.csv,
     events.csv, and summary.csv with a row for every value of the summary.
     """
-    from testbed.reports.exports.tables import write_tables as write
+    from testbed.reports.exports import write_tables as write
 
     export_runs(names, out, write, force=force, runs=runs)

@@ -51,7 +51,7 @@ class Wanted:
             write_atomically(self.html, render(page()))
             click.echo(f"wrote {self.html}", err=True)
         if self.figures is not None:
-            from testbed.reports.print_figures import write_figures
+            from testbed.reports.figures import write_figures
 
             for path in write_figures(charts(), self.figures):
                 click.echo(f"wrote {path}", err=True)
@@ -135,7 +135,7 @@ def command(
 def _write_of_runs(folders: Sequence[Path], wanted: Wanted) -> None:
     from testbed.reports.charts import charts_of
     from testbed.reports.frames import Run
-    from testbed.reports.run_page import page_of
+    from testbed.reports.page import page_of
 
     runs = [Run(folder) for folder in folders]
     wanted.write(lambda: page_of(runs), lambda: charts_of(runs))
@@ -192,8 +192,7 @@ def _report_study(
     import json
 
     from testbed.studies import load_study
-    from testbed.studies.page import charts_of_study, page_of_study
-    from testbed.studies.report import report_study
+    from testbed.studies.report import charts_of_study, page_of_study, report_study
 
     report = report_study(load_study(file, scale=scale), runs=runs, part=only)
     if as_json:

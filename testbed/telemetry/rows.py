@@ -11,7 +11,7 @@ column.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
@@ -243,7 +243,7 @@ def _columns(
     hints = get_type_hints(row, include_extras=True)
     defaults: dict[str, Any] = dict.fromkeys(row._fields, REQUIRED) | row._field_defaults
     return {
-        name: Column(*hints[name].__metadata__, default=default)
+        name: replace(Column(*hints[name].__metadata__), default=default)
         for name, default in defaults.items()
     }
 
