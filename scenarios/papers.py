@@ -16,10 +16,9 @@ from pathlib import Path
 
 import yaml
 
-from testbed.reports.text_table import markdown
+from testbed.reports.table import markdown
 from testbed.studies import load_study
-from testbed.studies.found import find_runs
-from testbed.studies.results import Results
+from testbed.studies.found import Results, find_runs
 from testbed.studies.tables import study_notes
 from testbed.studies.verdicts import Judged, Verdict, judge
 

@@ -26,9 +26,8 @@ from testbed.host.requirements import require_linux
 from testbed.plan.written import read_plan
 from testbed.reports.compare import Comparison, compared
 from testbed.reports.console import Console, NotebookLines
-from testbed.reports.exports import check_new, write_runs
+from testbed.reports.exports import check_new, write_runs, write_tables
 from testbed.reports.exports.mlflow import write_mlflow
-from testbed.reports.exports.tables import write_tables
 from testbed.reports.exports.tensorboard import write_tensorboard
 from testbed.reports.frames import Run
 from testbed.reports.live import LiveDisplay

@@ -62,7 +62,7 @@ class Wanted:
             write_atomically(self.html, render(page()))
             click.echo(f"wrote {self.html}", err=True)
         if self.figures is not None:
-            from testbed.reports.print_figures import write_figures
+            from testbed.reports.figures import write_figures
 
             for path in write_figures(charts(), self.figures):
                 click.echo(f"wrote {path}", err=True)
@@ -172,12 +172,12 @@ def compare(
 
     Exits with 9 if a measure differs by more than the tolerance.
     """
-    from testbed.reports.compare import differences, scenario_differences
+    from testbed.reports.compare import compare, scenario_differences
     from testbed.reports.frames import Run
     from testbed.telemetry.entry import plain
 
     pair = [Run(find(text, runs).path) for text in (first, second)]
-    found = differences(*pair, accuracy=accuracy)
+    found = compare(*pair, accuracy=accuracy)
     if as_json:
         told = {
             "scenario": scenario_differences(pair),
@@ -199,7 +199,7 @@ def compare(
 def _write_of_runs(folders: Sequence[Path], wanted: Wanted) -> None:
     from testbed.reports.charts import charts_of
     from testbed.reports.frames import Run
-    from testbed.reports.run_page import page_of
+    from testbed.reports.page import page_of
 
     runs = [Run(folder) for folder in folders]
     wanted.write(lambda: page_of(runs), lambda: charts_of(runs))
@@ -245,8 +245,7 @@ def _report_study(
     file: Path, runs: Path, wanted: Wanted, *, only: str | None, scale: float, as_json: bool
 ) -> None:
     from testbed.studies import load_study
-    from testbed.studies.page import charts_of_study, page_of_study
-    from testbed.studies.report import report_study
+    from testbed.studies.report import charts_of_study, page_of_study, report_study
 
     report = report_study(load_study(file, scale=scale), runs=runs, part=only)
     if as_json:

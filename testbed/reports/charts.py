@@ -7,7 +7,7 @@ interval, so that no spike is lost.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,6 +41,14 @@ WORKER = re.compile(r"w\d+")
 Kind = Literal["line", "points", "bars"]
 Numbers = NDArray[np.float64]
 
+COLOURS = (
+    *("#1768ac", "#e07a1f", "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", "#2a9d8f"),
+)
+DARK_COLOURS = (
+    *("#5aa9e6", "#f4a259", "#6fcf97", "#c79bd2", "#ef767a", "#a9b4bc", "#e6c85c", "#5fd3c4"),
+)
+"""Colours of series in order, and the same on a dark page."""
+
 TIMES = {
     "compute_seconds": "computing",
     "think_seconds": "thinking",
@@ -52,37 +60,31 @@ TIMES = {
 
 @dataclass(frozen=True)
 class Series:
-    """One curve, point cloud, or colour of bars.
+    """One curve, point cloud, or colour of bars."""
 
-    Attributes:
-        name: its name in the legend.
-        x: numbers, or the names of bars.
-        y: same length as ``x``; None where a line is interrupted.
-        total: number of points before thinning.
-        kind: how it is drawn.
-        low: lower edge of a band around the curve; empty without a band.
-        high: upper edge of the band.
-    """
-
-    name: str
-    x: tuple[float | str | None, ...]
-    y: tuple[float | None, ...]
-    total: int
-    kind: Kind = "line"
-    low: tuple[float, ...] = ()
-    high: tuple[float, ...] = ()
+    name: str  # its name in the legend
+    x: tuple[float | str | None, ...]  # numbers, or the names of bars
+    y: tuple[float | None, ...]  # same length as ``x``; None where a line is interrupted
+    total: int  # number of points before thinning
+    kind: Kind = "line"  # how it is drawn
+    low: tuple[float, ...] = ()  # lower edge of a band around the curve; empty without a band
+    high: tuple[float, ...] = ()  # upper edge of the band
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart; ``name`` is its file name without suffix, ``log`` lists the logarithmic axes."""
+    """A chart."""
 
-    name: str
+    name: str  # its file name without suffix
     title: str
     x_title: str
     y_title: str
     series: tuple[Series, ...]
-    log: tuple[Literal["x", "y"], ...] = ()
+    log: tuple[Literal["x", "y"], ...] = ()  # the logarithmic axes
+    panel: str = ""  # its title as a panel of a figure
+    mark: float | None = None  # position of a horizontal line
+    y_range: tuple[float, ...] | None = None  # limits of the vertical axis
+    from_zero: bool = False  # whether the horizontal axis starts at 0
 
     @property
     def note(self) -> str:
@@ -153,16 +155,18 @@ def _groups(runs: Sequence[Run]) -> list[tuple[str, pd.DataFrame]]:
     return [(str(name), updates[updates["device_class"] == name]) for name in names]
 
 
-_X = {
+AXES = {
     "payload_up_bytes": (MEGABYTE, "ingress at the parameter server: payload of all pushes (MB)"),
     "time_seconds": (1.0, "emulated time (s)"),
+    "top1": (100.0, "top-1 accuracy (%)"),
+    "loss": (1.0, "loss"),
 }
-_Y = {"top1": (100.0, "top-1 accuracy (%)"), "loss": (1.0, "loss")}
+"""Unit and title of an axis, by column of the evaluations."""
 
 
 def _evaluated(runs: Sequence[Run], name: str, against: str, column: str, most: int) -> Chart:
     """Return accuracy or loss during the training; for a single run also its moving average."""
-    (x_scale, x_title), (y_scale, y_title) = _X[against], _Y[column]
+    (x_scale, x_title), (y_scale, y_title) = AXES[against], AXES[column]
     series = []
     for run in runs:
         during = run.evaluations[~run.evaluations["final"]]
@@ -173,17 +177,8 @@ def _evaluated(runs: Sequence[Run], name: str, against: str, column: str, most: 
         if alone and len(y) >= WINDOW:
             smooth = moving_average(during[column]).to_numpy(np.float64) * y_scale
             series.append(curve(f"mean of the last {WINDOW}", x, smooth, most=most))
-    return Chart(
-        name,
-        f"{_what(y_title).capitalize()} against {_what(x_title)}",
-        x_title,
-        y_title,
-        (*series,),
-    )
-
-
-def _what(title: str) -> str:
-    return title.partition(" (")[0].partition(" at ")[0]
+    what, where = (one.partition(" (")[0].partition(" at ")[0] for one in (y_title, x_title))
+    return Chart(name, f"{what.capitalize()} against {where}", x_title, y_title, tuple(series))
 
 
 def _staleness(runs: Sequence[Run], most: int) -> Chart:
@@ -197,7 +192,7 @@ def _staleness(runs: Sequence[Run], most: int) -> Chart:
         )
         for name, updates in _groups(runs)
     ]
-    title, x_title = "Staleness of every update", _X["time_seconds"][1]
+    title, x_title = "Staleness of every update", AXES["time_seconds"][1]
     return Chart("staleness", title, x_title, "staleness (updates)", tuple(series))
 
 
@@ -212,7 +207,9 @@ def _pace(runs: Sequence[Run]) -> Chart:
         width = end / PACE_WINDOWS
         series.append(curve(name, edges[:-1] + width / 2, counts / width, most=MOST_POINTS))
     title = f"Updates per second, in {PACE_WINDOWS} intervals"
-    return Chart("pace", title, _X["time_seconds"][1], "updates per emulated second", tuple(series))
+    return Chart(
+        "pace", title, AXES["time_seconds"][1], "updates per emulated second", tuple(series)
+    )
 
 
 def _time_shares(runs: Sequence[Run]) -> Chart:
@@ -239,49 +236,39 @@ def _time_shares(runs: Sequence[Run]) -> Chart:
 
 def _bytes(runs: Sequence[Run], most: int) -> Chart:
     """Return bytes into the parameter server: three counts for a single run, else on the wire."""
-    series = []
-    for run in runs:
-        of_run = [] if len(runs) > 1 else [_payload(run, most)]
-        counted = (
-            {"wire_rx_bytes": "wire"}
-            if len(runs) > 1
-            else {
-                "tcp_received_bytes": "tcp",
-                "wire_rx_bytes": "wire",
-            }
-        )
-        for column, words in counted.items():
-            name = words if len(runs) == 1 else run.name
-            of_run.append(_reading(run, column, name, 1 / MEGABYTE, most))
-        series += of_run
-    title = "Bytes into the parameter server" + (", on the wire" if len(runs) > 1 else "")
-    return Chart("bytes", title, _X["time_seconds"][1], "received (MB)", tuple(series))
-
-
-def _payload(run: Run, most: int) -> Series:
-    time = run.updates["time_seconds"].to_numpy(np.float64)
-    total = run.updates["payload_up_bytes"].to_numpy(np.float64).cumsum() / MEGABYTE
-    return curve("payload", time, total, most=most)
+    if len(runs) > 1:
+        title, series = ", on the wire", _readings(runs, {"wire_rx_bytes": ""}, 1 / MEGABYTE, most)
+    else:
+        updates, columns = runs[0].updates, {"tcp_received_bytes": "tcp", "wire_rx_bytes": "wire"}
+        total = updates["payload_up_bytes"].to_numpy(np.float64).cumsum() / MEGABYTE
+        payload = curve("payload", updates["time_seconds"].to_numpy(np.float64), total, most=most)
+        title, series = "", (payload, *_readings(runs, columns, 1 / MEGABYTE, most))
+    title = f"Bytes into the parameter server{title}"
+    return Chart("bytes", title, AXES["time_seconds"][1], "received (MB)", series)
 
 
 def _host(runs: Sequence[Run], most: int) -> Chart:
-    columns = {"host_busy_ratio": "busy"}
-    if len(runs) == 1:
-        columns["host_pressure_ratio"] = "processes waited for a CPU"
-    series = [
-        _reading(run, column, words if len(runs) == 1 else run.name, 100.0, most)
-        for run in runs
-        for column, words in columns.items()
-    ]
-    title = "Load of the host"
-    return Chart("host", title, _X["time_seconds"][1], "share of the time (%)", tuple(series))
+    columns = {"host_busy_ratio": "busy", "host_pressure_ratio": "processes waited for a CPU"}
+    if len(runs) > 1:
+        columns = {"host_busy_ratio": ""}
+    series = _readings(runs, columns, 100.0, most)
+    return Chart(
+        "host", "Load of the host", AXES["time_seconds"][1], "share of the time (%)", series
+    )
 
 
-def _reading(run: Run, column: str, name: str, scale: float, most: int) -> Series:
-    """Return a column of ``traffic.csv`` during the training."""
-    rows = run.traffic[run.traffic["time_seconds"].notna()]
-    y = rows[column].astype("Float64").to_numpy(np.float64, na_value=np.nan) * scale
-    return curve(name, rows["time_seconds"].to_numpy(np.float64), y, most=most)
+def _readings(
+    runs: Sequence[Run], columns: Mapping[str, str], scale: float, most: int
+) -> tuple[Series, ...]:
+    """Return columns of ``traffic.csv`` during the training; without a name, a run's is used."""
+    series = []
+    for run in runs:
+        rows = run.traffic[run.traffic["time_seconds"].notna()]
+        time = rows["time_seconds"].to_numpy(np.float64)
+        for column, name in columns.items():
+            y = rows[column].astype("Float64").to_numpy(np.float64, na_value=np.nan) * scale
+            series.append(curve(name or run.name, time, y, most=most))
+    return tuple(series)
 
 
 def _faults(run: Run, *, alone: bool) -> Chart:
@@ -303,4 +290,4 @@ def _faults(run: Run, *, alone: bool) -> Chart:
         series.append(Series(kind, tuple(x), tuple(y), 3 * len(spans)))
     title = "Faults" if alone else f"Faults of {run.name}"
     name = "faults" if alone else f"faults-{run.name}"
-    return Chart(name, title, _X["time_seconds"][1], "worker", tuple(series))
+    return Chart(name, title, AXES["time_seconds"][1], "worker", tuple(series))

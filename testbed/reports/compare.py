@@ -8,13 +8,14 @@ would have to change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import inf, isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from testbed.errors import NodeError
+from testbed.reports.measures import damping
 from testbed.reports.run_measure import Measure
 
 if TYPE_CHECKING:
@@ -25,20 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference:
-    """One measure in two runs.
+    """One measure in two runs."""
 
-    Attributes:
-        measure: name of the measure, with its unit.
-        first: value in the first run. None if a distribution is compared; infinity if the run
-            never reached the accuracy.
-        second: value in the second run, with the same special cases.
-        ratio: the difference, as a fraction; 0 if equal.
-    """
-
-    measure: str
+    measure: str  # name of the measure, with its unit
+    # value in the first run. None if a distribution is compared; infinity if the run never
+    # reached the accuracy
     first: float | None
-    second: float | None
-    ratio: float
+    second: float | None  # value in the second run, with the same special cases
+    ratio: float  # the difference, as a fraction; 0 if equal
 
 
 @dataclass(frozen=True)
@@ -55,47 +50,30 @@ class Comparison:
 
 
 def compared(first: Run, second: Run, *, accuracy: float | None = None) -> Comparison:
-    """Return the differences between two runs.
-
-    Raises:
-        NodeError: one of them has no applied updates.
-    """
+    """Return the differences between two runs as a table; see ``compare``."""
     import pandas as pd
 
-    found = differences(first, second, accuracy=accuracy)
-    rows = [(one.first, one.second, one.ratio) for one in found]
-    measures = pd.Index([one.measure for one in found], name="measure")
-    columns = ["first", "second", "difference"]
+    rows = [astuple(one) for one in compare(first, second, accuracy=accuracy)]
+    table = pd.DataFrame(rows, columns=["measure", "first", "second", "difference"])
     return Comparison(
-        scenario_differences([first, second]), pd.DataFrame(rows, measures, columns, dtype=float)
+        scenario_differences([first, second]), table.set_index("measure").astype(float)
     )
-
-
-def differences(first: Run, second: Run, *, accuracy: float | None = None) -> list[Difference]:
-    """Return the result of ``compare``, which must not be empty.
-
-    Raises:
-        NodeError: one of them has no applied updates.
-    """
-    if found := compare(first, second, accuracy=accuracy):
-        return found
-    raise NodeError("nothing to compare: one of the runs has not applied any update.")
 
 
 LEARNT = ("final_accuracy", "best_accuracy", "final_loss", "ingress", "egress")
 
 
 def compare(first: Run, second: Run, *, accuracy: float | None = None) -> list[Difference]:
-    """Return the measures that both runs have; empty if either has no applied updates.
+    """Return the measures that both runs have.
 
-    Args:
-        first: a run.
-        second: another run.
-        accuracy: also compare what it took to reach this accuracy first; None skips this.
+    With ``accuracy``, also compare what it took to reach this accuracy first.
+
+    Raises:
+        NodeError: one of them has no applied updates.
     """
     one, other = first.updates, second.updates
     if not len(one) or not len(other):
-        return []
+        raise NodeError("nothing to compare: one of the runs has not applied any update.")
     return [
         *_learnt(first, second, accuracy),
         *_means(one, other),
@@ -165,8 +143,7 @@ def _means(one: pd.DataFrame, other: pd.DataFrame) -> Iterator[Difference]:
     }
     for column, name in columns.items():
         yield _relative(name, one[column].mean(), other[column].mean())
-    scales = [(1 / frame["staleness"].clip(lower=1)).mean() for frame in (one, other)]
-    yield _relative("1/max(1, staleness) (mean)", *scales)
+    yield _relative("1/max(1, staleness) (mean)", damping(one), damping(other))
 
 
 def _classes(one: pd.DataFrame, other: pd.DataFrame) -> Iterator[Difference]:

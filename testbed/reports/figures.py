@@ -1,14 +1,16 @@
-"""Figures of a single run."""
+"""Figures as PNG and SVG: charts for a printed page or a study, and the picture of a run."""
 
 from __future__ import annotations
 
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from testbed.reports.charts import AXES, COLOURS, Chart, Series
 from testbed.reports.measures import WINDOW, moving_average
 from testbed.reports.table import describe_algorithm, describe_think
 from testbed.telemetry.files import write_atomically
@@ -22,16 +24,23 @@ if TYPE_CHECKING:
     from testbed.reports.frames import Run
 
 SIZE_INCHES = (8.0, 5.0)
-DPI = 100
+PANEL_INCHES = (4.0, 2.9)
+PANELS_A_ROW = 3
+DPI, PRINT_DPI = 100, 300
+KINDS = ("png", "svg")
 CAPTION_CHARACTERS = 108
+X_CHARACTERS, Y_CHARACTERS = 48, 30
+"""Characters per line of an axis title in print."""
+
 INK = "#1f2933"
 SOFT = "#7b8794"
-BLUE = "#1768ac"
+BLUE, ORANGE = COLOURS[:2]
 LIGHT = "#9cc4e4"
-ORANGE = "#e07a1f"
-COLOURS = (BLUE, ORANGE, "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", "#2a9d8f")
+SHADE = 0.18
 STYLES = ("-", "--", ":", "-.")
 MARKERS = ("", "o", "s", "^", "D", "v")
+POINTS = (".", "x", "+", "1", "*", "_")
+HATCHES = ("", "////", "....", "xxxx")
 MARKS = 12
 """Markers per curve."""
 
@@ -41,19 +50,30 @@ LETTER, SAMPLE = 0.55, 8
 MOST_NAMES = 12
 """Maximum number of curves in a legend, or of bars with labels."""
 
+STUDY: Any = {
+    "figure.figsize": SIZE_INCHES,
+    "figure.titlesize": 12,
+    "axes.titlesize": 11,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.0,
+}
 
-@dataclass(frozen=True)
-class Shown:
-    """What to plot of the evaluations: column, scale, label, and the format of a value."""
-
-    column: str
-    scale: float
-    label: str
-    form: str
-
-
-ACCURACY = Shown("top1", 100.0, "top-1 accuracy (%)", "{:.2f} %")
-LOSS = Shown("loss", 1.0, "loss", "{:.5g}")
+PRINT: Any = {
+    "figure.figsize": (3.4, 2.4),  # a column of IEEE, ACM and most others is 3.3 to 3.5 wide
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.linewidth": 0.6,
+    "lines.linewidth": 1.0,
+    "lines.markersize": 3.0,
+    "svg.fonttype": "path",
+}
+"""Text of 7 and 8 points, like captions; SVG files contain their letters as paths."""
 
 
 def write_figure(run: Run, summary: Mapping[str, Any]) -> bool:
@@ -63,16 +83,114 @@ def write_figure(run: Run, summary: Mapping[str, Any]) -> bool:
     """
     if run.evaluations.empty:
         return False
-    show = LOSS if run.evaluations["top1"].isna().all() else ACCURACY
-    write_picture(run.folder.figure, against_ingress(run.evaluations, summary, show))
+    column = "loss" if run.evaluations["top1"].isna().all() else "top1"
+    write_picture(run.folder.figure, against_ingress(run.evaluations, summary, column))
     return True
 
 
-def write_picture(path: Path, figure: Figure) -> None:
-    """Write a figure as a PNG file."""
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=DPI)
+def write_figures(charts: Sequence[Chart], folder: Path) -> list[Path]:
+    """Draw charts for print into a folder and create it, one column of a two-column paper wide.
+
+    They have no title, which belongs in the paper's caption.
+    """
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with rc_context(PRINT):  # restores the caller's settings on exit
+        for chart in charts:
+            figure = draw([chart])
+            for kind in KINDS:
+                paths.append(folder / f"{chart.name}.{kind}")
+                write_picture(paths[-1], figure, dpi=PRINT_DPI)
+    return paths
+
+
+def write_picture(path: Path, figure: Figure, *, dpi: int = DPI) -> None:
+    """Write a figure in the format of the suffix; the same figure gives the same bytes."""
+    from matplotlib import rc_context
+
+    image, kind = io.BytesIO(), path.suffix.removeprefix(".")
+    with rc_context({"svg.hashsalt": "testbed"}):
+        figure.savefig(
+            image, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else None
+        )
     write_atomically(path, image.getvalue())
+
+
+def draw(charts: Sequence[Chart], title: str = "") -> Figure:
+    """Draw charts as the panels of a figure, which have the same axes and one legend."""
+    from matplotlib import rcParams
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = min(PANELS_A_ROW, len(charts))
+    rows = -(-len(charts) // columns)
+    size = rcParams["figure.figsize"]
+    if len(charts) > 1:
+        size = PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows + 0.5
+    figure = Figure(figsize=size, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    names = list(dict.fromkeys(series.name for chart in charts for series in chart.series))
+    for axes, chart in zip(grid, charts, strict=False):
+        _draw_chart(axes, chart, names)
+        axes.set_title(chart.panel if title else "")
+    for axes in grid[len(charts) :]:
+        axes.set_visible(False)
+    for axes in grid[-columns:]:
+        axes.set_xlabel(axes.get_xlabel() or textwrap.fill(charts[0].x_title, X_CHARACTERS))
+    for axes in grid[::columns]:
+        axes.set_ylabel(textwrap.fill(charts[0].y_title, Y_CHARACTERS))
+    add_legend(figure, grid, columns=4 if title else 3)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def _draw_chart(axes: Axes, chart: Chart, names: Sequence[str]) -> None:
+    """Draw the series, each in the style of its name's index among all names of the figure."""
+    below: dict[str, float] = {}  # the current height of the bars, by name
+    for series in chart.series:
+        _draw_series(axes, series, names.index(series.name), below)
+    if chart.mark is not None:
+        axes.axhline(chart.mark, color=SOFT, linewidth=0.8, linestyle="--")
+    if chart.y_range is not None:
+        axes.set_ylim(*chart.y_range)
+    for axis in chart.log:
+        getattr(axes, f"set_{axis}scale")("log")
+    if chart.from_zero:
+        axes.set_xlim(left=0)
+    dress(axes)
+    if len(below) > MOST_NAMES:
+        axes.set_xticks([])  # too many names to be readable
+        axes.set_xlabel(f"{chart.x_title}: {len(below):,}")
+
+
+def _draw_series(axes: Axes, series: Series, index: int, below: dict[str, float]) -> None:
+    look = look_of(index, len(series.x))
+    colour = look["color"]
+    if series.kind == "bars":
+        names = [str(name) for name in series.x]
+        heights = [value or 0.0 for value in series.y]
+        bottoms = [below.get(name, 0.0) for name in names]
+        hatch = HATCHES[index % len(HATCHES)]
+        axes.bar(
+            names, heights, bottom=bottoms, color=colour, label=series.name,
+            hatch=hatch, edgecolor="white", linewidth=0,
+        )  # fmt: skip
+        below |= dict(zip(names, np.add(bottoms, heights).tolist(), strict=True))
+        return
+    x, y = np.array(series.x, np.float64), np.array(series.y, np.float64)  # None becomes NaN
+    if series.kind == "points":
+        mark = POINTS[index % len(POINTS)]
+        axes.plot(x, y, mark, color=colour, markersize=1.5, label=series.name, rasterized=True)
+        return
+    if np.isnan(y).any():  # a segment of a line may be a single point
+        look |= {"marker": look["marker"] or ".", "markevery": 1}
+    axes.plot(x, y, label=series.name, **look)
+    if series.low:
+        axes.fill_between(x, series.low, series.high, color=colour, alpha=SHADE, linewidth=0)
 
 
 def dress(axes: Axes) -> None:
@@ -123,7 +241,7 @@ def add_legend(figure: Figure, grid: Sequence[Axes], *, columns: int) -> None:
 
 
 def against_ingress(
-    evaluations: pd.DataFrame, summary: Mapping[str, Any], show: Shown = ACCURACY
+    evaluations: pd.DataFrame, summary: Mapping[str, Any], column: str = "top1"
 ) -> Figure:
     """Plot a run's accuracy or loss against the payload pushed until then.
 
@@ -138,7 +256,8 @@ def against_ingress(
     axes = figure.add_axes((0.095, 0.195, 0.875, 0.685))
     scale, unit = _unit(float(evaluations["payload_up_bytes"].max()))
     during = evaluations[~evaluations["final"]]
-    ingress, values = during["payload_up_bytes"] / scale, during[show.column] * show.scale
+    y_scale, y_title = AXES[column]
+    ingress, values = during["payload_up_bytes"] / scale, during[column] * y_scale
     axes.plot(
         ingress, values, "-o", color=LIGHT, linewidth=1, markersize=3.5, label="one evaluation"
     )
@@ -147,25 +266,22 @@ def against_ingress(
         axes.plot(ingress, smooth, color=BLUE, linewidth=2.2, label=label)
     last = evaluations[evaluations["final"]]
     if len(last):
-        _draw_final(axes, last["payload_up_bytes"].iloc[-1] / scale, last.iloc[-1], show)
+        value = float(last[column].iloc[-1]) * y_scale
+        shown = f"{value:.2f} %" if column == "top1" else f"{value:.5g}"
+        axes.plot(
+            [last["payload_up_bytes"].iloc[-1] / scale], [value], "D", color=ORANGE, markersize=8,
+            mec="white", mew=1.2, zorder=5, label=f"all test images, after the end: {shown}",
+        )  # fmt: skip
     axes.set_xlabel(f"ingress at the parameter server: payload of all pushes ({unit})", color=INK)
-    axes.set_ylabel(show.label, color=INK)
+    axes.set_ylabel(y_title, color=INK)
     axes.set_xlim(left=0)
-    if show is ACCURACY:
+    if column == "top1":
         axes.set_ylim(top=min(102.0, axes.get_ylim()[1] + 2))
     axes.legend(loc="best", frameon=False, labelcolor=INK)
     dress(axes)
     figure.text(0.095, 0.925, _title(summary), color=INK, size=14, weight="bold")
     figure.text(0.095, 0.085, _caption(summary), color=SOFT, size=9, va="top", linespacing=1.5)
     return figure
-
-
-def _draw_final(axes: Axes, ingress: float, last: pd.Series[Any], show: Shown) -> None:
-    value = float(last[show.column]) * show.scale
-    axes.plot(
-        [ingress], [value], "D", color=ORANGE, markersize=8, mec="white", mew=1.2, zorder=5,
-        label=f"all test images, after the end: {show.form.format(value)}",
-    )  # fmt: skip
 
 
 def _title(summary: Mapping[str, Any]) -> str:

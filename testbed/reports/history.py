@@ -1,17 +1,22 @@
-"""State of a run's nodes and faults, reduced from its events one at a time.
+"""State of a run's workers and faults, reduced from its events and its rows of updates.
 
-The only code that derives the state of a worker: `testbed top`, the metrics, the verdict and the
-charts use it.
+The only code that derives the state of a worker or sums up its updates: `testbed top`, the metrics,
+the verdict and the charts use it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple, Self
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from testbed.reports.measures import UNAUTHENTICATED
-from testbed.telemetry.entry import Entry
+from testbed.reports.verdict import LATE_FAULT_LIMIT_SECONDS
+from testbed.telemetry.entry import Entry, only
 from testbed.telemetry.event_kinds import (
     Crashed,
     Event,
@@ -29,6 +34,10 @@ from testbed.telemetry.event_kinds import (
     StateChanged,
 )
 from testbed.telemetry.folder import ENDED
+from testbed.telemetry.rows import UPDATE, Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STATE_AFTER = {
     **{"freeze": "frozen", "crash": "crashed", "kill": "killed"},
@@ -161,3 +170,134 @@ class RunHistory:
                 self._states[node] = after
             elif self.state(node) in (after, "silent"):
                 self._states[node] = "running"
+
+
+HOLDING = ("freeze", "partition", "link", "slow")
+"""Faults that lengthen a worker's cycle, and can be undone."""
+
+
+def undisturbed(updates: pd.DataFrame, events: Sequence[Entry]) -> pd.DataFrame:
+    """Return the updates of cycles that no fault has delayed.
+
+    The others say nothing about the speed of device and links: from the first update after a fault
+    begins to the first after its end; for a worker that joins, its first update.
+    """
+    held = updates["worker"] < 0
+    ends: dict[tuple[str, str], float] = {}  # ends of faults: the loop runs backwards
+    for event in reversed(only(events, FaultApplied)):
+        for node in event.nodes if event.kind in (*HOLDING, "join") else ():
+            if not event.begins:
+                ends[event.kind, node] = event.actual_seconds
+                continue
+            own = (updates["node"] == node) & (updates["time_seconds"] > event.planned_seconds)
+            if event.kind == "join":  # it was absent until then
+                ends["join", node] = event.planned_seconds
+            after = own & (updates["time_seconds"] > ends.pop((event.kind, node), inf))
+            held |= own & ~(after & (after.cumsum() > 1))
+    return updates[~held]
+
+
+def planned_gaps(faults: Iterable[FaultSpan], time_scale: float) -> dict[str, float]:
+    """Return the longest stop (real seconds) that faults planned for each node, for ``gaps``."""
+    planned: dict[str, float] = {}
+    for fault in faults:
+        if fault.kind in ("freeze", "crash"):
+            lasted = inf if fault.end is None else (fault.end - fault.begin) / time_scale
+            planned[fault.node] = max(lasted, planned.get(fault.node, 0.0))
+    return planned
+
+
+def late_faults(events: Sequence[Entry], time_scale: float) -> list[tuple[str, float]]:
+    """Return the faults that began, or were undone, too late, and by how many real seconds."""
+    late = []
+    for event in only(events, FaultApplied):
+        if event.passed_over and not event.nodes:
+            continue  # nothing was done
+        seconds = (event.actual_seconds - event.planned_seconds) / time_scale
+        if seconds > LATE_FAULT_LIMIT_SECONDS:
+            what = event.kind if event.begins else f"the end of {event.kind}"
+            late.append((f"{what} of {', '.join(event.nodes) or 'no node'}", seconds))
+    return late
+
+
+WINDOW_SECONDS = 10.0
+"""Emulated; the time that current rates refer to."""
+
+TIMES = ("compute_seconds", "think_seconds", "transfer_seconds", "blocked_seconds")
+
+PAYLOAD = {"up": "payload_up_bytes", "down": "payload_down_bytes"}
+
+
+class Tally:
+    """Running totals of the updates of ``count`` workers; ``layout``: of rows."""
+
+    def __init__(self, count: int, layout: np.dtype[Any] = UPDATE) -> None:
+        self.latest: Rows = np.zeros(count, layout)  # the last row of every worker
+        self.updates, self.late, self.staleness_sum = np.zeros((3, count), np.int64)
+        self.first = np.zeros(count)
+        self.previous = np.full(count, -np.inf)  # time of the update before the last
+        self.seconds = np.zeros((count, len(TIMES)))
+        self.recent = np.zeros(0), np.zeros(0, np.int64)  # times and workers
+        self.payload = {way: np.zeros(count, np.int64) for way in PAYLOAD}
+
+    def add(self, rows: Rows) -> None:
+        """Add rows, in their order."""
+        rows = rows[rows["worker"] < len(self.updates)]
+        worker, time = rows["worker"], rows["time_seconds"]
+        fresh, at = np.unique(worker, return_index=True)
+        new = self.updates[fresh] == 0
+        self.first[fresh[new]] = time[at[new]]
+        self._pass_on(worker, time)
+        if rows.dtype != self.latest.dtype:
+            self.latest = np.zeros(len(self.updates), rows.dtype)
+        self.latest[worker] = rows  # of several rows of a worker, the last is kept
+        np.add.at(self.updates, worker, 1)
+        np.add.at(self.staleness_sum, worker, rows["staleness"])
+        np.add.at(self.late, worker, rows["late_seconds"] > 0)
+        np.add.at(self.seconds, worker, np.stack([rows[name] for name in TIMES], axis=1))
+        for way, column in PAYLOAD.items():
+            np.add.at(self.payload[way], worker, rows[column])
+        times, workers = (
+            np.append(*both) for both in zip(self.recent, (time, worker), strict=True)
+        )
+        kept = times > times.max(initial=0.0) - WINDOW_SECONDS
+        self.recent = times[kept], workers[kept]
+
+    @property
+    def last(self) -> NDArray[Any]:
+        """When the last update of every worker was applied."""
+        return self.latest["time_seconds"]
+
+    def pace(self, time: float, workers: Sequence[int]) -> float:
+        """Return the current updates per emulated second of some workers.
+
+        The rate is measured between rounds, so that an unfinished round does not lower it unless
+        it is already longer than any before.
+        """
+        moments, counts = self._moments(workers, time - WINDOW_SECONDS)
+        if len(moments) < 2:
+            return 0.0
+        late = max(0.0, time - float(moments[-1]) - float(np.diff(moments).max()))
+        return int(counts[1:].sum()) / (float(moments[-1] - moments[0]) + late)
+
+    def _pass_on(self, worker: NDArray[Any], time: NDArray[Any]) -> None:
+        """Store each worker's last update as its previous one."""
+        order = np.argsort(worker, kind="stable")
+        of, at = worker[order], time[order]
+        (ends,) = np.nonzero(np.append(of[1:] != of[:-1], True)[: len(of)])
+        several = (ends > 0) & (of[ends - 1] == of[ends])
+        before = np.where(self.updates[of[ends]] > 0, self.last[of[ends]], -np.inf)
+        self.previous[of[ends]] = np.where(several, at[ends - 1], before)
+
+    def _moments(self, members: Sequence[int], since: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return when updates of some workers were applied, and how many at each time.
+
+        Only times after ``since``; if these are one round or less, the last two rounds.
+        """
+        times, workers = self.recent
+        found = times[(times > since) & np.isin(workers, members)]
+        if len(np.unique(found)) < 2:
+            known = np.append(self.last[members][self.updates[members] > 0], self.previous[members])
+            latest = np.unique(known[np.isfinite(known)])[-2:]
+            found = known[np.isin(known, latest)]
+        return np.unique(found, return_counts=True)

@@ -1,12 +1,16 @@
-"""Input of the verdict: the measurements of a run, as numbers."""
+"""Input of the verdict: the measurements of a run, as numbers, and those of its links."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from testbed.reports.followed import Followed
-from testbed.telemetry.event_kinds import RateMeasured, RoundTripMeasured
+from testbed.telemetry.entry import Entry, only
+from testbed.telemetry.event_kinds import LinkChanged, LinksCarried, RateMeasured, RoundTripMeasured
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -69,3 +73,70 @@ class Measurements:
     ingress: Flow = field(default_factory=Flow)  # from the workers to the PS
     egress: Flow = field(default_factory=Flow)  # from the PS to the workers
     sent_beyond: Mapping[str, int] = field(default_factory=dict)  # bytes other than pushes, by node
+
+
+LATE_LINK_LIMIT_SECONDS = 0.05
+LATE_LINKS_LIMIT_RATIO = 0.01
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Links whose rate or delay follows a recording."""
+
+    changes: int  # number of changes while the run was active
+    late_changes_ratio: float | None  # share of them; None without changes
+    latest_change_seconds: float | None  # delay of the latest change, real
+    up: LinkRates | None  # None if no rate of that direction follows a recording
+    down: LinkRates | None
+
+
+@dataclass(frozen=True)
+class LinkRates:
+    """Means over the links and seconds of the readings, emulated."""
+
+    asked_bits_per_second: float
+    delivered_bits_per_second: float
+
+
+def followed(links: pd.DataFrame, events: Sequence[Entry]) -> Followed | None:
+    """Return how well links followed their recordings; None without such links."""
+    late = [
+        change.actual - change.planned
+        for change in only(events, LinkChanged)
+        if change.action == "recorded"
+    ]
+    if not late and links.empty:
+        return None
+    beyond = sum(seconds > LATE_LINK_LIMIT_SECONDS for seconds in late)
+    return Followed(
+        changes=len(late),
+        late_changes_ratio=beyond / len(late) if late else None,
+        latest_change_seconds=max(late, default=None),
+        up=_rates(links[links["direction"] == "up"]),
+        down=_rates(links[links["direction"] == "down"]),
+    )
+
+
+def _rates(links: pd.DataFrame) -> LinkRates | None:
+    if links.empty:
+        return None
+    asked, delivered = links["asked_bits_per_second"], links["delivered_bits_per_second"]
+    return LinkRates(float(asked.mean()), float(delivered.mean()))
+
+
+OF_PUSHES = 1.1
+"""Wire bytes of a push over its payload: headers are 5 % of full packets."""
+
+OF_REPLIES = 0.05
+"""Wire bytes of a reply's acknowledgements over its payload: 66 bytes per two packets are 2.3 %."""
+
+
+def sent_beyond_pushes(updates: pd.DataFrame, events: Sequence[Entry]) -> dict[str, int]:
+    """Return the bytes each node sent beyond its pushes and acknowledgements, most first."""
+    readings = only(events, LinksCarried)
+    sent: Mapping[str, int] = readings[-1].up_bytes if readings else {}
+    up = updates.groupby("worker")["payload_up_bytes"].sum()
+    down = updates.groupby("worker")["payload_down_bytes"].sum()
+    took = {f"w{worker}": OF_PUSHES * up[worker] + OF_REPLIES * down[worker] for worker in up.index}
+    beyond = {name: int(total - took.get(name, 0)) for name, total in sent.items() if name != "ps"}
+    return dict(sorted(beyond.items(), key=lambda item: -item[1]))

@@ -84,8 +84,13 @@ def staleness(updates: pd.DataFrame) -> dict[str, float | int | None]:
         "max": int(age.max()) if len(age) else None,
         "sigma_mean": number(updates["sigma_mean"].mean()),
         "mean_step_scale": number(updates["step_scale"].mean()),
-        "mean_global_step_scale": number((1 / age.clip(lower=1)).mean()),
+        "mean_global_step_scale": number(damping(updates)),
     }
+
+
+def damping(updates: pd.DataFrame) -> float:
+    """Return the mean of 1 / max(1, staleness)."""
+    return float((1 / updates["staleness"].clip(lower=1)).mean())
 
 
 def encoding(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any]:
@@ -148,23 +153,12 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     return Pace(asked_seconds / scale, taken_seconds / scale, float(error) / scale)
 
 
-def late_steps(updates: pd.DataFrame, scenario: Scenario) -> int | None:
-    """Count updates whose steps took longer than their class's speed; None if no class has one."""
-    late = _late_steps(updates, scenario)
-    return None if late.empty else int((late["late_seconds"] > 0).sum())
-
-
-def late_steps_ratio(updates: pd.DataFrame, scenario: Scenario) -> float | None:
-    """Return the share of late steps among those of classes with a speed; None without any."""
-    return number((_late_steps(updates, scenario)["late_seconds"] > 0).mean())
-
-
-def latest_class(updates: pd.DataFrame, scenario: Scenario) -> str:
-    """Return the class with the largest share of late steps; empty if no class has a speed."""
-    late = _late_steps(updates, scenario)
-    if late.empty:
-        return ""
-    return str((late["late_seconds"] > 0).groupby(late["device_class"].astype(str)).mean().idxmax())
+def late_steps(updates: pd.DataFrame, scenario: Scenario) -> pd.Series[bool]:
+    """Return whether the steps of updates took longer than their class's speed, if it has one."""
+    paced = [name for name, kind in scenario.workers.classes.items() if kind.speed is not None]
+    rows = updates[updates["device_class"].isin(paced)]
+    late = rows["late_seconds"] > 0
+    return late.set_axis(rows["device_class"].astype(str), axis=0)
 
 
 def uneven_batches(updates: pd.DataFrame, scenario: Scenario) -> dict[str, tuple[float, float]]:
@@ -185,12 +179,6 @@ def slowest_classes(scenario: Scenario) -> tuple[str, str]:
     links = {name: kind.link for name, kind in scenario.workers.classes.items()}
     up = min(links, key=lambda name: links[name].up.rate or inf)
     return up, min(links, key=lambda name: links[name].down.rate or inf)
-
-
-def _late_steps(updates: pd.DataFrame, scenario: Scenario) -> pd.DataFrame:
-    """Return the updates of classes that have a speed."""
-    paced = [name for name, kind in scenario.workers.classes.items() if kind.speed is not None]
-    return updates[updates["device_class"].isin(paced)]
 
 
 def gaps(

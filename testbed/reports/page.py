@@ -1,15 +1,36 @@
-"""A report as one self-contained HTML file: no network needed, and no scripts for its tables."""
+"""A report of runs or a study as one HTML file: no network, and no scripts for its tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
+from typing import TYPE_CHECKING, Any
 
-from testbed.reports.charts import Chart
-from testbed.reports.text_table import numeric_columns
+from testbed.reports.charts import COLOURS, DARK_COLOURS, Chart, charts_of
+from testbed.reports.compare import scenario_differences
+from testbed.reports.table import numeric_columns, summary_rows
 from testbed.reports.verdict import Verdict
+from testbed.telemetry.entry import Entry, only
+from testbed.telemetry.event_kinds import (
+    Exited,
+    FaultApplied,
+    Left,
+    LinkChanged,
+    LinksRead,
+    MessagesTimed,
+    RateMeasured,
+    Restored,
+    RoundTripMeasured,
+    Silent,
+)
+from testbed.telemetry.events import read_events
+
+if TYPE_CHECKING:
+    from testbed.reports.frames import Run
+    from testbed.scenario.direction import Link
+    from testbed.values.topology import Direction
 
 MOST_ROWS = 1_000
 """Rows per table; longer tables are for programs to read."""
@@ -73,7 +94,9 @@ def render(page: Page) -> str:
         style=_asset("page.css"),
         script=_asset("page.js"),
         library=get_plotlyjs() if charts else "",
-        charts=_embedded([asdict(chart) for chart in charts]),
+        charts=_embedded(
+            {"charts": [asdict(chart) for chart in charts], "light": COLOURS, "dark": DARK_COLOURS}
+        ),
     )
 
 
@@ -97,3 +120,195 @@ def _rounded(value: object) -> object:
             return float(f"{value:.{DIGITS}g}")
         case _:
             return value
+
+
+UNSHAPED = "not shaped"
+BY_WORKER = "waiting.by_worker"
+"""Key of a summary's values per worker, which have their own table."""
+
+
+def page_of(runs: Sequence[Run]) -> Page:
+    """Return a run's page; with several runs, the differences between their scenarios come first.
+
+    Raises:
+        TestbedError: a file of a run is damaged; names the file.
+    """
+    alone = runs[0] if len(runs) == 1 else None
+    summaries = [run.summary for run in runs]
+    sections = [
+        *([] if alone else [_differences(runs)]),
+        Section("Summary", tables=[_summary_table(runs)]),
+        Section("Figures", charts=charts_of(runs)),
+        *(_links(run, _titled("Links", run, alone)) for run in runs),
+        *(_faults(run, _titled("Faults and changes", run, alone)) for run in runs),
+        Section("All numbers", _NUMBERS_NOTE, [numbers_table(runs), *_workers(runs)]),
+        *(Section(_titled("Scenario", run, alone), text=_text(run)) for run in runs),
+        *(Section(_titled("Environment", run, alone), tables=[_environment(run)]) for run in runs),
+    ]
+    names = [run.name for run in runs]
+    title = f"{summaries[0]['scenario']}: {names[0]}" if alone else f"{len(runs)} runs compared"
+    subtitle = f"{names[0]}, {_when(summaries[0])}" if alone else ", ".join(names)
+    return Page(title, subtitle, [(run.name, run.verdict) for run in runs], sections)
+
+
+_NUMBERS_NOTE = (
+    "All values of summary.json; null means not measured. docs/run-folder.md describes them.",
+)
+
+
+def _titled(title: str, run: Run, alone: Run | None) -> str:
+    return title if alone else f"{title} of {run.name}"
+
+
+def _when(summary: Mapping[str, Any]) -> str:
+    if summary["started"] is None:
+        return "which did not start training"
+    return f"{summary['runtime']}, started {summary['started']}"
+
+
+def _differences(runs: Sequence[Run]) -> Section:
+    rows = [
+        [path, *("-" if value is None else str(value) for value in values)]
+        for path, values in scenario_differences(runs).items()
+    ]
+    if not rows:
+        return Section("Scenarios", ["The scenarios are the same."])
+    return Section(
+        "Scenarios", tables=[PageTable(["differ in", *(run.name for run in runs)], rows)]
+    )
+
+
+def _summary_table(runs: Sequence[Run]) -> PageTable:
+    return _side_by_side(runs, [dict(summary_rows(run.summary)) for run in runs])
+
+
+def numbers_table(runs: Sequence[Run]) -> PageTable:
+    """Return all values of the runs' summaries by dotted path, unrounded, except per worker."""
+    columns = [{path: _shown(value) for path, value in leaves(run.summary)} for run in runs]
+    return _side_by_side(runs, columns)
+
+
+def _side_by_side(runs: Sequence[Run], columns: Sequence[Mapping[str, str]]) -> PageTable:
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows = [[name, *(column.get(name, "-") for column in columns)] for name in names]
+    return PageTable(["", *(run.name for run in runs)], rows)
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all values of nested mappings with their dotted paths, except those per worker."""
+    if isinstance(value, Mapping) and value and path != BY_WORKER:
+        for name, inner in value.items():
+            yield from leaves(inner, f"{path}.{name}" if path else str(name))
+    elif path != BY_WORKER:
+        yield path, value
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _workers(runs: Sequence[Run]) -> Iterator[PageTable]:
+    """Yield the per-worker values of a single run's summary."""
+    found = runs[0].summary.get("waiting", {}).get("by_worker", {}) if len(runs) == 1 else {}
+    if found:
+        columns = list(next(iter(found.values())))
+        rows = [[node, *(json.dumps(of[name]) for name in columns)] for node, of in found.items()]
+        title = f"Time of each of {len(rows)} workers by activity"
+        yield PageTable(["worker", *columns], rows, title, folded=True)
+
+
+def _links(run: Run, title: str) -> Section:
+    """Return every class's link as configured and as measured."""
+    notes = []
+    if run.scenario.simulated:
+        notes.append("Simulated: transfers are modelled from these values, not measured.")
+    events = read_events(run.folder.events)
+    for read in only(events, LinksRead):
+        differences = "; ".join(read.differences) or "none differs"
+        notes.append(f"{read.checked} links were read back from the kernel: {differences}.")
+        notes += [
+            f"Skipped, because the kernel does not support it: {what}." for what in read.left_out
+        ]
+    classes = run.scenario.workers.classes.items()
+    asked: list[tuple[str, Link]] = [(f"class {name}", member.link) for name, member in classes]
+    asked.insert(0, ("parameter server", run.scenario.ps.link))
+    configured = [[name, _shape(link.up), _shape(link.down)] for name, link in asked]
+    tables = [PageTable(["link", "up", "down"], configured, "Configured")]
+    if measured := list(_measured(events)):
+        headings = ["link", "", "configured", "measured", "difference"]
+        tables.append(PageTable(headings, measured, "Measured before the training, in real units"))
+    return Section(title, notes, tables)
+
+
+def _shape(direction: Direction) -> str:
+    fields = direction.model_dump(mode="json", exclude_none=True)
+    return ", ".join(f"{name} {value}" for name, value in fields.items()) or UNSHAPED
+
+
+def _measured(events: Sequence[Entry]) -> Iterator[list[str]]:
+    for entry in events:
+        match entry.event:
+            case RateMeasured(link, asked, found):
+                told = "the host could not send that fast" if found is None else _megabits(found)
+                off = "" if found is None else f"{(found - asked) / asked:+.2%}"
+                yield [link, "rate", _megabits(asked), told, off]
+            case RoundTripMeasured(link, asked, found):
+                off = f"{(found - asked) * 1e3:+.2f} ms"
+                yield [link, "round trip", _milliseconds(asked), _milliseconds(found), off]
+            case MessagesTimed(link, up, down):
+                for direction, seconds in (("up", up), ("down", down)):
+                    yield [link, f"17 KB {direction}", "", _milliseconds(seconds), ""]
+
+
+def _megabits(rate: float) -> str:
+    return f"{rate / 1e6:.4g} mbit"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.2f} ms"
+
+
+def _faults(run: Run, title: str) -> Section:
+    """Return the faults and link changes of the run in order, planned or not."""
+    scale = run.scenario.time_scale
+    rows = [row for entry in read_events(run.folder.events) for row in _incident(entry, scale)]
+    if not rows:
+        return Section(title, ["There were no faults and no changes of links."])
+    headings = ["time (s)", "what", "nodes", "planned (s)", "actual (s)", "late by (s)"]
+    return Section(title, ["All seconds are emulated."], [PageTable(headings, rows)])
+
+
+def _incident(entry: Entry, scale: float) -> Iterator[list[str]]:
+    elapsed = entry.elapsed_seconds
+    when = "-" if elapsed is None else f"{elapsed * scale:.3f}"
+    match entry.event:
+        case FaultApplied(kind, begins, nodes, planned, actual):
+            what = kind if begins else f"end of {kind}"
+            moments = [f"{planned:.3f}", f"{actual:.3f}", f"{actual - planned:.3f}"]
+            yield [when, what, ", ".join(nodes) or "no node", *moments]
+        case LinkChanged(action, nodes, up, down, planned, actual):
+            shapes = [f"{name} {_words(to)}" for name, to in (("up", up), ("down", down)) if to]
+            late = f"{(actual - planned) * scale:.3f}"
+            yield [when, f"links {action}: {'; '.join(shapes)}", ", ".join(nodes), "", "", late]
+        case Exited(node, planned=False, how=how) if how:
+            yield [when, how, node, "", "", ""]
+        case Left(node, reason) if reason:
+            yield [when, f"left: {reason}", node, "", "", ""]
+        case Silent(node):
+            yield [when, "frozen too long: no longer waited for", node, "", "", ""]
+        case Restored(version, _, lost):
+            what = f"resumed from update {version:,}, {lost:,} were lost"
+            yield [when, what, "ps", "", "", ""]
+
+
+def _words(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
+
+
+def _text(run: Run) -> str:
+    return run.folder.scenario.read_text(encoding="utf-8")
+
+
+def _environment(run: Run) -> PageTable:
+    rows = [[path, _shown(value)] for path, value in leaves(run.environment)]
+    return PageTable(["", "found"], rows)

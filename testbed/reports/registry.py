@@ -11,18 +11,24 @@ from dataclasses import dataclass
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal
 
-from testbed.reports.measures import final, moving_average
-from testbed.reports.missed import missed_evaluations
+from testbed.reports.measures import damping, final, moving_average
 from testbed.reports.stability import loss_period, verge_period
-from testbed.reports.streams import fullest, of_streams, rates, rounds, shared_bytes, total
+from testbed.reports.streams import (
+    floats_per_worker,
+    fullest,
+    of_streams,
+    rates,
+    rounds,
+    shared_bytes,
+    total,
+)
 from testbed.reports.table import describe_bytes
 from testbed.reports.waiting import (
-    convergence_steps,
-    convergence_time,
+    EVALUATIONS,
     heterogeneity,
     implicit_momentum_of,
+    missed_evaluations,
     settling_time,
-    time_to_loss,
     workers_times,
 )
 
@@ -73,10 +79,6 @@ def _pickled(run: Run, count: int | None = None) -> float:
     return float(pickled.sum()) if pickled.any() else nan
 
 
-def _pickled_mean(run: Run) -> float:
-    return _pickled(run) / len(run.updates)
-
-
 def _pickled_to(run: Run, **reached: Any) -> float:
     found = _reached("version")(run.evaluations, **reached)
     return _pickled(run, int(found)) if isfinite(found) else found
@@ -119,27 +121,6 @@ def _missed(run: Run) -> float:
     return missed_evaluations(run.evaluations, run.updates, run.scenario)
 
 
-def _damping(run: Run) -> float:
-    return float((1 / run.updates["staleness"].clip(lower=1)).mean())
-
-
-def _floats(run: Run) -> float:
-    return float(run.updates.groupby("worker")["entries"].sum().mean())
-
-
-def _heterogeneity(run: Run) -> float | None:
-    return heterogeneity(workers_times(run.updates))
-
-
-def _implicit_momentum(run: Run) -> float | None:
-    period = getattr(run.scenario.algorithm, "check_period", None)
-    return implicit_momentum_of(run.updates, check_period=period)
-
-
-def _verge_period(run: Run, first: int) -> float:
-    return verge_period(run.updates, first=first)
-
-
 def _best(column: str, pick: Literal["max", "min"] = "max") -> Callable[..., float]:
     """Return a function for the best moving average of ``column`` during the training."""
 
@@ -166,6 +147,19 @@ def _reached(column: str, share: str = "top1") -> Callable[..., float]:
     return reached
 
 
+def _below(column: str, nth: int = 1) -> Callable[..., float]:
+    """Return a function for ``column`` at the ``nth`` evaluation with a loss below another.
+
+    They need not be consecutive; infinity if there are fewer.
+    """
+
+    def below(evaluations: pd.DataFrame, loss: float) -> float:
+        found = evaluations.loc[~evaluations["final"] & (evaluations["loss"] < loss), column]
+        return float(found.iloc[nth - 1]) if len(found) >= nth else inf
+
+    return below
+
+
 def _evaluated(
     title: str, unit: str, of: Callable[..., float], *parameters: Argument
 ) -> Definition:
@@ -179,7 +173,9 @@ MEASURES: Mapping[str, Definition] = {
     "ingress": Definition("ingress", "B", _updates("payload_up_bytes", "sum")),
     "pickle9": Definition("ingress as pickle9", "B", _pickled),
     "update_bytes": Definition("payload of an update", "B", _updates("payload_up_bytes", "mean")),
-    "pickle9_update_bytes": Definition("payload of an update as pickle9", "B", _pickled_mean),
+    "pickle9_update_bytes": Definition(
+        "payload of an update as pickle9", "B", lambda run: _pickled(run) / len(run.updates)
+    ),
     "egress": Definition("egress", "B", _updates("payload_down_bytes", "sum")),
     "time": Definition("emulated time", "s", _updates("time_seconds", "max")),
     "staleness": Definition("mean staleness", "", _updates("staleness", "mean")),
@@ -187,7 +183,7 @@ MEASURES: Mapping[str, Definition] = {
     "crashes": Definition("crashes", "", lambda run: run.summary.get("faults", {}).get("crash", 0)),
     "sigma": Definition("mean sigma of the values sent", "", _updates("sigma_mean", "mean")),
     "sigma_ratio": Definition("mean sigma over mean staleness", "", _sigma_ratio),
-    "damping": Definition("mean of 1/max(1, staleness)", "", _damping),
+    "damping": Definition("mean of 1/max(1, staleness)", "", lambda run: damping(run.updates)),
     "steps": Definition("training steps", "count", _updates("steps", "sum")),
     "waiting": Definition("waiting, share of a worker's time", "share", _workers("waiting_ratio")),
     "computation": Definition("computation of a worker", "s", _workers("computation_seconds")),
@@ -195,8 +191,10 @@ MEASURES: Mapping[str, Definition] = {
         "communication of a worker", "s", _workers("communication_seconds")
     ),
     "blocked": Definition("blocked time of a worker", "s", _workers("blocked_seconds")),
-    "heterogeneity": Definition("heterogeneity", "", _heterogeneity),
-    "implicit_momentum": Definition("implicit momentum", "", _implicit_momentum),
+    "heterogeneity": Definition(
+        "heterogeneity", "", lambda run: heterogeneity(workers_times(run.updates))
+    ),
+    "implicit_momentum": Definition("implicit momentum", "", implicit_momentum_of),
     "ingress_rate": Definition("ingress per second", "B/s", _rate("payload_up_bytes")),
     "egress_rate": Definition("egress per second", "B/s", _rate("payload_down_bytes")),
     "final_top5": Definition("final top-5 accuracy, all test images", "images", _final("top5")),
@@ -218,7 +216,9 @@ MEASURES: Mapping[str, Definition] = {
         "samples shared in a round, one byte per pixel", "B", of_streams(shared_bytes)
     ),
     "cnc": Definition("CNC", "", of_streams(_updates("compressed", "mean"))),
-    "floats": Definition("values sent by a worker", "count", _floats),
+    "floats": Definition(
+        "values sent by a worker", "count", lambda run: floats_per_worker(run.updates)
+    ),
     "best_accuracy": _evaluated("best accuracy", "images", _best("top1"), "window"),
     "best_top5": _evaluated("best top-5 accuracy", "images", _best("top5"), "window"),
     "lowest_loss": _evaluated("lowest loss", "", _best("loss", "min"), "window"),
@@ -231,22 +231,30 @@ MEASURES: Mapping[str, Definition] = {
         "emulated time to a top-5 accuracy of", "s", _reached("time_seconds", "top5"), *TO
     ),
     "convergence_time": _evaluated(
-        "convergence: tenth evaluation with a loss below", "s", convergence_time, "loss"
+        "convergence: tenth evaluation with a loss below",
+        "s",
+        _below("time_seconds", EVALUATIONS),
+        "loss",
     ),
     "convergence_steps": _evaluated(
         "training steps to the tenth evaluation with a loss below",
         "count",
-        convergence_steps,
+        _below("steps", EVALUATIONS),
         "loss",
     ),
     "settling_time": _evaluated(
         "convergence: variance of ten losses below 1e-5 near", "s", settling_time, "loss"
     ),
-    "time_to_loss": _evaluated("emulated time to a loss below", "s", time_to_loss, "loss"),
+    "time_to_loss": _evaluated(
+        "emulated time to a loss below", "s", _below("time_seconds"), "loss"
+    ),
     "loss_period": _evaluated(
         "updates between two maxima of the loss, from update", "count", loss_period, "first"
     ),
     "verge_period": Definition(
-        "the same at the stability limit, from update", "count", _verge_period, ("first",)
+        "the same at the stability limit, from update",
+        "count",
+        lambda run, first: verge_period(run.updates, first=first),
+        ("first",),
     ),
 }

@@ -11,8 +11,7 @@ from threading import Thread
 from typing import Any
 
 from testbed.reports.figures import write_figure
-from testbed.reports.frames import Run
-from testbed.reports.summary import summarise, write_summary
+from testbed.reports.frames import Run, summarise, write_summary
 from testbed.telemetry.entry import plain
 from testbed.telemetry.recovery import Recovered, recover
 

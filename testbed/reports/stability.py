@@ -37,15 +37,10 @@ ASIDE = 5
 
 @dataclass(frozen=True)
 class StabilityLimit:
-    """The oscillation with constant amplitude.
+    """The oscillation with constant amplitude."""
 
-    Attributes:
-        period: updates from one maximum of the displacement to the next.
-        gain: learning rate times curvature, above which the oscillation grows.
-    """
-
-    period: float
-    gain: float
+    period: float  # updates from one maximum of the displacement to the next
+    gain: float  # learning rate times curvature, above which the oscillation grows
 
     @property
     def loss_period(self) -> float:
@@ -100,12 +95,7 @@ def verge_period(updates: pd.DataFrame, *, first: int) -> float:
 
 
 def mean_distance(versions: NDArray[np.int64], losses: NDArray[np.float64]) -> float:
-    """Return the mean number of updates between maxima of the loss; NaN without two maxima.
-
-    Args:
-        versions: versions of the evaluations, ascending, shape (n,).
-        losses: their losses, shape (n,).
-    """
+    """Return the mean number of updates between maxima of the loss; NaN without two maxima."""
     maxima = versions[peaks(losses)]
     return float(np.diff(maxima).mean()) if len(maxima) > 1 else nan
 

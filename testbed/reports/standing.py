@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from testbed.reports.history import RunHistory
-from testbed.reports.tally import TIMES, Tally
+from testbed.reports.history import TIMES, RunHistory, Tally
 from testbed.telemetry.entry import Entry, only
 from testbed.telemetry.event_kinds import (
     ClockSet,
@@ -102,7 +101,7 @@ class StandingReader:
         self._history = RunHistory()
         self._events = EventReader(run.folder.events)
         self._traffic = LineReader(run.folder.traffic)
-        self._readings: list[dict[str, str]] = []
+        self._readings: list[dict[str, float]] = []
         self._header: list[str] = []
         self._parts = -1
         self._start_over()
@@ -133,8 +132,7 @@ class StandingReader:
         rate = self._tally.pace(time, range(len(self._classes)))
         done, eta = self._progress(time, rate, self._emulated_pace(time, now, state))
         workers = [self._worker(index, states[index], time) for index in range(len(self._classes))]
-        evaluated = [entry.event for entry in self._entries if isinstance(entry.event, Evaluated)]
-        last = evaluated[-1] if evaluated else None
+        last = next(reversed(only(self._entries, Evaluated)), None)
         return Standing(
             run=folder.name,
             state=state.state,
@@ -147,7 +145,7 @@ class StandingReader:
             eta_seconds=eta if goes_on else None,
             accuracy=None if last is None else last.top1,
             loss=None if last is None else last.loss,
-            rejected=sum(isinstance(entry.event, Rejected) for entry in self._entries),
+            rejected=len(only(self._entries, Rejected)),
             faults={kind: states.count(kind) for kind in sorted({*states} - {"running", "absent"})},
             server=self._server(),
             classes=[self._class(name, workers, time) for name in dict.fromkeys(self._classes)],
@@ -170,7 +168,10 @@ class StandingReader:
         if lines and not self._header:
             self._header = next(csv.reader(lines[:1]))
             lines = lines[1:]
-        fresh = [dict(zip(self._header, row, strict=False)) for row in csv.reader(lines[-2:])]
+        fresh = [
+            {name: float(text) for name, text in zip(self._header, row, strict=False) if text}
+            for row in csv.reader(lines[-2:])
+        ]
         self._readings = [*self._readings, *fresh][-2:]
 
     def _time(self, now: float, *, goes_on: bool) -> float:
@@ -225,7 +226,7 @@ class StandingReader:
             updates,
             age_seconds=time - float(tally.last[index]) if updates else None,
             cycle_seconds=cycle,
-            staleness=int(tally.staleness[index]) if updates else None,
+            staleness=int(tally.latest["staleness"][index]) if updates else None,
             staleness_mean=float(tally.staleness_sum[index]) / updates if updates else None,
             **self._shares([index]),
             late_steps=int(tally.late[index]),
@@ -259,16 +260,11 @@ class StandingReader:
     def _link(self, name: str, direction: str) -> dict[str, Any]:
         member = self._run.scenario.workers.classes[name]
         shape = getattr(member.link, direction).model_dump(mode="json", exclude_none=True)
-        measured = [
-            entry.event.measured_bits_per_second
-            for entry in self._entries
-            if isinstance(entry.event, RateMeasured)
-            and entry.event.link == f"class {name} {direction}"
-        ]
-        return {
-            "configured": shape,
-            "measured_bits_per_second": measured[-1] if measured else None,
+        rates = {
+            one.link: one.measured_bits_per_second for one in only(self._entries, RateMeasured)
         }
+        measured = rates.get(f"class {name} {direction}")
+        return {"configured": shape, "measured_bits_per_second": measured}
 
     def _server(self) -> dict[str, float | None]:
         """Return the last reading: rates into and out of the server, its sockets, the host."""
@@ -280,25 +276,17 @@ class StandingReader:
             return payload
         before, last = self._readings[0], self._readings[-1]
         names = ("sockets", "retransmitted_in_bytes", "retransmitted_out_bytes")
-        found = {name: _number(last, name) for name in (*names, "host_busy_ratio")}
-        found["host_available_bytes"] = _number(last, "host_available_bytes")
+        found = {name: last.get(name) for name in (*names, "host_busy_ratio")}
+        found["host_available_bytes"] = last.get("host_available_bytes")
         for name, column in (("in", "rx"), ("out", "tx")):
-            found[f"wire_{name}_bytes"] = _number(last, f"wire_{column}_bytes")
+            found[f"wire_{name}_bytes"] = last.get(f"wire_{column}_bytes")
             found[f"wire_{name}_bytes_per_second"] = _rate(before, last, f"wire_{column}_bytes")
         return payload | found
 
 
-def _number(reading: Mapping[str, str], column: str) -> float | None:
-    text = reading.get(column, "")
-    return float(text) if text else None
-
-
-def _rate(before: Mapping[str, str], last: Mapping[str, str], column: str) -> float | None:
-    """Return the rate between two readings, per emulated second."""
-    values = [_number(reading, column) for reading in (before, last)]
-    times = [_number(reading, "time_seconds") for reading in (before, last)]
-    if None in (*values, *times):
+def _rate(before: Mapping[str, float], last: Mapping[str, float], column: str) -> float | None:
+    """Return the rate between two readings, per emulated second; None if one is missing."""
+    if not {column, "time_seconds"} <= before.keys() & last.keys():
         return None
-    (value, later_value), (time, later) = values, times
-    assert value is not None and later_value is not None and time is not None and later is not None
-    return (later_value - value) / (later - time) if later > time else None
+    seconds = last["time_seconds"] - before["time_seconds"]
+    return (last[column] - before[column]) / seconds if seconds > 0 else None

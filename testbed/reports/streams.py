@@ -57,8 +57,13 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
         "refused_records": int(last["stream_refused"].sum()),
         "missing_samples": int(last["stream_missing"].sum()),
         "cnc_ratio": number(updates["compressed"].mean()),
-        "floats_per_worker": number(updates["entries"].groupby(updates["worker"]).sum().mean()),
+        "floats_per_worker": number(floats_per_worker(updates)),
     }
+
+
+def floats_per_worker(updates: pd.DataFrame) -> float:
+    """Return the mean number of values that a worker sent."""
+    return float(updates.groupby("worker")["entries"].sum().mean())
 
 
 def lag(events: Sequence[Produced]) -> dict[str, float]:

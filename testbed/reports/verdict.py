@@ -11,8 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.algorithms.frame.stop import NO_WORKER_LEFT
-from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS, LATE_LINKS_LIMIT_RATIO
-from testbed.reports.measurements import Flow, Measurements
+from testbed.reports.measurements import (
+    LATE_LINK_LIMIT_SECONDS,
+    LATE_LINKS_LIMIT_RATIO,
+    Flow,
+    Measurements,
+)
 from testbed.telemetry.wall import clock_set
 
 BUSY_LIMIT_RATIO = 0.9

@@ -37,8 +37,8 @@ from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.scalars import dotted
 from testbed.scenario.schema import Scenario
 from testbed.scenario.streams import Kafka
-from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder, open_to_nodes
+from testbed.telemetry.host import Circumstances, write_environment
 from testbed.telemetry.registry import Registry
 from testbed.telemetry.wall import WALL
 from testbed.values.topology import Plan

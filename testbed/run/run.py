@@ -37,7 +37,7 @@ from testbed.telemetry.event_kinds import (
     StateChanged,
     TornDown,
 )
-from testbed.telemetry.folder_errors import (
+from testbed.telemetry.folder import (
     FREE_SPACE,
     OUTPUT_CLOSED,
     deletion_error,

@@ -30,8 +30,7 @@ from testbed.telemetry.event_kinds import (
     Started,
 )
 from testbed.telemetry.events import follow_ps_events
-from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.folder_errors import deletion_error, find_deleted
+from testbed.telemetry.folder import RunFolder, deletion_error, find_deleted
 from testbed.telemetry.host import HostSampler
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.spool import SpoolReader

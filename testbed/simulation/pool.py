@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from testbed.algorithms.base import Reply
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.errors import NodeError, TestbedError
+from testbed.host.isolation import early_exit
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.base import CACHE_LINE_BYTES

@@ -32,8 +32,7 @@ from testbed.simulation.pool import Pool
 from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.event_kinds import Finished, Joined, Resumed, Started, State, StateChanged
-from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.folder_errors import OUTPUT_CLOSED, deletion_error, folder_error
+from testbed.telemetry.folder import OUTPUT_CLOSED, RunFolder, deletion_error, folder_error
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Clock, FolderSink, Recorder
 from testbed.telemetry.sink import Sink

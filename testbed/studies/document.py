@@ -1,13 +1,15 @@
-"""The fields of a study file, as ``testbed.scenario.schema`` defines those of a scenario."""
+"""The fields of a study file, as ``testbed.scenario.schema`` has a scenario's; its JSON schema."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from testbed.errors import InvalidValue
 from testbed.reports.run_measure import Measure
+from testbed.scenario import json_schema
 from testbed.values.fields import Name, Seed, StrictModel
 
 LONGEST_LEVEL = 40
@@ -126,6 +128,11 @@ class PaperNumber(StrictModel):
     value: Real | Words
     source: Words
 
+    @property
+    def shown(self) -> str:
+        """The number as text, in its measure's unit."""
+        return self.value if isinstance(self.value, str) else self.measure.show(self.value)
+
 
 class Paper(StrictModel):
     """Published results.
@@ -224,3 +231,22 @@ class StudyDocument(StrictModel):
     report: ReportOf = ReportOf()
     paper: Paper | None = None
     expects: dict[Name, Expectation] = Field(default={})
+
+
+def study_schema() -> dict[str, Any]:
+    """Return the schema. An inline scenario may lack the fields that the study varies."""
+    scenario = json_schema()
+    parts = scenario.pop("$defs")
+    for key in ("$schema", "$id", "if", "then"):
+        scenario.pop(key, None)
+    schema = json_schema(StudyDocument)
+    schema["$defs"] = {**schema["$defs"], **parts, "Scenario": scenario}
+    described = {"description": schema["properties"]["scenario"]["description"]}
+    either = [{"type": "string"}, {"$ref": "#/$defs/Scenario"}]
+    schema["properties"]["scenario"] = {"anyOf": either, **described}
+    return schema
+
+
+def study_schema_text() -> str:
+    """Return the schema as the text of a file."""
+    return json.dumps(study_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.reports.figures import INK, SOFT, add_legend, dress, look_of
+from testbed.reports.charts import Chart, Series, thin
 from testbed.reports.measures import moving_average
-from testbed.reports.text_table import csv_text
+from testbed.reports.table import csv_text
 from testbed.scenario.checks import substitutes
 from testbed.studies.document import Curves
-from testbed.studies.kept import KeptRun
-from testbed.studies.results import Results
-from testbed.studies.study import Case, spelled
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from testbed.reports.frames import Run
+from testbed.studies.found import Results
+from testbed.studies.kept import StudyResult
+from testbed.studies.study import Case, slug, spelled
 
 Numbers = NDArray[np.float64]
-
-COLUMNS = 3
-PANEL_INCHES = (4.0, 2.9)
-SINGLE_INCHES = (8.0, 5.0)
-SHADE = 0.18
 
 X = {
     "updates": ("version", 1.0, "updates"),
@@ -46,23 +35,14 @@ Y = {
 
 @dataclass(frozen=True)
 class Curve:
-    """One case in a figure; arrays of equal length, in the units of the figure.
-
-    Attributes:
-        case: the case.
-        seeds: number of seeds.
-        x: ascending.
-        mean: over the seeds.
-        least: minimum over the seeds.
-        greatest: maximum over the seeds.
-    """
+    """One case in a figure; arrays of equal length, in the units of the figure."""
 
     case: Case
-    seeds: int
-    x: Numbers
-    mean: Numbers
-    least: Numbers
-    greatest: Numbers
+    seeds: int  # number of seeds
+    x: Numbers  # ascending
+    mean: Numbers  # over the seeds
+    least: Numbers  # minimum over the seeds
+    greatest: Numbers  # maximum over the seeds
 
 
 def curve_of(case: Case, wanted: Curves, results: Results) -> Curve | None:
@@ -86,7 +66,7 @@ def curve_of(case: Case, wanted: Curves, results: Results) -> Curve | None:
 
 
 def _line(
-    run: Run | KeptRun, wanted: Curves, between: Sequence[float] | None
+    run: StudyResult, wanted: Curves, between: Sequence[float] | None
 ) -> tuple[Numbers, Numbers]:
     """Return x and y of a run's evaluations during training."""
     during = run.evaluations[~run.evaluations["final"]]
@@ -101,42 +81,58 @@ def _line(
     return x[drawn], smooth[there].to_numpy(np.float64)[drawn] * y_scale
 
 
-def draw(name: str, wanted: Curves, curves: Sequence[Curve], results: Results) -> Figure:
-    """Draw the figure: a panel for each combination of the panels' factors, or a single panel."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def curves_of(wanted: Curves, results: Results) -> list[Curve]:
+    """Return the curves of all cases of a figure that have one."""
+    found = [curve_of(case, wanted, results) for case in results.study.select(wanted.where)]
+    return [curve for curve in found if curve is not None]
 
+
+def charts_of_figure(
+    name: str, wanted: Curves, curves: Sequence[Curve], *, scaled: bool, most: int = sys.maxsize
+) -> list[Chart]:
+    """Return a chart for each combination of the panels' factors, or a single chart.
+
+    Args:
+        name: the figure.
+        wanted: its fields.
+        curves: its curves, at least one.
+        scaled: whether the runs are shorter than the study sets, and may not get to its limits.
+        most: the maximum number of points per curve.
+    """
     panels: dict[tuple[str, ...], list[Curve]] = {}
     for curve in curves:
         levels = dict(curve.case.levels)
         panels.setdefault(tuple(levels[one] for one in wanted.panels), []).append(curve)
-    columns = min(COLUMNS, len(panels))
-    rows = -(-len(panels) // columns)
-    several = len(panels) > 1
-    size = (PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows + 0.5) if several else SINGLE_INCHES
-    figure = Figure(figsize=size, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
-    labels = {curve.case: label_of(curve.case, wanted, curves) for curve in curves}
-    places = {label: index for index, label in enumerate(dict.fromkeys(labels.values()))}
-    for axes, (combination, inside) in zip(grid, panels.items(), strict=False):
-        title = ", ".join(
-            spelled(factor, level) for factor, level in zip(wanted.panels, combination, strict=True)
-        )
-        axes.set_title(title, color=INK, size=11)
-        for curve in inside:
-            _draw_curve(axes, curve, labels[curve.case], places[labels[curve.case]])
-        _finish(axes, wanted, is_scaled=results.study.scale != 1)
-    for axes in grid[len(panels) :]:
-        axes.set_visible(False)
-    for axes in grid[-columns:]:
-        axes.set_xlabel(X[wanted.against][2], color=INK)
     averaged = f", mean of {wanted.mean_of}" if wanted.mean_of > 1 else ""
-    for axes in grid[::columns]:
-        axes.set_ylabel(f"{Y[wanted.show][2]}{averaged}", color=INK)
-    add_legend(figure, grid, columns=4)
-    figure.suptitle(_title(name, curves, results), color=INK, size=12)
-    return figure
+    _, scale, y_title = Y[wanted.show]
+    limits = None if scaled else wanted.range
+    return [
+        Chart(
+            slug("-".join([name, *levels])),
+            ", ".join([name, *levels]),
+            X[wanted.against][2],
+            f"{y_title}{averaged}",
+            tuple(_series(curve, label_of(curve.case, wanted, curves), most) for curve in inside),
+            wanted.log,
+            panel=", ".join(map(spelled, wanted.panels, levels)),
+            mark=None if wanted.mark is None else scale * wanted.mark,
+            y_range=limits and tuple(scale * end for end in limits),
+            from_zero=(wanted.between is None or scaled) and "x" not in wanted.log,
+        )
+        for levels, inside in panels.items()
+    ]
+
+
+def _series(curve: Curve, label: str, most: int) -> Series:
+    """Return the mean over the seeds, with the band from minimum to maximum."""
+    kept = thin(curve.mean, most)
+    x, mean, least, greatest = (
+        tuple(values[kept].tolist())
+        for values in (curve.x, curve.mean, curve.least, curve.greatest)
+    )
+    if curve.seeds == 1:
+        return Series(label, x, mean, len(curve.x))
+    return Series(label, x, mean, len(curve.x), low=least, high=greatest)
 
 
 def label_of(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
@@ -150,30 +146,8 @@ def label_of(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
     return ", ".join(words) or case.name
 
 
-def _draw_curve(axes: Axes, curve: Curve, label: str, index: int) -> None:
-    look = look_of(index, len(curve.x))
-    axes.plot(curve.x, curve.mean, lw=1.6, markersize=4.0, label=label, **look)
-    if curve.seeds > 1:
-        axes.fill_between(
-            curve.x, curve.least, curve.greatest, color=look["color"], alpha=SHADE, linewidth=0
-        )
-
-
-def _finish(axes: Axes, wanted: Curves, *, is_scaled: bool) -> None:
-    scale = Y[wanted.show][1]
-    if wanted.mark is not None:
-        axes.axhline(scale * wanted.mark, color=SOFT, linewidth=0.8, linestyle="--")
-    if wanted.range is not None and not is_scaled:  # shorter runs may not get there
-        axes.set_ylim(*(scale * end for end in wanted.range))
-    for axis, set_scale in (("x", axes.set_xscale), ("y", axes.set_yscale)):
-        if axis in wanted.log:
-            set_scale("log")
-    if (wanted.between is None or is_scaled) and "x" not in wanted.log:
-        axes.set_xlim(left=0)
-    dress(axes)
-
-
-def _title(name: str, curves: Sequence[Curve], results: Results) -> str:
+def title_of(name: str, curves: Sequence[Curve], results: Results) -> str:
+    """Return the title of a figure: what it averages, and whether runs are scaled."""
     counts = sorted({curve.seeds for curve in curves})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     over = "1 seed" if counts == [1] else f"mean, minimum and maximum of {seeds} seeds"

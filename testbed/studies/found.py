@@ -1,4 +1,4 @@
-"""Finds the existing runs of a study, and the folder for its results."""
+"""The existing runs of a study, their results by case and seed, and the folder for its report."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from testbed.errors import HostError, Problem, ScenarioError, TestbedError
 from testbed.reports.frames import Run
+from testbed.reports.run_measure import Measure
 from testbed.scenario import load
 from testbed.scenario.traces import own_copy
-from testbed.studies.kept import ENDING, FOLDER, kept_runs
-from testbed.studies.study import Study, StudyRun, identity, own_digests
+from testbed.studies.kept import ENDING, FOLDER, FolderRun, KeptRun, StudyResult, kept_runs
+from testbed.studies.study import Case, Study, StudyRun, identity, own_digests, spelled
 from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
@@ -34,18 +35,13 @@ MARKER = "study.json"
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run of a study that has a folder or a file of kept numbers.
+    """A run of a study that has a folder or a file of kept numbers."""
 
-    Attributes:
-        path: the folder, or the file.
-        condition: ``valid`` and ``invalid`` runs have finished; a run that failed, was
-            interrupted, or lost its process is ``interrupted``.
-        reason: for an invalid run, the verdict's reasons; otherwise, why it ended.
-    """
-
-    path: Path
+    path: Path  # the folder, or the file
+    # ``valid`` and ``invalid`` runs have finished; a run that failed, was interrupted, or lost
+    # its process is ``interrupted``
     condition: Condition
-    reason: str
+    reason: str  # for an invalid run, the verdict's reasons; otherwise, why it ended
 
     @property
     def name(self) -> str:
@@ -239,3 +235,90 @@ def alone(runs: Path) -> Iterator[None]:
         lock.write(f"{os.getpid()}\n")
         lock.flush()
         yield
+
+
+LONG_RUN_SECONDS = 3600.0
+"""One seed is enough to judge a case if its runs take at least this long."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The existing results of a study."""
+
+    study: Study  # the study, or a part of it
+    whole: Study  # the whole study
+    found: Found  # its runs that have a folder or a file of kept numbers
+    _opened: dict[Path, StudyResult] = field(default_factory=dict)
+    _values: dict[tuple[Path, Measure], float] = field(default_factory=dict)
+
+    @cached_property
+    def by_case(self) -> dict[Case, list[StudyRun]]:
+        """The runs of every case, in the order of the seeds."""
+        cases: dict[Case, list[StudyRun]] = {}
+        for run in self.whole.runs:
+            cases.setdefault(run.case, []).append(run)
+        return cases
+
+    def run(self, run: StudyRun) -> StudyResult:
+        """Return the numbers of a run; its tables are read only once."""
+        found = self.found[run]
+        if found.path not in self._opened:
+            self._opened[found.path] = (KeptRun.open if found.is_kept else FolderRun)(found.path)
+        return self._opened[found.path]
+
+    def valid(self, case: Case) -> list[StudyRun]:
+        """Return the runs of a case that have ended and can be trusted."""
+        return [one for one in self.by_case[case] if self.condition(one) == "valid"]
+
+    def condition(self, run: StudyRun) -> str:
+        """Return the condition of a run; ``not run`` if it was not found."""
+        return self.found[run].condition if run in self.found else "not run"
+
+    def common_seeds(self, cases: Sequence[Case]) -> list[int]:
+        """Return the seeds for which all these cases have a valid run, ascending."""
+        sets = [{run.seed for run in self.valid(case)} for case in cases]
+        return sorted(set.intersection(*sets))
+
+    def values(
+        self, case: Case, measure: Measure, seeds: Collection[int] | None = None
+    ) -> list[float]:
+        """Return a measure of a case's valid runs, by default with any seed, in their order."""
+        runs = [run for run in self.valid(case) if seeds is None or run.seed in seeds]
+        return [self.value(run, measure) for run in runs]
+
+    def images(self, case: Case, measure: Measure) -> int | None:
+        """Return the number of test images behind a measure; None if it is no share, or unknown."""
+        if not measure.is_share:
+            return None
+        scenario = self.by_case[case][0].scenario
+        of_all = scenario.dataset.test_images
+        final = measure.name.startswith("final")
+        return of_all if final or of_all is None else min(of_all, scenario.evaluate.images)
+
+    def takes_long(self, case: Case) -> bool:
+        """Whether any run of the case takes an hour or more."""
+        return any(self.run(one).duration_seconds >= LONG_RUN_SECONDS for one in self.valid(case))
+
+    def value(self, run: StudyRun, measure: Measure) -> float:
+        """Return a measure of a run in ``found``."""
+        key = (self.found[run].path, measure)
+        if key not in self._values:
+            self._values[key] = self.run(run).value(measure)
+        return self._values[key]
+
+    def short_name(self, case: Case) -> str:
+        """Return a case's levels, restricted to factors in which the study's cases differ."""
+        cases = [dict(one.levels) for one in self.by_case]
+        differing = [
+            spelled(factor, level)
+            for factor, level in case.levels
+            if any(one[factor] != level for one in cases)
+        ]
+        return " ".join(differing) or case.name
+
+
+def spread(values: Sequence[float], show: Callable[[float], str]) -> str:
+    """Format values of several seeds for one cell: their mean, minimum and maximum."""
+    mean = show(sum(values) / len(values))
+    least, greatest = show(min(values)), show(max(values))
+    return mean if least == greatest else f"{mean} ({least} to {greatest})"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import TestbedError
+from testbed.reports.frames import Run
 from testbed.reports.run_measure import Measure
 from testbed.scenario import dump
 from testbed.scenario.load import load_text
@@ -23,7 +24,6 @@ from testbed.telemetry.files import read_json, write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
-    from testbed.reports.frames import Run
     from testbed.scenario.schema import Scenario
 
 ENDING = ".run.json"
@@ -33,6 +33,20 @@ FOLDER = "results"
 FORMAT = 1
 CURVES = ("version", "time_seconds", "payload_up_bytes", "steps", "loss", "top1", "top5", "final")
 """Columns of the evaluations to keep."""
+
+
+class FolderRun(Run):
+    """A run whose folder exists."""
+
+    @property
+    def duration_seconds(self) -> float:
+        """Real seconds from the creation of the folder to its last event, with pauses."""
+        created = datetime.fromisoformat(self.state.created)
+        return self.folder.events.stat().st_mtime - created.timestamp()
+
+    def value(self, measure: Measure) -> float:
+        """Return a measure; NaN if it was not measured."""
+        return measure.of(self)
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,7 @@ class KeptRun:
 
     @property
     def duration_seconds(self) -> float:
-        """Duration of the run, see ``duration_seconds``."""
+        """Duration of the run, as that of a ``FolderRun``."""
         return float(self.content["duration_seconds"])
 
     def value(self, measure: Measure) -> float:
@@ -96,6 +110,9 @@ class KeptRun:
         return pd.DataFrame(self.content["evaluations"]).reindex(columns=list(CURVES))
 
 
+StudyResult = FolderRun | KeptRun
+
+
 def kept_runs(folder: Path) -> list[KeptRun]:
     """Return all kept runs of a folder, sorted by name.
 
@@ -105,7 +122,7 @@ def kept_runs(folder: Path) -> list[KeptRun]:
     return [KeptRun.open(path) for path in sorted(folder.glob(f"*{ENDING}"))]
 
 
-def keep(run: Run, measures: Iterable[Measure], folder: Path) -> Path:
+def keep(run: FolderRun, measures: Iterable[Measure], folder: Path) -> Path:
     """Keep the numbers of an ended run, in addition to those already kept. Return the file.
 
     Raises:
@@ -127,7 +144,7 @@ def keep(run: Run, measures: Iterable[Measure], folder: Path) -> Path:
         "verdict": run.summary["verdict"],
         "reason": run.state.reason,
         "created": run.state.created,
-        "duration_seconds": round(duration_seconds(run), 1),
+        "duration_seconds": round(run.duration_seconds, 1),
         "host": run.environment.get("host"),
         "software": run.environment.get("software"),
         "measures": dict(sorted(values.items())),
@@ -153,9 +170,3 @@ def _text(content: Mapping[str, Any]) -> str:
 
 def _plain(value: float) -> float | str | None:
     return None if value != value else "never" if isinf(value) else value  # noqa: PLR0124 - NaN
-
-
-def duration_seconds(run: Run) -> float:
-    """Return real seconds from the creation of the run folder to its last event, with pauses."""
-    created = datetime.fromisoformat(run.state.created)
-    return run.folder.events.stat().st_mtime - created.timestamp()

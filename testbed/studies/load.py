@@ -34,9 +34,6 @@ OF_THE_STUDY = {"name": "the study names its runs", "seed": "seeds are listed un
 OWN_TABLES = ("expectations", "runs")
 """Tables that every study has."""
 
-Levels = dict[str, dict[str, tuple[Override, ...]]]
-"""The settings of every level, by factor and level."""
-
 
 def is_study(path: Path | str) -> bool:
     """Whether a file is a study: its mapping has a scenario, or varies something.
@@ -92,19 +89,15 @@ def read_study(
 
 @dataclass
 class _Reading:
-    """The state of checking a study's document.
+    """The state of checking a study's document."""
 
-    Attributes:
-        document: the text as data, with the position of each value.
-        path: its file.
-        has_cuda: see ``load_study``; called at most once.
-        problems: problems found so far.
-    """
-
-    document: Document
+    document: Document  # the text as data, with the position of each value
     path: Path
-    has_cuda: HasCuda | None
-    problems: list[Problem] = field(default_factory=list)
+    has_cuda: HasCuda | None  # see ``load_study``; called at most once
+    problems: list[Problem] = field(default_factory=list)  # problems found so far
+    model: StudyDocument = field(init=False)
+    settings: dict[str, dict[str, tuple[Override, ...]]] = field(init=False)  # of every level
+    cases: Sequence[Case] = ()
 
     def study(self, scale: float) -> Study:
         """Return the study.
@@ -113,18 +106,17 @@ class _Reading:
             ScenarioError: it has problems.
         """
         self.problems += self.document.problems
-        model = self._model()
-        levels = {name: self._levels(name, factor) for name, factor in model.vary.items()}
+        self.model = model = self._model()
+        self.settings = {name: self._levels(name, factor) for name, factor in model.vary.items()}
         self._refuse_if_wrong()
-        names = {factor: list(of_factor) for factor, of_factor in levels.items()}
         for index, selection in enumerate(model.cases):
-            self._check_selection(selection, ("cases", index), names)
+            self._check_selection(selection, ("cases", index))
         self._refuse_if_wrong()
-        cases = all_cases(names, model.cases)
-        self._check_number(cases, model)
-        self._check_references(model, cases, names)
+        self.cases = all_cases(self.settings, model.cases)
+        self._check_number()
+        self._check_references()
         self._refuse_if_wrong()
-        runs = tuple(self._runs(model, cases, levels, scale))
+        runs = tuple(self._runs(scale))
         self._refuse_if_wrong()
         return Study(model, self.path, scale, runs)
 
@@ -185,25 +177,24 @@ class _Reading:
             origin = self.document.origin(path)
             yield replace(override, option=origin.file, line=origin.line)
 
-    def _check_number(self, cases: Sequence[Case], model: StudyDocument) -> None:
-        runs = len(cases) * len(model.seeds or (0,))
+    def _check_number(self) -> None:
+        seeds = self.model.seeds or ()
+        runs = len(self.cases) * max(1, len(seeds))
         if runs > MOST_RUNS:
             self._problem(("vary",), f"{runs:,} runs", f"at most {MOST_RUNS:,}")
         if runs < 2:
-            found = "nothing that varies" if model.vary else "no `vary`"
+            found = "nothing that varies" if self.model.vary else "no `vary`"
             expected = "at least two runs: levels of a factor, or seeds"
             hint = "For a single run, use a scenario: testbed up FILE"
             self._problem(("vary",), found, expected, hint)
-        for index, seed in enumerate(model.seeds or ()):
-            if seed in (model.seeds or ())[:index]:
+        for index, seed in enumerate(seeds):
+            if seed in seeds[:index]:
                 self._problem(("seeds", index), f"{seed} again", "each seed once")
 
     # ---- references to cases ----------------------------------------------------------------
 
-    def _check_selection(
-        self, selection: Selection, path: Keys, levels: dict[str, list[str]]
-    ) -> bool:
-        before = len(self.problems)
+    def _check_selection(self, selection: Selection, path: Keys) -> bool:
+        before, levels = len(self.problems), self.settings
         for factor, wanted in selection.items():
             inside = (*path, factor)
             if factor not in levels:
@@ -213,13 +204,12 @@ class _Reading:
             for level in levels_of(wanted):
                 if level not in levels[factor]:
                     expected = f"a level of {factor}: {', '.join(levels[factor])}"
-                    self._problem(inside, level, expected, nearest(level, levels[factor]))
+                    self._problem(inside, level, expected, nearest(level, list(levels[factor])))
         return len(self.problems) == before
 
-    def _check_references(
-        self, model: StudyDocument, cases: Sequence[Case], levels: dict[str, list[str]]
-    ) -> None:
+    def _check_references(self) -> None:
         """Check that every selection names existing levels, and the required number of cases."""
+        model = self.model
         for name in {*OWN_TABLES, *model.report.figures} & set(model.report.tables):
             self._problem(
                 ("report", "tables", name), name, "another name: a file with this name exists"
@@ -227,14 +217,13 @@ class _Reading:
         for kind in ("figures", "tables"):
             for name, item in getattr(model.report, kind).items():
                 path: Keys = ("report", kind, name)
-                self._check_some(item.where, (*path, "where"), cases, levels)
+                self._check_some(item.where, (*path, "where"))
                 for index, factor in enumerate(getattr(item, "panels", ())):
-                    if factor not in levels:
-                        expected = f"a factor of `vary`: {', '.join(levels)}"
+                    if factor not in self.settings:
+                        expected = f"a factor of `vary`: {', '.join(self.settings)}"
                         self._problem((*path, "panels", index), display(factor), expected)
         for index, number in enumerate(model.paper.numbers if model.paper else ()):
-            where: Keys = ("paper", "numbers", index, "where")
-            self._check_some(number.where, where, cases, levels)
+            self._check_some(number.where, ("paper", "numbers", index, "where"))
         for name, expectation in model.expects.items():
             path = ("expects", name)
             kinds = [one for one in ("order", "ratio", "difference") if getattr(expectation, one)]
@@ -242,22 +231,18 @@ class _Reading:
             several = getattr(expectation, key) if kinds else None
             for index, selection in enumerate(several or ()):
                 whole = {**expectation.where, **selection}
-                self._check_one(whole, (*path, key, index), cases, levels)
+                self._check_one(whole, (*path, key, index))
             if several is None:
-                self._check_one(expectation.where, (*path, "where"), cases, levels)
+                self._check_one(expectation.where, (*path, "where"))
 
-    def _check_some(
-        self, where: Selection, path: Keys, cases: Sequence[Case], levels: dict[str, list[str]]
-    ) -> None:
-        if self._check_selection(where, path, levels) and not any(one.fits(where) for one in cases):
+    def _check_some(self, where: Selection, path: Keys) -> None:
+        if self._check_selection(where, path) and not any(one.fits(where) for one in self.cases):
             self._problem(path, "no case", "a combination of levels that a case has")
 
-    def _check_one(
-        self, where: Selection, path: Keys, cases: Sequence[Case], levels: dict[str, list[str]]
-    ) -> None:
-        if not self._check_selection(where, path, levels):
+    def _check_one(self, where: Selection, path: Keys) -> None:
+        if not self._check_selection(where, path):
             return
-        fitting = [case.name for case in cases if case.fits(where)]
+        fitting = [case.name for case in self.cases if case.fits(where)]
         if len(fitting) != 1:
             some = "; ".join(fitting[:4]) + ("; ..." if len(fitting) > 4 else "")
             found = f"{len(fitting)} cases ({some})" if fitting else "no case"
@@ -265,15 +250,16 @@ class _Reading:
 
     # ---- the scenarios ----------------------------------------------------------------------
 
-    def _runs(
-        self, model: StudyDocument, cases: Sequence[Case], levels: Levels, scale: float
-    ) -> Iterator[StudyRun]:
+    def _runs(self, scale: float) -> Iterator[StudyRun]:
+        model = self.model
+        inline = not isinstance(model.scenario, str)
+        beside = self.path.parent if inline else (self.path.parent / str(model.scenario)).parent
         known: dict[str, Case] = {}
         names: set[str] = set()
-        for case in cases:
-            settings = [one for factor, level in case.levels for one in levels[factor][level]]
+        for case in self.cases:
+            settings = [one for level in case.levels for one in self.settings[level[0]][level[1]]]
             try:
-                scenario = self._resolve(model.scenario, settings, seeds=model.seeds or ())
+                scenario = self._resolve(settings)
             except ScenarioError as error:
                 self.problems += error.problems
                 continue
@@ -290,11 +276,10 @@ class _Reading:
                 made = scaled(scenario.model_copy(update={"seed": seed}), scale)
                 name = run_base_name(model.name, case, seed, scale=scale, taken=names)
                 names.add(name)
-                yield StudyRun(case, seed, made, self._beside(model.scenario), name)
+                yield StudyRun(case, seed, made, beside, name)
 
-    def _resolve(
-        self, scenario: str | dict[str, Any], settings: Sequence[Override], seeds: Sequence[int]
-    ) -> Scenario:
+    def _resolve(self, settings: Sequence[Override]) -> Scenario:
+        scenario, seeds = self.model.scenario, self.model.seeds or ()
         if isinstance(scenario, str):
             file = self.path.parent / scenario
             if not file.is_file():
@@ -313,10 +298,6 @@ class _Reading:
             has_cuda=self.has_cuda,
             seeds=seeds,
         )
-
-    def _beside(self, scenario: str | dict[str, Any]) -> Path:
-        within = Path(scenario) if isinstance(scenario, str) else Path()
-        return (self.path.parent / within).parent if isinstance(scenario, str) else self.path.parent
 
 
 def scaled(scenario: Scenario, scale: float) -> Scenario:

@@ -1,19 +1,20 @@
-"""The results of a study's runs: tables, figures and verdicts, to print and to write."""
+"""The results of a study's runs as tables, figures, verdicts and a page."""
 
 from __future__ import annotations
 
-import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from testbed.reports.figures import DPI
-from testbed.reports.frames import Run
+from testbed.reports.charts import Chart, most_points
+from testbed.reports.figures import KINDS, STUDY, draw, write_picture
+from testbed.reports.page import Page, PageTable, Section
 from testbed.reports.run_measure import SIDE_BY_SIDE
-from testbed.studies.figures import curve_of, curves_csv, draw
-from testbed.studies.found import find_runs, results_folder
-from testbed.studies.kept import FOLDER, keep
-from testbed.studies.results import Results
+from testbed.studies.document import Curves
+from testbed.studies.figures import charts_of_figure, curves_csv, curves_of, title_of
+from testbed.studies.found import Results, find_runs, results_folder, spread
+from testbed.studies.kept import FOLDER, FolderRun, keep
 from testbed.studies.study import Study, slug
 from testbed.studies.tables import (
     MISSED,
@@ -26,29 +27,17 @@ from testbed.studies.tables import (
 from testbed.studies.verdicts import Judged, judge
 from testbed.telemetry.files import write_atomically
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 @dataclass(frozen=True)
 class StudyReport:
-    """The report of a study.
+    """The report of a study."""
 
-    Attributes:
-        results: the underlying results.
-        judged: every expectation with its verdict.
-        tables: all tables of the report.
-        folder: the folder where all files were written.
-        text: the report as Markdown.
-        files: the files that were written, except the report itself.
-    """
-
-    results: Results
-    judged: tuple[Judged, ...]
-    tables: tuple[StudyTable, ...]
-    folder: Path
-    text: str
-    files: tuple[Path, ...]
+    results: Results  # the underlying results
+    judged: tuple[Judged, ...]  # every expectation with its verdict
+    tables: tuple[StudyTable, ...]  # all tables of the report
+    folder: Path  # the folder where all files were written
+    text: str  # the report as Markdown
+    files: tuple[Path, ...]  # the files that were written, except the report itself
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as data for JSON."""
@@ -68,10 +57,7 @@ class StudyReport:
 def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyReport:
     """Create the report of a study from its existing runs, and write it to the results folder.
 
-    Args:
-        study: the whole study.
-        runs: the folder of runs.
-        part: a figure, table or level, to restrict the report to.
+    ``part``, a figure, table or level, restricts the report to it.
 
     Raises:
         ScenarioError: the results folder is another study's, or there is no such part.
@@ -83,22 +69,16 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
         folder /= f"only-{slug(part)}"
         folder.mkdir(exist_ok=True)
     judged = tuple(judge(results))
-    wanted = study.document.report
-    shown = [
-        result_table(name, table, results)
-        for name, table in wanted.tables.items()
-        if belongs(name, study)
-    ]
+    shown = [result_table(name, table, results) for name, table in study.tables.items()]
     if judged:
         shown.insert(0, verdict_table(judged, study))
     tables = (*shown, run_table(results))
     files = [_written(folder / f"{table.name}.csv", table.csv()) for table in tables]
     pictures: list[str] = []
-    for name in wanted.figures:
-        if belongs(name, study):
-            made, told = _figure(name, results, folder)
-            files += made
-            pictures.append(told)
+    for name, wanted in study.figures.items():
+        made, told = _figure(name, wanted, results, folder)
+        files += made
+        pictures.append(told)
     text = _text(study, [table.markdown() for table in shown], pictures)
     _written(folder / "report.md", text)
     return StudyReport(results, judged, tables, folder, text, tuple(files))
@@ -125,15 +105,8 @@ def keep_runs(study: Study, *, runs: Path) -> list[Path]:
         ended = found.condition in ("valid", "invalid") and not found.is_kept
         if ended and not (found.path / "custom").is_dir():
             measures = [*study.measures, *SIDE_BY_SIDE, MISSED]
-            kept.append(keep(Run(found.path), measures, study.file.parent / FOLDER))
+            kept.append(keep(FolderRun(found.path), measures, study.file.parent / FOLDER))
     return kept
-
-
-def belongs(name: str, study: Study) -> bool:
-    """Whether a figure or table belongs to the selected part of the study."""
-    report = study.document.report
-    whole = study.part not in (*report.figures, *report.tables)
-    return whole or name == study.part
 
 
 def _text(study: Study, tables: list[str], pictures: list[str]) -> str:
@@ -142,32 +115,83 @@ def _text(study: Study, tables: list[str], pictures: list[str]) -> str:
     return "\n".join([heading, *labels, *tables, *pictures])
 
 
-def _figure(name: str, results: Results, folder: Path) -> tuple[list[Path], str]:
+def _figure(name: str, wanted: Curves, results: Results, folder: Path) -> tuple[list[Path], str]:
     """Draw a figure; return its files, and its Markdown for the report."""
-    wanted = results.study.document.report.figures[name]
-    found = [curve_of(case, wanted, results) for case in results.study.select(wanted.where)]
-    curves = [curve for curve in found if curve is not None]
-    if not curves:
-        return [], f"### {name}\n\nNothing to draw: none of its runs has an evaluation.\n"
-    figure = draw(name, wanted, curves, results)
-    files = [_saved(figure, folder / f"{name}.{kind}", kind) for kind in ("png", "svg")]
-    files.append(_written(folder / f"{name}-curves.csv", curves_csv(curves, results, wanted)))
-    return files, f"### {name}\n\n![{name}]({name}.svg)\n"
-
-
-def _saved(figure: Figure, path: Path, kind: str) -> Path:
-    """Write a figure; the same figure gives the same bytes."""
     from matplotlib import rc_context
 
-    image = io.BytesIO()
-    with rc_context({"svg.hashsalt": path.stem}):
-        figure.savefig(
-            image, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None
-        )
-    write_atomically(path, image.getvalue())
-    return path
+    curves = curves_of(wanted, results)
+    if not curves:
+        return [], f"### {name}\n\nNothing to draw: none of its runs has an evaluation.\n"
+    with rc_context(STUDY):
+        charts = charts_of_figure(name, wanted, curves, scaled=results.study.scale != 1)
+        figure = draw(charts, title_of(name, curves, results))
+        files = [folder / f"{name}.{kind}" for kind in KINDS]
+        for file in files:
+            write_picture(file, figure)
+    files.append(_written(folder / f"{name}-curves.csv", curves_csv(curves, results, wanted)))
+    return files, f"### {name}\n\n![{name}]({name}.svg)\n"
 
 
 def _written(path: Path, text: str) -> Path:
     write_atomically(path, text)
     return path
+
+
+def page_of_study(report: StudyReport) -> Page:
+    """Return the page of a study, from its existing runs."""
+    results = report.results
+    study = results.study
+    *shown, runs = report.tables
+    sections = [
+        *(Section(table.name, _plain(table.notes), [PageTable(*table.shown)]) for table in shown),
+        *_paper(results),
+        Section("Figures", charts=charts_of_study(report)),
+        Section("Runs", tables=[_of_data(runs)]),
+        Section("Study", text=study.file.read_text(encoding="utf-8")),
+    ]
+    conditions = [results.condition(run) for run in study.runs]
+    subtitle = f"a study of {len(study.cases)} cases; of {len(conditions)} runs "
+    subtitle += f"{conditions.count('valid')} exist and are valid"
+    return Page(study.name, " ".join([f"{subtitle}.", *_plain(study_notes(study))]), (), sections)
+
+
+def _plain(notes: Sequence[str]) -> list[str]:
+    """Return notes without Markdown markup."""
+    return [note.replace("**", "") for note in notes]
+
+
+def charts_of_study(report: StudyReport) -> tuple[Chart, ...]:
+    """Return the figures of a study; a figure with panels becomes one chart per panel."""
+    results = report.results
+    study, scaled = results.study, results.study.scale != 1
+    most = most_points(3 * len(study.figures) * len(study.cases))  # a curve and its band
+    return tuple(
+        chart
+        for name, wanted in study.figures.items()
+        for chart in charts_of_figure(
+            name, wanted, curves_of(wanted, results), scaled=scaled, most=most
+        )
+    )
+
+
+def _paper(results: Results) -> Iterator[Section]:
+    """Yield every number of the paper, next to ours for all its cases."""
+    paper = results.study.document.paper
+    if paper is None or not paper.numbers:
+        return
+    rows = []
+    for one in paper.numbers:
+        for case in results.study.select(one.where):
+            values = results.values(case, one.measure)
+            ours = spread(values, one.measure.show) if values else "no valid run"
+            rows.append([one.measure.title, case.name, one.shown, ours, one.source])
+    headings = ["measure", "case", "paper", "ours", "place in the paper"]
+    if rows:
+        yield Section(
+            "Comparison with the paper", [f"Paper: {paper.source}."], [PageTable(headings, rows)]
+        )
+
+
+def _of_data(table: StudyTable) -> PageTable:
+    headings, rows = table.data
+    return PageTable(headings, [[str(cell) for cell in row] for row in rows])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
+from typing import TypeVar
 
 from testbed.errors import Problem, ScenarioError
 from testbed.reports.run_measure import Measure
@@ -18,7 +19,9 @@ from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
 from testbed.scenario.traces import Locate
-from testbed.studies.document import Selection, StudyDocument
+from testbed.studies.document import Curves, Selection, StudyDocument, TableOf
+
+T = TypeVar("T")
 
 LONGEST_NAME = 60
 """Maximum length of a run's name, as on the command line."""
@@ -26,13 +29,9 @@ LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class Case:
-    """One combination of levels.
+    """One combination of levels."""
 
-    Attributes:
-        levels: the level of every factor, in the order of the factors.
-    """
-
-    levels: tuple[tuple[str, str], ...]
+    levels: tuple[tuple[str, str], ...]  # the level of every factor, in the order of the factors
 
     @property
     def name(self) -> str:
@@ -55,17 +54,12 @@ def levels_of(wanted: str | Sequence[str]) -> tuple[str, ...]:
     return (wanted,) if isinstance(wanted, str) else tuple(wanted)
 
 
-def all_cases(levels: Mapping[str, Sequence[str]], chosen: Sequence[Selection]) -> list[Case]:
-    """Return the cases of a study without duplicates.
-
-    Args:
-        levels: the levels of every factor.
-        chosen: products of levels; empty for the product of all levels.
-    """
+def all_cases(levels: Mapping[str, Collection[str]], chosen: Sequence[Selection]) -> list[Case]:
+    """Return the cases of a study without duplicates; ``chosen``: if empty, all combinations."""
     found: dict[Case, None] = {}
     for selection in chosen or [{}]:
         axes = [
-            [(factor, level) for level in levels_of(selection.get(factor, names))]
+            [(factor, level) for level in levels_of(selection.get(factor, tuple(names)))]
             for factor, names in levels.items()
         ]
         found |= dict.fromkeys(Case(levels) for levels in product(*axes))
@@ -74,21 +68,13 @@ def all_cases(levels: Mapping[str, Sequence[str]], chosen: Sequence[Selection]) 
 
 @dataclass(frozen=True)
 class StudyRun:
-    """A run that a study needs.
-
-    Attributes:
-        case: its case.
-        seed: its seed.
-        scenario: resolved.
-        beside: base folder for paths of the user's own files.
-        base_name: name of its folder, if no other run has it.
-    """
+    """A run that a study needs."""
 
     case: Case
     seed: int
-    scenario: Scenario
-    beside: Path
-    base_name: str
+    scenario: Scenario  # resolved
+    beside: Path  # base folder for paths of the user's own files
+    base_name: str  # name of its folder, if no other run has it
 
     @property
     def identity(self) -> str:
@@ -114,9 +100,7 @@ class StudyRun:
 def own_digests(scenario: Scenario, locate: Locate) -> dict[str, str]:
     """Return the SHA-256 of every user file that a scenario names, by file name.
 
-    Args:
-        scenario: resolved.
-        locate: finds a file: next to the scenario, or its copy in a run folder.
+    ``locate`` finds a file: next to the scenario, or its copy in a run folder.
 
     Raises:
         OSError: a file cannot be read.
@@ -128,12 +112,7 @@ def own_digests(scenario: Scenario, locate: Locate) -> dict[str, str]:
 
 
 def identity(scenario: Scenario, own: Mapping[str, str]) -> str:
-    """Return the identity of a run: its resolved scenario without the name, and the user's files.
-
-    Args:
-        scenario: resolved.
-        own: see ``own_digests``.
-    """
+    """Return the identity of a run: its scenario without the name, and the user's files."""
     data = with_copies(scenario)
     del data["name"]
     return hashlib.sha256(json.dumps([data, own], sort_keys=True).encode()).hexdigest()
@@ -141,21 +120,13 @@ def identity(scenario: Scenario, own: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Study:
-    """A study, ready to run.
+    """A study, ready to run."""
 
-    Attributes:
-        document: content of its file.
-        file: path of its file.
-        scale: factor for the length of its runs; 1 keeps the length in the document.
-        runs: required runs, in the order of the cases and then of the seeds.
-        part: the figure, table or level that it is restricted to; empty for the whole study.
-    """
-
-    document: StudyDocument
-    file: Path
-    scale: float
-    runs: tuple[StudyRun, ...]
-    part: str = ""
+    document: StudyDocument  # content of its file
+    file: Path  # path of its file
+    scale: float  # factor for the length of its runs; 1 keeps the length in the document
+    runs: tuple[StudyRun, ...]  # required runs, in the order of the cases and then of the seeds
+    part: str = ""  # the figure, table or level that it is restricted to; empty for the whole study
 
     @property
     def name(self) -> str:
@@ -178,6 +149,21 @@ class Study:
         tables = self.document.report.tables.values()
         asked = [measure for table in tables for measure in table.measures]
         return list(dict.fromkeys(asked + [one.measure for one in self.document.expects.values()]))
+
+    @property
+    def figures(self) -> dict[str, Curves]:
+        """Figures of the selected part, by name."""
+        return self._of_part(self.document.report.figures)
+
+    @property
+    def tables(self) -> dict[str, TableOf]:
+        """Tables of the selected part, by name."""
+        return self._of_part(self.document.report.tables)
+
+    def _of_part(self, items: dict[str, T]) -> dict[str, T]:
+        report = self.document.report
+        whole = self.part not in (*report.figures, *report.tables)
+        return {name: one for name, one in items.items() if whole or name == self.part}
 
     def select(self, where: Selection) -> list[Case]:
         """Return the cases that match a selection."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from testbed.errors import NodeError, TestbedError
+from testbed.errors import HostError, NodeError, TestbedError
 from testbed.run.follow import wait_for_end
+from testbed.simulation.gradients import Reuse, count_reused, refused
 from testbed.studies.carry_out import ENTRY, StudyRunRequest
 from testbed.studies.found import (
     Found,
@@ -27,10 +30,10 @@ from testbed.studies.found import (
     results_folder,
     resumable_run,
 )
-from testbed.studies.reuse import ReusedGradients, reused_gradients
 from testbed.studies.study import Study, StudyRun
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
+from testbed.values.units import Size
 
 if TYPE_CHECKING:
     from testbed.studies.report import StudyReport
@@ -40,15 +43,10 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run did not finish.
+    """Why a run did not finish."""
 
-    Attributes:
-        message: error message of its process, or how the process ended.
-        exit_code: of the process, as that of ``testbed up``.
-    """
-
-    message: str
-    exit_code: int
+    message: str  # error message of its process, or how the process ended
+    exit_code: int  # of the process, as that of ``testbed up``
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,48 +150,28 @@ def _wait_for_others(found: Found, tell: Tell) -> dict[StudyRun, FoundRun]:
 
 @dataclass
 class Job:
-    """An active run.
-
-    Attributes:
-        run: the run.
-        name: name of its folder.
-        process: executes it.
-        log: output of the process.
-        ended: a pidfd, readable when the process has ended.
-        slot: the slot of CPUs it uses.
-    """
+    """An active run."""
 
     run: StudyRun
-    name: str
-    process: subprocess.Popen[bytes]
-    log: IO[bytes]
-    ended: int
-    slot: list[int]
+    name: str  # name of its folder
+    process: subprocess.Popen[bytes]  # executes it
+    log: IO[bytes]  # output of the process
+    ended: int  # a pidfd, readable when the process has ended
+    slot: list[int]  # the slot of CPUs it uses
 
 
 @dataclass
 class RunPool:
-    """Processes that execute one run each.
+    """Processes that execute one run each."""
 
-    Attributes:
-        runs: the folder of runs.
-        environment: of this process.
-        home: the user's home.
-        argv: for the record of each run.
-        tell: receives a line for every start and end.
-        gradients: gradients for reuse, or None.
-        total: number of runs to execute.
-        failed: why runs did not finish.
-    """
-
-    runs: Path
-    environment: Mapping[str, str]
-    home: Path
-    argv: tuple[str, ...]
-    tell: Tell
-    gradients: ReusedGradients | None
-    total: int
-    failed: dict[StudyRun, Failure] = field(default_factory=dict)
+    runs: Path  # the folder of runs
+    environment: Mapping[str, str]  # of this process
+    home: Path  # the user's home
+    argv: tuple[str, ...]  # for the record of each run
+    tell: Tell  # receives a line for every start and end
+    gradients: ReusedGradients | None  # gradients for reuse, or None
+    total: int  # number of runs to execute
+    failed: dict[StudyRun, Failure] = field(default_factory=dict)  # why runs did not finish
     _begun: int = 0
 
     def carry_out(self, runs: Sequence[StudyRun], *, jobs: int) -> None:
@@ -225,13 +203,14 @@ class RunPool:
             return
         self.tell(f"[{self._begun}/{self.total}] {name} {'resumes' if resumed else 'starts'}")
         slot = slots.pop()
-        request = StudyRunRequest.of(
-            run,
+        request = StudyRunRequest(
+            run.scenario,
+            beside=run.beside.absolute(),
+            runs=self.runs.absolute(),
             name=name,
-            runs=self.runs,
             argv=self.argv,
             home=self.home,
-            cpus=slot,
+            cpus=tuple(slot),
             resumes=resumed is not None,
             reuse=self.gradients.of(name) if self.gradients else None,
         )
@@ -246,7 +225,7 @@ class RunPool:
         going.append(Job(run, name, process, log, os.pidfd_open(process.pid), slot))
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
-            pipe.write(request.text().encode())
+            pipe.write(pickle.dumps(request))
 
     def _conclude(self, job: Job) -> None:
         status = job.process.wait()
@@ -299,3 +278,65 @@ def _ended_together(going: list[Job]) -> Iterator[None]:
             os.close(job.ended)
             job.log.close()
         raise
+
+
+FOLDER = ".gradients"
+"""In the folder of runs."""
+
+
+@dataclass
+class ReusedGradients:
+    """Storage for the gradients of a sweep's runs, kept while the sweep is active.
+
+    The gradients of an ended run are dropped when as many others have ended as run in parallel;
+    each of these has links to what it reused. Thus runs with the same training pass gradients on,
+    and of n runs in parallel, the gradients of at most 2 n runs exist.
+    """
+
+    folder: Path  # contains a folder per run
+    most_bytes: int  # maximum size of all folders together
+    side_by_side: int  # maximum number of parallel runs
+    _ended: deque[str] = field(default_factory=deque)
+
+    def of(self, run: str) -> Reuse:
+        """Return where a new run finds gradients and writes its own."""
+        return Reuse(self.folder, run, self.most_bytes // (2 * self.side_by_side))
+
+    def refused(self, run: str) -> list[str]:
+        """Return the problems of entries that a run has found and recomputed."""
+        return refused(self.folder / run)
+
+    def end(self, run: str) -> int:
+        """Drop gradients of an earlier run as this one has ended; return how many it reused."""
+        self._ended.append(run)
+        if len(self._ended) > self.side_by_side:
+            shutil.rmtree(self.folder / self._ended.popleft(), ignore_errors=True)
+        return count_reused(self.folder / run)
+
+
+@contextmanager
+def reused_gradients(
+    runs: Path, most_bytes: int, *, side_by_side: int
+) -> Iterator[ReusedGradients | None]:
+    """Create a folder for gradients in the folder of runs; remove that of a killed sweep.
+
+    Raises:
+        HostError: the disk has less free space than ``most_bytes``.
+    """
+    folder = runs / FOLDER
+    shutil.rmtree(folder, ignore_errors=True)
+    if not most_bytes:
+        yield None
+        return
+    free = shutil.disk_usage(runs).free
+    if free < most_bytes:
+        raise HostError(
+            f"{Size(most_bytes)} are needed for gradients in {runs}, which has {free / 1e9:.1f} "
+            "GB of free space.",
+            hint="Lower --reuse, or choose another folder with --runs.",
+        )
+    folder.mkdir()
+    try:
+        yield ReusedGradients(folder, most_bytes, side_by_side)
+    finally:
+        shutil.rmtree(folder)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite, isinf
+from math import isfinite, isnan, nan
 
 from testbed.algorithms.frame.stop import DIVERGED
 from testbed.reports.run_measure import Measure
-from testbed.reports.text_table import csv_text, markdown
+from testbed.reports.table import csv_text, markdown
 from testbed.scenario.checks import substitutes
-from testbed.studies.document import PaperNumber, TableOf
-from testbed.studies.results import Results, spread
+from testbed.studies.document import TableOf
+from testbed.studies.found import Results, spread
 from testbed.studies.study import Case, Study
 from testbed.studies.verdicts import Judged
 
@@ -21,19 +21,12 @@ MISSED = Measure("missed_evaluations")
 
 @dataclass(frozen=True)
 class StudyTable:
-    """One table.
+    """One table."""
 
-    Attributes:
-        name: name of the table and of its file.
-        notes: sentences to print with it.
-        shown: headings and rows for people.
-        data: headings and rows for programs.
-    """
-
-    name: str
-    notes: tuple[str, ...]
-    shown: tuple[Sequence[str], Sequence[Sequence[str]]]
-    data: tuple[Sequence[str], Sequence[Sequence[object]]]
+    name: str  # name of the table and of its file
+    notes: tuple[str, ...]  # sentences to print with it
+    shown: tuple[Sequence[str], Sequence[Sequence[str]]]  # headings and rows for people
+    data: tuple[Sequence[str], Sequence[Sequence[object]]]  # headings and rows for programs
 
     def markdown(self) -> str:
         """Return heading, table and notes as Markdown."""
@@ -59,84 +52,42 @@ def study_notes(study: Study) -> tuple[str, ...]:
 
 def result_table(name: str, wanted: TableOf, results: Results) -> StudyTable:
     """Return a row per case: its levels, its measures over the seeds, and the paper's numbers."""
-    study = results.study
-    cases = study.select(wanted.where)
-    paper = study.document.paper
-    numbers = paper.numbers if paper else ()
-    published = [
-        measure for measure in wanted.measures if any(_of(numbers, measure, one) for one in cases)
-    ]
-    columns = [
-        (measure, is_paper)
-        for measure in wanted.measures
-        for is_paper in ((False, True) if measure in published else (False,))
-    ]
+    study, paper = results.study, results.study.document.paper
+    cases, numbers = study.select(wanted.where), paper.numbers if paper else ()
+    published = {one.measure for one in numbers if any(case.fits(one.where) for case in cases)}
     headings = [*study.factors, "seeds"]
-    headings += [f"{one.title}, paper" if is_paper else one.title for one, is_paper in columns]
-    rows = []
-    for case in cases:
-        cells = [
-            _published(numbers, one, case) if is_paper else _measured(one, case, results)
-            for one, is_paper in columns
-        ]
-        rows.append([*(level for _, level in case.levels), _seeds(case, results), *cells])
     data_headings = [*study.factors, "seeds", "invalid", "scale"]
-    data_headings += [
-        f"{measure} {part}"
-        for measure in wanted.measures
-        for part in ("mean", "least", "greatest", "paper")
-    ]
-    data = [_data(case, wanted.measures, numbers, results) for case in cases]
+    rows, data = [], []
+    for measure in wanted.measures:
+        headings += [measure.title, f"{measure.title}, paper"][: 1 + (measure in published)]
+        data_headings += [f"{measure} {part}" for part in ("mean", "least", "greatest", "paper")]
+    for case in cases:
+        conditions = [results.condition(run) for run in results.by_case[case]]
+        valid, invalid = conditions.count("valid"), conditions.count("invalid")
+        seeds = f"{valid}" if valid == len(conditions) else f"{valid} of {len(conditions)}"
+        levels = [level for _, level in case.levels]
+        row = [*levels, f"{seeds}{INVALID_MARK if invalid else ''}"]
+        plain: list[object] = [*levels, valid, invalid, study.scale]
+        for measure in wanted.measures:
+            values = results.values(case, measure)
+            own = [one for one in numbers if one.measure == measure and case.fits(one.where)]
+            missing = "not valid" if invalid else "not run"
+            row.append(spread(values, measure.show) if values else missing)
+            if measure in published:
+                row.append("; ".join(f"{one.shown} ({one.source})" for one in own))
+            summed = (sum(values) / len(values), min(values), max(values)) if values else (nan,) * 3
+            plain += [*map(plain_number, summed), "; ".join(str(one.value) for one in own)]
+        rows.append(row)
+        data.append(plain)
     notes = [*study_notes(study), *_notes(cases, results)]
-    if published and paper is not None:
+    if published.intersection(wanted.measures) and paper is not None:
         notes.append(f"Paper: {paper.source}.")
     return StudyTable(name, tuple(notes), (headings, rows), (data_headings, data))
 
 
-def _measured(measure: Measure, case: Case, results: Results) -> str:
-    values = [results.value(run, measure) for run in results.valid(case)]
-    if values:
-        return spread(values, measure.show)
-    conditions = [results.condition(run) for run in results.by_case[case]]
-    return "not valid" if "invalid" in conditions else "not run"
-
-
-def _of(numbers: Sequence[PaperNumber], measure: Measure, case: Case) -> list[PaperNumber]:
-    return [one for one in numbers if one.measure == measure and case.fits(one.where)]
-
-
-def _published(numbers: Sequence[PaperNumber], measure: Measure, case: Case) -> str:
-    return "; ".join(
-        f"{one.value if isinstance(one.value, str) else measure.show(one.value)} ({one.source})"
-        for one in _of(numbers, measure, case)
-    )
-
-
-def _seeds(case: Case, results: Results) -> str:
-    """Return how many of the seeds the numbers are based on."""
-    conditions = [results.condition(run) for run in results.by_case[case]]
-    mark = INVALID_MARK if "invalid" in conditions else ""
-    valid = conditions.count("valid")
-    return f"{valid}{mark}" if valid == len(conditions) else f"{valid} of {len(conditions)}{mark}"
-
-
-def _data(
-    case: Case, measures: Sequence[Measure], numbers: Sequence[PaperNumber], results: Results
-) -> list[object]:
-    conditions = [results.condition(run) for run in results.by_case[case]]
-    row: list[object] = [level for _, level in case.levels]
-    row += [conditions.count("valid"), conditions.count("invalid"), results.study.scale]
-    for measure in measures:
-        values = [results.value(run, measure) for run in results.valid(case)]
-        summed = [sum(values) / len(values), min(values), max(values)] if values else [None] * 3
-        row += [plain_number(value) for value in summed]
-        row.append("; ".join(str(one.value) for one in _of(numbers, measure, case)))
-    return row
-
-
-def plain_number(value: float | None) -> object:
+def plain_number(value: float) -> object:
     """Return a number for CSV: empty if not measured, ``inf`` for never."""
-    if value is None or not (isfinite(value) or isinf(value)):
+    if isnan(value):
         return ""
     return int(value) if isfinite(value) and value == int(value) else value
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Literal
 
 from testbed.studies.document import Expectation, Selection
-from testbed.studies.results import Results, spread
+from testbed.studies.found import Results, spread
 from testbed.studies.study import Case
 
 Verdict = Literal["reproduced", "not reproduced", "not resolved", "not run"]
@@ -21,25 +21,15 @@ LEAST_DIFFERENCE_RATIO = 0.02
 
 @dataclass(frozen=True)
 class Judged:
-    """An expectation and its verdict.
+    """An expectation and its verdict."""
 
-    Attributes:
-        name: of the expectation.
-        expected: as text.
-        found: as text.
-        verdict: see ``judge``.
-        seeds: number of seeds behind the verdict.
-        source: source of the expectation.
-        basis: see ``Expectation``.
-    """
-
-    name: str
-    expected: str
-    found: str
-    verdict: Verdict
-    seeds: int
-    source: str
-    basis: str = ""
+    name: str  # of the expectation
+    expected: str  # as text
+    found: str  # as text
+    verdict: Verdict  # see ``judge``
+    seeds: int  # number of seeds behind the verdict
+    source: str  # source of the expectation
+    basis: str = ""  # see ``Expectation``
 
 
 def judge(results: Results) -> list[Judged]:

@@ -33,21 +33,13 @@ PIECE_BYTES = 2**20
 
 @dataclass(frozen=True)
 class About:
-    """The metadata of a checkpoint.
+    """The metadata of a checkpoint."""
 
-    Attributes:
-        kind: ``simulation``, or ``ps``: of a live run's parameter server.
-        scenario: see ``scenario_digest``.
-        version: updates in the model.
-        time_seconds: emulated time of the checkpoint.
-        note: additional data of its writer.
-    """
-
-    kind: str
-    scenario: str
-    version: int
-    time_seconds: float
-    note: Mapping[str, Any]
+    kind: str  # ``simulation``, or ``ps``: of a live run's parameter server
+    scenario: str  # see ``scenario_digest``
+    version: int  # updates in the model
+    time_seconds: float  # emulated time of the checkpoint
+    note: Mapping[str, Any]  # additional data of its writer
 
 
 def scenario_digest(folder: Path) -> str:

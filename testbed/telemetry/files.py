@@ -1,18 +1,20 @@
-"""Files of a run folder: written atomically, followed as they grow, read with error checks."""
+"""Files of a run folder: written atomically, followed as they grow, CSV, read with checks."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from testbed.errors import TestbedError
+from testbed.telemetry.event_kinds import Evaluated
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted, read_on
 
 LARGEST_RECORD = 128 * 2**20
@@ -33,15 +35,10 @@ def moment(seconds: float) -> str:
 
 @dataclass
 class LineReader:
-    """Reads the lines of a growing file as they arrive; the file need not exist yet.
+    """Reads the lines of a growing file as they arrive; the file need not exist yet."""
 
-    Attributes:
-        path: the file.
-        node: the untrusted node that writes the file; empty for the controller.
-    """
-
-    path: Path
-    node: str = ""
+    path: Path  # the file
+    node: str = ""  # the untrusted node that writes the file; empty for the controller
     _offset: int = 0
     _rest: bytes = b""
 
@@ -142,3 +139,70 @@ def _read_state(path: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_STATE:
             raise ValueError(f"not a regular file of at most {LARGEST_STATE:,} bytes")
         return file.read(LARGEST_STATE)
+
+
+@dataclass
+class CsvTable:
+    """A CSV file that grows by whole lines, each on disk before the next is written.
+
+    A file started by another version keeps its columns.
+    """
+
+    path: Path  # the file; its header is written when the table is opened
+    columns: Sequence[str]  # names of its columns
+    _file: TextIO = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._file = self.path.open("a", buffering=1, newline="", encoding="utf-8")
+        self._rows = csv.writer(self._file, lineterminator="\n")
+        self._kept = self.columns
+        if self._file.tell() == 0:
+            self._rows.writerow(self.columns)
+        else:
+            self._kept = LineReader(self.path).read()[0].decode().split(",")
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Append a row; missing values and None stay empty.
+
+        Raises:
+            ValueError: the row has an unknown column.
+        """
+        unknown = row.keys() - set(self.columns)
+        if unknown:
+            raise ValueError(f"{self.path.name} has no column {', '.join(sorted(unknown))}")
+        self._rows.writerow([_text(row.get(name)) for name in self._kept])
+
+    def cut(self, column: str, most: int) -> None:
+        """Remove the rows with a larger value in a column of integers."""
+        place = list(self._kept).index(column)
+        header, *rows = LineReader(self.path).read()
+        kept = [row for row in rows if int(row.split(b",")[place]) <= most]
+        self._file.close()
+        write_atomically(self.path, b"".join(line + b"\n" for line in (header, *kept)))
+        self.__post_init__()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _text(value: Any) -> str:
+    """Format a value for the file: shortest exact numbers, lower-case booleans."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def evaluation_row(event: Evaluated, *, time_scale: float) -> dict[str, Any]:
+    """Convert an evaluation to a row of ``evaluations.csv``."""
+    return {**vars(event), "wall_seconds": event.time_seconds / time_scale}
+
+
+def drop_torn_line(path: Path) -> None:
+    """Remove an incomplete last line, so that the file can be appended to again."""
+    whole = sum(len(line) + 1 for line in LineReader(path).read())
+    if path.exists() and path.stat().st_size > whole:
+        with path.open("r+b") as file:
+            file.truncate(whole)

@@ -19,12 +19,12 @@ from testbed.telemetry.event_kinds import (
     StateChanged,
 )
 from testbed.telemetry.events import EventLog
+from testbed.telemetry.files import CsvTable, evaluation_row
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import PartWriter
 from testbed.telemetry.rows import EVALUATIONS, LINKS, TRAFFIC, LinkRow, Rows, TrafficRow
 from testbed.telemetry.sink import Sink
-from testbed.telemetry.tables import CsvTable, evaluation_row
 from testbed.telemetry.wall import WALL
 from testbed.values.usage import Usage
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from testbed.telemetry.entry import FROM_PS, Entry
 from testbed.telemetry.event_kinds import Evaluated, Restored
 from testbed.telemetry.events import EventLog, follow_ps_events, read_events
-from testbed.telemetry.files import LineReader
+from testbed.telemetry.files import CsvTable, LineReader, drop_torn_line, evaluation_row
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import DamagedPartError, PartWriter, read_parts
 from testbed.telemetry.rows import EVALUATIONS, Rows, joined
 from testbed.telemetry.spool import SpoolReader
-from testbed.telemetry.tables import CsvTable, drop_torn_line, evaluation_row
 
 
 @dataclass(frozen=True)
@@ -79,31 +78,32 @@ def read_updates(folder: RunFolder) -> Rows:
     Raises:
         TestbedError: a part is damaged, and the parameter server's record does not replace it.
     """
-    sound, damage = _sound_parts(folder.updates)
-    total = sum(map(len, sound))
-    spooled = [*spooled_rows(folder, after=total, over=not folder.alive())]
-    if damage is not None and sum(map(len, spooled)) < damage.least_rows():
-        raise damage
+    sound, spooled, _ = _both_records(folder, over=not folder.alive())
     return joined([*sound, *spooled])
 
 
 def _recover_updates(folder: RunFolder) -> int:
     """Add missing updates; rewrite all from a damaged part on, if the spool has them."""
     folder.updates.mkdir(exist_ok=True)
-    sound, damage = _sound_parts(folder.updates)
-    total = sum(map(len, sound))
-    if damage is not None:
-        spooled = sum(map(len, spooled_rows(folder, after=total, over=True)))
-        if spooled < damage.least_rows():
-            raise damage
-        for part in damage.later():
-            part.unlink()
-    writer, added = PartWriter(folder.updates), 0
-    for rows in spooled_rows(folder, after=total, over=True):
+    _, spooled, damage = _both_records(folder, over=True)
+    for part in damage.later() if damage else ():
+        part.unlink()
+    writer = PartWriter(folder.updates)
+    for rows in spooled:
         writer.add(rows, now=0.0)
-        added += len(rows)
     writer.close()
-    return added
+    return sum(map(len, spooled))
+
+
+def _both_records(
+    folder: RunFolder, *, over: bool
+) -> tuple[list[Rows], list[Rows], DamagedPartError | None]:
+    """Return the rows of all parts before the first damaged one, those after, and the damage."""
+    sound, damage = _sound_parts(folder.updates)
+    spooled = [*spooled_rows(folder, after=sum(map(len, sound)), over=over)]
+    if damage is not None and sum(map(len, spooled)) < damage.least_rows():
+        raise damage
+    return sound, spooled, damage
 
 
 def _sound_parts(folder: Path) -> tuple[list[Rows], DamagedPartError | None]:

@@ -28,9 +28,7 @@ class Registry:
     @classmethod
     def of_user(cls, environment: Mapping[str, str], home: Path) -> Registry:
         """Return the registry in the user's state folder (XDG base directories)."""
-        state = environment.get("XDG_STATE_HOME", "")
-        base = Path(state) if state.startswith("/") else home / ".local" / "state"
-        return cls(base / "testbed" / "runs")
+        return cls(state_folder(environment, home) / "runs")
 
     def check(self) -> None:
         """Check that its folder exists or can be created. Creates nothing.
@@ -79,9 +77,19 @@ class Registry:
         return sorted((path for path in targets if _is_run(path)), key=_by_name)
 
     def _link(self, run: Path) -> Path:
-        """Return a run's link; its name includes the path, as names in other folders may repeat."""
-        path = str(run.absolute())
-        return self.folder / f"{run.name}@{hashlib.sha256(path.encode()).hexdigest()[:12]}"
+        return self.folder / unique_name(run)
+
+
+def state_folder(environment: Mapping[str, str], home: Path) -> Path:
+    """Return our folder in the user's state folder (XDG base directories)."""
+    state = environment.get("XDG_STATE_HOME", "")
+    base = Path(state) if state.startswith("/") else home / ".local" / "state"
+    return base / "testbed"
+
+
+def unique_name(run: Path) -> str:
+    """Return a run's name with a digest of its path, as names in other folders may repeat."""
+    return f"{run.name}@{hashlib.sha256(str(run.absolute()).encode()).hexdigest()[:12]}"
 
 
 def list_runs(runs: Path, registry: Registry) -> list[Path]:

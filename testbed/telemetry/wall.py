@@ -9,15 +9,11 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False)
 class WallClock:
-    """Returns seconds since 1970: one reading of the host's clock plus steady time since then.
+    """Returns seconds since 1970: one reading of the host's clock plus steady time since then."""
 
-    Attributes:
-        host: the host's wall clock, which may be set while a run is active.
-        steady: a monotonic clock.
-    """
-
+    # the host's wall clock, which may be set while a run is active
     host: Callable[[], float] = time.time
-    steady: Callable[[], float] = time.monotonic
+    steady: Callable[[], float] = time.monotonic  # a monotonic clock
     _read: tuple[float, float] = field(init=False)
 
     def __post_init__(self) -> None:

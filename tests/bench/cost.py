@@ -28,8 +28,7 @@ from typing import Any
 
 from testbed.datasets import user_cache
 from testbed.datasets.mnist import prepare_mnist
-from testbed.telemetry.environment import describe_host
-from testbed.telemetry.host import PROC
+from testbed.telemetry.host import PROC, describe_host
 
 HERE = Path(__file__).resolve().parent
 ALGORITHMS = {

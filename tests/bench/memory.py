@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from testbed.host.process import parent_of
-from testbed.telemetry.environment import describe_host
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.host import PROC, available_bytes
+from testbed.telemetry.host import PROC, available_bytes, describe_host
 from testbed.telemetry.spool import SpoolReader
 
 QUICKSTART = Path(__file__).parents[2] / "scenarios/quickstart.yaml"

@@ -38,8 +38,7 @@ import testbed
 from testbed.datasets.streams.rates import CLIP, Table1
 from testbed.errors import HostError
 from testbed.host.kafka import find_kafka
-from testbed.telemetry.environment import describe_host
-from testbed.telemetry.host import PROC
+from testbed.telemetry.host import PROC, describe_host
 from testbed.telemetry.spool import SpoolReader
 from testbed.values.seeds import stream
 

@@ -34,9 +34,8 @@ from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import Start
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.scenario import load_text
-from testbed.telemetry.environment import describe_host
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.host import PROC
+from testbed.telemetry.host import PROC, describe_host
 from testbed.values.topology import NodeSpec, Plan
 
 HERE = Path(__file__).resolve().parent

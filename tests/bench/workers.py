@@ -32,8 +32,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from testbed.telemetry.environment import describe_host
-from testbed.telemetry.host import PROC
+from testbed.telemetry.host import PROC, describe_host
 from testbed.telemetry.spool import SpoolReader
 
 HERE = Path(__file__).resolve().parent

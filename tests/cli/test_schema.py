@@ -6,7 +6,7 @@ import pytest
 
 from testbed.cli import main
 from testbed.scenario import json_schema
-from testbed.studies.schema import study_schema
+from testbed.studies.document import study_schema
 
 
 def test_it_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,9 +15,8 @@ from testbed.run.up import RunListener
 from testbed.studies import load_study
 from testbed.studies.carry_out import StudyRunRequest
 from testbed.studies.document import Selection
-from testbed.studies.found import find_runs
+from testbed.studies.found import Results, find_runs
 from testbed.studies.report import report_study
-from testbed.studies.results import Results
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 
 import testbed
 from testbed.network.qdiscs import FRAME_BYTES
-from testbed.reports.followed import LATE_LINK_LIMIT_SECONDS
+from testbed.reports.measurements import LATE_LINK_LIMIT_SECONDS
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import FaultApplied, LinkChanged
 from testbed.telemetry.events import read_events

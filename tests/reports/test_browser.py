@@ -15,8 +15,7 @@ import pytest
 
 from testbed.reports.charts import charts_of
 from testbed.reports.frames import Run
-from testbed.reports.page import Page, PageTable, Section, render
-from testbed.reports.run_page import page_of
+from testbed.reports.page import Page, PageTable, Section, page_of, render
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

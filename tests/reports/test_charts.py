@@ -16,8 +16,8 @@ from testbed.reports.charts import (
     most_points,
     thin,
 )
+from testbed.reports.figures import PRINT, draw, write_figures
 from testbed.reports.frames import Run
-from testbed.reports.print_figures import PRINT, draw, write_figures
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import FaultApplied
 from testbed.telemetry.folder import RunFolder
@@ -136,7 +136,7 @@ def curves(count: int, *, kind: Kind = "line", x_title: str = "x") -> Chart:
 
 def test_titles_of_axes_are_not_clipped(folder: RunFolder) -> None:
     with rc_context(PRINT):
-        drawn = [draw(chart) for chart in charts_of([Run(folder.path)])]
+        drawn = [draw([chart]) for chart in charts_of([Run(folder.path)])]
         for figure in drawn:
             figure.draw_without_rendering()
     for figure in drawn:
@@ -151,11 +151,11 @@ def test_titles_of_axes_are_not_clipped(folder: RunFolder) -> None:
 
 
 def test_curves_are_told_apart_without_colours() -> None:
-    (axes,) = draw(curves(12)).axes
+    (axes,) = draw([curves(12)]).axes
     assert len({(line.get_linestyle(), line.get_marker()) for line in axes.lines}) == 12
-    (axes,) = draw(curves(4, kind="points")).axes
+    (axes,) = draw([curves(4, kind="points")]).axes
     assert len({line.get_marker() for line in axes.lines}) == 4
-    (axes,) = draw(curves(4, kind="bars")).axes
+    (axes,) = draw([curves(4, kind="bars")]).axes
     assert len({bars[0].get_hatch() for bars in axes.containers}) == 4
 
 
@@ -163,7 +163,7 @@ def test_curves_are_told_apart_without_colours() -> None:
 def test_of_a_thousand_curves_the_first_are_named(kind: Kind) -> None:
     """Warnings are errors: none of matplotlib's either."""
     with rc_context(PRINT):
-        figure = draw(curves(1_000, kind=kind))
+        figure = draw([curves(1_000, kind=kind)])
         figure.draw_without_rendering()
     (legend,) = figure.legends
     box = legend.get_window_extent()
@@ -176,7 +176,7 @@ def test_of_a_thousand_curves_the_first_are_named(kind: Kind) -> None:
 
 def test_of_a_thousand_bars_there_are_no_names() -> None:
     one = curves(1_000, kind="bars", x_title="class").series[0]
-    figure = draw(Chart("time", "Time", "class", "share of the time (%)", (one,)))
+    figure = draw([Chart("time", "Time", "class", "share of the time (%)", (one,))])
     figure.draw_without_rendering()
     assert figure.axes[0].get_xlabel() == "class: 1,000"
     assert not figure.axes[0].get_xticks().size

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from testbed.cli.report import print_scenarios
+from testbed.errors import NodeError
 from testbed.reports.compare import compare, scenario_differences
 from testbed.reports.frames import Run
 from testbed.scenario import load_text
@@ -99,7 +100,8 @@ def test_pace_by_the_time_between_updates() -> None:
 
 def test_a_run_without_updates_cannot_be_compared() -> None:
     empty = cast(Run, SimpleNamespace(updates=run().updates.iloc[:0]))
-    assert compare(run(), empty) == []
+    with pytest.raises(NodeError, match="nothing to compare"):
+        compare(run(), empty)
 
 
 def test_what_was_learnt_by_its_difference() -> None:

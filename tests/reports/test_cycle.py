@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from testbed.reports.cycle import HostShare, host_share
+from testbed.reports.waiting import HostShare, host_share
 from testbed.scenario import load_text
 
 SCENARIO = """

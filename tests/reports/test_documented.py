@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from testbed.reports.frames import Run
-from testbed.telemetry.environment import Circumstances, write_environment
 from testbed.telemetry.folder import RunFolder, RunState
+from testbed.telemetry.host import Circumstances, write_environment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text()
 

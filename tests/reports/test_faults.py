@@ -7,7 +7,7 @@ from math import inf
 import pandas as pd
 import pytest
 
-from testbed.reports import fault_measures, measures
+from testbed.reports import history, measures
 from testbed.reports.history import RunHistory
 from testbed.reports.measurements import Measurements
 from testbed.reports.verdict import judge
@@ -51,16 +51,16 @@ def test_who_was_removed_while_it_stood_still_is_not_lost_but_who_has_come_back_
 
 def test_a_fault_that_is_late_makes_the_run_invalid() -> None:
     """The kill came 5 emulated seconds late: 2.5 of the host's at a time scale of 2."""
-    late = fault_measures.late_faults(EVENTS, 2.0)
+    late = history.late_faults(EVENTS, 2.0)
     assert late == [("kill of w3", 2.5)]
     (reason,) = judge(Measurements("finished", late_faults=late)).reasons
     assert reason.startswith("kill of w3 was 2.50 s late in real time (1 s is allowed)")
-    assert fault_measures.late_faults(EVENTS, 5.0) == []
+    assert history.late_faults(EVENTS, 5.0) == []
 
 
 def test_gaps_by_plan_are_none() -> None:
     """w1 was asked to stand still for 2 real seconds, w2 for good."""
-    planned = fault_measures.planned_gaps(RunHistory.of(EVENTS).faults, 2.0)
+    planned = history.planned_gaps(RunHistory.of(EVENTS).faults, 2.0)
     assert planned == {"w1": pytest.approx(2.0), "w2": inf}
     gaps = entries(Gap("w1", 2.5), Gap("w2", 60.0), Gap("w0", 3.0))
     assert measures.gaps(gaps, planned=planned) == {"w1": pytest.approx(0.5), "w0": 3.0}
@@ -71,6 +71,6 @@ def test_the_step_during_which_a_worker_was_frozen_says_nothing_of_its_speed() -
         {"worker": [1, 0, 1, 1], "time_seconds": [1.0, 3.0, 6.5, 7.0]}
         | {"node": ["w1", "w0", "w1", "w1"]}
     )
-    assert list(fault_measures.undisturbed(updates, EVENTS)["time_seconds"]) == [1.0, 3.0, 7.0]
+    assert list(history.undisturbed(updates, EVENTS)["time_seconds"]) == [1.0, 3.0, 7.0]
     back = entries(fault("join", "w1", 6.0, 6.1))  # the next cycle holds its absence
-    assert list(fault_measures.undisturbed(updates, back)["time_seconds"]) == [1.0, 3.0, 7.0]
+    assert list(history.undisturbed(updates, back)["time_seconds"]) == [1.0, 3.0, 7.0]

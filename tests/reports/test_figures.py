@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from testbed.reports.figures import LOSS, against_ingress
+from testbed.reports.figures import against_ingress
 from testbed.reports.frames import Run
 from testbed.telemetry.folder import RunFolder
 
@@ -37,7 +37,7 @@ def test_a_mean_of_ten_begins_with_the_tenth_evaluation(folder: RunFolder) -> No
 def test_the_loss_where_there_is_no_accuracy(folder: RunFolder) -> None:
     run = Run(folder.path)
     replaced = {**run.summary, "substitutes": ["a formula stands for data"]}
-    figure = against_ingress(run.evaluations, replaced, LOSS)
+    figure = against_ingress(run.evaluations, replaced, "loss")
     single, last = figure.axes[0].lines
     during = run.evaluations[~run.evaluations["final"]]
     assert list(single.get_ydata()) == list(during["loss"])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from testbed.reports.followed import Followed, LinkRates, followed
-from testbed.reports.measurements import Measurements
+from testbed.reports.measurements import Followed, LinkRates, Measurements, followed
 from testbed.reports.verdict import judge
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import LinkChanged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.reports.history import FaultSpan, RunHistory
-from testbed.reports.metrics.population import worker_state
+from testbed.reports.metrics.outline import worker_state
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import (
     Crashed,

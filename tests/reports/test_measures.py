@@ -211,10 +211,10 @@ def test_batches_that_differ_where_the_speed_knows_none() -> None:
     assert measures.uneven_batches(table, load_text(growing)) == {}
 
 
-def test_the_class_with_most_late_steps() -> None:
+def test_late_steps_of_the_classes_that_have_a_speed() -> None:
     table = updates(device_class=["fast", "fast", "free"], late_seconds=[0.0, 0.1, 0.1])
-    assert measures.latest_class(table, load_text(SCENARIO)) == "fast"
-    assert measures.late_steps_ratio(table, load_text(SCENARIO)) == 0.5
+    late = measures.late_steps(table, load_text(SCENARIO))
+    assert list(late.items()) == [("fast", False), ("fast", True)]
 
 
 def test_pressure_is_weighted_by_time() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from testbed.reports.missed import missed_evaluations
+from testbed.reports.waiting import missed_evaluations
 from testbed.scenario import Scenario, load_text
 
 TEXT = """

@@ -22,9 +22,8 @@ from testbed.reports.charts import (
     most_points,
 )
 from testbed.reports.frames import Run
-from testbed.reports.page import DIGITS, Page, PageTable, Section, render
+from testbed.reports.page import DIGITS, Page, PageTable, Section, page_of, render
 from testbed.reports.remake import remake
-from testbed.reports.run_page import page_of
 from testbed.telemetry.folder import RunFolder
 
 MOST_BYTES = 6_000_000
@@ -129,7 +128,7 @@ def test_numbers_of_a_chart_are_rounded_and_the_data_is_in_the_page(folder: RunF
     text = render(page_of([Run(folder.path)]))
     found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)
     assert found is not None
-    charts = {chart["name"]: chart for chart in json.loads(found[1])}
+    charts = {chart["name"]: chart for chart in json.loads(found[1])["charts"]}
     assert charts["accuracy-ingress"]["series"][0]["y"] == [25.0, 75.0, 50.0]
     assert DIGITS == 7
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from testbed.reports.senders import sent_beyond_pushes
+from testbed.reports.measurements import sent_beyond_pushes
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import LinksCarried
 

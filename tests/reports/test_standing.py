@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from testbed.reports.frames import Run
+from testbed.reports.history import Tally
 from testbed.reports.standing import StandingReader
-from testbed.reports.tally import Tally
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import Restored
 from testbed.telemetry.folder import RunFolder

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from testbed.reports.frames import Run
-from testbed.reports.summary import write_summary
+from testbed.reports.frames import Run, write_summary
 from testbed.telemetry.event_kinds import Exited, StateChanged
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder

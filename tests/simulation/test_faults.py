@@ -14,9 +14,9 @@ from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd, FixedAdacomm
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.frame.stop import StopRule
 from testbed.plan.written import read_plan
-from testbed.reports.metrics.population import STATES
+from testbed.reports.frames import summarise
+from testbed.reports.metrics.outline import STATES
 from testbed.reports.metrics.replay import Replay
-from testbed.reports.summary import summarise
 
 World = Callable[..., Any]
 ASGD = Asgd(name="asgd")

@@ -14,7 +14,7 @@ import pytest
 
 from testbed import Run
 from testbed.datasets import load
-from testbed.reports.summary import summarise
+from testbed.reports.frames import summarise
 from testbed.scenario.experiment import load_model
 
 Simulate = Callable[..., Run]

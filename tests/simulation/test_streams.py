@@ -13,7 +13,7 @@ import pytest
 from testbed import Run
 from testbed.algorithms.frame.worker import Shard
 from testbed.datasets.streams import Arrivals, OnOff, Persistence, Policy, Steady, Truncation
-from testbed.reports.summary import summarise
+from testbed.reports.frames import summarise
 from testbed.simulation.streams import SimulatedStream
 from testbed.values.units import Duration
 

@@ -14,10 +14,9 @@ from testbed.cli import main
 from testbed.errors import TestbedError
 from testbed.reports.run_measure import Measure
 from testbed.studies import Study, load_study
-from testbed.studies.found import find_runs
+from testbed.studies.found import Results, find_runs
 from testbed.studies.kept import KeptRun
 from testbed.studies.report import keep_runs, report_study, verdicts_of
-from testbed.studies.results import Results
 
 MORE = """\
 report:

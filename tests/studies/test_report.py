@@ -13,13 +13,12 @@ import pytest
 
 from testbed.cli import main
 from testbed.errors import ScenarioError
+from testbed.reports.figures import draw
 from testbed.studies import Study, load_study
 from testbed.studies.document import Curves
-from testbed.studies.figures import curve_of, draw
-from testbed.studies.found import find_runs
-from testbed.studies.page import page_of_study
-from testbed.studies.report import report_study
-from testbed.studies.results import Results
+from testbed.studies.figures import charts_of_figure, curve_of, curves_of
+from testbed.studies.found import Results, find_runs
+from testbed.studies.report import page_of_study, report_study
 
 MORE = """\
 report:
@@ -201,12 +200,10 @@ def test_on_the_command_line(
 
 def test_axes_are_logarithmic_where_the_study_asks_for_it(study: Study, runs: Path) -> None:
     results = Results(study, study, find_runs(study, runs))
-    wanted = Curves(against="ingress", log=("x", "y"))
-    found = [curve_of(case, wanted, results) for case in study.cases]
-    figure = draw("curves", wanted, [curve for curve in found if curve], results)
-    assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
-    plain = draw("curves", Curves(), [curve for curve in found if curve], results)
-    assert (plain.axes[0].get_xscale(), plain.axes[0].get_yscale()) == ("linear", "linear")
+    for wanted, scale in ((Curves(against="ingress", log=("x", "y")), "log"), (Curves(), "linear")):
+        curves = curves_of(wanted, results)
+        (axes,) = draw(charts_of_figure("curves", wanted, curves, scaled=False)).axes
+        assert (axes.get_xscale(), axes.get_yscale()) == (scale, scale)
 
 
 def test_a_logarithmic_axis_begins_above_0(write_study: Callable[..., Path]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import HostError
-from testbed.studies.reuse import FOLDER, ReusedGradients, reused_gradients
+from testbed.studies.sweep import FOLDER, ReusedGradients, reused_gradients
 
 
 def write(gradients: ReusedGradients, run: str, *, at: int) -> None:

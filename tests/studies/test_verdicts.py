@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from testbed.studies import load_study
-from testbed.studies.found import find_runs
-from testbed.studies.results import Results
+from testbed.studies.found import Results, find_runs
 from testbed.studies.verdicts import Judged, _differ, judge
 
 TEXT = """\

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import testbed
-from testbed.telemetry.environment import (
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.host import (
     Circumstances,
     describe_commit,
     describe_host,
@@ -16,7 +17,6 @@ from testbed.telemetry.environment import (
     torch_build,
     write_environment,
 )
-from testbed.telemetry.folder import RunFolder
 
 PACKAGE = Path(testbed.__file__).parent
 

@@ -13,8 +13,7 @@ import pytest
 
 from testbed.telemetry.event_kinds import BroughtUp, StateChanged
 from testbed.telemetry.files import replacing, write_atomically
-from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.folder_errors import find_deleted, folder_error, low_disk_space
+from testbed.telemetry.folder import RunFolder, find_deleted, folder_error, low_disk_space
 from testbed.telemetry.parts import PartWriter
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import UPDATE

@@ -17,14 +17,13 @@ from testbed.telemetry.event_kinds import (
     StateChanged,
 )
 from testbed.telemetry.events import read_events
-from testbed.telemetry.files import LineReader
+from testbed.telemetry.files import CsvTable, LineReader, drop_torn_line
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import read_parts
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.rows import UPDATE, Rows, TrafficRow, joined
 from testbed.telemetry.sink import Sink
-from testbed.telemetry.tables import CsvTable, drop_torn_line
 
 START = 1_700_000_000.0
 EVALUATED = Evaluated(

@@ -1,9 +1,7 @@
 "use strict";
 (() => {
-  const charts = JSON.parse(document.getElementById("charts").textContent);
+  const { charts, light, dark: lighter } = JSON.parse(document.getElementById("charts").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const colours = ["#1768ac", "#e07a1f", "#3f8f5b", "#9b5fa5", "#b23a48", "#5c6b73", "#c9a227", "#2a9d8f"];
-  const lighter = ["#5aa9e6", "#f4a259", "#6fcf97", "#c79bd2", "#ef767a", "#a9b4bc", "#e6c85c", "#5fd3c4"];
 
   const dashes = ["solid", "dash", "dot", "dashdot"];
 
@@ -51,7 +49,7 @@
     const style = getComputedStyle(document.documentElement);
     for (const element of document.querySelectorAll(".chart")) {
       const chart = charts[Number(element.dataset.chart)];
-      Plotly.react(element, traces(chart, dark.matches ? lighter : colours), layout(chart, style),
+      Plotly.react(element, traces(chart, dark.matches ? lighter : light), layout(chart, style),
         { responsive: true, displaylogo: false, showSendToCloud: false });
     }
   }

@@ -14,6 +14,8 @@ from testbed.errors import HostError, Problem, ScenarioError
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
 
+TABLES = ("updates", "evaluations", "traffic", "links", "events")
+
 
 def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> None:
     """Refuse an option's path if it exists, or cannot be created.
@@ -94,6 +96,25 @@ def folder_a_run(out: Path, runs: Sequence[Run]) -> Iterator[Path]:
         shutil.rmtree(fresh)
         if made and not any(out.iterdir()):
             out.rmdir()
+
+
+def write_tables(runs: Sequence[Run], out: Path) -> None:
+    """Write all tables of the runs as CSV, and ``summary.csv`` with a row per value.
+
+    Raises:
+        TestbedError: a file of a run is damaged; then nothing is written.
+    """
+    from testbed.reports.page import numbers_table
+    from testbed.reports.table import csv_text
+
+    with folder_a_run(out, runs) as fresh:
+        for run in runs:
+            folder = fresh / run.name
+            folder.mkdir()
+            for name in TABLES:
+                getattr(run, name).to_csv(folder / f"{name}.csv", index=False)
+            rows = numbers_table([run]).rows
+            (folder / "summary.csv").write_text(csv_text(("path", "value"), rows))
 
 
 def lacks(library: str, extra: str) -> HostError:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from testbed.errors import DataError, Problem, ScenarioError
 from testbed.reports.compare import settings
 from testbed.reports.exports import lacks
-from testbed.reports.exports.scalars import Scalar, scalars
-from testbed.reports.run_page import leaves
+from testbed.reports.exports.tensorboard import Scalar, scalars
+from testbed.reports.page import leaves
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -1,15 +1,22 @@
-"""Export to TensorBoard: one folder per run, with its scalars, scenario and summary."""
+"""Export to TensorBoard: one folder per run, with its scalars, scenario and summary.
+
+A scalar is a named number at a step and a time, as experiment trackers have them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from testbed.reports.charts import thin
 from testbed.reports.exports import folder_a_run, lacks
-from testbed.reports.exports.scalars import scalars
-from testbed.reports.run_page import numbers_table
-from testbed.reports.text_table import markdown
+from testbed.reports.page import numbers_table
+from testbed.reports.table import markdown
 
 if TYPE_CHECKING:
     from testbed.reports.frames import Run
@@ -34,3 +41,55 @@ def write_tensorboard(runs: Sequence[Run], out: Path) -> None:
                 yaml = run.folder.scenario.read_text(encoding="utf-8")
                 writer.add_text("scenario", "".join(f"    {line}\n" for line in yaml.splitlines()))
                 writer.add_text("summary", markdown(("", run.name), numbers_table([run]).rows))
+
+
+MOST = 10_000
+"""Maximum number of values per name; thinning keeps the extremes, as in a report's curves."""
+
+EVALUATED = {"top1": "accuracy/top1", "top5": "accuracy/top5", "loss": "loss"}
+UPDATED = {"staleness": "staleness", "step_scale": "step_scale"}
+READ = {
+    "wire_rx_bytes": "traffic/wire_in_bytes",
+    "wire_tx_bytes": "traffic/wire_out_bytes",
+    "tcp_received_bytes": "traffic/tcp_in_bytes",
+    "host_busy_ratio": "host/busy_ratio",
+}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number: its name, step (updates; for traffic emulated seconds) and seconds since 1970."""
+
+    name: str
+    step: int
+    time: float
+    value: float
+
+
+def scalars(run: Run) -> Iterator[Scalar]:
+    """Yield accuracy and loss by version, staleness by class and update, traffic by second."""
+    start = _start(run)
+    for _, row in run.evaluations.iterrows():
+        ending = "_all_images" if row["final"] else ""
+        for column, name in EVALUATED.items():
+            if np.isfinite(row[column]):
+                moment = start + row["wall_seconds"]
+                yield Scalar(f"{name}{ending}", int(row["version"]), moment, float(row[column]))
+    for device_class in run.updates["device_class"].cat.categories:
+        updates = run.updates[run.updates["device_class"] == device_class]
+        for column, name in UPDATED.items():
+            for index in thin(updates[column].to_numpy(np.float64), MOST):
+                row = updates.iloc[int(index)]
+                moment = start + float(row["wall_seconds"])
+                value = float(row[column])
+                yield Scalar(f"{name}/{device_class}", int(row["version_applied"]), moment, value)
+    for column, name in READ.items():
+        rows = run.traffic[run.traffic["time_seconds"].notna() & run.traffic[column].notna()]
+        for _, row in rows.iterrows():
+            moment = start + float(row["wall_seconds"])
+            yield Scalar(name, int(row["time_seconds"]), moment, float(row[column]))
+
+
+def _start(run: Run) -> float:
+    """Return when the training started, seconds since 1970; the run's creation if it never did."""
+    return datetime.fromisoformat(run.state.started or run.state.created).timestamp()

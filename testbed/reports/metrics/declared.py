@@ -6,7 +6,77 @@ emulated unless a metric's help text says otherwise.
 
 from __future__ import annotations
 
-from testbed.reports.metrics.metric import Metric
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from prometheus_client import metrics_core
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+RUN_LABELS = ("run", "algorithm")
+
+FAMILIES: dict[Kind, Any] = {
+    "counter": metrics_core.CounterMetricFamily,
+    "gauge": metrics_core.GaugeMetricFamily,
+    "histogram": metrics_core.HistogramMetricFamily,
+}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The definition of a metric; by convention its name contains its kind and unit.
+
+    Attributes:
+        source: what its values are read from: an event in events.jsonl, or another part of a run.
+        labels: in addition to RUN_LABELS.
+        measured_in: the unit, if the name does not end with it.
+        histogram: whether it is a histogram.
+    """
+
+    name: str
+    help: str
+    source: str
+    labels: tuple[str, ...] = ()
+    measured_in: str = ""
+    histogram: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of metric; a counter's name ends with ``_total``."""
+        if self.histogram:
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+    @property
+    def unit(self) -> str:
+        """Declared unit; by default the last word of the name."""
+        return self.measured_in or self.name.removesuffix("_total").rpartition("_")[2]
+
+    def family(self) -> Any:
+        """Return an empty family for this metric."""
+        return FAMILIES[self.kind](self.name, self.help, labels=(*RUN_LABELS, *self.labels))
+
+
+class Sample(NamedTuple):
+    """A metric's value for one set of labels, in the order in which the metric declares them."""
+
+    metric: Metric
+    value: float  # of a histogram: the sum
+    labels: tuple[str, ...] = ()
+    buckets: Sequence[tuple[str, float]] = ()  # of a histogram: upper bound and cumulative count
+
+
+def families(samples: Iterable[Sample], run: Sequence[str]) -> dict[str, metrics_core.Metric]:
+    """Return the families of samples, by metric name; ``run``: of RUN_LABELS."""
+    found: dict[str, Any] = {}
+    for metric, value, labels, buckets in samples:
+        if metric.name not in found:
+            found[metric.name] = metric.family()
+        values = (buckets, value) if buckets else (value,)
+        found[metric.name].add_metric((*run, *labels), *values)
+    return found
+
 
 ROWS = "rows of updates"
 STREAMS = "rows of updates, in runs with streams"
@@ -268,17 +338,3 @@ METRICS = tuple(one for one in list(globals().values()) if isinstance(one, Metri
 
 BUCKETS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Upper bounds of STALENESS's buckets, inclusive; the last bucket is unbounded."""
-
-
-def table() -> str:
-    """Return the metrics as the table in README.md."""
-    lines = [
-        "| metric | kind | unit | labels | what | read from |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for one in METRICS:
-        labels = ", ".join(f"`{label}`" for label in one.labels)
-        lines.append(
-            f"| `{one.name}` | {one.kind} | {one.unit} | {labels} | {one.help} | {one.source} |"
-        )
-    return "\n".join(lines)

@@ -6,7 +6,6 @@ the next command that lists runs removes it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from testbed.host.process import Process
 from testbed.telemetry.files import write_atomically
+from testbed.telemetry.registry import state_folder, unique_name
 
 CONTROLLER = "__meta_testbed_controller"
 """The controller process. Prometheus drops labels with this prefix."""
@@ -30,9 +30,7 @@ class Targets:
     @classmethod
     def of_user(cls, environment: Mapping[str, str], home: Path) -> Targets:
         """Return the folder in the user's state folder (XDG base directories)."""
-        state = environment.get("XDG_STATE_HOME", "")
-        base = Path(state) if state.startswith("/") else home / ".local" / "state"
-        return cls(base / "testbed" / "metrics")
+        return cls(state_folder(environment, home) / "metrics")
 
     @contextmanager
     def registered(self, run: Path, target: str) -> Iterator[None]:
@@ -40,7 +38,7 @@ class Targets:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.tidy()
         labels = {"run": run.name, CONTROLLER: str(Process.of(os.getpid()))}
-        file = self._file(run)
+        file = self.folder / f"{unique_name(run)}.json"
         write_atomically(file, json.dumps([{"targets": [target], "labels": labels}]) + "\n")
         try:
             yield
@@ -57,7 +55,3 @@ class Targets:
                 continue  # not written by testbed
             if controller is None or not controller.alive():
                 file.unlink(missing_ok=True)
-
-    def _file(self, run: Path) -> Path:
-        path = str(run.absolute())
-        return self.folder / f"{run.name}@{hashlib.sha256(path.encode()).hexdigest()[:12]}.json"

@@ -1,12 +1,14 @@
-"""What metrics need to know of a run before it starts."""
+"""Metrics that need only the plan of a run and the history of its workers and faults."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from testbed.reports.history import RunHistory
 from testbed.reports.metrics import declared
-from testbed.reports.metrics.metric import Sample
+from testbed.reports.metrics.declared import Sample
 from testbed.scenario.schema import Scenario
 from testbed.values.topology import LinkSpec, Plan
 
@@ -18,29 +20,18 @@ BITS = 8
 
 @dataclass(frozen=True)
 class Outline:
-    """The plan of a run, as far as metrics need it.
+    """The plan of a run, as far as metrics need it."""
 
-    Attributes:
-        labels: values of RUN_LABELS, for all samples of the run.
-        classes: device class of every worker, by index.
-        paced: classes that have a speed.
-        links: by class; the parameter server's link is that of class ``ps``.
-        stop_updates: updates after which it ends, or None.
-        stop_seconds: emulated seconds after which it ends, or None.
-        time_scale: emulated seconds per real second.
-        per_worker: whether every worker has its own samples.
-        streams: whether training samples come as data streams.
-    """
-
-    labels: tuple[str, str]
-    classes: tuple[str, ...]
-    paced: frozenset[str] = frozenset()
+    labels: tuple[str, str]  # values of RUN_LABELS, for all samples of the run
+    classes: tuple[str, ...]  # device class of every worker, by index
+    paced: frozenset[str] = frozenset()  # classes that have a speed
+    # by class; the parameter server's link is that of class ``ps``
     links: Mapping[str, LinkSpec] = field(default_factory=dict)
-    stop_updates: int | None = None
-    stop_seconds: float | None = None
-    time_scale: float = 1.0
-    per_worker: bool = True
-    streams: bool = False
+    stop_updates: int | None = None  # updates after which it ends, or None
+    stop_seconds: float | None = None  # emulated seconds after which it ends, or None
+    time_scale: float = 1.0  # emulated seconds per real second
+    per_worker: bool = True  # whether every worker has its own samples
+    streams: bool = False  # whether training samples come as data streams
 
     @classmethod
     def of(cls, scenario: Scenario, plan: Plan, *, per_worker: bool = False) -> Outline:
@@ -86,3 +77,48 @@ class Outline:
                 if shape.rate is not None:
                     rate = float(shape.rate) / BITS
                     yield Sample(declared.RATE_CONFIGURED, rate, (direction, name))
+
+
+STATES = ("absent", "running", "frozen", "lost", "left")
+"""States of a worker; the metric's value is the index in this tuple."""
+
+KINDS = ("crash", "freeze", "kill", "leave", "join")
+"""Kinds of faults that have a sample from the start, so that the first fault is a change."""
+
+MOMENTARY = ("kill", "leave", "join")
+"""Faults without a duration: a worker is never counted as being under one."""
+
+
+def population(
+    history: RunHistory, outline: Outline, *, waiting: int, per_worker: bool
+) -> Iterator[Sample]:
+    """Yield the current samples; ``waiting`` is the number of requests that wait for a reply."""
+    nodes = [f"w{index}" for index in range(len(outline.classes))]
+    states = {node: worker_state(history, node) for node in nodes}
+    counts = Counter(states.values())
+    waiting = 0 if history.over else min(waiting, counts["running"])
+    counts.update(running=-waiting, waiting=waiting)
+    for state in (*STATES, "waiting"):
+        yield Sample(declared.WORKERS, counts[state], (state,))
+    active = Counter(kind for kind, _ in history.active if kind not in MOMENTARY)
+    for kind in dict.fromkeys((*KINDS, *history.struck)):
+        yield Sample(declared.FAULTS, history.struck[kind], (kind,))
+        yield Sample(declared.FAULTS_ACTIVE, active[kind], (kind,))
+    for kind, fault in {fault.kind: fault for fault in history.faults}.items():
+        yield Sample(declared.FAULT_PLANNED, fault.planned, (kind,))
+        yield Sample(declared.FAULT_ACTUAL, fault.begin, (kind,))
+    if per_worker:
+        for node, state in states.items():
+            labels = (node, outline.class_of(node))
+            yield Sample(declared.WORKER_STATE, STATES.index(state), labels)
+
+
+def worker_state(history: RunHistory, node: str) -> str:
+    """Return the worker's state, one of STATES."""
+    match history.state(node):
+        case "killed":
+            return "left"
+        case "crashed" | "silent":
+            return "left" if node in history.departed else "frozen"
+        case state:
+            return state

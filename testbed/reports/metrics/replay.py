@@ -31,14 +31,10 @@ Record = tuple[float, Entry | TrafficRow]
 
 @dataclass(frozen=True)
 class Moment:
-    """A snapshot of the metrics.
+    """A snapshot of the metrics."""
 
-    Attributes:
-        emulated: seconds since the training started.
-        families: by metric name; between two steps, only the gauges that an event has changed.
-    """
-
-    emulated: float
+    emulated: float  # seconds since the training started
+    # by metric name; between two steps, only the gauges that an event has changed
     families: dict[str, Family]
 
 

@@ -1,4 +1,4 @@
-"""Totals of the updates, by worker and by class, in arrays: they stay fast for many rows."""
+"""Totals of updates and streams, by worker and class, in arrays: they stay fast for many rows."""
 
 from __future__ import annotations
 
@@ -6,27 +6,34 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
+from testbed.reports.history import TIMES, Tally
 from testbed.reports.metrics import declared
-from testbed.reports.metrics.declared import BUCKETS
-from testbed.reports.metrics.metric import Sample
-from testbed.reports.metrics.streams import StreamTotals
-from testbed.reports.tally import TIMES, Tally
-from testbed.telemetry.rows import Rows
+from testbed.reports.metrics.declared import BUCKETS, Sample
+from testbed.telemetry.rows import STREAMED, UPDATE, Rows
 
 ENDS = (*(f"{bound:.1f}" for bound in BUCKETS), "+Inf")
 """The label ``le`` of each staleness bucket."""
 
 ACTIVITIES = tuple(name.removesuffix("_seconds") for name in TIMES)
 
+COUNTED = {
+    declared.STREAM_PRODUCED: "stream_produced",
+    declared.STREAM_USED: "stream_used",
+    declared.STREAM_TRUNCATED: "stream_truncated",
+    declared.STREAM_DUPLICATES: "stream_duplicates",
+    declared.STREAM_BUFFERED: "stream_buffered",
+}
+"""Columns that are running totals or current values: a worker's last row is enough."""
+
+LATEST = {
+    declared.STREAM_RATE: "stream_rate",
+    declared.STREAM_LAG: "stream_lag_seconds",
+}
+"""Columns shown as the mean over the workers' last updates."""
+
 
 class UpdateTotals:
-    """Sums over the updates in the model.
-
-    Args:
-        classes: device class of every worker, by index.
-        paced: classes that have a speed, and can therefore have late steps.
-        streams: whether samples come as data streams.
-    """
+    """Sums over the updates in the model; ``paced``: classes with a speed."""
 
     def __init__(
         self, classes: Sequence[str], paced: Collection[str], *, streams: bool = False
@@ -36,16 +43,15 @@ class UpdateTotals:
         self._class = np.array([places[name] for name in classes], dtype=np.int64)
         self._classes = tuple(classes)
         self._paced = np.array([name in paced for name in classes], dtype=bool)
-        self._streams = StreamTotals(classes) if streams else None
+        self._streams = streams
         self.clear()
 
     def clear(self) -> None:
         """Discard all updates."""
         self.version = 0
-        self.tally = Tally(len(self._classes))
+        self.tally = Tally(len(self._classes), STREAMED if self._streams else UPDATE)
+        self._waited = np.zeros(len(self._classes))  # for samples
         self._buckets = np.zeros((len(self._names), len(BUCKETS) + 1), np.int64)
-        if self._streams is not None:
-            self._streams.clear()
 
     @property
     def total(self) -> int:
@@ -70,15 +76,15 @@ class UpdateTotals:
         self.tally.add(rows)
         at = (self._class[rows["worker"]], np.searchsorted(BUCKETS, rows["staleness"]))
         np.add.at(self._buckets, at, 1)
-        if self._streams is not None:
-            self._streams.add(rows)
+        if self._streams:
+            np.add.at(self._waited, rows["worker"], rows["stream_wait_seconds"])
 
     def samples(self, now: float, *, per_worker: bool) -> Iterator[Sample]:
         """Yield the values of the metrics at ``now`` emulated seconds."""
         yield Sample(declared.VERSION, self.version)
         yield from self._by_class()
-        if self._streams is not None:
-            yield from self._streams.samples()
+        if self._streams:
+            yield from self._of_streams()
         if per_worker:
             yield from self._by_worker(now)
 
@@ -95,11 +101,24 @@ class UpdateTotals:
             buckets = tuple(zip(ENDS, counts, strict=True))
             yield Sample(declared.STALENESS, total, (name,), buckets)
 
+    def _of_streams(self) -> Iterator[Sample]:
+        latest = self.tally.latest
+        means = {metric: latest[column] for metric, column in LATEST.items()}
+        means[declared.STREAM_BATCH] = latest["samples"] - latest["injected"]
+        for place, name in enumerate(self._names):
+            of = self._class == place
+            for metric, column in COUNTED.items():
+                yield Sample(metric, int(latest[column][of].sum()), (name,))
+            yield Sample(declared.STREAM_WAIT, float(self._waited[of].sum()), (name,))
+            seen = of & (self.tally.updates > 0)
+            for metric, values in means.items() if seen.any() else ():
+                yield Sample(metric, float(values[seen].mean(dtype=np.float64)), (name,))
+
     def _by_worker(self, now: float) -> Iterator[Sample]:
         tally = self.tally
         seconds = {activity: tally.seconds[:, at] for at, activity in enumerate(ACTIVITIES)}
-        if self._streams is not None:
-            seconds["stream_wait"] = self._streams.waited
+        if self._streams:
+            seconds["stream_wait"] = self._waited
         for worker, name in enumerate(self._classes):
             labels = (f"w{worker}", name)
             yield Sample(declared.WORKER_UPDATES, int(tally.updates[worker]), labels)
