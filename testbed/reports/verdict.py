@@ -343,8 +343,7 @@ def _traffic(measured: Measurements) -> Iterator[str]:
         if payload > flow.tcp_bytes:
             yield (
                 f"{name} of the parameter server: the updates have {payload:,} payload bytes, more "
-                f"than the {flow.tcp_bytes:,} bytes that the sockets carried. One of these counts "
-                "is wrong: run the scenario again."
+                f"than the sockets' {flow.tcp_bytes:,}. A count is wrong: run the scenario again."
             )
     yield from _reconciliation(measured.ingress, measured.sent_beyond)
 
@@ -354,18 +353,17 @@ def _reconciliation(flow: Flow, sent_beyond: Mapping[str, int]) -> Iterator[str]
     if not flow.wire_bytes or flow.expected_wire_bytes is None:
         return
     difference = flow.wire_bytes - flow.expected_wire_bytes
-    explained = min(max(difference, 0), flow.retransmitted_bytes or 0)
-    ratio = abs(difference - explained) / flow.wire_bytes
-    if ratio > RECONCILIATION_LIMIT_RATIO:
-        least = abs(difference - explained) / MOST_SENDERS
+    unexplained = abs(difference - min(max(difference, 0), flow.retransmitted_bytes or 0))
+    if (ratio := unexplained / flow.wire_bytes) > RECONCILIATION_LIMIT_RATIO:
+        least = unexplained / MOST_SENDERS
         senders = [f"{name} {sent:,}" for name, sent in sent_beyond.items() if sent >= least]
-        others = ", ".join(senders[:MOST_SENDERS])
-        who = f" Bytes that nodes sent in addition to pushes: {others}." if senders else ""
+        others = ", ".join(senders[:MOST_SENDERS]) or "none"
         yield (
             f"ingress of the parameter server: the interface counted {flow.wire_bytes:,} bytes, "
             f"but {flow.expected_wire_bytes:,} are expected from the bytes of the sockets, a "
-            f"difference of {ratio:.2%} ({RECONCILIATION_LIMIT_RATIO:.0%} is allowed).{who} Avoid "
-            "traffic of other programs or of `testbed exec` on the parameter server's link."
+            f"difference of {ratio:.2%} ({RECONCILIATION_LIMIT_RATIO:.0%} is allowed). Bytes that "
+            f"nodes sent in addition to pushes: {others}. Avoid traffic of other programs or of "
+            "`testbed exec` on the parameter server's link."
         )
 
 
