@@ -37,8 +37,7 @@ MOST_SENDERS = 3
 LATE_FAULT_LIMIT_SECONDS = 1.0
 PRODUCER_LIMIT_RATIO = 0.05
 
-MOST_ALIKE = 3
-"""Maximum number of reasons of one kind, such as lost nodes, to list in full."""
+MOST_ALIKE = 3  # reasons of one kind, such as lost nodes, that are listed in full
 
 
 @dataclass(frozen=True)
@@ -343,7 +342,8 @@ def _traffic(measured: Measurements) -> Iterator[str]:
         if payload > flow.tcp_bytes:
             yield (
                 f"{name} of the parameter server: the updates have {payload:,} payload bytes, more "
-                f"than the sockets' {flow.tcp_bytes:,}. A count is wrong: run the scenario again."
+                f"than the {flow.tcp_bytes:,} bytes that the sockets carried. One of these counts "
+                "is wrong: run the scenario again."
             )
     yield from _reconciliation(measured.ingress, measured.sent_beyond)
 
@@ -357,13 +357,13 @@ def _reconciliation(flow: Flow, sent_beyond: Mapping[str, int]) -> Iterator[str]
     if (ratio := unexplained / flow.wire_bytes) > RECONCILIATION_LIMIT_RATIO:
         least = unexplained / MOST_SENDERS
         senders = [f"{name} {sent:,}" for name, sent in sent_beyond.items() if sent >= least]
-        others = ", ".join(senders[:MOST_SENDERS]) or "none"
+        others = ", ".join(senders[:MOST_SENDERS])
+        who = f" Bytes that nodes sent in addition to pushes: {others}." if senders else ""
         yield (
             f"ingress of the parameter server: the interface counted {flow.wire_bytes:,} bytes, "
             f"but {flow.expected_wire_bytes:,} are expected from the bytes of the sockets, a "
-            f"difference of {ratio:.2%} ({RECONCILIATION_LIMIT_RATIO:.0%} is allowed). Bytes that "
-            f"nodes sent in addition to pushes: {others}. Avoid traffic of other programs or of "
-            "`testbed exec` on the parameter server's link."
+            f"difference of {ratio:.2%} ({RECONCILIATION_LIMIT_RATIO:.0%} is allowed).{who} Avoid "
+            "traffic of other programs or of `testbed exec` on the parameter server's link."
         )
 
 
