@@ -44,17 +44,15 @@ CLOSE_SECONDS = 5.0
 
 def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
     """Produce until SIGTERM. Return the exit status."""
-    return run(arguments.get("node", "producer"), lambda: _main(Arguments.parse(arguments), opened))
+    return run(
+        arguments.get("node", "producer"),
+        lambda: asyncio.run(_produce(Arguments.parse(arguments), opened)),
+    )
 
 
-def _main(arguments: Arguments, opened: Experiment | None) -> None:
-    experiment = arguments.experiment(opened)
-    asyncio.run(_produce(experiment, arguments))
-
-
-async def _produce(experiment: Experiment, arguments: Arguments) -> None:
+async def _produce(arguments: Arguments, opened: Experiment | None) -> None:
     """Send records on time from the start of the training to its end, and wait for SIGTERM."""
-    loop = asyncio.get_running_loop()
+    experiment, loop = arguments.experiment(opened), asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
 
     def end(error: BaseException) -> None:

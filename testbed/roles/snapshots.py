@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from math import inf
 
 from testbed.errors import RejectedError
-from testbed.payloads import Dense, Vector
 from testbed.rpc.codec import encode_snapshot
 from testbed.rpc.messages import Snapshot
 
@@ -16,22 +15,14 @@ MAX_TAKEN = 16  # snapshots on which a report may still arrive
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingState:
-    """The current state of the training.
+class TrainingState(Snapshot):
+    """The current state of the training; its model is only lent.
 
     Attributes:
-        version: updates applied.
-        time: emulated seconds since the start.
-        final: whether training has ended.
         payload_up_bytes: payload of all applied updates.
-        parameters: the model, only lent.
     """
 
-    version: int
-    time: float
-    final: bool
-    payload_up_bytes: int
-    parameters: Vector
+    payload_up_bytes: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +120,4 @@ class Snapshots:
             self.final_taken.set()
         if len(self._taken) > MAX_TAKEN:
             self._taken.popitem(last=False)
-        return encode_snapshot(
-            Snapshot(state.version, state.time, state.final, Dense(state.parameters))
-        )
+        return encode_snapshot(state)

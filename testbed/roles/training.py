@@ -18,6 +18,7 @@ from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
 from testbed.algorithms.frame.stop import silence_reason
 from testbed.errors import RejectedError
+from testbed.payloads import Dense
 from testbed.roles.calls import OrderStreams, WaitingCalls
 from testbed.roles.clock import EmulatedClock, wait
 from testbed.roles.heartbeat import LOGGED_GAP_SECONDS
@@ -339,8 +340,8 @@ class Training:
             self.server.version,
             time=self.clock.now if self._end is None else self._end,
             final=self._end is not None,
+            model=Dense(self.server.half.parameters),
             payload_up_bytes=self.record.applied_bytes,
-            parameters=self.server.half.parameters,
         )
 
     def _check_number(self, worker: int) -> None:

@@ -7,7 +7,6 @@ from math import inf
 
 from testbed.errors import HostError
 from testbed.runtimes import Simulated
-from testbed.scenario.durations import RandomDuration
 from testbed.scenario.schema import Scenario
 from testbed.values.topology import Direction
 
@@ -86,13 +85,18 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
     thinks = {name: workers.think_of(name) for name in counts}
     means = {name: 0.0 if one is None else float(one.mean) for name, one in thinks.items()}
     cycles = sum(counts[name] / (steps[name] + means[name]) for name in counts)
+    think = {
+        name: "none" if one is None else f"{one.law} x {one.mean}" for name, one in thinks.items()
+    }
+    on_gpu = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
+    where = "sharing this host's GPU (cuda)" if on_gpu else "each on a CPU"
     service, memory = scenario.ps.service, None
     if parameters is not None:
         memory = memory_bytes(workers.count, parameters, processes=processes)
     return Outline(
         classes=tuple(
             ClassOutline(
-                *(name, counts[name], steps[name], _think(thinks[name])),
+                *(name, counts[name], steps[name], think[name]),
                 *(_describe(one.link.up), _describe(one.link.down)),
             )
             for name, one in workers.classes.items()
@@ -102,18 +106,8 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         ps_service=f"{service} per request, one at a time" if service else "no time",
         updates_per_second=min(cycles, 1 / service if service else inf),
         memory_bytes=memory,
-        gradients=f"{processes} processes, {_where(scenario)}",
+        gradients=f"{processes} processes, {where}",
     )
-
-
-def _where(scenario: Scenario) -> str:
-    runtime = scenario.runtime
-    on_gpu = isinstance(runtime, Simulated) and runtime.device == "cuda"
-    return "sharing this host's GPU (cuda)" if on_gpu else "each on a CPU"
-
-
-def _think(think: RandomDuration | None) -> str:
-    return "none" if think is None else f"{think.law} x {think.mean}"
 
 
 def memory_bytes(workers: int, parameters: int, *, processes: int) -> int:

@@ -220,6 +220,8 @@ class Worker:
                 raise TypeError(f"its samples come from a {type(source).__name__}")
             self.source = source
             put_back(self, whole["own"], self._own())
+            if self.source is not None and self._demanded is not None:
+                raise TypeError("samples are missing that a source provides at once")
 
     def _own(self) -> list[str]:
         """Return the names of the fields that change, other than the half and the source."""
