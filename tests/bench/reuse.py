@@ -11,8 +11,7 @@ import sys
 import tempfile
 
 import testbed
-from testbed import Run
-from testbed.studies.kept import duration_seconds
+from testbed.studies.kept import FolderRun
 
 LINKS = "workers.classes.device.link.up.rate"
 SCENARIO = {
@@ -37,8 +36,8 @@ def main(updates: int) -> None:
             }
             with tempfile.TemporaryDirectory() as runs:
                 swept = testbed.sweep(study, runs=runs, jobs=1, reuse=reuse)
-                made = [Run(swept.found[run].path) for run in swept.study.runs]
-                taken = [duration_seconds(run) for run in made]
+                made = [FolderRun(swept.found[run].path) for run in swept.study.runs]
+                taken = [run.duration_seconds for run in made]
                 size = made[0].updates["payload_up_bytes"].iloc[0] // 4
             first, second, third = (f"{one:.1f} s" for one in taken)
             print(f"{model:12} {size:10} {reuse:>6} {first:>7} {second:>7} {third:>7}")
