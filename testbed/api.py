@@ -254,7 +254,7 @@ def _end(at: str) -> float | None:
     try:
         return time.time() if at == "now" else datetime.fromisoformat(at).timestamp()
     except (ValueError, OverflowError):
-        wanted = "run, now or a time like 2026-10-01T12:00"
+        wanted = "`run`, `now` or a time like 2026-10-01T12:00"
         raise ScenarioError([Problem("--at", 0, "", repr(at), wanted)]) from None
 
 

@@ -46,7 +46,7 @@ VERBS = {
     "schema": "Print the JSON schema of scenarios, or of studies.",
     "completion": "Print the completion script for a shell.",
 }
-"""The verbs and their descriptions in ``testbed --help``, which need not import the verbs."""
+"""The commands and their descriptions, so that ``testbed --help`` does not import them."""
 
 HOMES = {
     **dict.fromkeys(("init", "validate", "schema"), "files"),

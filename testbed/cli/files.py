@@ -54,7 +54,7 @@ def init(name: str, example: str) -> None:
     for own in custom_files(scenario, examples[example].parent):
         files[Path(own.name)] = own.read_text(encoding="utf-8")
     for path in filter(os.path.lexists, files):
-        expected = "a name without an existing file here: testbed init NAME"
+        expected = "an unused name: testbed init NAME"
         raise ScenarioError([Problem(str(path), 0, "", "an existing file", expected)])
     for path, content in files.items():
         path.write_text(content, encoding="utf-8")

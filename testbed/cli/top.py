@@ -35,7 +35,7 @@ INTERVAL_SECONDS = 1.0
 MOST_KEYS = 1024
 FEWEST_ROWS = 3
 CLASS_ROWS = 4
-"""Lines of the table of classes in addition to its rows; the same for the workers' table."""
+"""Lines of a table in addition to its rows."""
 
 
 @click.command("top")

@@ -1,4 +1,4 @@
-"""Reports of a starting process to the process that waits for it: lines of JSON in a pipe."""
+"""Reports from a starting process to the one that waits for it: lines of JSON in a pipe."""
 
 from __future__ import annotations
 

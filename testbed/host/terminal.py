@@ -46,7 +46,7 @@ def write(descriptor: int, data: bytes) -> None:
 
 @contextmanager
 def diverted(descriptor: int) -> Iterator[TextIO]:
-    """Inside, the output of this process and its children goes to a descriptor.
+    """Redirect the output of this process and its children to a descriptor, in the context.
 
     Yields:
         The original standard output.

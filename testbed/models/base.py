@@ -39,7 +39,7 @@ Targets = Labels | NDArray[np.float32]
 """Labels, each in [0, classes), or numbers; shape (b,)."""
 
 Transform = Callable[[NDArray[Any], np.random.Generator | None], Images]
-"""A data set's transform of raw images, random, or without a generator for testing."""
+"""A data set's transform of raw images: random, or deterministic without a generator."""
 
 EVALUATION_BATCH = 50
 """Images evaluated at once: more need more memory and, outside the caches, more time each."""

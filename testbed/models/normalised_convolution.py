@@ -25,7 +25,7 @@ RADIUS = 4
 
 _aten = torch.ops.aten
 _POOLING = ([3, 3], [2, 2], [0, 0], [1, 1], True)
-"""3x3 by 2; the last window may extend beyond the edge, so that height and width are halved."""
+"""3x3, stride 2; the last window may extend past the edge, so that height and width halve."""
 
 
 @dataclass(frozen=True)

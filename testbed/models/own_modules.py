@@ -70,7 +70,7 @@ class OwnModuleNetwork(ModuleNetwork):
         return module
 
     def _tried(self) -> nn.Module:
-        """Create an instance, and test it on two blank images (also gives lazy layers shapes)."""
+        """Create an instance, and test it on two blank images (which initializes lazy layers)."""
         name = self._code.name
         given = "".join(f", {key}={value!r}" for key, value in self._options.items())
         named = "".join(f", {key}=..." for key in self._options)

@@ -23,7 +23,7 @@ KERNEL_HZ = 250
 
 DEFAULT_QUEUE = Duration(0.1)
 DEFAULT_QUEUE_FRAMES = 8
-"""Minimum; with the bucket's two, TCP's first ten segments (RFC 6928) pass without loss."""
+"""Least frames in a queue: with two in the bucket, TCP's first ten segments (RFC 6928) fit."""
 
 LARGEST_QUEUED = 4 * 2**20
 """Maximum bytes of a message in the default queue: what TCP has in flight at once."""
@@ -47,7 +47,7 @@ at this rate. If the delay has jitter, it is also configured as netem's rate, be
 preserves the order of packets only with a rate."""
 
 SMALLEST_FRAME_BYTES = 60
-"""An Ethernet frame without its checksum; an acknowledgement has 66."""
+"""Bytes of an Ethernet frame without its checksum; an acknowledgement has 66."""
 
 LARGEST_DEVIATIONS = 4
 """Largest jitter, in standard deviations: netem's distribution tables end there."""

@@ -19,7 +19,7 @@ Array = NDArray[Any]
 PICKLE9_BYTES = {"<f4": 9, "<i4": 3}
 """Bytes per value and per index in ``pickle9``, a model of AdaComp's published volumes, not a wire
 format: its 460 GB for 250,000 dense pushes match the size of 8-byte floats in Python 2's pickle.
-Other numbers have their size in memory."""
+Other numbers count with their size in memory."""
 
 CACHE_LINE_BYTES = 64
 

@@ -99,7 +99,7 @@ def drawn(values: Vector, count: int, *, rng: Generator) -> Indices:
 
 
 def _magnitudes(values: Vector) -> NDArray[np.int32]:
-    """Return integers in the order of the magnitudes: a float's bits without its sign.
+    """Return integers that compare like the magnitudes: a float's bits without its sign.
 
     NaN ranks above infinity.
     """

@@ -94,7 +94,7 @@ class RunHistory:
         return self._states.get(node, self._otherwise)
 
     def lost(self) -> list[tuple[str, str]]:
-        """Return the nodes that ended early, neither planned nor for a refused push, and how."""
+        """Return how nodes ended early, except for planned ends and refused pushes."""
         return [(node, how) for node, how in self._lost.items() if node not in self._refused]
 
     def take(self, event: Event) -> None:

@@ -103,7 +103,7 @@ def rates(run: RunRecord) -> pd.Series[float]:
 
 
 def fullest(run: RunRecord) -> float:
-    """Return the samples in the fullest buffer, before a batch is taken; NaN without streams."""
+    """Return the most samples in a buffer before a batch is taken; NaN without streams."""
     if run.scenario.streams is None:
         return nan
     updates = run.updates

@@ -192,7 +192,7 @@ def _shares(report: ps_pb2.ReportRequest) -> tuple[float, float] | tuple[None, N
     if not report.HasField("top1") and not report.HasField("top5"):
         return None, None
     if not (report.HasField("top1") and 0 <= report.top1 <= report.top5 <= 1):
-        raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected ratios, or neither")
+        raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected ratios")
     return report.top1, report.top5
 
 

@@ -28,7 +28,7 @@ from testbed.scenario.experiment import Experiment
 from testbed.values.user_code import OwnCode, one_process
 
 LAST_WORD_SECONDS = 1.0
-"""How long a worker that ends early tries to leave."""
+"""How long a worker that stops early tries to report that it leaves."""
 
 
 def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:

@@ -278,7 +278,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 message = await context.read()
         finally:
             if message is _END:
-                self._note(call, INCOMPLETE, "the message did not arrive completely")
+                self._note(call, INCOMPLETE, "the message is incomplete")
         if message is _END:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call contained no message")
         self.limits.check(cast(bytes, message))
@@ -298,7 +298,7 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             self._note(call, INCOMPLETE, str(error))
             raise
         except BaseException:
-            self._note(call, INCOMPLETE, "the message did not arrive completely")
+            self._note(call, INCOMPLETE, "the message is incomplete")
             raise
         return assembly.whole()
 

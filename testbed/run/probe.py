@@ -188,7 +188,7 @@ def _fastest(node: NodeSpec) -> float:
 
 
 def shaped_links(plan: Plan) -> dict[str, LinkSpec]:
-    """Return the link of every device class that has a link with a shape."""
+    """Return the link of every device class whose link is shaped."""
     return {
         node.device_class: node.link
         for node in plan.workers

@@ -41,7 +41,7 @@ LOG_LINES = 12
 FAILURES: dict[int, type[TestbedError]] = {
     kind.exit_code: kind for kind in (AlgorithmError, UserCodeError)
 }
-"""A run adopts the exit status of a node that an error in an algorithm or in user code ended."""
+"""If an error in an algorithm or in user code ends a node, the run has its exit status."""
 
 REPORTED = frozenset(
     (TestbedError.exit_code, *(k.exit_code for k in TestbedError.__subclasses__()))

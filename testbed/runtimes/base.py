@@ -185,7 +185,7 @@ class RuntimeDriver(Protocol):
         """
 
     def exec(self, folder: RunFolder, node: NodeState, command: Sequence[str]) -> int:
-        """Run a command in a node that runs, with its restrictions; return its exit status."""
+        """Run a command in a running node, with the node's restrictions; return its exit status."""
 
     def find(self) -> tuple[str, ...]:
         """Return the names of all runs that have something on this host, also without a folder."""

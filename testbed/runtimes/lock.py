@@ -97,7 +97,7 @@ def not_ended(folder: RunFolder, *, after_seconds: float) -> NodeError:
         )
     pids = " ".join(str(one.pid) for one in (*agents, *([holder] if holder else [])))
     return NodeError(
-        f"{folder.name} has not ended after {after_seconds:g} s. Left: process "
+        f"{folder.name} has not ended after {after_seconds:g} s. Still running: process "
         f"{'; process '.join(left)}.",
         hint=f"`kill -9 {pids}`, then `testbed down {folder.name}`.",
     )

@@ -386,5 +386,5 @@ def check_model_targets(scenario: Scenario, classes: int | None) -> Iterator[tup
         yield ("stop", "accuracy"), f"{scenario.stop.accuracy:g}", expected
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, TimedFault) and fault.at.accuracy is not None:
-            expected = f"a time or a version: the numbers that {name} predicts have no accuracy"
+            expected = f"a time or a version: {name} predicts numbers, which have no accuracy"
             yield ("faults", place), f"an accuracy of {fault.at.accuracy:g}", expected

@@ -103,7 +103,7 @@ class TracedDirection(Direction):
             raise InvalidValue("a distribution without a jitter", "a jitter too, whose law it is")
         if self.loss_correlation is not None and self.loss is None:
             raise InvalidValue(
-                "a loss_correlation without a loss", "a loss too, the share of lost packets"
+                "a loss_correlation without a loss", "a `loss` too, the share of lost packets"
             )
         if self.queue is not None and not has_rate:
             raise InvalidValue("a queue without a rate", "a rate too, at which it drains")

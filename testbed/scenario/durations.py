@@ -1,4 +1,4 @@
-"""Durations of steps, waits and coding in a scenario, as laws, means and sums."""
+"""Durations of steps, waits and coding in a scenario: distributions, means and sums."""
 
 from __future__ import annotations
 

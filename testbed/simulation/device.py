@@ -33,7 +33,7 @@ class DeviceModel:
         blocks: how long the PS held back the replies to these calls.
         think: the draw for its next push; None if used.
         computing: whether it has a reply and has not pushed.
-        horizon: how far it may be computed.
+        horizon: the time up to which it may be simulated.
         paused: where it waits at its horizon; None if it does not.
         pending_orders: orders not yet delivered to it.
         silent: whether it is frozen for good.

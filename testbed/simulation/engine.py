@@ -297,12 +297,12 @@ class Engine(SimulatedRun):
         self._carry_out(effects)
 
     def _horizon(self) -> float:
-        """Return how far workers may be computed: until orders may come or the pace may change."""
+        """Return until when workers may be simulated: orders may arrive or paces change then."""
         pace = self.faults.horizon
         return min(self._tick_at, pace) if self.server.sends_orders else pace
 
     def _plan_tick(self, now: float) -> None:
-        """Schedule the server's next tick, up to which workers may be computed."""
+        """Schedule the server's next tick; workers may be simulated up to it."""
         tick_at = self.server.next_tick(now)
         if tick_at == self._tick_at:
             return

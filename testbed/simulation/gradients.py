@@ -134,7 +134,7 @@ def _read(path: Path, identity: bytes, *, size: int) -> Vector:
     Raises:
         FileNotFoundError: the entry does not exist.
         OSError: it is a symbolic link, or not readable.
-        ValueError: it has other content.
+        ValueError: its content is not that of the request.
     """
     descriptor = os.open(path, _LOOK)
     try:

@@ -43,7 +43,7 @@ class SimulatedStream:
         return Stream(self.batch_size, own=own, rate=self._rate, buffered=waiting)
 
     def ready(self, count: int, now: float) -> float:
-        """Return when a step has ``count`` samples, or gives up waiting for more."""
+        """Return the time when a step has ``count`` samples, or stops waiting for more."""
         self._receive(now)
         wanted = self.buffer.first + count - 1
         if wanted <= self.buffer.last:

@@ -108,7 +108,7 @@ class UpdateRow(NamedTuple):
     compute_seconds: Annotated[
         F4, "duration of the training steps; with a `speed`, including the wait", WORKER
     ]
-    late_seconds: Annotated[F4, "how much longer the steps took than their `speed`", WORKER]
+    late_seconds: Annotated[F4, "how much longer the steps took than by their `speed`", WORKER]
     think_seconds: Annotated[F4, "think time: the wait between computing and pushing", WORKER]
     transfer_seconds: Annotated[
         F4,

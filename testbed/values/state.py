@@ -42,7 +42,7 @@ FACTORIES: Mapping[str, Callable[[], Any]] = {
 """Factories of a defaultdict, in addition to records."""
 
 PLAIN = (int, float, str, tuple, list, dict, set, frozenset, type, BaseException)
-"""Types with a value in addition to their attributes: their subclasses are not created empty."""
+"""Built-in types that hold a value: instances of their subclasses are created with that value."""
 
 GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 

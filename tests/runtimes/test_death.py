@@ -237,7 +237,8 @@ def test_a_controller_that_does_not_react_is_named_and_how_to_end_it(
     with pytest.raises(NodeError) as stuck:
         NativeDriver(stop_seconds=3.0).stop(controller.folder)
     assert stuck.value.message == (
-        f"{controller.folder.name} has not ended after 3 s. Left: process {pid} ({name_of(pid)}), "
+        f"{controller.folder.name} has not ended after 3 s. Still running: "
+        f"process {pid} ({name_of(pid)}), "
         "which started it and holds its lock."
     )
     assert stuck.value.hint == f"`kill -9 {pid}`, then `testbed down {controller.folder.name}`."

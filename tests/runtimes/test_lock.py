@@ -40,7 +40,8 @@ def test_when_the_time_is_up_it_is_said_who_has_it(folder: RunFolder) -> None:
     pid = os.getpid()
     assert folder.lock.read_text().startswith(f"{pid} ")
     assert late.value.message == (
-        f"r1 has not ended after 0 s. Left: process {pid} ({name_of(pid)}), which started it and "
+        f"r1 has not ended after 0 s. Still running: "
+        f"process {pid} ({name_of(pid)}), which started it and "
         "holds its lock."
     )
     assert late.value.hint == f"`kill -9 {pid}`, then `testbed down r1`."

@@ -65,7 +65,8 @@ def test_processes_of_the_agent_are_named_where_the_lock_is_free(
     with pytest.raises(NodeError) as stuck:
         driver.stop(folder)
     assert stuck.value.message == (
-        f"r1 has not ended after 0.1 s. Left: process {ending.pid} ({title_of(folder.path)})."
+        f"r1 has not ended after 0.1 s. Still running: "
+        f"process {ending.pid} ({title_of(folder.path)})."
     )
     assert stuck.value.hint == f"`kill -9 {ending.pid}`, then `testbed down r1`."
     ending.kill()
@@ -80,7 +81,8 @@ def test_whoever_holds_the_lock_besides_is_named_too(
     found = not_ended(folder, after_seconds=30.0)
     os.close(lock)
     assert found.message == (
-        f"r1 has not ended after 30 s. Left: process {ending.pid} ({title_of(folder.path)}); "
+        f"r1 has not ended after 30 s. Still running: "
+        f"process {ending.pid} ({title_of(folder.path)}); "
         f"process {pid} ({name_of(pid)}), which started it and holds its lock."
     )
     assert found.hint == f"`kill -9 {ending.pid} {pid}`, then `testbed down r1`."

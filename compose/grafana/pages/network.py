@@ -12,7 +12,7 @@ def rates(direction: str) -> Panel:
     one = f'{CLASS}, direction="{direction}"'
     return Panel(
         f"Rate {direction}",
-        "As configured, and as measured before the training; 5 % apart makes a run invalid.",
+        "As configured, and as measured before training starts; 5 % apart makes a run invalid.",
         "Bps",
         {
             "{{class}} configured": f"testbed_link_configured_bytes_per_second{{{one}}}",

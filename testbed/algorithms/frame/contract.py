@@ -1,4 +1,4 @@
-"""The contract of every algorithm, as checks that run both halves in the frame, on noise.
+"""The contract of every algorithm: checks that run its two halves on random gradients.
 
 The gradients are random, the clock is virtual, and the model has two tensors, so a check takes
 milliseconds. `testbed check` and the tests of this package run the same checks.

@@ -111,7 +111,7 @@ class Trial:
         self.server.half = fresh
 
     def renew_workers(self) -> None:
-        """Replace the worker halves by new ones with their states."""
+        """Replace every worker half with a new one, restored from its state."""
         for index, worker in enumerate(self.workers):
             fresh = worker_half(self.config, index)
             restore_half(fresh, as_written(pack_half(worker.half)))

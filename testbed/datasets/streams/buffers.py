@@ -65,7 +65,7 @@ Policy = Annotated[
 
 @dataclass
 class Buffer:
-    """A device's buffer, in sequence numbers from 1 on.
+    """A device's buffer, as sequence numbers that start at 1.
 
     Attributes:
         keeps_rest: whether samples that a step leaves are kept.

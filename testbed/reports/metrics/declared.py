@@ -186,7 +186,7 @@ STREAM_LAG = _of_streams(
 STREAM_WAIT = _of_streams("wait_seconds_total", "Time that workers have waited for samples.")
 WORKER_STATE = Metric(
     "testbed_worker_state",
-    "0 absent, 1 running, 2 frozen or crashed, 3 lost unplanned, 4 left or ended as planned.",
+    "0 absent, 1 running, 2 frozen or crashed, 3 lost unexpectedly, 4 left or ended as planned.",
     "joined, left, exited, crashed, fault",
     BY_WORKER,
 )
@@ -218,7 +218,7 @@ RATE_CONFIGURED = Metric(
 )
 RATE_PROBED = Metric(
     "testbed_link_probed_bytes_per_second",
-    "Rate of a class's link, measured before the training, in bytes per real second.",
+    "Rate of a class's link, measured before training starts, in bytes per real second.",
     "rate",
     BOTH_WAYS,
     measured_in="bytes per second",
@@ -231,13 +231,13 @@ TRIP_CONFIGURED = Metric(
 )
 TRIP_PROBED = Metric(
     "testbed_link_probed_round_trip_seconds",
-    "Median round trip on a class's link, measured before the training, in real seconds.",
+    "Median round trip on a class's link, measured before training starts, in real seconds.",
     "round_trip",
     BY_CLASS,
 )
 TRIP_NOW = Metric(
     "testbed_link_round_trip_seconds",
-    "Median of the current smoothed TCP round trip (tcpi_rtt) of a class's connections, real.",
+    "Median smoothed TCP round-trip time (tcpi_rtt) of a class's connections, in real seconds.",
     USAGE,
     BY_CLASS,
 )

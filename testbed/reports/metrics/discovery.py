@@ -18,7 +18,7 @@ from testbed.telemetry.files import write_atomically
 from testbed.telemetry.registry import state_folder, unique_name
 
 CONTROLLER = "__meta_testbed_controller"
-"""The controller process. Prometheus drops labels with this prefix."""
+"""Label of the controller's pid. Prometheus drops labels with the prefix `__`."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Series:
     values: array[float] = field(default_factory=lambda: array("d"))
 
     def add(self, time: float, value: float) -> None:
-        """Append a sample; it replaces the previous sample if that is of the same millisecond."""
+        """Append a sample, replacing the previous one if both are in the same millisecond."""
         time = round(time, 3)
         if self.times and self.times[-1] >= time:
             self.values[-1] = value

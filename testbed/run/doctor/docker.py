@@ -21,7 +21,7 @@ LIMITS = {
 """The engine's names of the limits that it supports."""
 
 CONTAINER_DISK_BYTES = 1_000_000
-"""Of one container: its records and a read-only root file system."""
+"""Disk space of one container: its metadata and a read-only root file system."""
 
 DISK_AT_LEAST_BYTES = 200_000_000
 

@@ -318,7 +318,7 @@ def check_packages() -> Finding:
     listed = ", ".join(f"{name} {found[name]}" for name in ("torch", "numpy", "grpcio"))
     if "+cu" in found["torch"]:
         fix = "It works; the CPU build needs less disk space: https://download.pytorch.org/whl/cpu"
-        return Finding("packages", "warning", f"{listed}: torch's build for GPUs", fix)
+        return Finding("packages", "warning", f"{listed}: the CUDA build of PyTorch", fix)
     return Finding("packages", "ok", listed)
 
 

@@ -1,1 +1,1 @@
-"""The per-host agent: it starts roles in containers, links them, counts and freezes them."""
+"""The per-host agent: it starts roles in containers, connects, measures and freezes them."""

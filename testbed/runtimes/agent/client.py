@@ -81,7 +81,7 @@ class AgentClient:
     Args:
         lines: this end of the stream; closed with the client.
         pid: of the agent, in this process's pid namespace.
-        waiting: held only while waiting for a reply: there a signal handler may raise.
+        waiting: entered only to wait for a reply: inside it, a signal handler may raise.
     """
 
     def __init__(self, lines: Lines, pid: int, *, waiting: Waiting = nullcontext) -> None:

@@ -29,7 +29,7 @@ LINGER_SECONDS = 0.5
 
 @dataclass
 class Container(ABC):
-    """What a node lives in, from before its launch until its role has ended.
+    """The container of a node; it exists from before the launch until its role has ended.
 
     Attributes:
         node: the node.
@@ -185,7 +185,7 @@ def own_containers(groups: RunGroups) -> Containers:
 
 @dataclass
 class GivenContainers:
-    """The containers that an engine created, by their first processes, as launches named them."""
+    """The containers that an engine created, by the first process that a launch names."""
 
     given: dict[str, Process] = field(default_factory=dict)
 

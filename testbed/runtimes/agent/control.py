@@ -118,7 +118,7 @@ class Control:
             self._execute(self._next.popleft())
 
     def _read(self, client: Client) -> None:
-        """Receive requests of a client."""
+        """Receive requests from a client."""
         try:
             lines = client.lines.receive()
         except OversizedLineError as error:

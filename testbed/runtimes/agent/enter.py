@@ -117,7 +117,7 @@ def _become(access: NodeAccess, terminal: Mapping[str, Any] | None, command: lis
 
 
 def _take_terminal(terminal: Mapping[str, Any]) -> None:
-    """Open a terminal of the node, send its other end, and make it the controlling terminal."""
+    """Open a pseudo-terminal in the node, send its master end, and log in on the other end."""
     lines, columns = terminal["size"]
     master, slave = open_terminal((lines, columns))
     with socket.socket(fileno=terminal["descriptor"]) as asking:

@@ -127,7 +127,7 @@ class Lifeline:
             self._finish()
 
     def _finish(self) -> None:
-        """End with the parameter server or with the last worker, which no other process watches."""
+        """Exit with the parameter server or the last worker, which no other process watches."""
         servers, workers = self.nodes.pids("server"), self.nodes.pids("client")
         if not servers or not workers:
             self.loop.stop()

@@ -145,7 +145,7 @@ class Nodes:
             raise NodeError(f"{name} {state}.") from None
 
     def pids(self, part: TrainingRole) -> list[int]:
-        """Return the pids of the running nodes with this part in training, in this namespace."""
+        """Return the pids, in this namespace, of the running nodes with this training role."""
         return [node.pid for node in self._running.values() if node.spec.part == part]
 
     def running(self) -> list[str]:

@@ -19,7 +19,7 @@ SCRATCH = (Path("/tmp"), Path("/dev/shm"))
 
 COVER_OPTIONS = "size=1m,mode=755"
 CLOSED_OPTIONS = "size=1m,mode=111"
-"""Of a covered folder that is closed to others or private: it can be traversed, not listed."""
+"""Mode of the mount point over a private folder: it can be traversed, but not listed."""
 CLOSED_MASK = 0o666
 TERMINALS = Path("/dev/pts")
 TMPFS_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV

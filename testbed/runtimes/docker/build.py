@@ -163,7 +163,7 @@ class Builder:
         if gpu or base:
             what = "An image for GPUs" if gpu else f"An image on {wanted}"
             raise HostError(f"{what} can only be built where a registry answers: {reason}.")
-        self.say(f"no registry answers ({reason}): building the inputs on this host")
+        self.say(f"no registry answers ({reason}): creating the base image on this host")
         arguments = {"BASE_IMAGE": BASE, "WHEELS": WHEELS}
         return {name: self._made_here(part, sources) for name, part in arguments.items()}
 
@@ -300,7 +300,7 @@ def made_here(part: str, sources: Mapping[str, bytes], *, torch_index: str) -> I
                 raise
         if process.returncode:
             lines = [line for line in said.splitlines() if line.strip()][-SHOWN_LINES:]
-            message = "\n  ".join([f"{OFFLINE} failed making the {part}:", *lines])
+            message = "\n  ".join([f"{OFFLINE} failed to create the {part}:", *lines])
             raise HostError(message, hint=_hint(part, torch_index))
         yield folder / "archive.tar"
 

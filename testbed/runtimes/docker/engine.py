@@ -130,7 +130,7 @@ CALL_SECONDS = 120.0
 """The engine answers in a fraction of a second, or in tens of seconds on a slow disk."""
 
 PROBE_SECONDS = 10.0
-"""An engine that does not return its version within this time hangs."""
+"""An engine that does not return its version within this time is reported as hung."""
 
 INSTALL = "Install one (sudo apt-get install docker.io, or https://docs.docker.com/engine/install)"
 
@@ -180,7 +180,7 @@ def socket_path(address: str | None = None) -> str:
     address = address or os.environ.get("DOCKER_HOST") or DEFAULT_ADDRESS
     if not address.startswith(SCHEME):
         raise HostError(
-            f"DOCKER_HOST is {address}, expected an engine of this machine, at unix://...",
+            f"DOCKER_HOST is {address}, expected an engine on this machine, at unix://...",
             hint=f"Unset it (unset DOCKER_HOST), or {NATIVE}.",
         )
     return address.removeprefix(SCHEME)
@@ -204,7 +204,7 @@ def refuse(info: Mapping[str, Any]) -> None:
     if "Docker Desktop" in str(info.get("OperatingSystem", "")):
         raise HostError(
             "Docker Desktop runs containers in a virtual machine, which the agent cannot enter.",
-            hint=f"Install Docker Engine (`docker context use default`), or {NATIVE}.",
+            hint=f"Install Docker Engine, select it (docker context use default), or {NATIVE}.",
         )
     if "name=rootless" in options:
         raise HostError(

@@ -1,4 +1,4 @@
-"""Starts a run's agent so that all that is left is recorded, whatever process is killed and when.
+"""Starts a run's agent so that leftovers are on record, whichever process is killed.
 
 The agent waits at its end of a pipe, the lifeline, before it creates anything. This process records
 the agent's pid and start time, and sends "commit" after that. If it dies before, the agent
@@ -94,7 +94,7 @@ class NativeLifeline(Lifeline):
         try:
             self._spawned.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise HostError(f"the agent (process {self._spawned.pid}) does not end.") from None
+            raise HostError(f"the agent (process {self._spawned.pid}) did not exit.") from None
         clear(self.folder, groups, deadline=deadline)
 
     def _send(self, data: bytes) -> None:

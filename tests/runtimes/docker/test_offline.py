@@ -50,7 +50,7 @@ def test_without_mmdebstrap_the_command_that_installs_it_is_named(
     with pytest.raises(HostError) as failure:
         make(part)
     first, *lines = failure.value.message.splitlines()
-    assert first == f"docker/offline.sh failed making the {part}:"
+    assert first == f"docker/offline.sh failed to create the {part}:"
     assert lines == ["  There is no command mmdebstrap."]
     assert "No registry answers" in failure.value.hint
     assert "sudo apt install mmdebstrap" in failure.value.hint
