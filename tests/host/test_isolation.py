@@ -18,6 +18,7 @@ from testbed.errors import DataError, Problem, ScenarioError, UserCodeError
 from testbed.host.isolation import PRINTED_BYTES, Opened, run_in_child, run_isolated
 from testbed.host.process import has_ended
 from testbed.runtimes.agent.logs import Log
+from testbed.telemetry.untrusted import SpoiledError
 from testbed.values.user_code import UserCode
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -90,6 +91,20 @@ def test_errors_travel_with_what_they_hold() -> None:
     with pytest.raises(DataError) as lacked:
         run_isolated(lack, label="net.py")
     assert (lacked.value.message, lacked.value.hint) == ("no data", "Fetch it.")
+
+
+def test_errors_of_any_class_travel() -> None:
+    def spoil(_: Opened) -> None:
+        raise SpoiledError(Path("events.jsonl"), "ps", "a folder")
+
+    def fail(_: Opened) -> None:
+        raise UserCodeError("net.py:3: no", node="w1", trace="Traceback")
+
+    with pytest.raises(SpoiledError, match=r"events\.jsonl: found a folder, written by ps"):
+        run_isolated(spoil, label="net.py")
+    with pytest.raises(UserCodeError) as failed:
+        run_isolated(fail, label="net.py")
+    assert (failed.value.node, failed.value.trace) == ("w1", "Traceback")
 
 
 @pytest.mark.parametrize(
