@@ -24,7 +24,7 @@ LINGER_SECONDS = 0.05
 emulated seconds, whichever is longer."""
 
 MANY = 1_000_000
-"""Number of records to poll for while no step waits: so many that a poll always ends by its
+"""Number of records to poll for while no step waits: this many that a poll always ends by its
 timeout."""
 
 
