@@ -95,7 +95,7 @@ def test_a_mapping_and_a_file_are_the_same_scenario(
 def test_a_network_of_ones_own_lies_in_the_current_folder(folder: Path) -> None:
     (folder / "net.py").write_text(NETWORK)
     weights = torch.zeros(3, requires_grad=True)
-    weights.sum().backward()  # whoever calls may have used autograd before the run's processes do
+    weights.sum().backward()  # the caller may have used autograd before the run's processes
     model = {"custom": {"file": "net.py", "class": "Net", "width": 3}}
     run = testbed.simulate(SCENARIO | {"model": model}, settings={"model.width": np.int64(5)})
     assert set(run.updates["payload_up_bytes"]) == {4 * (65 * 5 + 6 * 10)}

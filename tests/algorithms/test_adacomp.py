@@ -60,7 +60,7 @@ class Trio:
 def test_three_parameters_three_workers_by_hand() -> None:
     """Learning rate 1/2; of each tensor max(1, floor(size / 2)) = 1 entry is sent.
 
-    All pull at clock 0; after its push each pulls anew. "touches" counts the updates that touched
+    All pull at clock 0; each pulls again after its push. "touches" counts the updates that touched
     each parameter, and sigma is its difference between the push and the worker's pull.
 
     clock  who  pulled at  its touches  gradient     sends         sigma  parameters      touches
@@ -75,7 +75,7 @@ def test_three_parameters_three_workers_by_hand() -> None:
     7      C    6          3 1 4        1   8   8    {1: 8, 2: 8}  0, 1   -7   2    -12   4 2 6
 
     At 1 the tie goes to the lower index, and the zero of the second tensor is not sent. At 4 the
-    rate is halved: -3.5 - 1/4 * 2. At 5 nothing is left to send, but the clock goes on; it does not
+    rate is halved: -3.5 - 1/4 * 2. At 5 nothing is left, but the clock advances. That does not
     count as a touch at 6.
     """
     trio = Trio()
@@ -187,8 +187,8 @@ EVENT = st.tuples(st.integers(0, 4), st.sets(st.integers(0, N - 1)), st.booleans
 def test_counters_equal_the_history(trace: Sequence[tuple[int, set[int], bool]]) -> None:
     """The paper's sum over the updates since the pull, for random traces of five workers.
 
-    An event is (worker, parameters that its update touches, whether it pulls anew afterwards); one
-    that does not goes on from its old pull, so that windows become long. In the end every worker
+    An event is (worker, parameters that its update touches, whether it pulls again afterwards); one
+    that does not continues from its old pull, so windows become long. In the end every worker
     touches all parameters: what their sigma add up to is what the history's window stores.
     """
     layout = Layout(("weight",), ((N,),))

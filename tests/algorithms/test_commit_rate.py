@@ -196,7 +196,7 @@ def test_the_dead_set_no_target() -> None:
     counts.count(1, 150.0)
     assert counts.intervals(1, 180.0) == {0: 60, 1: 20}
     assert counts.intervals(1, 181.0) == {0: inf, 1: 60}
-    # At a quarter of a commit in a period nobody is heard of for four of them.
+    # At a quarter of a commit per period, each worker is silent for four periods.
     assert counts.intervals(0.25, 181.0) == {0: 240, 1: pytest.approx(60 / 2.25)}
 
 

@@ -81,7 +81,7 @@ def test_a_random_choice_changes_from_step_to_step() -> None:
 
 
 def test_the_staleness_is_that_of_the_whole_update() -> None:
-    """Unlike AdaComp's: parameter 5 was touched by nobody, yet its step is halved.
+    """Unlike AdaComp's: no worker touched parameter 5, yet its step is halved.
 
     clock  who    sends                   sigma  rate   parameters afterwards
                                                         1     1   1   1   1   1

@@ -137,7 +137,7 @@ TOGETHER: dict[str, dict[str, object]] = {
 """What an option needs, or is without effect without; of the algorithms that have it too."""
 
 FEW_STEPS: dict[str, object] = {"local_steps": 3, "check_period": "10s"}
-"""Of the algorithms that take so many steps for each push, or steps for so long: by default 40."""
+"""Algorithms that take this many steps, or this long, for each push: 40 by default."""
 
 
 def ends(name: str, field: FieldInfo) -> tuple[object, ...]:

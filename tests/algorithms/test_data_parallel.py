@@ -172,7 +172,7 @@ def test_a_round_of_slim_dp(discard_local: bool, merged: tuple[float, ...]) -> N
     assert isinstance(second, Keyed)
     assert (first.core.tolist(), first.core_values.tolist()) == ([0, 2], [4, -8])
     assert (second.core.tolist(), second.core_values.tolist()) == ([1, 2], [4, 4])
-    # What both sent is summed, what nobody sent stays: (4, 4, -4, 0) / 2 off (1, -5, 3, 2)
+    # What both sent is summed, what neither sent stays: (4, 4, -4, 0) / 2 off (1, -5, 3, 2)
     assert group.server.parameters.tolist() == [-1, -7, 5, 2]
     # The server's largest are -7 and 5. The first worker's own step was to (-3, -5, 11, 0).
     assert group.workers[0].parameters.tolist() == list(merged)

@@ -123,7 +123,7 @@ def test_fedbuff_by_hand(group_of: GroupOf) -> None:
     )
     group = group_of(config, 3)
     assert group.push(0, 8, 0) == ()
-    assert group.server.ready(0)  # nobody waits
+    assert group.server.ready(0)  # no worker waits
     assert group.pull(0).version == 0
     assert group.push(1, 0, 16) == [Applied(0, 0), Applied(1, 1)]
     assert group.server.parameters.tolist() == [7, 14]

@@ -53,7 +53,7 @@ def test_fixed_adacomm_by_hand(group_of: GroupOf) -> None:
     """η' = 1/2, τ = 2, M = 2: the sums (3, 0) and (1, 8) take their mean (2, 4) off (8, 16)."""
     group = group_of(FixedAdacomm(name="fixed-adacomm", learning_rate=0.5, local_steps=2), 2)
     assert group.step(0, 2, -2) is None
-    assert group.workers[0].parameters.tolist() == [7, 17]  # it goes on from its own step
+    assert group.workers[0].parameters.tolist() == [7, 17]  # it continues from its own step
     update = group.step(0, 4, 2)
     assert update is not None
     assert (update.samples, update.steps, update.version) == (20, 2, 0)
@@ -65,7 +65,7 @@ def test_fixed_adacomm_by_hand(group_of: GroupOf) -> None:
     assert group.server.parameters.tolist() == [6, 12]
     group.pull(0)
     assert group.workers[0].parameters.tolist() == [6, 12]
-    assert group.step(0, 0, 0) is None  # it counts anew
+    assert group.step(0, 0, 0) is None  # its count restarts
 
 
 def test_ssp_by_hand(group_of: GroupOf) -> None:
@@ -73,9 +73,9 @@ def test_ssp_by_hand(group_of: GroupOf) -> None:
 
     who  gradient  server      its copy     step  min known  then
     -    -         8    16     8    16      0     0
-    w0   (4, 0)    7    16     6    16      1     0          goes on: 1 - 0 < 2
+    w0   (4, 0)    7    16     6    16      1     0          continues: 1 - 0 < 2
     w0   (0, 8)    7    14     6    12      2     0          waits: 2 - 0 >= 2, and w1 has made none
-    w1   (2, 2)    6.5  13.5   7    15      1     0          goes on; w0 pulls: 2 - 1 < 2
+    w1   (2, 2)    6.5  13.5   7    15      1     0          continues; w0 pulls: 2 - 1 < 2
     w0   (2, 0)    6    13.5   5.5  13.5    3     1          waits: 3 - 1 >= 2 and 3 - 1 is no lead
     w1   (0, 0)    6    13.5   6    13.5    2     0          pulls: 2 - 0 >= 2; w0 pulls: 3 - 2 < 2
     """

@@ -229,7 +229,7 @@ def test_the_others_get_what_is_shared_and_nobody_its_own(group_of: GroupOf) -> 
 
 
 def test_nobody_waits_for_those_that_share_nothing(group_of: GroupOf) -> None:
-    """The sharers are waited for, and nobody else."""
+    """The server waits for the workers that share, and for no others."""
     group = group_of(scadles(alpha=0.5, beta=0.5), 4)
     sharers = {i for i in range(4) if "shares" in group.server.pull(i, 0.0).note}
     (other, _) = sorted(set(range(4)) - sharers)
@@ -255,7 +255,7 @@ def test_a_sharer_that_is_silent_or_leaves_is_not_waited_for(group_of: GroupOf) 
     assert not group.server.ready(0)
     group.server.leave(2, 0.0)
     assert group.server.ready(0)
-    assert group.server.pull(0, 0.0).shared is None  # nobody else has shared
+    assert group.server.pull(0, 0.0).shared is None  # no other worker has shared
 
 
 # All together

@@ -1,7 +1,7 @@
 """CPU time of what Slim-DP and Quant-DP do to a vector: python tests/bench/coding.py [MILLIONS ...]
 
 On arrays alone: no network, no frame. Each step apart, in milliseconds and for a million entries,
-with the share of it that is the kernel's (it clears memory that is taken anew), and as the
+with the share of it that is the kernel's (it clears memory that is newly allocated), and as the
 ``codec:`` of a scenario. ``scenarios/slim_dp/savings.py`` reads what ``--json`` writes.
 """
 
@@ -54,7 +54,7 @@ def cpu_time(call: Callable[[], Any]) -> tuple[Taken, Any]:
 
 
 def measured(size: int, alpha: float, epsilon: float) -> dict[str, Taken]:
-    """What every step takes at a vector of so many entries, drawn from a normal law."""
+    """The cost of each step for a vector of this many normally distributed entries."""
     rng = np.random.default_rng(0)
     vector = rng.standard_normal(size, np.float32)
     core_size, explorer_size = sizes(size, alpha, epsilon)

@@ -57,7 +57,7 @@ class Case:
         name: heads its column.
         package: folder with the package.
         record: whether updates are written down.
-        alone: so many processes that compute gradients and nothing else; 0 for a whole training.
+        alone: number of processes that only compute gradients; 0 for a whole training.
     """
 
     name: str

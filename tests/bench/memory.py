@@ -28,10 +28,10 @@ from testbed.telemetry.spool import SpoolReader
 
 QUICKSTART = Path(__file__).parents[2] / "scenarios/quickstart.yaml"
 ROUNDS = 10
-"""So many updates a worker before the look."""
+"""Updates per worker before the measurement."""
 
 MORE_ROUNDS = 5
-"""So many after it: the run goes on while it is looked at."""
+"""Updates per worker after it: the run stays active during the measurement."""
 
 PATIENCE_SECONDS = 300.0
 
@@ -74,7 +74,7 @@ def train(workers: int, runs: Path) -> dict[str, Any]:
 
 
 def wait_for_updates(count: int, folder: RunFolder, up: subprocess.Popen[bytes]) -> None:
-    """Until the parameter server has written down so many.
+    """Until the parameter server has recorded this many updates.
 
     Raises:
         RuntimeError: the run has ended, or takes too long.

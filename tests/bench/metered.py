@@ -1,6 +1,6 @@
 """One training with a meter on every part: a parameter server and workers forked warm, on loopback.
 
-Run by ``cost.py``. Starts anew with a node's environment, which glibc reads only at the start:
+Run by ``cost.py``. Restarts itself with a node's environment, which glibc reads at the start:
 
     python tests/bench/metered.py '{"folder": ..., "data": ..., "scenario": ..., ...}'
 

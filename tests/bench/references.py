@@ -75,7 +75,7 @@ def tuned(images: np.ndarray, labels: np.ndarray) -> Callable[[], object]:
 
 
 def rate(make: Callable[[], Callable[[], object]], processes: int, seconds: float) -> float:
-    """Calls a second of so many processes, each with a model of its own."""
+    """Calls per second of this many processes, each with its own model."""
     if os.fork() == 0:  # autograd starts threads, after which this process must not fork any more
         make()()
         os._exit(0)

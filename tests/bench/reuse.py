@@ -2,7 +2,7 @@
 
     python tests/bench/reuse.py [updates, default 600]
 
-The runs go on one after the other, each on all CPUs, and differ in the links' rate alone.
+The runs execute one after the other, each on all CPUs, and differ only in the links' rate.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class Watched(Experiment):
 
 
 def noise(shape: tuple[int, int, int], *, images: int) -> Prepared:
-    """A data set of so many training images that show nothing."""
+    """A data set of this many blank training images."""
     rng = np.random.default_rng(0)
     drawn = [rng.standard_normal((n, *shape), dtype=np.float32) for n in (images, 10_000)]
     labels = [rng.integers(0, 10, n) for n in (images, 10_000)]

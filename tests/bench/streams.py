@@ -200,7 +200,7 @@ def costs(runtimes: Sequence[str], seconds: float) -> Iterator[Cost]:
 
 
 def used(transport: str, runtime: str, seconds: float) -> Used:
-    """What a run has used within so many seconds."""
+    """Resource usage of a run over this many seconds."""
     with tempfile.TemporaryDirectory() as folder:
         command = command_of(Path(folder), COSTS + TRANSPORTS[transport], runtime)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as up:

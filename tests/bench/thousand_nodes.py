@@ -67,7 +67,7 @@ def main(nodes: int) -> None:
 
 
 def bring_up_and_remove(nodes: int, runs: Path) -> dict[str, Any]:
-    """A run of so many workers from nothing to nothing."""
+    """The whole life of a run with this many workers."""
     name = f"thousand-{os.getpid()}"
     text = SCENARIO.format(workers=nodes)
     folder = RunFolder.create(

@@ -65,7 +65,7 @@ class Bed:
         return done
 
     def start(self, verb: str, *words: str | Path) -> subprocess.Popen[str]:
-        """Call a verb and go on."""
+        """Start a command without waiting for it."""
         started = subprocess.Popen(
             self.words(verb, *words),
             env=self.environment,

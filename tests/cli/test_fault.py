@@ -1,4 +1,4 @@
-"""Faults by hand, in a run that goes on: what is told, and what is left when nobody undoes them."""
+"""``testbed fault`` on an active run: what it prints, and what remains if it is not undone."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from testbed.runtimes.docker.image import image_name
 
 @pytest.fixture
 def no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An address at which nobody answers."""
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
-    yield f"{tmp_path}/nobody.sock"
+    """A Docker address without an engine."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/absent.sock")
+    yield f"{tmp_path}/absent.sock"
 
 
 @pytest.mark.parametrize("verb", ["build", "check", "show", "prune"])

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on."""
+"""What a run shows while it is running."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_on_a_narrow_terminal_nothing_is_cut_off() -> None:
 
 
 class Gone(io.StringIO):
-    """A pipe that nobody reads any more."""
+    """A pipe without a reader."""
 
     def write(self, text: str) -> int:
         raise BrokenPipeError

@@ -1,4 +1,4 @@
-"""``testbed net`` on a run that goes on."""
+"""``testbed net`` on an active run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 
 class LiveRun:
-    """A run that goes on until the test ends."""
+    """A run that stays active until the test ends."""
 
     def __init__(self, runs: Path) -> None:
         self.folder = runs / "live"
@@ -33,7 +33,7 @@ class LiveRun:
         )
 
     def await_event(self, name: str, count: int = 1) -> list[dict[str, Any]]:
-        """The events of that name, once there are so many."""
+        """Wait for this many events of that name and return them."""
         deadline = time.monotonic() + 60
         while True:
             lines = self.events().splitlines()

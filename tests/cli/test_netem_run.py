@@ -15,7 +15,7 @@ SCENARIO = Path(__file__).parents[2] / "scenarios" / "adsl.yaml"
 pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.slow, pytest.mark.alone]
 
 
-# Control groups of its own mount namespace, where the kernel has some and nobody mounted them.
+# Control groups in a mount namespace of its own, where the kernel has some that are not mounted.
 GROUPS = """
 if ! grep -q ' cgroup' /proc/self/mounts; then mount -t cgroup2 none /sys/fs/cgroup; fi
 exec "$@"

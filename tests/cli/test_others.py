@@ -43,7 +43,7 @@ def somebody() -> Iterator[None]:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Root's runs in a folder for everybody: one that goes on, one that is damaged, one closed."""
+    """Root's runs in a shared folder: an active, a damaged and a closed one."""
     with tempfile.TemporaryDirectory() as name:
         runs = Path(name, "runs")
         monkeypatch.setenv("XDG_STATE_HOME", f"{name}/state")

@@ -44,7 +44,7 @@ def on_a_terminal(bed: Any, *words: str | Path) -> str:
     )
     os.close(slave)
     shown = b""
-    with suppress(OSError):  # how a terminal says that nobody has it open any more
+    with suppress(OSError):  # how a terminal reports that it was closed
         while data := os.read(master, 4096):
             shown += data
     os.close(master)

@@ -78,7 +78,7 @@ def test_what_the_runtime_is_asked_for(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")  # nobody is asked
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")  # no engine is contacted
     data = as_json(capsys, file, "--runtime", runtime)
     assert data["runtime"] == runtime
     sent = {(request["to"], request["name"]): request["body"] for request in data["requests"]}

@@ -1,4 +1,4 @@
-"""``testbed ps`` on folders made by hand; on runs that go on, see tests/e2e."""
+"""``testbed ps`` on handmade run folders; tests/e2e covers active runs."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_what_needs_a_node_or_a_link_is_refused(bed: Any, name: str) -> None:
         raise AssertionError("it has links")
 
 
-@pytest.mark.parametrize("dead", [False, True], ids=["going on", "killed"])
+@pytest.mark.parametrize("dead", [False, True], ids=["running", "killed"])
 def test_down_ends_one_that_goes_on_and_settles_one_that_was_killed(
     bed: Any, name: str, dead: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""``testbed top`` and ``testbed events`` of folders of runs, and of one that goes on."""
+"""``testbed top`` and ``testbed events`` on run folders and on an active run."""
 
 from __future__ import annotations
 

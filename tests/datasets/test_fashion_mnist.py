@@ -20,7 +20,7 @@ NOWHERE = ("http://127.0.0.1:9/fashion",)  # the discard port: nothing listens
 
 
 def half(count: int, names: Split, folder: Path) -> Split:
-    """Writes compressed files with so many images, and returns what is known of them."""
+    """Write compressed files with this many images, and return their expected contents."""
     pixels = np.random.default_rng(count).integers(0, 256, count * 784).astype(np.uint8)
     images = struct.pack(">4i", 2051, count, 28, 28) + pixels.tobytes()
     labels = struct.pack(">2i", 2049, count) + bytes(i % 10 for i in range(count))

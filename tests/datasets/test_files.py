@@ -13,7 +13,7 @@ from testbed.errors import DataError
 
 
 def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")  # nobody writes: a read would wait for ever
+    os.mkfifo(tmp_path / "pipe")  # no writer: a read would block forever
     (tmp_path / "endless").symlink_to("/dev/zero")
     for name in ("pipe", "endless"):
         with pytest.raises(DataError, match=rf"{name}: type: found a folder or a special file"):

@@ -29,10 +29,10 @@ evaluate: {every: 100, images: 100}
 """
 CONNECT = """
 import os, socket, sys
-nobody = 65534
+other = 65534
 os.setgroups([])
-os.setresgid(nobody, nobody, nobody)
-os.setresuid(nobody, nobody, nobody)
+os.setresgid(other, other, other)
+os.setresuid(other, other, other)
 os.fchdir(int(sys.argv[1]))
 socket.socket(socket.AF_UNIX).connect(sys.argv[2])
 """

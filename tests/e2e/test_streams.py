@@ -47,7 +47,7 @@ def of_rounds(updates: pd.DataFrame, column: str) -> pd.DataFrame:
 def test_a_live_stream_is_that_of_the_simulation(bed: Any) -> None:
     """Batches of a second's samples, half of the devices sharing half of theirs; w3 stops for 2 s.
 
-    While it stands nobody goes on, and what comes waits: nothing is lost, nothing comes twice.
+    While it is stopped no worker continues and samples wait: none is lost, none arrives twice.
     """
     bed.scenario("streams.yaml", SCENARIO)
     up = bed.up("--set", FREEZE, file="streams.yaml")

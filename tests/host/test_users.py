@@ -28,7 +28,7 @@ dave:x:65536
         ({"grace", "1007"}, IdRange(500000, 65536)),  # by number
         ({"carol", "1002"}, None),  # too few for all nodes
         ({"dave", "1003"}, None),
-        ({"nobody"}, None),
+        ({"nobody"}, None),  # codespell:ignore nobody
     ],
 )
 def test_a_range_is_read_by_name_or_number(

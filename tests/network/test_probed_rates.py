@@ -70,7 +70,7 @@ def wait_until_listening(pid: int, ports: Iterable[int]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     wanted = {f"{port:04X}" for port in ports}
     while wanted:
-        assert time.monotonic() < deadline, f"nobody listens on {sorted(wanted)}"
+        assert time.monotonic() < deadline, f"no process listens on {sorted(wanted)}"
         rows = [
             line.split()
             for family in ("tcp", "tcp6")

@@ -70,7 +70,7 @@ def test_the_explorer_is_drawn_from_all_others_alike() -> None:
 
 
 def test_of_many_as_many_are_drawn_as_are_wanted() -> None:
-    """So many that each draws a lot of its own: 4,000 others, of which 1,000 are wanted."""
+    """Enough entries that each explorer draws different ones: 1,000 of 4,000 others."""
     rng = np.random.default_rng(6)
     core = np.arange(0, 5000, 5, dtype=np.int32)
     seen = np.zeros(5000, np.int64)

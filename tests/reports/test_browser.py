@@ -1,4 +1,4 @@
-"""Reports in a real browser: they draw every point, complain of nothing, and ask nobody."""
+"""Reports in a real browser draw every point, log no errors, and make no network requests."""
 
 from __future__ import annotations
 

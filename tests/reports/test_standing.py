@@ -1,4 +1,4 @@
-"""Where a run stands, from the records of the small run and of one that goes on."""
+"""The state of a run, from the records of the small run and of an active one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever controls the workers' processes reports one that has ended, over the unix socket."""
+"""The controller of the worker processes reports an ended worker over the unix socket."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Host:
     Attributes:
         gate: see Gate.
         refusals: all so far.
-        failures: errors that nobody foresaw.
+        failures: unexpected errors.
     """
 
     def __init__(

@@ -116,7 +116,7 @@ def test_what_is_left_out_is_said_once_for_a_class(small: Any) -> None:
 
 def test_links_are_compared_before_the_training_starts(small: Any) -> None:
     def links() -> list[Any]:
-        small.says("started")  # which nobody else says here
+        small.says("started")  # which no other node prints here
         return [LINK]
 
     small.agent.on_launch = lambda name: name == "w2" or obey(small, name)

@@ -1,4 +1,4 @@
-"""What nodes printed, of a run that has ended and of one that goes on."""
+"""The output of nodes, of an ended run and of an active one."""
 
 from __future__ import annotations
 

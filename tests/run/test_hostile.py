@@ -160,12 +160,12 @@ IN_USE = (
 )
 MODELS = (*AT_IMPORT, *IN_THE_MAKING, *IN_USE)
 QUICK = ("leave", "base", "make-by-process", "use-leave")
-"""So many of them also where time is short."""
+"""The models that are also tested in quick runs."""
 
 
 @dataclass(frozen=True)
-class Nobody:
-    """Asks for a run, and looks away; see testbed.run.listener.RunListener."""
+class SilentListener:
+    """Ignores everything that a run reports; see testbed.run.listener.RunListener."""
 
     sink: Sink = field(default_factory=Sink)
 
@@ -192,7 +192,7 @@ def simulate(model: Hostile, folder: Path, cache: Path) -> None:
         now=0.0,
     )
     more = {"loading_seconds": LITTLE_SECONDS} if model.hangs else {}
-    up_simulated(request, Nobody(), **more)
+    up_simulated(request, SilentListener(), **more)
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def always(choice: Choice, *, gpu: bool = False) -> Callable[..., Choice]:
 
 
 def never(*, gpu: bool) -> Choice:
-    raise AssertionError("nobody left that to the host")
+    raise AssertionError("the scenario sets this, it is not left to the host")
 
 
 @pytest.mark.parametrize("name", ["native", "docker"])

@@ -201,7 +201,7 @@ def test_a_parameter_server_that_is_killed_is_started_again(
 
 @pytest.mark.parametrize("version", [0, 500])
 def test_one_that_was_not_started_again_cannot_go_back(small: Any, version: int) -> None:
-    """Whoever writes there could have the controller's record cut otherwise."""
+    """Any user who can write there could otherwise truncate the controller's record."""
     watch, _ = start_again(small)
     small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
     small.says("restored", version=version, time_seconds=1.0, lost_updates=0)
@@ -327,7 +327,7 @@ def test_a_node_that_is_to_be_is_started_again_when_it_was_killed(small: Any) ->
 
 
 def test_faults_that_kill_it_are_no_sign_that_it_never_lives_for_long(small: Any) -> None:
-    """Three kills within a minute that nobody planned would be the most."""
+    """Three unplanned kills within a minute would reach the limit."""
     watch, launched = restarting(small)
     for _ in range(5):
         watch.planned_exits.ending.add("w2")

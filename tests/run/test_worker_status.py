@@ -96,20 +96,20 @@ def test_who_stands_still_and_who_goes_on_is_reported_when_it_changes(socket: Pa
 
     async def silence(message: bytes) -> bytes:
         request = ps_pb2.SilenceRequest.FromString(message)
-        heard.append((request.worker, "silent" if request.silent else "goes on"))
+        heard.append((request.worker, "silent" if request.silent else "answers"))
         return ps_pb2.SilenceReply().SerializeToString()
 
     with server(socket, silence, methods.SILENCE):
         for frozen in (set(), {1}, {1}, {1, 2}, {2}):
             reporter.set_frozen(frozen)
             reporter.send()
-    assert heard == [(1, "silent"), (2, "silent"), (1, "goes on")]
+    assert heard == [(1, "silent"), (2, "silent"), (1, "answers")]
 
 
 def test_what_nobody_hears_is_said_again(socket: Path) -> None:
     heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
     reporter.add(1, "killed")
-    reporter.send()  # nobody listens
+    reporter.send()  # no socket listens
     with server(socket, heard):
         reporter.send()
         reporter.send()

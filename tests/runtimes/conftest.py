@@ -333,5 +333,5 @@ def _furnish(made: Account) -> None:
 
 @pytest.fixture(scope="session")
 def new_account() -> Callable[..., AbstractContextManager[Account]]:
-    """Makes an ordinary user; a test for whom none can be made is skipped."""
+    """Makes an ordinary user; skips the test where none can be made."""
     return account

@@ -1,7 +1,7 @@
 """A controller of its own, for tests to kill: ``python controller.py RUNS NAME STEP [detached]``.
 
 It starts a run, goes up to STEP, and kills itself there as SIGKILL would, at that very instruction;
-at the step ``up`` it waits to be killed. A step ``after 0.1`` is so many seconds after the agent
+at the step ``up`` it waits to be killed. A step ``after 0.1`` is 0.1 seconds after the agent
 was put on record, while it comes up.
 """
 

@@ -99,7 +99,7 @@ def fill_scratch(arguments: Arguments) -> int:
 
 
 def import_late(arguments: Arguments) -> int:
-    """Import what nobody has imported before, from the library and from next to this file."""
+    """Import modules not imported before, from the library and from next to this file."""
     import xmlrpc.client
 
     import late
@@ -215,7 +215,7 @@ def multiply(arguments: Arguments) -> int:
 
 
 def flood(arguments: Arguments) -> int:
-    """Print so many bytes."""
+    """Print this many bytes."""
     line = b"x" * 1023 + b"\n"
     for _ in range(int(arguments["bytes"]) // len(line)):
         os.write(1, line)

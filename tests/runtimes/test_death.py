@@ -1,4 +1,4 @@
-"""Whoever is killed, and whenever: nothing is left that was not there before."""
+"""Whichever process is killed, at any moment, nothing remains that was not there before."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``python without_namespaces.py COMMAND...``: runs it, as root, where nobody may make namespaces.
+"""``python without_namespaces.py COMMAND...``: run it as root where namespaces are forbidden.
 
-In a user namespace, that is, in which everybody exists and which allows no other one in it.
+It runs in a user namespace in which every uid exists and which allows no further namespace.
 """
 
 from __future__ import annotations

@@ -201,8 +201,8 @@ def play(
 ) -> tuple[Engine, Book]:
     """Every message takes LATENCY, an evaluation nothing, and the model begins with draws.
 
-    With ``rates`` samples come as streams, after 2 s without which nobody waits for them.
-    It is saved after every update if anything is to ``save`` it, and goes on from a ``state``.
+    With ``rates`` samples come as streams, which are no longer awaited after 2 s without any.
+    With ``save`` its state is saved after every update; with ``state`` it resumes from there.
     """
     count, events, book = len(step_seconds), EventQueue(), Book()
     parameters = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)
@@ -210,14 +210,14 @@ def play(
     def build(number: int, _: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
         made = {}
         for index in range(number, count, processes):
-            anew = partial(one, index)
-            worker, stream = anew(), None
+            remake = partial(one, index)
+            worker, stream = remake(), None
             if rates is not None:
                 assert worker.source is not None
                 arrivals = Arrivals(rates[index], Steady(name="steady"))
                 stream = SimulatedStream(arrivals, policy.buffer(), worker.source, 2, 2.0)
             drawn = steps(step_seconds[index])
-            made[index] = SimulatedWorker(index, worker, drawn, anew, stream)
+            made[index] = SimulatedWorker(index, worker, drawn, remake, stream)
         return made, MadeUp()
 
     def one(index: int) -> Worker:

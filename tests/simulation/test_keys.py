@@ -71,10 +71,10 @@ def test_a_worker_that_rejoins_costs_one_miss(world: World) -> None:
     rows = [row for row in book.rows if row["worker"] == 1]
     up = [row["payload_up_bytes"].item() for row in rows]
     down = [row["payload_down_bytes"].item() for row in rows]
-    anew = down.index(4 * N, 1)
-    assert up[0] == up[anew] == SENT + 4 * CORE
-    assert down[anew + 1] == SENT + 4 * CORE  # repeated with its keys
-    assert set(up[anew + 1 :]) == set(down[anew + 2 :]) == {SENT}
+    again = down.index(4 * N, 1)
+    assert up[0] == up[again] == SENT + 4 * CORE
+    assert down[again + 1] == SENT + 4 * CORE  # repeated with its keys
+    assert set(up[again + 1 :]) == set(down[again + 2 :]) == {SENT}
     assert engine.server.version >= 36
 
 

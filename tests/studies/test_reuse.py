@@ -52,7 +52,7 @@ def test_as_many_are_kept_as_go_on_side_by_side(tmp_path: Path) -> None:
 
 
 def test_what_all_may_take_is_shared(tmp_path: Path) -> None:
-    """Two go on, and of two the gradients are kept."""
+    """Two runs continue, and two have their gradients kept."""
     with reused_gradients(tmp_path, 1000, side_by_side=2) as gradients:
         assert gradients is not None
         assert gradients.of("a").most_bytes == 250

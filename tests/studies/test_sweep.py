@@ -54,7 +54,7 @@ class Sweeps:
         return done.stdout + done.stderr
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Begin a sweep and go on; it is ended with the test."""
+        """Start a sweep in the background; it ends with the test."""
         sweep = subprocess.Popen(
             self.words("sweep", *words), env=self.environment, cwd=self.folder, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -227,7 +227,7 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(
 
 
 def test_a_sweep_that_is_killed_goes_on_from_a_checkpoint(sweeps: Sweeps, write_study: Any) -> None:
-    """The other run, which has none, begins anew."""
+    """The other run, which has none, starts from scratch."""
     with_checkpoint = "[stop.updates=1500, checkpoint.every=200]"
     write_study(
         text="name: long\nscenario: base.yaml\n"

@@ -209,7 +209,7 @@ def test_a_controller_that_is_really_killed(tmp_path: Path) -> None:
 def test_what_was_lost_with_a_parameter_server_is_taken_out_and_recorded_once(
     killed: RunFolder,
 ) -> None:
-    """Seven updates, evaluated at 2, 4 and 6; the next server goes on from 3, to 5."""
+    """Seven updates, evaluated at 2, 4 and 6; the next server resumes at 3 and runs to 5."""
     recover(killed, time_scale=2.0)
     follower = SpoolReader(killed.spool)
     assert len(follower.read()) == 7

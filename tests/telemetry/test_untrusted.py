@@ -85,7 +85,7 @@ def test_only_an_ordinary_file_is_opened(
     assert refusal.value.exit_code == 5
     assert SECRET not in str(refusal.value)
     if name == "events.jsonl":
-        assert own_end(folder) is None  # `down` goes on
+        assert own_end(folder) is None  # `down` continues
 
 
 @pytest.mark.parametrize("name", ["updates.bin", "events.jsonl"])

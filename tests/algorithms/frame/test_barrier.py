@@ -126,7 +126,7 @@ def test_it_stops_at_so_many_steps_or_at_a_loss() -> None:
 
 
 def test_a_worker_that_waits_cannot_push_again() -> None:
-    """Its repeat goes on waiting; the next number is refused, for it has pulled nothing since."""
+    """Its repeated push keeps waiting; a new number is refused: it has not pulled since."""
     server = begun(Bsp(name="bsp"))
     push(server, 0, version=0)
     repeat = push(server, 0, version=0)
@@ -203,9 +203,9 @@ def test_a_stall_names_who_is_waited_for(waiting: set[int], text: str) -> None:
 
 
 def test_a_lead_of_two_steps_and_no_more() -> None:
-    """s = 2, M = 2: w0 goes on without a pull after its first step, and waits after its second.
+    """s = 2, M = 2: w0 continues without a pull after step one and waits after step two.
 
-    w1's first step lets it pull, which brings min = 1; it is 1 ahead, and goes on twice more.
+    w1's first step lets it pull, which brings min = 1; it is 1 ahead, and takes two more steps.
     """
     server = begun(Ssp(name="ssp", slack=2), workers=2)
     (first,) = push(server, 0, version=0).releases

@@ -48,7 +48,7 @@ def floats(*values: float) -> Vector:
 
 
 def versions(releases: Sequence[Release]) -> list[tuple[int, int | None]]:
-    """Whom the replies go to, and what version they bring; None for the end."""
+    """The recipients of the replies and the version they carry; None for the end."""
     return [(r.worker, None if r.reply is None else r.reply.version) for r in releases]
 
 
@@ -87,7 +87,7 @@ def test_a_repeat_is_applied_once_and_answered_by_a_fresh_pull() -> None:
     assert versions(effects.releases) == [(A, 2)]
     assert subject.version == 2
     assert subject.half.parameters.tolist() == [-1.0] * N
-    applied = push(subject, A, 2, dense(2))  # goes on from the fresh pull
+    applied = push(subject, A, 2, dense(2))  # continues from the fresh pull
     assert applied is not None
     assert applied.staleness == 0
 
@@ -197,7 +197,7 @@ def test_a_worker_that_joins_again_keeps_its_place() -> None:
     subject = server(adacomp=True)
     subject.pull(A, 0.0)
     push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 0, 10))
-    subject.join(A)  # its connection was lost and made anew
+    subject.join(A)  # it reconnects after losing its connection
     assert push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 0, 10)) is None
     subject.join(A)
     assert push(subject, A, 2, Update(Sparse(indices(2), floats(1)), 1, 10)) is not None
@@ -345,7 +345,7 @@ def test_all_crashed_is_stalled_unless_somebody_is_to_join() -> None:
 
 
 def test_it_is_not_stalled_while_somebody_is_away_who_comes_back() -> None:
-    """B comes and goes, A has crashed; nobody can push once B has crashed as well."""
+    """B leaves and returns, A has crashed; no worker can push once B has crashed as well."""
     subject = server()
     subject.returning = {B}
     subject.begin(0.0)

@@ -10,7 +10,7 @@ def test_who_comes_while_another_is_served_waits_for_its_end() -> None:
     assert turns.take(0.0) == 2.0
     assert turns.take(1.0) == 4.0  # waits one second
     assert turns.take(1.0) == 6.0  # and this one three
-    assert turns.take(10.0) == 12.0  # nobody is there any more
+    assert turns.take(10.0) == 12.0  # the queue is empty
     assert turns.take(12.0) == 14.0  # comes as the other goes
 
 

@@ -1,4 +1,4 @@
-"""A server in the place of one that has died: what was lost, and who goes on as if nothing was."""
+"""A server that replaces a dead one: what is lost, and which workers continue unaffected."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def test_orders_change_the_batch_size_with_the_reply_that_brings_them() -> None:
 
 
 def test_orders_between_replies_are_seen_before_what_happens_from_then_on() -> None:
-    """They come at 1.5, while the second step goes on from 1 to 2, and twice; those of 9 later."""
+    """Samples arrive at 1.5, while step two lasts from 1 to 2, and twice; those of 9 come later."""
     half = EveryNth(local_steps=3)
     subject = worker(half, shard=12, batch_size=2)
     loop = subject.loop()
@@ -338,7 +338,7 @@ def test_an_encoding_that_rounds_does_so_before_anybody_sees_the_values() -> Non
 
 
 def test_a_number_is_drawn_for_every_step() -> None:
-    """Also for those that are not pushed; a worker that is restored goes on with the same ones."""
+    """Batches that are not pushed count too; a restored worker continues with the same batches."""
     draws = np.random.default_rng(7)
     expected = [int(one) for one in np.random.default_rng(7).integers(2**63, size=4)]
     first = worker(EveryNth(2))

@@ -43,7 +43,7 @@ def test_roles_and_the_template_are_killed_and_waited_for() -> None:
 
 
 def test_a_role_that_does_not_end_is_named_in_the_log() -> None:
-    # Of a process that is not its child nobody tells it the end: it has to think that it goes on.
+    # The end of a process that is not its child is not reported to it: it must assume it is alive.
     with subprocess.Popen(["sleep", "60"]) as stranger:
         said, log = end(0, stranger.pid)
         assert stranger.wait() == -9

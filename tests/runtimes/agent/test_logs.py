@@ -57,7 +57,7 @@ def test_a_log_ends_where_it_is_full_and_says_so_once(path: Path) -> None:
     os.close(writer)
     assert log.copy() == 0
     log.close()
-    # Another role of the node goes on where it has ended.
+    # Another role of the node continues in the log where the first ended.
     log, writer = Log.open(path)
     os.write(writer, b"again")
     assert log.copy() == 5

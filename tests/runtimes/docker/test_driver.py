@@ -234,7 +234,7 @@ def test_an_agent_that_is_to_end_collects_its_roles_itself(
         run.launch("w1", "entries:wait")
         run.lifeline.on_hangup("keep")
         run.lifeline.close()
-        driver.stop(run.folder)  # from elsewhere: nobody has told the agent anything
+        driver.stop(run.folder)  # from another process: the agent is not notified
     filters = {"event": ["die"], "label": [f"{FOLDER}={run.folder.path}", f"{ROLE}={AGENT}"]}
     until = int(time.time()) + 1
     died = engine.events(since=begun, until=until, filters=filters, decode=True)

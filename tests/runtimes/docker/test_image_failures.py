@@ -1,4 +1,4 @@
-"""Builds that cannot go on: in an engine of the test's own, on a base that is nearly empty."""
+"""Failing builds, in an engine started for the test, on a nearly empty base image."""
 
 from __future__ import annotations
 

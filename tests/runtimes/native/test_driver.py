@@ -178,7 +178,7 @@ def test_it_sees_of_the_host_what_is_mounted_and_nothing_of_other_nodes(
         ranges = find_ranges()
         uid = os.geteuid() if ranges is None else ranges[0].start + uid - 1
     assert (own / "new").stat().st_uid == uid
-    (own / "new").unlink()  # whoever owns the folder can remove what a node left in it
+    (own / "new").unlink()  # the folder's owner can remove a node's files
 
 
 def test_it_can_make_only_so_many_files_in_scratch(live: Any) -> None:

@@ -37,7 +37,7 @@ try:
     for byte in b"stolen\\r":
         fcntl.ioctl(0, termios.TIOCSTI, bytes([byte]))
 except OSError:
-    pass  # this kernel lets nobody type for others
+    pass  # this kernel forbids typing into other terminals
 print(json.dumps(found), flush=True)
 """
 PAUSE = (
@@ -46,7 +46,7 @@ PAUSE = (
     "print('begun', flush=True)\n"
     "signal.pause()\n"
 )
-"""Ends of the first SIGINT. After one, dash now and then goes on waiting for its sleep."""
+"""Ends at the first SIGINT; dash sometimes resumes waiting for its sleep after one."""
 
 DETACHED = """
 import json, os, stat
@@ -202,9 +202,9 @@ def test_under_nohup_a_hangup_is_ignored(
     with subprocess.Popen(["nohup", *words], **pipes) as session:  # type: ignore[call-overload]
         assert session.stdout.readline() == b"begun\n"
         session.send_signal(signal.SIGHUP)
-        session.stdin.write(b"goes on\n")
+        session.stdin.write(b"continues\n")
         session.stdin.flush()
-        assert session.stdout.readline() == b"goes on\n"
+        assert session.stdout.readline() == b"continues\n"
         session.kill()
         assert session.stdout.read() == b""
     look = command(live, "w65", "sh", "-c", "cat /proc/[0-9]*/stat")
