@@ -20,7 +20,7 @@ def floats(*values: float) -> Vector:
 
 
 def pushed(config: CompAsgd, *gradient: float, seed: int = 0) -> Sparse:
-    """What a worker sends of a gradient."""
+    """The update that a worker sends for a gradient."""
     worker = config.worker(LAYOUT, 1, rng=np.random.default_rng(seed))
     update = worker.step(floats(*gradient), 10, 0.0)
     assert update is not None
