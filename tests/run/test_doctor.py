@@ -1,4 +1,4 @@
-"""The doctor's checks, one by one, on hosts that are made up."""
+"""The doctor's checks, one by one, on made-up hosts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def case(tmp_path: Path) -> ExaminedRun:
     ("release", "level"),
     [("5.11.9", "missing"), ("4.19.0-6-amd64", "missing"), ("5.12", "ok"), ("6.8.0-31", "ok")],
 )
-def test_the_kernel_must_know_mount_setattr(release: str, level: str) -> None:
+def test_the_kernel_must_support_mount_setattr(release: str, level: str) -> None:
     assert kernel.check_kernel(release).level == level
 
 
-def test_capabilities_that_root_lacks_are_named(tmp_path: Path) -> None:
+def test_missing_capabilities_of_root_are_named(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tx\nCapEff:\t000001ffffffffff\n")
     assert kernel.check_capabilities(status, root=True).level == "ok"
@@ -42,7 +42,7 @@ def test_capabilities_that_root_lacks_are_named(tmp_path: Path) -> None:
     assert kernel.check_capabilities(status, root=False).level == "ok"
 
 
-def test_nodes_that_share_one_uid_can_be_told_apart() -> None:
+def test_nodes_that_share_a_uid_are_isolated() -> None:
     assert kernel.describe_users(Users("range")).level == "ok"
     found = kernel.describe_users(Users("one"))
     assert (found.level, found.check) == ("warning", "namespaces")
@@ -56,7 +56,7 @@ def test_the_address_space(tmp_path: Path) -> None:
     assert resources.check_address_space(limit_bytes=-1, proc=tmp_path).level == "ok"
     assert resources.check_address_space(limit_bytes=2**30, proc=tmp_path).level == "missing"
     found = resources.check_address_space(limit_bytes=7 * 2**30, proc=tmp_path)
-    assert (found.level, found.found) == ("ok", "limited to 7.0 GiB")  # `up` takes it
+    assert (found.level, found.found) == ("ok", "limited to 7.0 GiB")  # `up` accepts it
     overcommit.write_text("2\n")
     assert resources.check_address_space(limit_bytes=-1, proc=tmp_path).level == "warning"
 
@@ -70,7 +70,7 @@ def test_open_files_are_counted_by_the_workers(case: ExaminedRun) -> None:
     assert short.fix.endswith("ulimit -n 370")
 
 
-def test_the_soft_limit_of_open_files_is_none_as_the_agent_raises_it(case: ExaminedRun) -> None:
+def test_the_soft_limit_of_open_files_is_ignored_as_the_agent_raises_it(case: ExaminedRun) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
@@ -101,18 +101,18 @@ def test_memory_and_cpus(case: ExaminedRun) -> None:
     assert resources.check_cpus(case, cpus=1).level == "ok"
 
 
-def test_a_folder_of_runs_that_is_not_there_yet(case: ExaminedRun, tmp_path: Path) -> None:
+def test_a_folder_of_runs_that_does_not_exist_yet(case: ExaminedRun, tmp_path: Path) -> None:
     assert str(tmp_path) in resources.check_disk(case).found
     assert list(tmp_path.iterdir()) == []
 
 
-def test_data_that_is_named_but_not_there(case: ExaminedRun, tmp_path: Path) -> None:
+def test_missing_data(case: ExaminedRun, tmp_path: Path) -> None:
     assert resources.check_data(case).level == "ok"
     named = ExaminedRun(1, tmp_path, {"TESTBED_DATA": str(tmp_path / "nowhere")}, tmp_path)
     assert resources.check_data(named).level == "missing"
 
 
-def test_kafka_is_missing_where_a_scenario_needs_it(case: ExaminedRun) -> None:
+def test_missing_kafka_is_reported_if_a_scenario_needs_it(case: ExaminedRun) -> None:
     without = replace(case, environment={"PATH": "/nowhere"})
     assert resources.check_kafka(without).level == "ok"
     text = """\
@@ -138,7 +138,7 @@ def test_the_interpreter_and_its_packages() -> None:
 ABLE = dict.fromkeys(("MemoryLimit", "SwapLimit", "CpuCfsQuota", "CPUSet", "PidsLimit"), True)
 
 
-def test_an_engine_that_cannot_be_used_is_all_that_is_said(
+def test_an_unusable_engine_is_the_only_finding(
     case: ExaminedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "ssh://elsewhere")
@@ -154,7 +154,7 @@ def test_what_an_engine_cannot_limit() -> None:
     assert found.found.startswith("the engine cannot limit memory, cpuset: ")
 
 
-def test_an_engine_s_control_groups() -> None:
+def test_the_control_groups_of_an_engine() -> None:
     found = docker.check_group_driver({"CgroupDriver": "systemd", "CgroupVersion": "2"})
     assert (found.level, found.found) == ("ok", "version 2, driver systemd")
     assert docker.check_group_driver({"CgroupDriver": "none"}).level == "missing"

@@ -17,7 +17,7 @@ def folder(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path, "r1", scenario="quick", text="", classes=["fast"], now=0.0)
 
 
-def test_one_node_after_the_other(folder: RunFolder) -> None:
+def test_nodes_are_shown_one_after_the_other(folder: RunFolder) -> None:
     folder.log("w0").write_text("zero\nhalf")
     folder.log("ps").write_text("first\n")
     assert list(read_logs(folder, ["ps", "evaluator", "w0"])) == [
