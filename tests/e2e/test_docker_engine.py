@@ -107,9 +107,7 @@ def test_an_engine_killed_and_restarted_during_a_run(bed: Any, engine: Any) -> N
     run = up_and_training(bed, engine)
     engine.stop(signal.SIGKILL)
     before = run.folder.spool.stat().st_size
-    run.wait_for(
-        lambda: run.folder.spool.stat().st_size > before
-    )  # the run continues without the engine
+    run.wait_for(lambda: run.folder.spool.stat().st_size > before)  # it continues without it
     engine.start()  # which ends containers left from before
     done = run.end()
     state = run.folder.state()

@@ -214,9 +214,7 @@ def test_cold_nodes_with_the_users_model_and_their_logs(bed: Any) -> None:
     up.wait_for_event("joined")
     follow = bed.run("logs", up.name, "w[0-9]", "--follow")
     done = up.end()
-    here = (
-        f"hello from {socket.gethostname()}\n"  # printed by the build on the host, before all nodes
-    )
+    here = f"hello from {socket.gethostname()}\n"  # printed by the build on the host, before nodes
     assert (done.status, done.err) == (0, here)
     assert set(follow.out.splitlines()) == {"w0 | hello from w0", "w1 | hello from w1"}
     slow = bed.run("logs", up.name, "class=slow", "--json").out.splitlines()

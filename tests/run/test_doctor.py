@@ -42,7 +42,7 @@ def test_missing_capabilities_of_root_are_named(tmp_path: Path) -> None:
     assert kernel.check_capabilities(status, root=False).level == "ok"
 
 
-def test_nodes_that_share_a_uid_are_isolated() -> None:
+def test_a_shared_uid_is_a_warning() -> None:
     assert kernel.describe_users(Users("range")).level == "ok"
     found = kernel.describe_users(Users("one"))
     assert (found.level, found.check) == ("warning", "namespaces")

@@ -1,4 +1,4 @@
-"""A tiny simulated world: real digits, real gradients, modelled seconds."""
+"""A tiny simulated world: real digits, real gradients, modelled time."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class MadeUp(Learner):
     """Gradients and losses that depend on the model and on the data, without a network."""
 
     def __init__(self) -> None:
-        """There is nothing to bind."""
+        """No model to bind."""
 
     def gradient(self, at: Vector, step: Step) -> Vector:
         rng = np.random.default_rng([*step.samples.tolist(), step.draw])
@@ -142,7 +142,7 @@ class MadeUp(Learner):
 
 
 class Book(Sink):
-    """What a simulation writes down."""
+    """The records of a simulation."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
@@ -174,7 +174,7 @@ def steps(seconds: float) -> Constant:
 
 
 def links() -> tuple[model.Path, model.Path]:
-    """Up and down, of any rate: what is the worker's own, and what is the PS's."""
+    """Up and down, unshaped: the worker's own links, and the PS's."""
     own, server = Hop(LATENCY, 0.0, "normal"), Hop(0.0, 0.0, "normal")
     return (
         model.Path(ChangingBucket(inf, 0), (own, server), 0.0, 2 * LATENCY),
@@ -199,7 +199,7 @@ def play(
     policy: Policy = TRUNCATION,
     codec: dict[str, Any] | None = None,
 ) -> tuple[Engine, Book]:
-    """Every message takes LATENCY, an evaluation nothing, and the model begins with draws.
+    """Every message takes LATENCY, an evaluation no time, and the model starts with random values.
 
     With ``rates`` samples come as streams, which are no longer awaited after 2 s without any.
     With ``save`` its state is saved after every update; with ``state`` it resumes from there.
@@ -229,7 +229,7 @@ def play(
     plans = TypeAdapter(tuple[Fault, ...]).validate_python(faults)
     timeline = Timeline.of(plans, ["all"] * count, seed=0, availabilities=availabilities)
 
-    size = 2 * LAYOUT.size + SLACK  # so that keyed payloads have room, too
+    size = 2 * LAYOUT.size + SLACK  # so that keyed payloads fit too
     with Pool(build, workers=count, size=size, processes=processes) as pool:
         engine = Engine(
             server=Server(
@@ -273,5 +273,5 @@ def play(
 
 @pytest.fixture
 def world() -> Callable[..., tuple[Engine, Book]]:
-    """Plays a small made-up world to its end: see ``play``."""
+    """Runs a small made-up world to its end with ``play``."""
     return play

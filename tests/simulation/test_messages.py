@@ -1,4 +1,4 @@
-"""Updates on their way between the processes of a simulation."""
+"""Updates in transit between the processes of a simulation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sparse(*indices: int) -> Sparse:
         (sparse(0, 2, 3, 5, 7), True),
     ],
 )
-def test_an_update_comes_out_of_the_row_as_it_went_in(payload: Payload, separate: bool) -> None:
+def test_an_update_survives_its_row(payload: Payload, separate: bool) -> None:
     row = np.full(N, 9, np.float32)
     cycle = Cycle(3, 17, 2.5, 0.01, 1.25, Update(payload, 40, 10), 123, 4, 0.25)
     result = pack(cycle, row)
@@ -100,7 +100,7 @@ STANDING = StandingOrders(4, Orders(local_steps=3))
         Resume(7, 3, 4.5, ((2.0, STANDING),)),
     ],
 )
-def test_a_task_comes_out_of_its_bytes_as_it_went_in(task: Task) -> None:
+def test_a_task_survives_encoding(task: Task) -> None:
     out = decode_tasks(encode_tasks([task, task]))
     assert out == [task, task]
     assert not isinstance(out, Evaluate)
@@ -123,14 +123,14 @@ def test_evaluation_requests_are_encoded(images: NDArray[np.int64] | None) -> No
         Unchanged(3),
     ],
 )
-def test_an_answer_comes_out_of_its_bytes_as_it_went_in(answer: Answer) -> None:
+def test_an_answer_survives_encoding(answer: Answer) -> None:
     out = decode_answers(encode_answers([answer, answer]))
     assert out == [answer, answer]
     assert not isinstance(out, Evaluation)
     assert [type(one) for one in out] == [type(answer)] * 2
 
 
-def test_an_evaluation_comes_out_of_its_bytes_as_it_went_in() -> None:
+def test_an_evaluation_survives_encoding() -> None:
     evaluation = Evaluation(float("inf"), 0.25, 0.5, 360)
     assert decode_answers(encode_answers(evaluation)) == evaluation
 
@@ -149,7 +149,7 @@ def test_a_separate_update_is_sent_with_its_result() -> None:
 
 
 def test_empty_orders_stay_the_same_object() -> None:
-    """What tells plain tasks from others."""
+    """Their identity distinguishes plain tasks from others."""
     out = decode_tasks(encode_tasks([Begin(7, 1.25, 0.1, Loan(3, 40, Packed(1, 32, 0)))]))
     assert not isinstance(out, Evaluate)
     assert isinstance(out[0], Begin)

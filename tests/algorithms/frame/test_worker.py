@@ -211,9 +211,7 @@ def test_orders_change_the_batch_size_with_their_reply() -> None:
     assert size(StandingOrders(1, Orders(batch_size=4))) == 4
     assert size(StandingOrders(1, Orders(batch_size=4))) == 4  # they stay in force
     assert size(StandingOrders(2, Orders(batch_size=1))) == 1
-    assert (
-        size(StandingOrders(1, Orders(batch_size=4))) == 1
-    )  # outdated: older than the current orders
+    assert size(StandingOrders(1, Orders(batch_size=4))) == 1  # older than the current orders
 
 
 def test_orders_between_replies_apply_before_later_actions() -> None:
