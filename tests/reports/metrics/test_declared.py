@@ -1,8 +1,8 @@
-"""The metrics follow Prometheus's conventions, and the table in the package's README is of today.
+"""The metrics follow Prometheus's conventions, and the table in the package's README is current.
 
     python tests/reports/metrics/test_declared.py
 
-writes it there.
+updates the table.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ PLACE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end -->)", re.DOTALL)
 UNITS = {"seconds": "_seconds", "bytes": "_bytes", "ratio": "_ratio"}
 
 
-def test_the_table_is_of_today() -> None:
+def test_the_table_is_current() -> None:
     (found,) = PLACE.findall(PAGE.read_text())
     assert found == f"{table()}\n", "python tests/reports/metrics/test_declared.py"
 
 
-def test_every_metric_has_a_name_of_its_own() -> None:
+def test_every_metric_has_its_own_name() -> None:
     assert len({one.name for one in METRICS}) == len(METRICS)
 
 
@@ -40,7 +40,7 @@ def test_names_follow_the_conventions(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.name)
-def test_what_it_is_read_from_is_there(metric: Metric) -> None:
+def test_the_sources_of_every_metric_exist(metric: Metric) -> None:
     if metric.source in [one for one in vars(declared).values() if isinstance(one, str)]:
         return
     for name in re.split("[,;] ", metric.source):
