@@ -1,4 +1,4 @@
-"""The filter, under a real kernel and as the list of instructions it is."""
+"""The filter, under a real kernel and as the list of instructions that it is."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ except PermissionError:
 
 
 def evaluate(program: bytes, *, architecture: int, number: int, argument: int = 0) -> int:
-    """What the kernel's interpreter of such programs returns."""
+    """The result of the kernel's interpreter for such programs."""
     data = struct.pack("=IIQQ", number, architecture, 0, argument)
     instructions = list(struct.iter_unpack("=HBBI", program))
     accumulator, position = 0, 0
@@ -68,7 +68,7 @@ def evaluate(program: bytes, *, architecture: int, number: int, argument: int = 
 
 
 @pytest.mark.parametrize("machine", NUMBERS)
-def test_it_refuses_namespaces_and_other_processes_and_nothing_else(machine: str) -> None:
+def test_the_filter_refuses_only_namespaces_and_access_to_processes(machine: str) -> None:
     numbers = NUMBERS[machine]
     program = build_filter(numbers)
 
@@ -86,7 +86,7 @@ def test_it_refuses_namespaces_and_other_processes_and_nothing_else(machine: str
     assert verdict(numbers.unshare, new_time) == EPERM
     assert verdict(numbers.unshare, 0x200) == ALLOW  # CLONE_FS
     assert verdict(numbers.clone, fork_flags) == ALLOW
-    assert verdict(numbers.clone, 0x003D0F00) == ALLOW  # what glibc makes a thread with
+    assert verdict(numbers.clone, 0x003D0F00) == ALLOW  # as glibc creates a thread
     assert verdict(numbers.socket, 40) == EPERM  # AF_VSOCK
     assert verdict(numbers.io_uring_setup) == EPERM
     assert {verdict(numbers.socket, family) for family in (1, 2, 10, 16)} == {ALLOW}
@@ -102,7 +102,7 @@ def test_it_refuses_namespaces_and_other_processes_and_nothing_else(machine: str
     sys.platform != "linux" or platform.machine() not in NUMBERS,
     reason="needs Linux on an architecture with a filter",
 )
-def test_threads_forks_and_programs_work_under_it() -> None:
+def test_threads_forks_and_programs_work_under_the_filter() -> None:
     done = subprocess.run([sys.executable, "-c", UNDER_FILTER], capture_output=True, check=True)
     assert done.stdout.decode().split() == [
         *("thread", "program", "fork", "4", *5 * ("refused",)),

@@ -1,4 +1,4 @@
-"""What a container has used, as its control groups tell: version 1, version 2, or not at all."""
+"""Resource usage of a container, from control groups: version 1, version 2, or none."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def test_cpu_time_and_memory(tmp_path: Path, version: Version) -> None:
 
 
 @pytest.mark.parametrize("version", FILES)
-def test_a_group_that_does_not_count(tmp_path: Path, version: Version) -> None:
+def test_a_group_without_counters(tmp_path: Path, version: Version) -> None:
     group = Group(tmp_path / "gone", version)
     assert usage_of([group], [group]) == usage_of([], []) == ContainerUse(None, None)

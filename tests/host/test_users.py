@@ -1,4 +1,4 @@
-"""Where the uids of a run's nodes come from."""
+"""The source of the uids of a run's nodes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_without_the_file_there_is_no_range(tmp_path: Path) -> None:
     assert read_range(tmp_path / "subuid", {"alice"}) is None
 
 
-def test_only_root_needs_no_namespace_for_it() -> None:
+def test_only_root_needs_no_namespace() -> None:
     kinds = ("root", "range", "one")
     assert [Users(kind).namespace for kind in kinds] == [False, True, True]
     assert len({Users(kind).mode for kind in kinds}) == 3
