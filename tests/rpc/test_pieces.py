@@ -1,4 +1,4 @@
-"""Long messages in pieces: what they are made of, what is refused, and over a real connection."""
+"""Long messages in chunks: their contents, refusals, and a real connection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOKEN = token_of("right", "w3")
 MESSAGE = bytes(range(251)) * 10_000  # 2,510,000 bytes: three pieces of a MiB at most
 
 
-def test_pieces_are_messages_of_the_contract() -> None:
+def test_chunks_are_messages_of_the_contract() -> None:
     first, second, third = map(ps_pb2.Piece.FromString, pieces(MESSAGE))
     assert [one.total for one in (first, second, third)] == [2_510_000, 0, 0]
     assert [len(one.data) for one in (first, second)] == 2 * [PIECE_BYTES]
@@ -40,7 +40,7 @@ def test_pieces_are_messages_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize("message", [b"", b"short", MESSAGE])
-def test_a_message_comes_out_as_it_went_in(message: bytes) -> None:
+def test_a_message_survives_a_round_trip(message: bytes) -> None:
     assembly = Assembly(len(message))
     *before, last = [assembly.add(piece) for piece in pieces(message)]
     assert not any(before)
@@ -63,14 +63,14 @@ def piece(total: int = 0, data: bytes = b"") -> bytes:
         ([b"\xff"], "ends inside a number"),
     ],
 )
-def test_what_is_no_message_is_refused(sent: list[bytes], reason: str) -> None:
+def test_invalid_chunks_are_refused(sent: list[bytes], reason: str) -> None:
     assembly = Assembly(10)
     with pytest.raises((MalformedError, OversizedError), match=reason):
         for one in sent:
             assembly.add(one)
 
 
-def test_a_message_that_breaks_off_is_refused() -> None:
+def test_an_incomplete_message_is_refused() -> None:
     assembly = Assembly(10)
     assembly.add(piece(4, b"fo"))
     with pytest.raises(MalformedError, match="the pieces end after 2 bytes, too early"):
@@ -78,7 +78,7 @@ def test_a_message_that_breaks_off_is_refused() -> None:
 
 
 def test_a_long_message_over_a_connection(start: Callable[..., Any]) -> None:
-    """Both ways; and one that is longer than any of the model's is refused, and counted."""
+    """Both ways; a message longer than the model's is refused, and counted."""
 
     async def echo(message: bytes, call: Call) -> bytes:
         return bytes(message)
@@ -98,7 +98,7 @@ def test_a_long_message_over_a_connection(start: Callable[..., Any]) -> None:
     assert host.gate.counts == {"OK": 2, "RESOURCE_EXHAUSTED": 1, "UNIMPLEMENTED": 1}
 
 
-def test_only_messages_of_large_models_come_in_pieces() -> None:
+def test_only_messages_of_large_models_are_chunked() -> None:
     most = int(LARGEST_WHOLE) // 4
     assert not MessageLimits.of(most).in_pieces
     assert MessageLimits.of(most).single_bytes == 8 * most + 65_536
@@ -110,7 +110,7 @@ LONG = MessageLimits(message_bytes=3 * PIECE_BYTES, in_pieces=True)
 
 
 class Sender:
-    """A client that sends some pieces of a message, and then nothing more until it is released."""
+    """A client that sends some chunks of a message, and nothing more until it is released."""
 
     def __init__(self, address: str, pieces_sent: int) -> None:
         self._release = threading.Event()
@@ -133,19 +133,19 @@ class Sender:
 
 
 async def length(message: bytes, call: Call) -> bytes:
-    """Answers how long a message was."""
+    """Answers with the length of a message."""
     return str(len(message)).encode()
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that another thread brings about."""
+    """Wait for an effect of another thread."""
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline
 
 
-def test_memory_is_taken_as_pieces_arrive() -> None:
-    """One piece of a MiB of a message of 512: a MiB is taken, not 512."""
+def test_memory_is_allocated_as_chunks_arrive() -> None:
+    """One chunk of a MiB of a message of 512: one MiB is allocated, not 512."""
     assembly = Assembly(2**29)
     before = resident_bytes()
     assembly.add(piece(2**29, bytes(PIECE_BYTES)))
@@ -153,12 +153,12 @@ def test_memory_is_taken_as_pieces_arrive() -> None:
 
 
 def resident_bytes() -> int:
-    """How much memory this process has."""
+    """The memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_a_newer_message_of_a_caller_ends_the_older_one(start: Callable[..., Any]) -> None:
-    """Half a message stands on a connection that may be lost: the next one does not wait for it."""
+def test_a_newer_message_of_a_caller_replaces_the_older_one(start: Callable[..., Any]) -> None:
+    """Half a message is on a connection that may be lost: the next does not wait for it."""
     host, address = start({methods.EXCHANGE: length}, limits=LONG)
     with Sender(address, 2) as first, Connection(address, token=TOKEN, limits=LONG) as connection:
         until(lambda: [one.held_bytes > PIECE_BYTES for one in open_messages(host)] == [True])
@@ -170,7 +170,7 @@ def test_a_newer_message_of_a_caller_ends_the_older_one(start: Callable[..., Any
     assert [one.reason for one in host.refusals] == ["w3 started another message"]
 
 
-def test_a_message_that_is_given_up_is_sent_again(start: Callable[..., Any]) -> None:
+def test_an_abandoned_message_is_sent_again(start: Callable[..., Any]) -> None:
     """Two clients with one token: the displaced one retries, and both are answered."""
     host, address = start({methods.EXCHANGE: length}, limits=LONG)
     with (
@@ -185,12 +185,12 @@ def test_a_message_that_is_given_up_is_sent_again(start: Callable[..., Any]) -> 
 
 
 def open_messages(host: Any) -> list[Any]:
-    """Those that are being read."""
+    """The messages that are being read."""
     return list(host.gate._incoming._messages.values())
 
 
-def test_stalled_messages_are_given_up_where_all_hold_too_much() -> None:
-    """Ten bytes may be held. Of a (6) and b (3), a has stalled; when c's 4 make it 13, a goes."""
+def test_stalled_messages_are_abandoned_if_memory_is_short() -> None:
+    """Ten bytes are allowed. Of a (6) and b (3), a has stalled; c's 4 make it 13: a is dropped."""
 
     async def play() -> list[bool]:
         incoming = IncomingMessages(stalled_seconds=10.0, max_stalled_bytes=10)
@@ -205,7 +205,7 @@ def test_stalled_messages_are_given_up_where_all_hold_too_much() -> None:
     assert asyncio.run(play()) == [True, False, False]
 
 
-def test_messages_that_arrive_are_never_given_up() -> None:
+def test_messages_that_make_progress_are_never_abandoned() -> None:
     async def play() -> list[bool]:
         incoming = IncomingMessages(stalled_seconds=10.0, max_stalled_bytes=10)
         with incoming.receive("a") as a, incoming.receive("b") as b:
@@ -216,12 +216,12 @@ def test_messages_that_arrive_are_never_given_up() -> None:
     assert asyncio.run(play()) == [False, False]
 
 
-def test_a_refused_message_is_let_go_at_once(start: Callable[..., Any]) -> None:
-    """gRPC keeps the error of a call in a cycle, and with it would keep the message."""
+def test_a_refused_message_is_freed_at_once(start: Callable[..., Any]) -> None:
+    """gRPC keeps the error of a call in a cycle, which would otherwise keep the message."""
     kept: list[weakref.ref[Any]] = []
 
     class Message(bytearray):
-        """One that a reference can be weak to."""
+        """A message that supports weak references."""
 
     async def refuse(message: bytes, call: Call) -> bytes:
         held = Message(message)

@@ -20,7 +20,7 @@ def test_a_header_is_a_tag_and_a_length() -> None:
     assert header(16, 128) == bytes.fromhex("8201 8001")
 
 
-def test_fields_are_found_with_their_places() -> None:
+def test_fields_are_found_with_their_offsets() -> None:
     found = [(f.number, f.kind, f.start, f.value, f.end) for f in fields(memoryview(NUMBERS))]
     assert found == [(1, 0, 0, 1, 3), (2, BYTES, 3, 5, 7), (3, 1, 7, 8, 16), (4, 5, 16, 17, 21)]
 
@@ -33,20 +33,20 @@ def test_a_field_is_cut_out_as_a_view() -> None:
     assert value.obj is NUMBERS
 
 
-def test_a_field_that_is_not_there_is_not_cut_out() -> None:
+def test_a_missing_field_is_not_cut_out() -> None:
     assert cut(NUMBERS, 9) == (NUMBERS, None)
     assert cut(b"", 9) == (b"", None)
-    assert cut(NUMBERS, 1) == (NUMBERS, None)  # a varint is no submessage
+    assert cut(NUMBERS, 1) == (NUMBERS, None)  # a varint is not a submessage
 
 
-def test_unknown_groups_are_passed_over() -> None:
+def test_unknown_groups_are_skipped() -> None:
     # group 1 { 2: 5, group 3 { 4: "x" } }, then 15: "payload"
     group = bytes.fromhex("0b 10 05 1b 22 01 78 1c 0c")
     rest, value = cut(group + header(15, 7) + b"payload", 15)
     assert (rest, bytes(value or b"")) == (group, b"payload")
 
 
-def test_only_the_numbers_asked_for_are_read() -> None:
+def test_only_the_requested_numbers_are_read() -> None:
     message = memoryview(header(1, 1) + b"a" + header(7, 1) + b"b" + header(7, 1) + b"c")
     assert {number: bytes(value) for number, value in bytes_fields(message, (1, 2)).items()} == {
         1: b"a"
