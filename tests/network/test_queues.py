@@ -1,4 +1,4 @@
-"""Queues as the kernel tells of them."""
+"""Queues as reported by the kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_drops_and_backlog_of_a_root() -> None:
     assert decode(message(parent=ROOT, stats=STATS)) == (7, Queue(3, 3000))
 
 
-def test_what_is_below_a_root_is_part_of_it() -> None:
+def test_children_of_a_root_are_included() -> None:
     assert decode(message(parent=0x10001, stats=STATS)) is None
 
 
