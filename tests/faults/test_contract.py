@@ -1,4 +1,4 @@
-"""What every fault promises. A new member of the union is covered the moment it is listed."""
+"""The contract of every fault. New members of the union are tested automatically."""
 
 import pkgutil
 from importlib import import_module
@@ -23,7 +23,7 @@ every_member = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: mem
 
 
 class Doings:
-    """An actuator that writes down what it is asked to do."""
+    """An actuator that records its calls."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, int]] = []
@@ -67,13 +67,13 @@ def test_every_file_is_a_member_of_the_union() -> None:
 
 
 @every_member
-def test_its_file_and_its_name_are_the_same_word(member: type[FaultConfig]) -> None:
+def test_the_file_is_named_like_the_fault(member: type[FaultConfig]) -> None:
     (name,) = get_args(member.model_fields["name"].annotation)
     assert import_module(f"testbed.faults.{name}").__dict__[member.__name__] is member
 
 
 @every_member
-def test_each_does_one_thing_and_undoes_it(member: type[FaultConfig]) -> None:
+def test_each_fault_does_one_thing_and_undoes_it(member: type[FaultConfig]) -> None:
     if not issubclass(member, TimedFault):
         return
     (name,) = get_args(member.model_fields["name"].annotation)
