@@ -1,4 +1,4 @@
-"""What 200 workers that train on digits take of a host's memory, and how fast they come and go.
+"""Memory usage of 200 workers that train on digits, and how fast they start and stop.
 
     python tests/bench/memory.py [workers, default 200]
 
@@ -83,11 +83,11 @@ def wait_for_updates(count: int, folder: RunFolder, up: subprocess.Popen[bytes])
     while len(SpoolReader(folder.spool).read()) < count:
         if up.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"there are not {count} updates; up's status: {up.poll()}")
-        time.sleep(0.05)  # the parameter server is heard through its file
+        time.sleep(0.05)  # the parameter server is observed through its file
 
 
 def descendants(ancestor: int) -> Iterator[int]:
-    """A process and all that come from it: of a run, the controller, its agent and every node."""
+    """A process and its descendants: for a run, the controller, its agent and every node."""
     parents: dict[int, int] = {}
     for path in PROC.iterdir():
         if path.name.isdecimal():
@@ -101,7 +101,7 @@ def descendants(ancestor: int) -> Iterator[int]:
 
 
 def pss_bytes(pid: int) -> int:
-    """A process's memory, of shared pages its share; 0 if it has just ended."""
+    """A process's memory with its share of shared pages; 0 if it has just ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -1,4 +1,4 @@
-"""What a sweep whose runs train alike takes, with and without `--reuse`: BSP on three links.
+"""Duration of a sweep with equal trainings, with and without `--reuse`: BSP on three links.
 
     python tests/bench/reuse.py [updates, default 600]
 

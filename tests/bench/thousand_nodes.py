@@ -1,10 +1,10 @@
-"""How long 1,000 nodes on one switch take to come up and to go: as root or user.
+"""How long 1,000 nodes on one switch take to start and to stop: as root or user.
 
     python tests/bench/thousand_nodes.py [nodes, default 1000]
 
 The agent launches them warm, as those of a run, but what they execute needs no torch: every one
 connects to the PS, which asks all of them at once when the last is there, and each has to answer.
-Prints a table, and JSON to benches/thousand_nodes.json, which also says what was left behind.
+Prints a table, and JSON to benches/thousand_nodes.json, which also lists what was left behind.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def bring_up_and_remove(nodes: int, runs: Path) -> dict[str, Any]:
         with AgentClient.connect(folder.control / "agent.sock", deadline=begin + 60) as agent:
             living = [brought_up(agent.begin_launch(launch_of(made.ps, made, folder)))]
             wait_for("listening", folder)
-            asked: deque[Pending] = deque()  # as a run's bring-up does it
+            asked: deque[Pending] = deque()  # as in the start of a run
             for worker in made.workers:
                 asked.append(agent.begin_launch(launch_of(worker, made, folder)))
                 if len(asked) > LAUNCHES_AHEAD:
@@ -109,7 +109,7 @@ def brought_up(launched: Pending) -> Process:
 
 
 def launch_of(node: NodeSpec, made: Plan, folder: RunFolder) -> LaunchSpec:
-    """The PS knows all workers, a worker the PS."""
+    """The neighbours: the PS knows all workers, a worker the PS."""
     assert made.ps.link is not None
     peers = made.workers if node.role == "ps" else (made.ps,)
     return LaunchSpec(
@@ -125,13 +125,13 @@ def launch_of(node: NodeSpec, made: Plan, folder: RunFolder) -> LaunchSpec:
 
 
 def wait_for(word: str, folder: RunFolder) -> str:
-    """What the PS says after that word."""
+    """The PS's output after that word."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         for line in folder.log("ps").read_text().splitlines(keepends=True):
-            if line.startswith(word) and line.endswith("\n"):  # else there is more to come
+            if line.startswith(word) and line.endswith("\n"):  # otherwise incomplete
                 return line.removeprefix(word).strip()
-        time.sleep(0.02)  # a node is heard through its log
+        time.sleep(0.02)  # a node is observed through its log
     raise TimeoutError(f"the PS has not said {word!r}: {folder.log('ps').read_text()}")
 
 

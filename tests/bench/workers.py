@@ -1,4 +1,4 @@
-"""Updates a second of whole runs beside gradients alone: one table, and benches/workers.json.
+"""Updates per second of whole runs next to gradients alone: a table, and benches/workers.json.
 
     python tests/bench/workers.py [--workers 10 50 200] [--algorithm adacomp asgd] [--links unshaped
         shaped] [--runtime native docker] [--seconds 10] [--no-reference]
