@@ -198,7 +198,7 @@ class OwnEngine:
         """Start it, without networks, and wait until it answers."""
         for name in ("socket", "pid"):  # left by a killed engine
             (self.folder / name).unlink(missing_ok=True)
-        # In a separate network: an engine without a bridge removes docker0, whoever owns it.
+        # In a separate network: an engine without a bridge removes docker0, even a foreign one.
         command = [
             *("unshare", "--net", "dockerd", f"--host={self.address}"),
             *("--bridge=none", "--iptables=false", f"--pidfile={self.folder / 'pid'}"),

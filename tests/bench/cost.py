@@ -5,7 +5,7 @@
 
 It counts CPU time of all processes, so that other load on the machine matters less.
 Several ``--package`` folders (checkouts of this project) are compared in turn, one round after the
-other, and with ``--reference`` processes that compute gradients and nothing else beside them: as
+other, and with ``--reference`` processes that only compute gradients: as
 many as there are cores, and as many as workers. ``--recording`` compares a run that writes down
 every update with one that does not. Needs MNIST in TESTBED_DATA. Prints a table, and writes
 benches/cost.json.

@@ -2,7 +2,7 @@
 
     python tests/bench/flower.py [--clients 10 50 200] [--seconds 20]
 
-Installs Flower into an environment of its own in the user's cache, at the first time; torch is that
+Installs Flower into a separate environment in the user's cache, at the first time; torch is that
 of this project. Prints updates a second and memory of both, and what each of them includes, and
 writes benches/flower.json. Needs MNIST in TESTBED_DATA.
 

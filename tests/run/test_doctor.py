@@ -147,7 +147,7 @@ def test_an_unusable_engine_is_the_only_finding(
     assert "ssh://elsewhere" in found.found
 
 
-def test_what_an_engine_cannot_limit() -> None:
+def test_limits_that_an_engine_cannot_enforce() -> None:
     assert docker.check_engine_limits(ABLE).level == "ok"
     found = docker.check_engine_limits(ABLE | {"MemoryLimit": False, "CPUSet": False})
     assert found.level == "warning"
