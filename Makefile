@@ -136,12 +136,12 @@ format: setup ## format the code
 	$(python) -m ruff check --fix
 
 # Texts that are checked for words that .ci/words.txt replaces.
-worded := testbed docs protos scenarios compose docker Makefile README.md CONTRIBUTING.md
+worded := testbed tests docs protos scenarios compose docker Makefile README.md CONTRIBUTING.md
 
 lint: setup ## style, likely mistakes and words
 	@$(python) -m ruff check
 	$(python) -m ruff format --check
-	git ls-files $(worded) | grep -vE '\.(png|svg|csv|parquet|ipynb|json)$$' | xargs $(VENV)/bin/codespell
+	git ls-files $(worded) | grep -vE '^tests/scenario/bad/|\.(png|svg|csv|parquet|ipynb|jsonl?|bin)$$' | xargs $(VENV)/bin/codespell
 
 types: setup ## strict static types
 	@$(python) -m mypy

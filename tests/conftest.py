@@ -1,7 +1,7 @@
-"""What tests need of the machine, by marker. What it lacks is skipped, with the reason printed.
+"""Requirements of the tests, by marker. Tests whose requirements are missing are skipped.
 
-``pytest`` runs whatever the machine can. ``pytest --quick`` (``make test``) leaves out what needs
-root or takes long, also with a reason.
+``pytest`` runs all tests that the machine can. ``pytest --quick`` (``make test``) skips those that
+need root or take long. Skips print their reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
 
 @cache
 def lacks_root() -> str:
-    """Why namespaces, cgroups and tc cannot be had; empty if they can."""
+    """Why namespaces, cgroups and tc cannot be used; empty if they can."""
     status = Path("/proc/self/status")
     if not status.exists():
         return "needs Linux"
@@ -45,7 +45,7 @@ def lacks_root() -> str:
 
 @cache
 def lacks_namespaces() -> str:
-    """Why this user can make no containers; empty if it can, as root or as any other user."""
+    """Why this user cannot make containers; empty if it can, as root or as any other user."""
     if os.geteuid() == 0:
         return lacks_root()
     from testbed.errors import HostError
@@ -60,7 +60,7 @@ def lacks_namespaces() -> str:
 
 @cache
 def lacks_netem() -> str:
-    """Why no link can have a delay, jitter or loss; empty if it can."""
+    """Why links cannot have delay, jitter or loss; empty if they can."""
     if reason := lacks_root():
         return reason
     from testbed.network.netem import kernel_has_netem
@@ -129,7 +129,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """A shell lets its background jobs ignore Ctrl-C; what tests start, and interrupt, must not."""
+    """A shell lets background jobs ignore Ctrl-C, but processes of tests must react to it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
@@ -137,9 +137,9 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there before the first test stays to the last: no collection need look at it.
+    """Objects from before the first test live to the end: exclude them from garbage collection.
 
-    A collection of all generations takes a third of a second otherwise; a simulation makes one.
+    A collection of all generations would take a third of a second; a simulation makes one.
     """
     gc.collect()
     gc.freeze()
@@ -162,18 +162,18 @@ SEEN_SECONDS = 20.0
 def wait_until(holds: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + STARTED_SECONDS
     while not holds():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        assert time.monotonic() < deadline, f"timed out waiting until {what}"
         time.sleep(0.05)
 
 
 @dataclass
 class OwnEngine:
-    """A Docker engine of a test's own, which it may stop, kill, and start again.
+    """A Docker engine of a test, which it may stop, kill and restart.
 
     Attributes:
-        folder: everything it has; its path is short, for the sockets in there.
-        log: what it prints.
-        process: of its daemon.
+        folder: all its files; its path is short, for the sockets in it.
+        log: its output.
+        process: its daemon.
     """
 
     folder: Path
@@ -187,7 +187,7 @@ class OwnEngine:
 
     @property
     def api(self) -> Any:
-        """A client of it."""
+        """A client of the engine."""
         from docker import APIClient
 
         if self._api is None:
@@ -196,9 +196,9 @@ class OwnEngine:
 
     def start(self) -> None:
         """Start it, without networks, and wait until it answers."""
-        for name in ("socket", "pid"):  # of one that was killed
+        for name in ("socket", "pid"):  # left by a killed engine
             (self.folder / name).unlink(missing_ok=True)
-        # In a network of its own: an engine without a bridge removes docker0, whosever that is.
+        # In a separate network: an engine without a bridge removes docker0, even a foreign one.
         command = [
             *("unshare", "--net", "dockerd", f"--host={self.address}"),
             *("--bridge=none", "--iptables=false", f"--pidfile={self.folder / 'pid'}"),
@@ -216,14 +216,14 @@ class OwnEngine:
         self.process.send_signal(number)
         self.process.wait(STARTED_SECONDS)
         if containerd is not None:
-            # It dies with its parent, a moment later. The next daemon would take it for one that
-            # lives, even as a zombie.
+            # It dies with its parent, a moment later. The next daemon would mistake even a zombie
+            # for a live one.
             select.select([containerd], [], [], STARTED_SECONDS)
             os.close(containerd)
             record.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End it, and everything that it has started."""
+        """End it, and every process that it started."""
         if self._api is not None:
             self._api.close()
         self.stop()
@@ -253,7 +253,7 @@ def _hold(record: Path) -> int | None:
 
 
 def _end_orphans(folder: Path) -> None:
-    """End what a killed engine leaves: whatever names its folder, and the children of that."""
+    """End the remains of a killed engine: processes that name its folder, and their children."""
     for status in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if str(folder) in status.read_text() and int(status.parent.name) != os.getpid():
@@ -271,7 +271,7 @@ def _unmount(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def own_engine() -> Callable[..., AbstractContextManager[OwnEngine]]:
-    """Starts a Docker engine of a test's own; a test on a machine without dockerd is skipped."""
+    """Starts a Docker engine for a test; skips the test on a machine without dockerd."""
 
     @contextmanager
     def start(log: Path, *, disk_bytes: int | None = None) -> Iterator[OwnEngine]:
@@ -292,7 +292,7 @@ def own_engine() -> Callable[..., AbstractContextManager[OwnEngine]]:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this clone, built of a copy."""
+    """The wheel of this clone, built from a copy."""
     folder = tmp_path_factory.mktemp("wheel")
     left_out = shutil.ignore_patterns(".*", "__pycache__", "runs", "tests", "results")
     copy = shutil.copytree(Path(__file__).parents[1], folder / "sources", ignore=left_out)
@@ -306,12 +306,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], Any]], Any]:
-    """Looks again and again until there is something to see, and returns it."""
+    """Polls until the result is true, and returns it."""
 
     def look_until_seen(look: Callable[[], Any]) -> Any:
         deadline = time.monotonic() + SEEN_SECONDS
         while not (found := look()):
-            assert time.monotonic() < deadline, "nothing to see in time"
+            assert time.monotonic() < deadline, "timed out"
             time.sleep(0.005)
         return found
 
@@ -320,7 +320,7 @@ def eventually() -> Callable[[Callable[[], Any]], Any]:
 
 @pytest.fixture(scope="session")
 def trees() -> Any:
-    """Where this user can make control groups; a test that needs them is skipped without."""
+    """A group in which this user can make control groups; skips the test without one."""
     from testbed.host.hierarchies import find_delegated, find_hierarchies
     from testbed.host.users import find_users
 

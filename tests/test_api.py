@@ -1,4 +1,4 @@
-"""``testbed.up`` and its like: what they take, return, show and raise."""
+"""``testbed.up`` and related functions: arguments, results, output and errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with a registry of its own."""
+    """The current folder, with its own registry."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
@@ -92,10 +92,10 @@ def test_a_mapping_and_a_file_are_the_same_scenario(
 
 
 @pytest.mark.slow
-def test_a_network_of_ones_own_lies_in_the_current_folder(folder: Path) -> None:
+def test_an_own_network_is_relative_to_the_current_folder(folder: Path) -> None:
     (folder / "net.py").write_text(NETWORK)
     weights = torch.zeros(3, requires_grad=True)
-    weights.sum().backward()  # whoever calls may have used autograd before the run's processes do
+    weights.sum().backward()  # the caller may have used autograd before the run's processes
     model = {"custom": {"file": "net.py", "class": "Net", "width": 3}}
     run = testbed.simulate(SCENARIO | {"model": model}, settings={"model.width": np.int64(5)})
     assert set(run.updates["payload_up_bytes"]) == {4 * (65 * 5 + 6 * 10)}
@@ -113,7 +113,7 @@ def test_a_network_that_cannot_be_built_fails_the_run(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_may_be_made_in_another_thread(folder: Path) -> None:
+def test_a_run_may_be_started_in_another_thread(folder: Path) -> None:
     runs: list[testbed.Run] = []
     thread = threading.Thread(target=lambda: runs.append(testbed.simulate(SCENARIO)))
     thread.start()
@@ -170,7 +170,7 @@ def test_a_run_with_containers() -> None:
         ("gone.yaml", {}, "gone.yaml: found no such file, expected a scenario file"),
     ],
 )
-def test_what_is_wrong_is_raised_and_nothing_is_made(
+def test_errors_are_raised_and_nothing_is_created(
     scenario: Any, settings: dict[str, Any], told: str, folder: Path
 ) -> None:
     with pytest.raises(ScenarioError, match=told):
@@ -180,7 +180,7 @@ def test_what_is_wrong_is_raised_and_nothing_is_made(
     assert list(folder.iterdir()) == []
 
 
-def test_what_shows_only_when_the_data_are_there_names_the_line_of_the_file(folder: Path) -> None:
+def test_errors_found_with_the_data_name_the_line_of_the_file(folder: Path) -> None:
     (folder / "tiny.yaml").write_text(TEXT.replace("count: 2", "count: 5000"))
     with pytest.raises(ScenarioError, match=r"^tiny.yaml:4: dataset.partition: found \d+ of 5000"):
         testbed.simulate("tiny.yaml")
@@ -189,7 +189,7 @@ def test_what_shows_only_when_the_data_are_there_names_the_line_of_the_file(fold
 
 
 @pytest.mark.slow
-def test_a_study_from_a_mapping_shares_its_runs_with_that_of_a_file(
+def test_a_study_from_a_mapping_shares_its_runs_with_a_file(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "tiny.yaml").write_text(f"runtime: simulated\n{TEXT}")
@@ -201,7 +201,7 @@ def test_a_study_from_a_mapping_shares_its_runs_with_that_of_a_file(
     part = testbed.sweep(study, only="0.1", jobs=1)
     assert len(part.study.runs) == len(part.found) == 1
     file = folder / "study.yaml"
-    file.write_text(json.dumps({**study, "name": "again"}))  # another file is another study
+    file.write_text(json.dumps({**study, "name": "again"}))  # a different file is a different study
     made = {one.folder.name: one.state.created for one in testbed.runs()}
     whole = testbed.sweep(file)
     assert (len(whole.found), whole.failed, whole.invalid) == (2, {}, [])
@@ -213,7 +213,7 @@ def test_a_study_from_a_mapping_shares_its_runs_with_that_of_a_file(
     assert testbed.sweep(study, scale=0.5).found.keys().isdisjoint(whole.found)
 
 
-def test_what_is_wrong_with_a_study_is_raised(folder: Path) -> None:
+def test_errors_in_a_study_are_raised(folder: Path) -> None:
     with pytest.raises(ScenarioError, match=r"^study: vary.rate: .*expected"):
         testbed.sweep({"name": "rates", "scenario": "tiny.yaml", "vary": {"rate": 3}})
     with pytest.raises(ScenarioError, match="found a scenario, expected a study"):
@@ -221,7 +221,7 @@ def test_what_is_wrong_with_a_study_is_raised(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_run_that_is_not_there() -> None:
+def test_a_missing_run() -> None:
     assert testbed.runs() == []
     with pytest.raises(RunNotFound, match="There is no run named gone"):
         testbed.Run("gone")
@@ -230,7 +230,7 @@ def test_a_run_that_is_not_there() -> None:
 OLD = Path(__file__).parent / "reports" / "fixtures" / "7ab4e61"
 
 
-def test_two_runs_are_compared_as_in_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_runs_are_compared_as_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     pair = OLD / "live", OLD / "simulated"
     found = testbed.compare(testbed.Run(pair[0]), pair[1], accuracy=0.5)
     assert main(["compare", *map(str, pair), "--accuracy", "0.5", "--json"]) == 9
@@ -242,7 +242,7 @@ def test_two_runs_are_compared_as_in_the_shell(capsys: pytest.CaptureFixture[str
     assert found.measures.loc["ingress", "first"] == 2_068_800
 
 
-def test_runs_are_exported_as_in_the_shell() -> None:
+def test_runs_are_exported_as_on_the_command_line() -> None:
     pair = OLD / "live", OLD / "simulated"
     testbed.export("csv", testbed.Run(pair[0]), pair[1], out="mine")
     assert main(["export", "csv", *map(str, pair), "--out", "shell"]) == 0
@@ -261,7 +261,7 @@ def test_runs_are_exported_as_in_the_shell() -> None:
 
 
 @pytest.mark.slow
-def test_a_notebook_shows_a_sweep_in_one_place_and_what_came_of_it(folder: Path) -> None:
+def test_a_notebook_shows_a_sweep_in_place_and_its_result(folder: Path) -> None:
     (folder / "tiny.yaml").write_text(f"runtime: simulated\n{TEXT}")
     made: Any = nbformat.v4
     cell = made.new_code_cell(

@@ -25,7 +25,7 @@ def test_a_problem_in_one_line(problem: Problem, text: str) -> None:
     assert str(problem) == text
 
 
-def test_a_scenario_error_holds_every_problem() -> None:
+def test_a_scenario_error_has_every_problem() -> None:
     problems = [Problem("a.yaml", line, "x", "1", "2") for line in (1, 2)]
     error = ScenarioError(problems)
     assert error.problems == tuple(problems)
@@ -38,21 +38,21 @@ def test_a_hint_follows_the_message() -> None:
     )
 
 
-def test_control_characters_are_shown_and_have_no_effect() -> None:
+def test_control_characters_are_escaped() -> None:
     error = UserCodeError("\x1b[31mred\x1b[0m\x9b1m", hint="a\x07b", trace="one\n\ttwo\x1b")
     assert str(error) == r"\x1b[31mred\x1b[0m\x9b1m a\x07b"
     assert error.trace == "one\n\ttwo\\x1b"
 
 
-def test_an_unfit_value_may_speak_for_itself() -> None:
+def test_an_invalid_value_may_provide_its_own_message() -> None:
     assert str(InvalidValue("5", "a rate")) == "found 5, expected a rate"
     assert str(InvalidValue("", "a rate")) == "expected a rate"
 
 
-def test_every_class_has_an_exit_code_of_its_own_and_stands_in_the_tree() -> None:
+def test_every_class_has_its_own_exit_code_and_is_documented() -> None:
     classes = [TestbedError, *TestbedError.__subclasses__()]
     codes = [kind.exit_code for kind in classes]
     assert len(set(codes)) == len(codes)
-    assert 6 not in codes  # a run that reached its end without a valid verdict
+    assert 6 not in codes  # a finished run without a valid verdict
     for kind in classes:
         assert f"{kind.__name__} " in str(errors.__doc__)

@@ -49,14 +49,14 @@ class Copy:
         (self.folder / "scenario.yaml").write_text(text)
 
     def add(self, file: str, text: str) -> None:
-        """Add a new file."""
+        """Add a file."""
         path = self.package / file
         assert not path.exists()
         path.parent.mkdir(exist_ok=True)
         path.write_text(dedent(text))
 
     def enter(self, file: str, member: str, *, before: str, entry: str) -> None:
-        """Import a member (``module.Name``) in its family's list, and write its entry there."""
+        """Import a member (``module.Name``) in its family's list, and add its entry there."""
         path = self.package / file
         module, _, name = member.rpartition(".")
         head, imports, rest = path.read_text().partition("\nfrom testbed.")
@@ -65,7 +65,7 @@ class Copy:
         path.write_text(f"{head}\nfrom testbed.{module} import {name}{imports}{rest}")
 
     def __call__(self, *words: str, status: int = 0) -> str:
-        """Run testbed; returns what it prints."""
+        """Run testbed; returns its output."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "testbed", *words],
             cwd=self.folder,

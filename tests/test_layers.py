@@ -1,4 +1,4 @@
-"""The structure: what import-linter does not see."""
+"""The structure, as far as import-linter does not check it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SEPARATORS = re.compile(r"[|:]")
 
 
 def ranks() -> dict[str, int]:
-    """How high each part stands, as the contract of import-linter has it."""
+    """The rank of each part, as in the contract of import-linter."""
     return {part: -row for row, parts in enumerate(contract()) for part in parts}
 
 
 def named(file: Path) -> Iterator[tuple[int, str]]:
-    """The parts that a file names in strings, not in prose: the line, and the part."""
+    """The parts that a file names in strings other than prose: the line, and the part."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -32,7 +32,7 @@ def named(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def test_no_part_names_a_higher_one_in_a_string() -> None:
-    order = {**ranks(), "": 0}  # a name put together could be anybody's: as high as can be
+    order = {**ranks(), "": 0}  # a composed name could be any part: the highest rank
     bottom = min(order.values())
     faults = []
     for file in sorted((ROOT / "testbed").glob("*/**/*.py")):
@@ -56,7 +56,7 @@ def contract() -> list[list[str]]:
     return [[part.strip(" ()") for part in SEPARATORS.split(parts)] for parts in layers]
 
 
-def test_the_drawing_is_the_contract_and_has_every_room() -> None:
+def test_the_drawing_matches_the_contract_and_has_every_room() -> None:
     rooms = {
         path.stem
         for path in (ROOT / "testbed").iterdir()
@@ -68,7 +68,7 @@ def test_the_drawing_is_the_contract_and_has_every_room() -> None:
     assert len(drawn()) <= 12
 
 
-def test_every_room_says_what_belongs_in_it_and_what_does_not() -> None:
+def test_every_room_documents_its_contents_and_exclusions() -> None:
     for package in (ROOT / "testbed").glob("*/__init__.py"):
         text = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
         text = " ".join(text.split())
@@ -77,7 +77,7 @@ def test_every_room_says_what_belongs_in_it_and_what_does_not() -> None:
 
 
 def imports(tree: ast.AST, modules: Collection[str]) -> Iterator[str]:
-    """The modules of the package that a file imports, wherever in it, and for types alone."""
+    """The modules of the package that a file imports, anywhere in it, including for types."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names if one.name in modules)
@@ -87,7 +87,7 @@ def imports(tree: ast.AST, modules: Collection[str]) -> Iterator[str]:
                 yield inner if inner in modules else node.module
 
 
-def test_no_files_import_each_other_in_a_circle() -> None:
+def test_files_have_no_import_cycles() -> None:
     files = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for path in (ROOT / "testbed").rglob("*.py")
@@ -96,5 +96,5 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         name: set(imports(ast.parse(path.read_text(encoding="utf-8")), files)) - {name}
         for name, path in files.items()
     }
-    graph["testbed"] = set()  # it imports what it offers when that is first asked for
+    graph["testbed"] = set()  # imports lazily on first access
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the files

@@ -1,4 +1,4 @@
-"""What ``import testbed`` offers, and what it costs."""
+"""The names that ``import testbed`` offers, and its cost."""
 
 import subprocess
 import sys
@@ -15,25 +15,25 @@ def test_runs_are_read_through_the_package() -> None:
     assert testbed.Run is Run
 
 
-def test_every_name_it_offers_is_there() -> None:
+def test_every_offered_name_exists() -> None:
     for name in testbed.__all__:
         assert name in dir(testbed)
         assert getattr(testbed, name) is not None
 
 
-def test_a_module_does_not_take_the_place_of_a_function() -> None:
+def test_a_module_does_not_shadow_a_function() -> None:
     import testbed.run.up
     import testbed.simulation.run
 
     assert all(callable(one) for one in (testbed.up, testbed.simulate, testbed.runs))
 
 
-def test_other_names_are_none_of_its() -> None:
+def test_other_names_are_errors() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Runs'"):
         _ = testbed.Runs  # type: ignore[attr-defined]
 
 
-def test_importing_it_imports_nothing_else() -> None:
+def test_importing_the_package_imports_nothing_else() -> None:
     program = "import sys, testbed; print([m for m in sys.modules if m.startswith('testbed.')])"
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
@@ -53,8 +53,8 @@ def test_listing_runs_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.slow
-def test_its_types_are_known_in_another_folder(tmp_path: Path) -> None:
-    """Also of an editable install, which is what this is where the tests are run."""
+def test_types_are_found_in_another_folder(tmp_path: Path) -> None:
+    """Also of an editable install, which the tests usually use."""
     (tmp_path / "notes.py").write_text(
         "import testbed\n"
         "run: testbed.Run = testbed.simulate('a.yaml', settings={'seed': 1})\n"

@@ -24,8 +24,7 @@ LINGER_SECONDS = 0.05
 emulated seconds, whichever is longer."""
 
 MANY = 1_000_000
-"""Number of records to poll for while no step waits: this many that a poll always ends by its
-timeout."""
+"""Number of records to poll for while no step waits: more than arrive before a poll's timeout."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Workers and a server without a frame, whose numbers can be worked out by hand."""
+"""Workers and a server without the frame, with numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def floats(*values: float) -> Vector:
 
 
 class Group:
-    """Some workers and a server on two parameters that begin at 8 and 16.
+    """Some workers and a server on two parameters that start at 8 and 16.
 
-    All have pulled, unless they are to do so later. Time is what a caller says.
+    All workers have pulled, unless a test does that later. The caller sets the time.
     """
 
     def __init__(self, config: AlgorithmConfig, workers: int, *, pulled: bool = True) -> None:
@@ -55,7 +55,7 @@ class Group:
         return self.server.push(index, update, now)
 
     def tell(self, index: int, message: Update | None) -> None:
-        """A worker sends something that is no part of the model."""
+        """A worker sends a message that is not part of the model."""
         assert message is not None
         assert message.steps == 0
         assert self.server.push(index, message, 0.0) == ()
@@ -63,5 +63,5 @@ class Group:
 
 @pytest.fixture
 def group_of() -> type[Group]:
-    """Some workers and a server, of an algorithm."""
+    """Some workers and a server of an algorithm."""
     return Group

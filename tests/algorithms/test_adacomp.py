@@ -1,4 +1,4 @@
-"""AdaComp, worked by hand and against the history of updates in which the paper counts."""
+"""AdaComp, worked by hand and against the history of updates as the paper counts it."""
 
 import tracemalloc
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class Trio:
         self.workers[index].receive(self.server.pull(index, 0.0), 0.0)
 
     def cycle(self, index: int, *gradient: float) -> tuple[dict[int, float], Applied]:
-        """One step, push and pull of a worker: what it sent, and what became of it."""
+        """One step, push and pull of a worker: what it sent, and the result."""
         update = self.workers[index].step(floats(*gradient), 10, 0.0)
         assert update is not None
         assert isinstance(update.payload, Sparse)
@@ -60,7 +60,7 @@ class Trio:
 def test_three_parameters_three_workers_by_hand() -> None:
     """Learning rate 1/2; of each tensor max(1, floor(size / 2)) = 1 entry is sent.
 
-    All pull at clock 0; after its push each pulls anew. "touches" counts the updates that touched
+    All pull at clock 0; each pulls again after its push. "touches" counts the updates that touched
     each parameter, and sigma is its difference between the push and the worker's pull.
 
     clock  who  pulled at  its touches  gradient     sends         sigma  parameters      touches
@@ -75,7 +75,7 @@ def test_three_parameters_three_workers_by_hand() -> None:
     7      C    6          3 1 4        1   8   8    {1: 8, 2: 8}  0, 1   -7   2    -12   4 2 6
 
     At 1 the tie goes to the lower index, and the zero of the second tensor is not sent. At 4 the
-    rate is halved: -3.5 - 1/4 * 2. At 5 nothing is left to send, but the clock goes on; it does not
+    rate is halved: -3.5 - 1/4 * 2. At 5 nothing is left, but the clock advances. That does not
     count as a touch at 6.
     """
     trio = Trio()
@@ -97,7 +97,7 @@ def test_three_parameters_three_workers_by_hand() -> None:
 
 
 def test_figure_2_of_the_paper() -> None:
-    """w2 pulls at i - 3 and two others push first: staleness 2, but of each parameter its own.
+    """w2 pulls at i - 3 and two others push first: staleness 2, but each parameter has its own.
 
     w1 touches 0 and 1, w3 touches 1, so w2's sigma is 1, 2 and 0, and its rates are
     1/2, 1/4 and 1/2.
@@ -116,7 +116,7 @@ def test_figure_2_of_the_paper() -> None:
     assert half.parameters.tolist() == [-1 - 4, -1 - 2 - 2, -4]
 
 
-def test_a_zero_that_was_sent_all_the_same_is_no_touch() -> None:
+def test_a_zero_that_was_sent_is_not_a_touch() -> None:
     half = AdaComp(name="adacomp").server(CNN, 2, parameters=np.zeros(CNN.size, "f4"), rng=RNG)
     half.pull(A, 0.0)
     half.pull(B, 0.0)
@@ -127,7 +127,7 @@ def test_a_zero_that_was_sent_all_the_same_is_no_touch() -> None:
 
 @pytest.mark.parametrize(("ratio", "entries"), [(0.1, 21_166), (0.01, 2_117), (0.001, 215)])
 def test_entries_of_an_update_of_the_papers_cnn(ratio: float, entries: int) -> None:
-    """The payload of c = 0.01 is 2,117 values and indices, less if fewer are not zero."""
+    """The payload for c = 0.01 is 2,117 values and indices, less if fewer are not zero."""
     assert CNN.size == 211_690
     worker = AdaComp(name="adacomp", ratio=ratio).worker(CNN, 1, rng=RNG)
     gradient = np.random.default_rng(3).standard_normal(CNN.size).astype(np.float32)
@@ -141,7 +141,7 @@ def test_entries_of_an_update_of_the_papers_cnn(ratio: float, entries: int) -> N
     assert update.payload.values.size == entries - max(1, int(32 * ratio))
 
 
-def test_what_a_worker_pulled_is_forgotten_when_it_leaves() -> None:
+def test_the_pull_of_a_worker_is_forgotten_when_it_leaves() -> None:
     trio = Trio()
     trio.server.leave(A, 0.0)
     trio.server.leave(A, 0.0)
@@ -152,7 +152,7 @@ def test_what_a_worker_pulled_is_forgotten_when_it_leaves() -> None:
     assert (applied.staleness, applied.sigma_max) == (0, 0)
 
 
-def test_a_worker_costs_the_server_four_bytes_a_parameter_until_it_leaves() -> None:
+def test_a_worker_costs_the_server_four_bytes_per_parameter_until_it_leaves() -> None:
     half = AdaComp(name="adacomp").server(CNN, 20, parameters=np.zeros(CNN.size, "f4"), rng=RNG)
     tracemalloc.start()
     try:
@@ -169,7 +169,7 @@ def test_a_worker_costs_the_server_four_bytes_a_parameter_until_it_leaves() -> N
     assert left < 4 * CNN.size
 
 
-def test_a_worker_that_joins_again_keeps_what_it_pulled() -> None:
+def test_a_worker_that_rejoins_keeps_its_pull() -> None:
     trio = Trio()
     trio.server.push(B, sparse(0, {0: 1, 2: 1}), 0.0)
     trio.server.push(C, sparse(0, {2: 1}), 0.0)
@@ -187,8 +187,8 @@ EVENT = st.tuples(st.integers(0, 4), st.sets(st.integers(0, N - 1)), st.booleans
 def test_counters_equal_the_history(trace: Sequence[tuple[int, set[int], bool]]) -> None:
     """The paper's sum over the updates since the pull, for random traces of five workers.
 
-    An event is (worker, parameters that its update touches, whether it pulls anew afterwards); one
-    that does not goes on from its old pull, so that windows become long. In the end every worker
+    An event is (worker, parameters that its update touches, whether it pulls again afterwards); one
+    that does not continues from its old pull, so windows become long. In the end every worker
     touches all parameters: what their sigma add up to is what the history's window stores.
     """
     layout = Layout(("weight",), ((N,),))
@@ -213,7 +213,7 @@ def test_counters_equal_the_history(trace: Sequence[tuple[int, set[int], bool]])
             pulled[worker] = half.pull(worker, 0.0).version
 
 
-def test_each_parameter_takes_its_own_step() -> None:
+def test_each_parameter_has_its_own_step_size() -> None:
     """Parameters against the history, entry by entry and bit by bit, on one long random trace."""
     rng = np.random.default_rng(11)
     layout = Layout(("weight",), ((N,),))

@@ -28,8 +28,8 @@ def scadles(**options: Any) -> ScaDles:
 
 
 def test_the_loss_of_the_norm_and_its_average() -> None:
-    """g = (3, 4), of which Top-1 keeps 4: ρ = (25 - 16) / 25 = 0.36, and s with it. Then of
-    g = (0, 5): ρ = 0, s = 0.9 * 0.36 = 0.324. Of g = 0 nothing is lost."""
+    """g = (3, 4), Top-1 keeps 4: ρ = (25 - 16) / 25 = 0.36, and s = ρ. Then for
+    g = (0, 5): ρ = 0, s = 0.9 * 0.36 = 0.324. g = 0 loses nothing."""
     loss = LossOfNorm()
     assert loss.add(floats(3, 4), Sparse(np.array([1], np.int32), floats(4))) == pytest.approx(0.36)
     assert loss.add(floats(0, 5), Sparse(np.array([1], np.int32), floats(5))) == pytest.approx(
@@ -39,16 +39,18 @@ def test_the_loss_of_the_norm_and_its_average() -> None:
     assert loss.rho == 0
 
 
-def test_norms_of_tensors_added_up() -> None:
-    """Of (3, 4), (0, 5) and (6, 8) are kept 4, 5 and nothing: 5 + 5 + 10 and 4 + 5 + 0, so that
-    ρ = 11/20, where squared it is (150 - 41) / 150."""
+def test_norms_of_tensors_are_added_up() -> None:
+    """(3, 4), (0, 5) and (6, 8) keep 4, 5 and nothing: 5 + 5 + 10 and 4 + 5 + 0, so that
+    ρ = 11/20, and squared (150 - 41) / 150."""
     gradient, kept = floats(3, 4, 0, 5, 6, 8), Sparse(np.array([1, 3], np.int32), floats(4, 5))
     assert LossOfNorm(sizes=(2, 2, 2)).add(gradient, kept) == pytest.approx(0.55)
     assert LossOfNorm().add(gradient, kept) == pytest.approx(109 / 150)
 
 
 @pytest.mark.parametrize(("norm", "compressed"), [("squared", False), ("layer-sum", True)])
-def test_the_norm_decides_who_compresses(group_of: GroupOf, norm: str, compressed: bool) -> None:
+def test_the_norm_decides_which_device_compresses(
+    group_of: GroupOf, norm: str, compressed: bool
+) -> None:
     """Of (3, 4) Top-1 loses (25 - 16) / 25 = 0.36 squared and (5 - 4) / 5 = 0.2 not; δ is 0.3."""
     (update,) = voted(
         group_of(scadles(ratio=0.5, delta=0.3, norm=norm, decide="majority"), 1), [(3, 4)]
@@ -58,7 +60,7 @@ def test_the_norm_decides_who_compresses(group_of: GroupOf, norm: str, compresse
 
 
 def voted(group: Any, gradients: Sequence[Sequence[float]]) -> list[Update]:
-    """All have voted on these gradients; what each pushes then."""
+    """What each pushes after all have voted on these gradients."""
     pushed = []
     for index, gradient in enumerate(gradients):
         vote = group.workers[index].step(floats(*gradient), 64, 0.0)
@@ -82,8 +84,8 @@ def test_each_device_decides_for_itself(group_of: GroupOf) -> None:
 
 
 @pytest.mark.parametrize(("scope", "sent"), [("global", [2, 3]), ("per_tensor", [1, 3])])
-def test_the_largest_are_those_of_all_tensors(scope: str, sent: list[int]) -> None:
-    """CR 0.5 of (1, 2) and (3, 4): the two largest of the four, or the largest of each tensor."""
+def test_the_largest_entries_are_chosen_from_all_tensors(scope: str, sent: list[int]) -> None:
+    """CR 0.5 of (1, 2) and (3, 4): the two largest of all four, or the largest of each tensor."""
     layout = Layout(("weight", "bias"), ((2,), (2,)))
     config = scadles(ratio=0.5, delta=1.0, scope=scope)
     worker = config.worker(layout, 1, rng=np.random.default_rng(0))
@@ -95,7 +97,7 @@ def test_the_largest_are_those_of_all_tensors(scope: str, sent: list[int]) -> No
 
 def test_a_majority_compresses(group_of: GroupOf) -> None:
     """CR 0.5 of two entries keeps one. (3, 4) loses 0.36, (0, 4) nothing, (1, 1) half: with δ 0.3
-    one of three votes for it, and max(1, floor(3/2)) = 1 is enough. What is pushed: (., 4), (., 4),
+    one of three votes for it, and max(1, floor(3/2)) = 1 is enough. The pushes: (., 4), (., 4),
     and (1, .), the lower index. g = (1, 8)/3; η 0.5; Σb = B: w = (8 - 1/6, 16 - 8/6)."""
     group = group_of(scadles(ratio=0.5, delta=0.3, decide="majority"), 3)
     updates = voted(group, [(3, 4), (0, 4), (1, 1)])
@@ -110,7 +112,7 @@ def test_a_majority_compresses(group_of: GroupOf) -> None:
     np.testing.assert_allclose(group.server.parameters, [8 - 1 / 6, 16 - 8 / 6], rtol=1e-6)
 
 
-def test_without_votes_all_is_sent(group_of: GroupOf) -> None:
+def test_without_enough_votes_everything_is_sent(group_of: GroupOf) -> None:
     """δ 0.3: (3, 4) loses 0.36 and (1, 1) half. One vote of two would be needed. w = (8, 16) - 0.5
     (2, 2.5)."""
     group = group_of(scadles(ratio=0.5, delta=0.3, decide="majority"), 2)
@@ -122,7 +124,7 @@ def test_without_votes_all_is_sent(group_of: GroupOf) -> None:
     assert group.server.parameters.tolist() == [7, 14.75]
 
 
-def test_a_gradient_is_no_vote_whatever_its_note_says(group_of: GroupOf) -> None:
+def test_a_gradient_is_never_a_vote(group_of: GroupOf) -> None:
     """w0 votes, w1 pushes at once and has no say. The mean of (2, 4) and (6, 4): 8 - 2 and 16 - 2.
     A note of ``shares`` on a gradient likewise."""
     for note in ({"vote": 1.0}, {"shares": 1.0}):
@@ -147,15 +149,15 @@ def test_a_gradient_is_no_vote_whatever_its_note_says(group_of: GroupOf) -> None
         ((1, 1), 0.5, True),  # s <= δ
     ],
 )
-def test_a_device_that_is_alone_needs_its_own_vote(
+def test_a_single_device_needs_its_own_vote(
     group_of: GroupOf, gradient: tuple[float, float], delta: float, compressed: bool
 ) -> None:
-    """floor(1/2) = 0 votes would always be there: it needs 1."""
+    """floor(1/2) = 0 votes would always be reached: it needs 1."""
     (update,) = voted(group_of(scadles(ratio=0.5, delta=delta, decide="majority"), 1), [gradient])
     assert isinstance(update.payload, Sparse if compressed else Dense)
 
 
-def test_nobody_waits_for_the_vote_of_who_is_silent_or_has_left(group_of: GroupOf) -> None:
+def test_votes_of_silent_or_departed_devices_are_not_awaited(group_of: GroupOf) -> None:
     group = group_of(scadles(ratio=0.5, delta=1.0, decide="majority"), 3)
     group.tell(0, group.workers[0].step(floats(1, 1), 64, 0.0))
     assert set(group.server.awaited()) == {1, 2}

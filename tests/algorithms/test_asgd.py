@@ -60,7 +60,7 @@ def test_the_step_is_computed_in_float32() -> None:
     assert half.parameters.dtype == np.float32
 
 
-def test_a_worker_sends_its_gradient_and_the_version_it_pulled() -> None:
+def test_a_worker_sends_its_gradient_and_its_pulled_version() -> None:
     half = server(1, 2, 3)
     for _ in range(7):
         half.push(W1, dense(0, 0, 0, 0), 0.0)

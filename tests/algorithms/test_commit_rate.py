@@ -36,11 +36,11 @@ def test_a_reward_by_hand() -> None:
     assert reward(window(0), goal=0.4) == pytest.approx(1 / 400)
 
 
-def test_two_windows_of_one_curve_earn_the_same() -> None:
+def test_two_windows_of_one_curve_have_the_same_reward() -> None:
     assert reward(window(60), goal=0.4) == pytest.approx(reward(window(300), goal=0.4))
 
 
-def test_the_faster_of_two_curves_earns_more() -> None:
+def test_the_faster_of_two_curves_has_the_higher_reward() -> None:
     slow = [(0.0, 2.0), (30.0, 1.9), (60.0, 1.8)]
     fast = [(0.0, 2.0), (30.0, 1.7), (60.0, 1.5)]
     assert reward(fast, goal=1.0) > reward(slow, goal=1.0) > 0
@@ -49,24 +49,24 @@ def test_the_faster_of_two_curves_earns_more() -> None:
 @pytest.mark.parametrize(
     ("losses", "goal"),
     [
-        ((1.0, 1.0, 1.1), 0.5),  # it rises
-        ((1.0, 1.0, 1.0), 0.5),  # it stands
+        ((1.0, 1.0, 1.1), 0.5),  # rising
+        ((1.0, 1.0, 1.0), 0.5),  # constant
         ((1.0, 0.0, 0.0), 0.5),  # no a3 is below a loss of 0
-        ((1.0, 0.9, 0.8), 1.5),  # 1 / (1.5 - a3) is below the line at time 0: it lies in the past
+        ((1.0, 0.9, 0.8), 1.5),  # 1 / (1.5 - a3) is below the line at time 0: in the past
     ],
 )
-def test_what_earns_nothing(losses: tuple[float, float, float], goal: float) -> None:
+def test_losses_without_a_reward(losses: tuple[float, float, float], goal: float) -> None:
     times = (0.0, 30.0, 60.0)
     assert reward(list(zip(times, losses, strict=True)), goal=goal) == -inf
 
 
-def test_at_one_commit_a_period_the_middle_is_as_the_start() -> None:
+def test_with_one_commit_per_period_the_middle_equals_the_start() -> None:
     """All commits fall at the period's end, so two of the three losses are the same."""
     assert reward([(0, 2.0), (30, 2.0), (60, 1.5)], goal=1.0) > 0
 
 
 def drive(search: CommitRateSearch, *, speeds: Mapping[float, float], periods: int) -> list[float]:
-    """The rate of every period; at rate d the training comes ``speeds[d]`` times as far."""
+    """The rate of every period; at rate d the training is ``speeds[d]`` times as fast."""
     rates: list[float] = []
     now = progress = 0.0
     while len(rates) < periods:
@@ -97,7 +97,7 @@ SPEEDS = {1: 1.0, 2: 1.5, 3: 2.0, 4: 1.2}
 """Three commits in a period are best."""
 
 
-def test_an_epoch_tries_rates_until_one_earns_less() -> None:
+def test_an_epoch_tries_rates_until_the_reward_drops() -> None:
     """Trials at 1, 2, 3 and 4; then 3 until ten periods are over, and from 1 again."""
     search = search_of(periods=10, target_loss=TARGET)
     assert drive(search, speeds=SPEEDS, periods=14) == [1, 2, 3, 4, *[3] * 6, 1, 2, 3, 4]
@@ -130,7 +130,7 @@ def test_one_loss_is_wanted_where_a_trial_ends_and_another_begins() -> None:
     assert wanted == [0, 30, 60, 90, 120, 180]
 
 
-def test_a_loss_that_rises_by_30_percent_begins_a_new_search() -> None:
+def test_a_loss_that_rises_by_30_percent_starts_a_new_search() -> None:
     """Trials at 1 and 2, a period at 1; then checkpoints at 1.2 and 1.4 times the loss before."""
     search, rates = search_of(periods=20), []
     for loss in (4.0, 3.5, 3.0, 3.0, 3.0, 3.6, 5.04):
@@ -193,7 +193,7 @@ def test_a_fixed_rate_is_not_searched_for() -> None:
     assert not search.wants_loss()
 
 
-def test_who_is_behind_catches_up_by_hand() -> None:
+def test_slow_workers_catch_up_by_hand() -> None:
     """c = (5, 3) and d = 2: C = 7, so 2 and 4 commits in 60 s."""
     counts = CommitCounts(PERIOD, commits={0: 5, 1: 3})
     for worker in (0, 1):
@@ -203,25 +203,25 @@ def test_who_is_behind_catches_up_by_hand() -> None:
     assert counts.intervals(2, 10.0) == {0: 30, 1: 20}
 
 
-def test_the_dead_set_no_target() -> None:
-    """w0 was heard of last at 0; at 181 it is dead. C = 3 + 1, and w0 is ahead of it."""
+def test_dead_workers_do_not_affect_the_target() -> None:
+    """w0 was last heard from at 0; at 181 it is dead. C = 3 + 1, and w0 is ahead of it."""
     counts = CommitCounts(PERIOD, commits={0: 5, 1: 2})
     for worker in (0, 1):
         counts.join(worker)
     counts.count(1, 150.0)
     assert counts.intervals(1, 180.0) == {0: 60, 1: 20}
     assert counts.intervals(1, 181.0) == {0: inf, 1: 60}
-    # At a quarter of a commit in a period nobody is heard of for four of them.
+    # At a quarter of a commit per period, each worker is silent for four periods.
     assert counts.intervals(0.25, 181.0) == {0: 240, 1: pytest.approx(60 / 2.25)}
 
 
-def test_no_interval_is_shorter_than_the_least() -> None:
+def test_no_interval_is_shorter_than_the_minimum() -> None:
     counts = CommitCounts(PERIOD, least_interval=10.0)
     counts.join(0)
     assert counts.intervals(20, 0.0) == {0: 10}
 
 
-def test_who_joins_late_begins_with_the_least() -> None:
+def test_a_late_worker_starts_with_the_lowest_count() -> None:
     counts = CommitCounts(PERIOD, commits={0: 5, 1: 3})
     counts.join(2)
     assert counts.commits[2] == 3
@@ -235,7 +235,7 @@ FIGURE = (0.459, 0.298, 0.221, 0.175, 0.145, 0.124, 0.108, 0.096, 0.086, 0.078)
 
 @pytest.mark.parametrize(("rate", "momentum"), list(enumerate(FIGURE, start=1)))
 def test_the_implicit_momentum_of_the_papers_figure(rate: int, momentum: float) -> None:
-    """Figure 3b: 18 workers, each with a step every twentieth of a check period."""
+    """Figure 3b: 18 workers, each with 20 steps per check period."""
     found = implicit_momentum([rate] * 18, steps=[20] * 18)
     assert found == pytest.approx(momentum, abs=0.0006)
 
@@ -244,6 +244,6 @@ def test_the_implicit_momentum_of_three_workers_by_hand() -> None:
     """Steps of .49, .4 and 1.49 s in 60 s: 2/3 * 2.38 / 60 = .02644, and 1 - 1/1.02644 = .02576."""
     steps = [60 / 0.49, 60 / 0.40, 60 / 1.49]
     assert implicit_momentum([1] * 3, steps=steps) == pytest.approx(0.02576, abs=1e-5)
-    assert implicit_momentum([1], steps=[7]) == 0  # a worker alone has none
+    assert implicit_momentum([1], steps=[7]) == 0  # a single worker has none
     with pytest.raises(ValueError, match="no workers"):
         implicit_momentum([], steps=[])

@@ -20,7 +20,7 @@ def floats(*values: float) -> Vector:
 
 
 def pushed(config: CompAsgd, *gradient: float, seed: int = 0) -> Sparse:
-    """What a worker sends of a gradient."""
+    """The update that a worker sends for a gradient."""
     worker = config.worker(LAYOUT, 1, rng=np.random.default_rng(seed))
     update = worker.step(floats(*gradient), 10, 0.0)
     assert update is not None
@@ -81,7 +81,7 @@ def test_a_random_choice_changes_from_step_to_step() -> None:
 
 
 def test_the_staleness_is_that_of_the_whole_update() -> None:
-    """Unlike AdaComp's: parameter 5 was touched by nobody, yet its step is halved.
+    """Unlike AdaComp's: no worker touched parameter 5, yet its step is halved.
 
     clock  who    sends                   sigma  rate   parameters afterwards
                                                         1     1   1   1   1   1

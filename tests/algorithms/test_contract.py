@@ -1,4 +1,4 @@
-"""What every algorithm promises. A new member of the union is covered the moment it is listed."""
+"""The contract of every algorithm. New members of the union are tested automatically."""
 
 import pkgutil
 import re
@@ -36,18 +36,18 @@ every_member = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: mem
 
 
 def name_of(member: type[AlgorithmConfig]) -> str:
-    """What stands in a scenario."""
+    """The algorithm's text in a scenario."""
     (name,) = get_args(member.model_fields["name"].annotation)
     return str(name)
 
 
 def configured(member: type[AlgorithmConfig]) -> AlgorithmConfig:
-    """The member with its defaults, as a scenario that names it and nothing else has it."""
+    """The member with its defaults, as in a scenario that only names it."""
     return TypeAdapter[AlgorithmConfig](Algorithm).validate_python(name_of(member))
 
 
 def unlisted(modules: set[str], members: tuple[type[AlgorithmConfig], ...]) -> list[str]:
-    """What to add to the union for every module whose algorithm is not in it."""
+    """The lines to add to the union for modules whose algorithm is missing."""
     listed = {member.__module__ for member in members}
     lines = []
     for name in sorted(modules - NOT_ALGORITHMS):
@@ -73,7 +73,7 @@ def test_every_module_is_in_the_union() -> None:
     assert not lines, "\n".join(lines)
 
 
-def test_a_module_that_is_not_in_the_union_is_named() -> None:
+def test_a_module_missing_from_the_union_is_named() -> None:
     (line,) = unlisted({"base", "asgd", "adacomp"}, (algorithms.Asgd,))
     assert line == (
         "add to testbed/algorithms/__init__.py: "
@@ -82,12 +82,12 @@ def test_a_module_that_is_not_in_the_union_is_named() -> None:
 
 
 @every_member
-def test_the_name_in_a_scenario_is_that_of_the_module(member: type[AlgorithmConfig]) -> None:
+def test_the_name_in_a_scenario_equals_the_module_name(member: type[AlgorithmConfig]) -> None:
     assert name_of(member) == member.__module__.rpartition(".")[2].replace("_", "-")
 
 
 @every_member
-def test_the_file_is_short_and_opens_like_a_paper(member: type[AlgorithmConfig]) -> None:
+def test_the_file_is_short_and_cites_its_paper(member: type[AlgorithmConfig]) -> None:
     module = sys.modules[member.__module__]
     assert module.__file__ is not None
     assert len(Path(module.__file__).read_text(encoding="utf-8").splitlines()) < 150
@@ -137,15 +137,15 @@ TOGETHER: dict[str, dict[str, object]] = {
 """What an option needs, or is without effect without; of the algorithms that have it too."""
 
 FEW_STEPS: dict[str, object] = {"local_steps": 3, "check_period": "10s"}
-"""Of the algorithms that take so many steps for each push, or steps for so long: by default 40."""
+"""Algorithms that take this many steps, or this long, for each push: 40 by default."""
 
 
 def ends(name: str, field: FieldInfo) -> tuple[object, ...]:
-    """Both ends of an option: of a number those allowed, up to 30; else all that there is."""
+    """Both ends of an option: the allowed numbers, up to 30; otherwise all values."""
     if name in ENDS:
         return ENDS[name]
     kind, metadata = field.annotation, list(field.metadata)
-    if type(None) in get_args(kind):  # of an Annotated, with bounds of its own
+    if type(None) in get_args(kind):  # an Annotated with its own bounds
         inner = next(one for one in get_args(kind) if one is not type(None))
         metadata = list(get_args(inner)[1:])
         metadata = [bound for one in metadata for bound in getattr(one, "metadata", [one])]
@@ -165,7 +165,7 @@ def numbers(kind: object, metadata: list[Any]) -> tuple[object, ...]:
 
 
 def companions(member: type[AlgorithmConfig], name: str) -> dict[str, object]:
-    """The other options that are given with an end of one."""
+    """The options that must be set together with an extreme value."""
     fields = member.model_fields
     few = {
         key: one
@@ -187,7 +187,7 @@ EXTREMES = [
 
 @pytest.mark.slow  # there are hundreds
 @pytest.mark.parametrize(("member", "options"), EXTREMES)
-def test_it_does_so_with_options_at_either_end(
+def test_the_contract_holds_with_options_at_either_end(
     member: type[AlgorithmConfig], options: dict[str, object]
 ) -> None:
     adapter = TypeAdapter[AlgorithmConfig](Algorithm)
@@ -196,15 +196,15 @@ def test_it_does_so_with_options_at_either_end(
 
 
 @every_member
-def test_it_keeps_what_every_algorithm_promises(member: type[AlgorithmConfig]) -> None:
+def test_every_algorithm_keeps_the_contract(member: type[AlgorithmConfig]) -> None:
     findings = list(examine(configured(member)))
     assert len(findings) == len(CHECKS)
     assert [one for one in findings if one.problem] == []
 
 
 @every_member
-def test_who_is_ready_is_awaited_by_nobody(member: type[AlgorithmConfig]) -> None:
-    """Before the first push all are ready; after one, those that are not have somebody to await."""
+def test_a_worker_that_is_not_ready_awaits_another(member: type[AlgorithmConfig]) -> None:
+    """Before the first push all are ready; after one, those that are not await some worker."""
     config = configured(member)
     server = server_half(config)
     halves = [worker_half(config, index) for index in range(WORKERS)]
@@ -243,8 +243,8 @@ FORGED: tuple[Payload, ...] = (
 
 
 @every_member
-def test_a_payload_of_another_kind_is_refused_when_it_comes(member: type[AlgorithmConfig]) -> None:
-    """And nothing of it is there when the others push: their round is as if it had never come."""
+def test_a_payload_of_another_kind_is_refused_on_arrival(member: type[AlgorithmConfig]) -> None:
+    """None of it remains when the others push: their round is as if it had never arrived."""
     config, taken = configured(member), set()
     for payload in FORGED:
         server = server_half(config)

@@ -1,4 +1,4 @@
-"""An algorithm of the user's own, named in a scenario."""
+"""The user's own algorithm, named in a scenario."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ stop: {updates: 5}
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A scenario beside a file with algorithms."""
+    """A scenario next to a file with algorithms."""
     (tmp_path / "mine.py").write_text(SOURCE, encoding="utf-8")
     path = tmp_path / "own.yaml"
     path.write_text(TEXT, encoding="utf-8")
@@ -98,7 +98,7 @@ def loaded(file: Path, *settings: str) -> Scenario:
 
 
 def in_run_folder(scenario: Scenario, folder: Path, beside: Path) -> Scenario:
-    """What a node reads of the scenario."""
+    """The config as a node reads it from the scenario."""
     (folder / "custom").mkdir(parents=True)
     for own in custom_files(scenario, beside):
         shutil.copy(own, folder / "custom")
@@ -106,14 +106,14 @@ def in_run_folder(scenario: Scenario, folder: Path, beside: Path) -> Scenario:
     return load(folder / "scenario.yaml", custom_files=folder / "custom")
 
 
-def test_its_options_have_their_defaults_written_out(file: Path) -> None:
+def test_options_are_stored_with_their_defaults(file: Path) -> None:
     algorithm = loaded(file, "algorithm.layers=[1, 2]").algorithm
     assert isinstance(algorithm, CustomAlgorithm)
     assert algorithm.options == {"every": "2s", "clip": 1.0, "layers": (1, 2)}
 
 
 @pytest.mark.parametrize("kind", ["Mine", "Named"])
-def test_a_node_makes_the_config_that_was_checked(file: Path, kind: str, tmp_path: Path) -> None:
+def test_a_node_builds_the_checked_config(file: Path, kind: str, tmp_path: Path) -> None:
     scenario = loaded(file, f"algorithm.class={kind}", "algorithm.every=30ms", "algorithm.clip=")
     read = in_run_folder(scenario, tmp_path / "run", file.parent)
     assert read == scenario
@@ -123,7 +123,7 @@ def test_a_node_makes_the_config_that_was_checked(file: Path, kind: str, tmp_pat
 
 
 def test_reading_a_run_folder_executes_nothing(file: Path, tmp_path: Path) -> None:
-    """It may be somebody else's."""
+    """The folder may belong to another user."""
     in_run_folder(loaded(file), tmp_path / "run", file.parent)
     assert not (tmp_path / "run" / "custom" / "mine.py.ran").exists()
     assert (tmp_path / "mine.py.ran").exists()
@@ -151,13 +151,13 @@ def test_reading_a_run_folder_executes_nothing(file: Path, tmp_path: Path) -> No
         ("Odd", r"mine.py: algorithm: found writing the options of Odd raised Pydantic.*object"),
     ],
 )
-def test_what_is_wrong_with_the_class_is_said(file: Path, kind: str, expected: str) -> None:
+def test_errors_in_the_class_are_reported(file: Path, kind: str, expected: str) -> None:
     with pytest.raises(ScenarioError, match=expected):
         loaded(file, f"algorithm.class={kind}")
 
 
-def test_an_old_name_of_a_method_is_refused(file: Path) -> None:
-    """It would be ignored, and other batches trained on than its author wants."""
+def test_an_old_method_name_is_refused(file: Path) -> None:
+    """It would be ignored, and the training would use other batches than intended."""
     file.with_name("mine.py").write_text(
         SOURCE.replace("now): ...", "now): ...\n    def demand(self, stream, now): return 1", 1)
     )
@@ -177,20 +177,20 @@ def test_an_old_name_of_a_method_is_refused(file: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_imported(file: Path, source: str, expected: str) -> None:
+def test_a_file_that_cannot_be_imported_is_an_error(file: Path, source: str, expected: str) -> None:
     (file.parent / "mine.py").write_text(source, encoding="utf-8")
     with pytest.raises(ScenarioError, match=expected):
         load(file)
 
 
-def test_the_shipped_one_keeps_what_every_algorithm_promises(tmp_path: Path) -> None:
+def test_the_shipped_algorithm_keeps_the_contract(tmp_path: Path) -> None:
     scenario = load(SHIPPED / "dc-asgd.yaml")
     read = in_run_folder(scenario, tmp_path, SHIPPED)
     findings = list(examine(configured(read.algorithm, tmp_path)))
     assert [one for one in findings if one.problem] == []
 
 
-def test_the_one_in_the_document_keeps_it_too(tmp_path: Path) -> None:
+def test_the_documented_algorithm_keeps_the_contract(tmp_path: Path) -> None:
     document = (SHIPPED.parents[1] / "docs" / "own-code.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
     (tmp_path / "mine.py").write_text(source, encoding="utf-8")

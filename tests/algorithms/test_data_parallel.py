@@ -1,4 +1,4 @@
-"""Plump-DP, Quant-DP and Slim-DP: rounds worked out by hand, and what they promise one another."""
+"""Plump-DP, Quant-DP and Slim-DP: rounds worked out by hand, and their relations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Group:
             self.pull(index)
 
     def fresh(self, index: int) -> Any:
-        """A worker half at its beginning."""
+        """A worker half in its initial state."""
         return self.config.worker(self.layout, 2, rng=np.random.default_rng(index))
 
     def pull(self, index: int) -> Reply:
@@ -91,8 +91,8 @@ def test_a_round_of_plump_dp(options: dict[str, Any], expected: tuple[float, ...
     ],
     ids=lambda options: str(options["name"]),
 )
-def test_sums_go_in_the_order_of_workers(options: dict[str, Any]) -> None:
-    """10^8 + 1 - 10^8 is 0 in float32; as they arrive it would be -10^8 + 10^8 + 1."""
+def test_sums_are_in_worker_order(options: dict[str, Any]) -> None:
+    """10^8 + 1 - 10^8 is 0 in float32; in order of arrival it would be -10^8 + 10^8 + 1."""
     config = TypeAdapter[AlgorithmConfig](Algorithm).validate_python(options)
     rng = np.random.default_rng(0)
     server = config.server(LAYOUT, 3, parameters=floats(*BEGIN), rng=rng)
@@ -116,8 +116,8 @@ def test_momentum_of_all_coordinates_is_that_of_sgd() -> None:
     assert group.server.parameters[0] == -4
 
 
-def test_momentum_is_the_workers() -> None:
-    """Section 3.3: a worker accumulates its solver's updates, of those not sent as well."""
+def test_momentum_is_kept_by_the_worker() -> None:
+    """Section 3.3: a worker accumulates its solver's updates, including those not sent."""
     config = configured(
         "slim-dp", learning_rate=1.0, momentum=0.5, alpha=0.25, epsilon=0.0, core_rounds=1
     )
@@ -129,18 +129,18 @@ def test_momentum_is_the_workers() -> None:
         ([1], [4.5]),
         ([0], [2.0]),
     ]
-    # 1 - 4 - 2 / 2 and -5 - 4.5 / 2: the server adds no momentum of its own
+    # 1 - 4 - 2 / 2 and -5 - 4.5 / 2: the server adds no momentum
     assert group.server.parameters.tolist() == [-4, -7.25, 3, 2]
 
 
-def test_a_batch_that_is_not_finite_leaves_no_momentum_behind() -> None:
+def test_a_batch_that_is_not_finite_leaves_no_momentum() -> None:
     worker = Group(configured("plump-dp", momentum=0.5)).workers[0]
     refused = worker.step(floats(np.inf, 0, 0, 0), 10, 0.0)
     assert refused.payload.values.tolist() == [np.inf, 0, 0, 0]
     assert worker.step(floats(1, 0, 0, 0), 10, 0.0).payload.values.tolist() == [1, 0, 0, 0]
 
 
-def test_weight_decay_is_the_workers() -> None:
+def test_weight_decay_is_applied_by_the_worker() -> None:
     config = configured("slim-dp", learning_rate=1.0, weight_decay=0.5, alpha=0.25, epsilon=0.0)
     sent = Group(config).round(floats(0, 0, 0, 0), floats(0, 6, 0, 0))
     # λ w is (0.5, -2.5, 1.5, 1), and with the gradient (0.5, 3.5, 1.5, 1)
@@ -172,13 +172,13 @@ def test_a_round_of_slim_dp(discard_local: bool, merged: tuple[float, ...]) -> N
     assert isinstance(second, Keyed)
     assert (first.core.tolist(), first.core_values.tolist()) == ([0, 2], [4, -8])
     assert (second.core.tolist(), second.core_values.tolist()) == ([1, 2], [4, 4])
-    # What both sent is summed, what nobody sent stays: (4, 4, -4, 0) / 2 off (1, -5, 3, 2)
+    # What both sent is summed, what neither sent stays: (4, 4, -4, 0) / 2 off (1, -5, 3, 2)
     assert group.server.parameters.tolist() == [-1, -7, 5, 2]
     # The server's largest are -7 and 5. The first worker's own step was to (-3, -5, 11, 0).
     assert group.workers[0].parameters.tolist() == list(merged)
 
 
-def test_a_core_stays_for_its_rounds_and_the_explorer_does_not() -> None:
+def test_a_core_is_kept_for_its_rounds_and_the_explorer_changes() -> None:
     layout = Layout(("weight",), ((40,),))
     config = configured("slim-dp", learning_rate=50.0, alpha=0.5, epsilon=0.25, core_rounds=2)
     group = Group(config, layout=layout)
@@ -199,7 +199,7 @@ def test_a_core_stays_for_its_rounds_and_the_explorer_does_not() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"local_steps": 3, "momentum": 0.9, "aggregate": "sum"}])
-def test_slim_dp_of_all_coordinates_is_plump_dp_to_the_bit(options: dict[str, Any]) -> None:
+def test_slim_dp_of_all_coordinates_is_bit_identical_to_plump_dp(options: dict[str, Any]) -> None:
     models = []
     for config in (
         configured("plump-dp", **options),
@@ -225,7 +225,7 @@ def test_every_copy_stays_equal_to_the_servers_model(options: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("name", ["quant-dp", "slim-dp"])
-def test_who_joins_anew_gets_the_whole_model(name: str) -> None:
+def test_a_worker_that_rejoins_gets_the_whole_model(name: str) -> None:
     group = Group(configured(name))
     group.round(floats(1, 2, 3, 4), floats(4, 3, 2, 1))
     assert not isinstance(group.server.pull(1, 0.0).model, Dense)
@@ -242,7 +242,7 @@ def test_who_joins_anew_gets_the_whole_model(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["quant-dp", "slim-dp"])
-def test_one_that_left_after_its_push_gets_the_whole_model(name: str) -> None:
+def test_a_worker_that_left_after_its_push_gets_the_whole_model(name: str) -> None:
     group = Group(configured(name))
     update = group.workers[1].step(floats(1, 1, 1, 1), 10, 0.0)
     group.server.push(1, update, 0.0)
@@ -277,7 +277,7 @@ def test_levels_with_too_few_scales_are_refused_and_change_nothing() -> None:
     ],
     ids=lambda options: "-".join(str(value) for value in options.values()),
 )
-def test_they_keep_what_every_algorithm_promises(options: dict[str, Any]) -> None:
+def test_all_three_keep_the_contract(options: dict[str, Any]) -> None:
     findings = list(examine(TypeAdapter[AlgorithmConfig](Algorithm).validate_python(options)))
     assert [one for one in findings if one.problem] == []
 
@@ -295,7 +295,7 @@ def test_they_keep_what_every_algorithm_promises(options: dict[str, Any]) -> Non
         ({"aggregate": "median"}, "aggregate"),
     ],
 )
-def test_options_that_cannot_be_meant(options: dict[str, Any], match: str) -> None:
+def test_contradictory_options_are_refused(options: dict[str, Any], match: str) -> None:
     with pytest.raises((ValidationError, ValueError), match=match):
         configured("slim-dp", **options)
 
@@ -306,8 +306,8 @@ def test_options_that_cannot_be_meant(options: dict[str, Any], match: str) -> No
 )
 def test_volumes_at_the_true_sizes(size: int, alpha: float, epsilon: float, q: int) -> None:
     core, explorer = sizes(size, alpha, epsilon)
-    sent = 4 * core + 8 * explorer + 8 + 4 * core / q  # bytes of a message, in the mean
-    volume = (alpha + epsilon) + (alpha - epsilon) / q  # in values, of which a model has N
+    sent = 4 * core + 8 * explorer + 8 + 4 * core / q  # mean bytes per message
+    volume = (alpha + epsilon) + (alpha - epsilon) / q  # in values; a model has N
     assert sent / (4 * size) == pytest.approx(volume, rel=1e-6)
 
 
@@ -315,6 +315,6 @@ def test_the_volume_of_quant_dp() -> None:
     layout = Layout(("weight",), ((512 * 20,),))
     group = Group(configured("quant-dp"), layout=layout)
     sent, _ = group.round(*(np.ones(layout.size, np.float32) for _ in range(2)))
-    # A byte a value and 4 a bucket of 512: 0.252 of 4 bytes a value
+    # A byte per value and 4 per bucket of 512: 0.252 of 4 bytes a value
     assert sent.size == 10_240 + 20 * 4
     assert sent.size / (4 * layout.size) == pytest.approx(0.252, abs=5e-4)

@@ -1,4 +1,4 @@
-"""With one worker every algorithm that sends all it has is plain SGD, bit by bit."""
+"""With one worker, every algorithm that sends everything is plain SGD, bit by bit."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ STEPS = 200
 
 
 def gradient(at: Vector, samples: Samples) -> Vector:
-    """A made-up gradient without exact zeros that depends on the model and on the data."""
+    """A made-up gradient without exact zeros that depends on model and data."""
     rng = np.random.default_rng(int(samples[0]))
     noise = rng.uniform(0.1, 1, at.size) * rng.choice((-1, 1), at.size)
     total: Vector = at * np.float32(0.3) + noise.astype(np.float32)
@@ -29,7 +29,7 @@ def initial() -> Vector:
 
 
 def train(config: AlgorithmConfig, *, steps: int) -> tuple[Vector, list[int]]:
-    """One worker through the frame: the final model, and the samples in their order."""
+    """One worker through the frame: the final model, and the samples in order."""
     server = Server(
         config.server(LAYOUT, 1, parameters=initial(), rng=np.random.default_rng(1)),
         StopRule(updates=steps),

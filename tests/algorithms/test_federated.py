@@ -33,7 +33,7 @@ def test_a_local_epoch_ends_with_a_smaller_batch(group_of: GroupOf) -> None:
 
 
 @pytest.mark.parametrize(("own", "asked"), [(5, [2, 3]), (6, [2, 2, 2]), (3, [3]), (2, [2])])
-def test_a_last_sample_alone_comes_with_the_batch_before_where_a_step_needs_two(
+def test_a_single_last_sample_joins_the_previous_batch_where_a_step_needs_two(
     own: int, asked: list[int], group_of: GroupOf
 ) -> None:
     group = group_of(FedAvg(name="fedavg"), 1)
@@ -60,8 +60,8 @@ def test_fedavg_weighs_by_samples_by_hand(group_of: GroupOf) -> None:
     assert group.server.parameters.tolist() == [5, 14]
 
 
-def test_a_round_is_made_with_a_sample_of_the_workers(group_of: GroupOf) -> None:
-    """C = 1/2 of four: two are in each round, the others wait; in ten rounds everybody was in."""
+def test_a_round_uses_a_random_subset_of_the_workers(group_of: GroupOf) -> None:
+    """C = 1/2 of four: two are in each round, the others wait; in ten rounds each took part."""
     group = group_of(FedAvg(name="fedavg", fraction=0.5), 4, pulled=False)
     seen = set()
     for number in range(10):
@@ -82,7 +82,7 @@ def test_at_least_one_worker_is_in_a_round(group_of: GroupOf) -> None:
     assert sum(group.server.ready(index) for index in range(4)) == 1
 
 
-def test_a_round_that_all_have_left_is_made_with_others(group_of: GroupOf) -> None:
+def test_a_round_that_all_members_left_uses_other_workers(group_of: GroupOf) -> None:
     group = group_of(FedAvg(name="fedavg", fraction=0.5), 4, pulled=False)
     chosen = [index for index in range(4) if group.server.ready(index)]
     for index in chosen:
@@ -90,7 +90,7 @@ def test_a_round_that_all_have_left_is_made_with_others(group_of: GroupOf) -> No
     assert sum(group.server.ready(index) for index in range(4) if index not in chosen) == 1
 
 
-def test_who_joins_when_all_have_left_makes_a_round_alone(group_of: GroupOf) -> None:
+def test_a_worker_that_joins_after_all_have_left_is_a_round_alone(group_of: GroupOf) -> None:
     group = group_of(FedAvg(name="fedavg"), 2)
     for index in (0, 1):
         group.server.leave(index, 0.0)
@@ -99,7 +99,7 @@ def test_who_joins_when_all_have_left_makes_a_round_alone(group_of: GroupOf) -> 
     assert len(group.push(1, 1, 1)) == 1
 
 
-def test_who_has_left_is_in_its_round_and_in_no_later_one(group_of: GroupOf) -> None:
+def test_a_worker_that_left_is_in_its_round_and_in_no_later_one(group_of: GroupOf) -> None:
     """w0 pushes (2, 0) and leaves; w1 pushes (0, 4): the mean (1, 2) is taken off (8, 16)."""
     group = group_of(FedAvg(name="fedavg", learning_rate=1.0), 2)
     group.push(0, 2, 0)
@@ -123,7 +123,7 @@ def test_fedbuff_by_hand(group_of: GroupOf) -> None:
     )
     group = group_of(config, 3)
     assert group.push(0, 8, 0) == ()
-    assert group.server.ready(0)  # nobody waits
+    assert group.server.ready(0)  # no worker waits
     assert group.pull(0).version == 0
     assert group.push(1, 0, 16) == [Applied(0, 0), Applied(1, 1)]
     assert group.server.parameters.tolist() == [7, 14]

@@ -53,7 +53,7 @@ def test_fixed_adacomm_by_hand(group_of: GroupOf) -> None:
     """η' = 1/2, τ = 2, M = 2: the sums (3, 0) and (1, 8) take their mean (2, 4) off (8, 16)."""
     group = group_of(FixedAdacomm(name="fixed-adacomm", learning_rate=0.5, local_steps=2), 2)
     assert group.step(0, 2, -2) is None
-    assert group.workers[0].parameters.tolist() == [7, 17]  # it goes on from its own step
+    assert group.workers[0].parameters.tolist() == [7, 17]  # it continues from its own step
     update = group.step(0, 4, 2)
     assert update is not None
     assert (update.samples, update.steps, update.version) == (20, 2, 0)
@@ -65,7 +65,7 @@ def test_fixed_adacomm_by_hand(group_of: GroupOf) -> None:
     assert group.server.parameters.tolist() == [6, 12]
     group.pull(0)
     assert group.workers[0].parameters.tolist() == [6, 12]
-    assert group.step(0, 0, 0) is None  # it counts anew
+    assert group.step(0, 0, 0) is None  # its count restarts
 
 
 def test_ssp_by_hand(group_of: GroupOf) -> None:
@@ -73,9 +73,9 @@ def test_ssp_by_hand(group_of: GroupOf) -> None:
 
     who  gradient  server      its copy     step  min known  then
     -    -         8    16     8    16      0     0
-    w0   (4, 0)    7    16     6    16      1     0          goes on: 1 - 0 < 2
+    w0   (4, 0)    7    16     6    16      1     0          continues: 1 - 0 < 2
     w0   (0, 8)    7    14     6    12      2     0          waits: 2 - 0 >= 2, and w1 has made none
-    w1   (2, 2)    6.5  13.5   7    15      1     0          goes on; w0 pulls: 2 - 1 < 2
+    w1   (2, 2)    6.5  13.5   7    15      1     0          continues; w0 pulls: 2 - 1 < 2
     w0   (2, 0)    6    13.5   5.5  13.5    3     1          waits: 3 - 1 >= 2 and 3 - 1 is no lead
     w1   (0, 0)    6    13.5   6    13.5    2     0          pulls: 2 - 0 >= 2; w0 pulls: 3 - 2 < 2
     """
@@ -83,7 +83,7 @@ def test_ssp_by_hand(group_of: GroupOf) -> None:
     assert group.push(0, 4, 0) == [Applied(0, 0)]
     assert group.pull(0).model.entries == 0
     assert group.workers[0].parameters.tolist() == [6, 16]
-    assert group.push(0, 0, 8) == [Applied(0, 1, staleness=1)]  # it knows of its own step only
+    assert group.push(0, 0, 8) == [Applied(0, 1, staleness=1)]  # it knows only its own step
     assert not group.server.ready(0)
     assert list(group.server.awaited()) == [1]
     assert group.push(1, 2, 2) == [Applied(1, 2, staleness=2)]
@@ -100,7 +100,7 @@ def test_ssp_by_hand(group_of: GroupOf) -> None:
     assert group.workers[1].parameters.tolist() == group.workers[0].parameters.tolist() == [6, 13.5]
 
 
-def test_an_ssp_pull_that_was_lost_is_answered_by_the_model_again(group_of: GroupOf) -> None:
+def test_a_lost_ssp_pull_is_answered_by_the_model_again(group_of: GroupOf) -> None:
     group = group_of(Ssp(name="ssp", slack=1), 1)
     group.push(0, 1, 1)
     first = group.server.pull(0, 0.0)
@@ -109,9 +109,9 @@ def test_an_ssp_pull_that_was_lost_is_answered_by_the_model_again(group_of: Grou
     assert (again.version, list(again.note)) == (first.version, list(first.note))
 
 
-def test_an_ssp_worker_that_joins_again_pulls(group_of: GroupOf) -> None:
+def test_an_ssp_worker_that_rejoins_pulls(group_of: GroupOf) -> None:
     """One worker, slack 3, learning rate 1/2: after a step without a pull its copy is (7, 16). The
-    server's model is then another one, (6, 16), which the worker has once it has joined again."""
+    server's model is then different, (6, 16), and the worker gets it when it rejoins."""
     group = group_of(Ssp(name="ssp", learning_rate=0.5, slack=3), 1)
     group.push(0, 2, 0)
     assert group.pull(0).model.entries == 0
@@ -122,7 +122,7 @@ def test_an_ssp_worker_that_joins_again_pulls(group_of: GroupOf) -> None:
     assert group.workers[0].version == 1
 
 
-def test_nobody_waits_for_an_ssp_worker_that_has_left(group_of: GroupOf) -> None:
+def test_an_ssp_worker_that_left_is_not_awaited(group_of: GroupOf) -> None:
     group = group_of(Ssp(name="ssp", slack=1), 2)
     group.push(0, 1, 1)
     assert not group.server.ready(0)
@@ -131,7 +131,7 @@ def test_nobody_waits_for_an_ssp_worker_that_has_left(group_of: GroupOf) -> None
 
 
 def test_tap_by_hand(group_of: GroupOf) -> None:
-    """η' = 1/2, M = 2: half of every push is applied, as it comes, also after w1 has left."""
+    """η' = 1/2, M = 2: half of every push is applied on arrival, also after w1 has left."""
     group = group_of(Tap(name="tap", learning_rate=0.5), 2)
     assert group.push(1, 4, 0) == [Applied(1, 0)]
     assert group.push(0, 0, 8) == [Applied(0, 1, staleness=1)]
@@ -165,7 +165,7 @@ def test_adacomm_by_hand(group_of: GroupOf) -> None:
         assert len(group.push(0, 0, 0, now=now)) == 1
         assert group.server.ready(0) == (loss is None)
         if loss is not None:
-            group.server.measured(Measured(now, 0, 4.0))  # of an older model
+            group.server.measured(Measured(now, 0, 4.0))  # for an older model
             measure(group, now, loss)
         group.pull(0, now=now)
     assert group.workers[0].orders == Orders(local_steps=1)
@@ -206,8 +206,8 @@ def test_adacomm_searches_for_its_first_tau_by_hand(group_of: GroupOf) -> None:
 
 
 def test_an_adsp_worker_commits_at_its_timeouts_by_hand(group_of: GroupOf) -> None:
-    """Every 30 s, and a commit takes 4 s: timeouts at 30, 60, ... whenever batches end, each with
-    the batches that have ended. At 90 none has since the last: the next end, 95, is the timeout.
+    """Every 30 s, and a commit takes 4 s: timeouts at 30, 60, ... even amid a batch, each with
+    the finished batches. At 90 none has since the last: the next end, 95, is the timeout.
     """
     group = group_of(Adsp(name="adsp", learning_rate=0.5), 1)
     worker = group.workers[0]
@@ -215,7 +215,7 @@ def test_an_adsp_worker_commits_at_its_timeouts_by_hand(group_of: GroupOf) -> No
     assert worker.alarm() == inf  # nothing to commit
     assert group.step(0, 2, 0, now=20.0) is None
     assert worker.alarm() == 30
-    update = worker.wake(30.0)  # the batch that ends at 40 is under way
+    update = worker.wake(30.0)  # the batch that ends at 40 is in progress
     assert (update.steps, update.samples) == (1, 10)
     assert [array.tolist() for array in update.payload.arrays] == [[1, 0]]
     group.server.push(0, update, 32.0)
@@ -224,7 +224,7 @@ def test_an_adsp_worker_commits_at_its_timeouts_by_hand(group_of: GroupOf) -> No
     assert group.step(0, 0, 4, now=44.0) is None
     assert worker.parameters.tolist() == [7, 14]
     assert worker.alarm() == 60
-    update = group.step(0, 2, 0, now=60.0)  # which this batch has met
+    update = group.step(0, 2, 0, now=60.0)  # which this batch ends at
     assert (update.steps, worker.alarm()) == (2, inf)
     group.server.push(0, update, 62.0)
     group.pull(0, now=64.0)
@@ -238,7 +238,7 @@ def test_an_adsp_worker_commits_at_its_timeouts_by_hand(group_of: GroupOf) -> No
     assert worker.alarm() == 100
     worker.wake(110.0)
     group.step(0, 0, 0, now=111.0)
-    assert worker.alarm() == 120  # a whole interval late: the grid begins there
+    assert worker.alarm() == 120  # a whole interval late: the grid restarts there
 
 
 def test_an_adsp_worker_that_commits_after_batches_by_hand(group_of: GroupOf) -> None:
@@ -248,7 +248,7 @@ def test_an_adsp_worker_that_commits_after_batches_by_hand(group_of: GroupOf) ->
     worker.obey(Orders(commit_interval=30.0), 0.0)
     assert group.step(0, 2, 0, now=29.0) is None
     assert worker.parameters.tolist() == [7, 16]
-    update = group.step(0, 0, 4, now=31.0)  # it is looked at after a batch
+    update = group.step(0, 0, 4, now=31.0)  # checked after a batch
     assert update is not None
     assert (update.steps, update.samples) == (2, 20)
     assert [array.tolist() for array in update.payload.arrays] == [[1, 2]]
@@ -258,7 +258,7 @@ def test_an_adsp_worker_that_commits_after_batches_by_hand(group_of: GroupOf) ->
     assert group.step(0, 0, 0, now=61.0) is not None
 
 
-def test_an_adsp_worker_without_orders_commits_once_a_check_period(group_of: GroupOf) -> None:
+def test_an_adsp_worker_without_orders_commits_once_per_check_period(group_of: GroupOf) -> None:
     group = group_of(Adsp(name="adsp", check_period=Duration(10)), 1)
     assert group.step(0, 0, 0, now=9.0) is None
     assert group.step(0, 0, 0, now=10.0) is not None
@@ -273,10 +273,10 @@ def test_an_adsp_worker_without_orders_commits_once_a_check_period(group_of: Gro
     ],
     ids=lambda config: config.name,
 )
-def test_the_local_rate_falls_with_a_workers_steps(
+def test_the_local_rate_decays_with_a_workers_steps(
     group_of: GroupOf, config: AlgorithmConfig
 ) -> None:
-    """η' is 4, 4, 2, 2, 1: of a gradient of (1, 2)."""
+    """η' is 4, 4, 2, 2, 1: for a gradient of (1, 2)."""
     group = group_of(config, 1)
     for rate in (4, 4, 2, 2, 1):
         (values,) = group.step(0, 1, 2).payload.arrays
@@ -300,9 +300,7 @@ def test_the_local_rate_falls_with_a_workers_steps(
     ],
     ids=lambda config: config.name,
 )
-def test_the_local_rate_falls_within_what_is_pushed(
-    group_of: GroupOf, config: AlgorithmConfig
-) -> None:
+def test_the_local_rate_decays_within_a_push(group_of: GroupOf, config: AlgorithmConfig) -> None:
     """Five steps with a gradient of (1, 2): 4 + 4 + 2 + 2 + 1 = 13 times that."""
     group = group_of(config, 1)
     for now in (1.0, 2.0, 3.0, 4.0):
@@ -312,7 +310,7 @@ def test_the_local_rate_falls_within_what_is_pushed(
 
 
 @pytest.mark.parametrize("option", [{"decay": 0.5}, {"decay_steps": 2}])
-def test_a_decay_needs_its_steps_and_steps_their_decay(option: dict[str, Any]) -> None:
+def test_decay_and_its_steps_must_be_set_together(option: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"without .*, expected both `decay`"):
         Bsp.model_validate({"name": "bsp", **option})
 
@@ -361,4 +359,4 @@ def test_adsp_asks_for_the_losses_of_its_trials(group_of: GroupOf) -> None:
     measure(group, 60.0, 2.5)
     assert server.next_tick(60.5) == 60.5  # the loss came a little later
     assert server.tick(60.5).orders == {0: Orders(commit_interval=30.0)}
-    assert not server.wants_loss()  # what was measured at the end is the next trial's start
+    assert not server.wants_loss()  # the loss at the end is also the next trial's start

@@ -54,7 +54,7 @@ def test_ddl_averages_a_round(group_of: GroupOf) -> None:
     assert group.server.ready(0)
 
 
-def test_momentum_and_weight_decay_are_the_servers(group_of: GroupOf) -> None:
+def test_momentum_and_weight_decay_are_applied_by_the_server(group_of: GroupOf) -> None:
     """m 0.5, λ 0.25, η 0.5. v = (2, 4) + 0.25 (8, 16) = (4, 8): w = (6, 12);
     then v = (2, 4) + (2, 4) + 0.25 (6, 12) = (5.5, 11): w = (3.25, 6.5)."""
     group = group_of(ddl(momentum=0.5, weight_decay=0.25), 1)
@@ -65,7 +65,7 @@ def test_momentum_and_weight_decay_are_the_servers(group_of: GroupOf) -> None:
     assert group.server.parameters.tolist() == [3.25, 6.5]
 
 
-def test_the_learning_rate_falls_by_epochs(group_of: GroupOf) -> None:
+def test_the_learning_rate_decays_by_epochs(group_of: GroupOf) -> None:
     """An epoch is 100 samples, a round 64: η is 0.5 for the rounds that begin with 0 and 64
     processed, 0.25 with 128 and 192, and 0.125 with 256. Of gradient 8: 4, 4, 2, 2, 1."""
     group = group_of(ddl(epoch=100, milestones=(1, 2), decay=0.5), 1)
@@ -78,8 +78,8 @@ def test_the_learning_rate_falls_by_epochs(group_of: GroupOf) -> None:
     assert steps == [4, 4, 2, 2, 1]
 
 
-def test_a_silent_device_is_left_out(group_of: GroupOf) -> None:
-    """The others' (2, 4) and (6, -4) are averaged by 2, and it gets their model."""
+def test_a_silent_device_is_skipped(group_of: GroupOf) -> None:
+    """The others' (2, 4) and (6, -4) are averaged over 2, and it gets their model."""
     group = group_of(ddl(), 3)
     group.tell(2, group.workers[2].on_samples(np.empty(0, np.int64), 0.0))
     assert not group.server.ready(2)
@@ -91,7 +91,7 @@ def test_a_silent_device_is_left_out(group_of: GroupOf) -> None:
     assert all(group.server.ready(index) for index in range(3))
 
 
-def test_all_silent_is_a_stall(group_of: GroupOf) -> None:
+def test_a_round_of_silent_devices_is_a_stall(group_of: GroupOf) -> None:
     group = group_of(ddl(), 2)
     for index in range(2):
         group.tell(index, group.workers[index].on_samples(np.empty(0, np.int64), 0.0))
@@ -113,14 +113,14 @@ def test_a_silent_device_that_leaves_is_forgotten(group_of: GroupOf) -> None:
 @pytest.mark.parametrize(
     ("rate", "batch"), [(38, 38), (3, 8), (5000, 1024), (37.6, 38), (None, 64)]
 )
-def test_the_batch_is_a_seconds_samples_within_bounds(
+def test_the_batch_is_one_second_of_samples_within_bounds(
     group_of: GroupOf, rate: float | None, batch: int
 ) -> None:
     (half,) = group_of(scadles(), 1).workers
     assert half.next_batch_size(Stream(64, rate=rate), 0.0) == batch
 
 
-def test_gradients_are_weighted_with_samples(group_of: GroupOf) -> None:
+def test_gradients_are_weighted_by_samples(group_of: GroupOf) -> None:
     """b = 96 and 32: r = 3/4 and 1/4; g = 0.75 (4, 8) + 0.25 (8, -8) = (5, 4). Σb = 128 = B, so η
     stays 0.5: (8 - 2.5, 16 - 2)."""
     group = group_of(scadles(), 2)
@@ -138,8 +138,8 @@ def test_the_learning_rate_grows_with_the_batch(group_of: GroupOf) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5])
-def test_with_equal_rates_it_is_ddl(group_of: GroupOf, workers: int) -> None:
-    """And, without momentum and weight decay, BSP; 1e-6, as float32 sums round in other places."""
+def test_with_equal_rates_scadles_is_ddl(group_of: GroupOf, workers: int) -> None:
+    """And, without momentum and weight decay, BSP; 1e-6, as float32 sums round differently."""
     options = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 1e-4}
     pairs: list[tuple[AlgorithmConfig, AlgorithmConfig]] = [
         (scadles(**options), ddl(**options)),
@@ -161,7 +161,7 @@ def test_with_equal_rates_it_is_ddl(group_of: GroupOf, workers: int) -> None:
 # Data injection
 
 
-def test_shared_samples_enter_neither_weights_nor_rate_nor_epoch(group_of: GroupOf) -> None:
+def test_shared_samples_count_for_neither_weights_nor_rate_nor_epoch(group_of: GroupOf) -> None:
     """b = 96 and 32 of their own, 64 more shared with the second: r = 3/4 and 1/4 all the same, and
     Σb = B, so that η stays 0.5, and 128 of the 200 samples of an epoch are through."""
     config = scadles(alpha=0.5, beta=0.5, epoch=200, milestones=(1,), decay=0.5)
@@ -185,7 +185,7 @@ def test_an_update_of_shared_samples_alone_is_refused(group_of: GroupOf) -> None
     assert group.server.ready(0)
 
 
-def test_a_share_of_the_devices_shares_a_share_of_its_batch() -> None:
+def test_a_fraction_of_the_devices_shares_a_fraction_of_its_batch() -> None:
     """ceil(0.25 * 5) = 2 devices; ceil(0.1 * 30) = 3, though floats would make it 4. floor(0.5 * 9)
     = 4 samples, floor(0.29 * 100) = 29, and floor(0.1 * 9) = 0."""
     rng = np.random.default_rng(0)
@@ -200,7 +200,7 @@ def test_a_share_of_the_devices_shares_a_share_of_its_batch() -> None:
 
 
 def shared_round(group: Any, sharers: set[int]) -> list[Reply]:
-    """Every device has taken 8 samples of its own, and says so; what each is told then."""
+    """The replies after every device reported 8 samples of its own."""
     for index, worker in enumerate(group.workers):
         samples = np.arange(8 * index, 8 * index + 8)
         message = worker.on_samples(samples, 0.0)
@@ -209,7 +209,7 @@ def shared_round(group: Any, sharers: set[int]) -> list[Reply]:
     return [group.server.pull(index, 0.0) for index in range(len(group.workers))]
 
 
-def test_the_others_get_what_is_shared_and_nobody_its_own(group_of: GroupOf) -> None:
+def test_devices_get_shared_samples_of_others_and_never_their_own(group_of: GroupOf) -> None:
     """α 0.5 of 4: 2 devices share 4 of their 8 samples each. Those two get 4, the others 8."""
     group = group_of(scadles(alpha=0.5, beta=0.5), 4)
     sharers = {i for i in range(4) if "shares" in group.server.pull(i, 0.0).note}
@@ -223,13 +223,13 @@ def test_the_others_get_what_is_shared_and_nobody_its_own(group_of: GroupOf) -> 
         assert not got & own
         assert len(got) == (4 if index in sharers else 8)
         group.workers[index].receive(reply, 0.0)
-    assert group.workers[0].parameters.tolist() == [8, 16]  # the model was not touched
+    assert group.workers[0].parameters.tolist() == [8, 16]  # the model is unchanged
     update = group.workers[0].step(floats(1, 1), 8 + len(replies[0].shared), 0.0)  # type: ignore[arg-type]
     assert update.note["injected"] == len(replies[0].shared)  # type: ignore[arg-type]
 
 
-def test_nobody_waits_for_those_that_share_nothing(group_of: GroupOf) -> None:
-    """The sharers are waited for, and nobody else."""
+def test_devices_that_share_nothing_are_not_awaited(group_of: GroupOf) -> None:
+    """The server waits for the workers that share, and for no others."""
     group = group_of(scadles(alpha=0.5, beta=0.5), 4)
     sharers = {i for i in range(4) if "shares" in group.server.pull(i, 0.0).note}
     (other, _) = sorted(set(range(4)) - sharers)
@@ -242,20 +242,22 @@ def test_nobody_waits_for_those_that_share_nothing(group_of: GroupOf) -> None:
 
 
 @pytest.mark.parametrize("options", [{"alpha": 0.0, "beta": 0.5}, {"alpha": 0.5, "beta": 0.0}])
-def test_one_of_the_two_at_zero_is_off(group_of: GroupOf, options: dict[str, float]) -> None:
+def test_sharing_is_off_if_either_option_is_zero(
+    group_of: GroupOf, options: dict[str, float]
+) -> None:
     group = group_of(scadles(**options), 2)
     assert group.server.pull(0, 0.0).note == {}
     assert group.workers[0].on_samples(np.arange(8), 0.0) is None
 
 
-def test_a_sharer_that_is_silent_or_leaves_is_not_waited_for(group_of: GroupOf) -> None:
+def test_a_sharer_that_is_silent_or_leaves_is_not_awaited(group_of: GroupOf) -> None:
     group = group_of(scadles(alpha=1.0, beta=0.5), 3)
     group.tell(0, group.workers[0].on_samples(np.arange(8), 0.0))
     group.tell(1, group.workers[1].on_samples(np.empty(0, np.int64), 0.0))
     assert not group.server.ready(0)
     group.server.leave(2, 0.0)
     assert group.server.ready(0)
-    assert group.server.pull(0, 0.0).shared is None  # nobody else has shared
+    assert group.server.pull(0, 0.0).shared is None  # no other worker has shared
 
 
 # All together
@@ -273,7 +275,7 @@ def test_a_sharer_that_is_silent_or_leaves_is_not_waited_for(group_of: GroupOf) 
     ],
     ids=["plain", "injection", "compression", "of tensors", "votes", "three messages a step"],
 )
-def test_it_keeps_what_every_algorithm_promises(options: dict[str, float]) -> None:
+def test_streaming_algorithms_keep_the_contract(options: dict[str, float]) -> None:
     findings = list(examine(scadles(**options)))
     assert len(findings) == len(CHECKS)
     assert [one for one in findings if one.problem] == []
@@ -290,6 +292,6 @@ def test_it_keeps_what_every_algorithm_promises(options: dict[str, float]) -> No
         ({"ratio": 0}, "ratio"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         scadles(**options)

@@ -1,9 +1,9 @@
-"""CPU time of a gradient, and of evaluating an image, for each model on one thread.
+"""CPU time per gradient, and per evaluated image, for each model on one thread.
 
     python tests/bench/bench_gradient.py [batch size, default 10]
 
 Nodes run with MALLOC_TRIM_THRESHOLD_=16777216 and MALLOC_MMAP_THRESHOLD_=4194304 in their
-environment; set them here too to see what they do.
+environment; set them here too for the same results.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ROUNDS, CALLS = 21, 20
 
 
 def milliseconds(call: Callable[[], object]) -> tuple[float, float]:
-    """CPU time of one call: the least and the median of the rounds."""
+    """CPU time of one call: the minimum and the median of the rounds."""
     times = []
     for _ in range(ROUNDS):
         begun = time.process_time()

@@ -1,7 +1,7 @@
 """CPU time of what Slim-DP and Quant-DP do to a vector: python tests/bench/coding.py [MILLIONS ...]
 
-On arrays alone: no network, no frame. Each step apart, in milliseconds and for a million entries,
-with the share of it that is the kernel's (it clears memory that is taken anew), and as the
+On arrays alone: no network, no frame. Each step separately, in milliseconds per million entries,
+with the share of it that is the kernel's (it clears memory that is newly allocated), and as the
 ``codec:`` of a scenario. ``scenarios/slim_dp/savings.py`` reads what ``--json`` writes.
 """
 
@@ -30,11 +30,11 @@ BUCKET = 512
 
 @dataclass(frozen=True)
 class Taken:
-    """CPU time of a step: the median of some calls, three at least.
+    """CPU time of a step: the median of at least three calls.
 
     Attributes:
-        seconds: of a call.
-        in_kernel_ratio: of all calls, what was the kernel's.
+        seconds: per call.
+        in_kernel_ratio: the kernel's share over all calls.
     """
 
     seconds: float
@@ -42,7 +42,7 @@ class Taken:
 
 
 def cpu_time(call: Callable[[], Any]) -> tuple[Taken, Any]:
-    """What a call takes, and what the last one made."""
+    """The time of a call, and the result of the last one."""
     taken: list[float] = []
     before = getrusage(RUSAGE_THREAD).ru_stime
     while len(taken) < 3 or sum(taken) < ENOUGH_SECONDS:
@@ -54,7 +54,7 @@ def cpu_time(call: Callable[[], Any]) -> tuple[Taken, Any]:
 
 
 def measured(size: int, alpha: float, epsilon: float) -> dict[str, Taken]:
-    """What every step takes at a vector of so many entries, drawn from a normal law."""
+    """The cost of each step for a vector of this many normally distributed entries."""
     rng = np.random.default_rng(0)
     vector = rng.standard_normal(size, np.float32)
     core_size, explorer_size = sizes(size, alpha, epsilon)
@@ -87,7 +87,7 @@ def measured(size: int, alpha: float, epsilon: float) -> dict[str, Taken]:
 
 
 def codec(found: Mapping[str, Taken], size: int) -> dict[str, dict[str, str]]:
-    """The steps as a scenario's ``codec`` has them: for a million entries, of worker and server."""
+    """The steps as in a scenario's ``codec``: per million entries, for worker and server."""
     seconds = {step: taken.seconds for step, taken in found.items()}
     shared = {
         "select": seconds["select"] + seconds["sign"],
@@ -95,7 +95,7 @@ def codec(found: Mapping[str, Taken], size: int) -> dict[str, dict[str, str]]:
         "add": seconds["add"],
         "dequantise": seconds["dequantise"],
     }
-    follows = seconds["quantise"] + seconds["follow"]  # the server takes the step that it sends
+    follows = seconds["quantise"] + seconds["follow"]  # the server applies the step that it sends
     worker = {**shared, "merge": seconds["merge"], "quantise": seconds["quantise"]}
     server = {**shared, "merge": seconds["scatter"], "quantise": follows}
     return {

@@ -1,7 +1,7 @@
-"""What 200 containers cost in the Docker engine: to make and start them, and to remove them.
+"""The cost of 200 containers in the Docker engine: to create, start and remove them.
 
-They are those of a run's nodes, as they are before a role is launched into them. What else runs on
-the machine changes the figures a lot; its load is printed beside them.
+They are those of a run's nodes, before a role is launched in them. Other load on the machine
+changes the figures a lot; the load is printed next to them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""CPU time of an update, part by part: gradient, selection, both ends of the call, recording.
+"""CPU time per update, part by part: gradient, selection, both ends of the call, recording.
 
     python tests/bench/cost.py [--workers 10] [--updates 2000] [--rounds 3] [--algorithm asgd]
         [--package FOLDER ...] [--reference] [--recording] [--document docs/performance.md]
 
-What is counted is CPU time of all processes, so that what else the machine does matters less.
+It counts CPU time of all processes, so that other load on the machine matters less.
 Several ``--package`` folders (checkouts of this project) are compared in turn, one round after the
-other, and with ``--reference`` processes that compute gradients and nothing else beside them: as
+other, and with ``--reference`` processes that only compute gradients: as
 many as there are cores, and as many as workers. ``--recording`` compares a run that writes down
 every update with one that does not. Needs MNIST in TESTBED_DATA. Prints a table, and writes
 benches/cost.json.
@@ -50,13 +50,13 @@ BEGIN, END = "<!-- written by tests/bench/cost.py -->", "<!-- end -->"
 
 @dataclass(frozen=True)
 class Case:
-    """One of the things that are compared.
+    """One of the compared cases.
 
     Attributes:
-        name: heads its column.
+        name: title of its column.
         package: folder with the package.
-        record: whether updates are written down.
-        alone: so many processes that compute gradients and nothing else; 0 for a whole training.
+        record: whether updates are recorded.
+        alone: number of processes that only compute gradients; 0 for a whole training.
     """
 
     name: str
@@ -94,7 +94,7 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 def cases_of(arguments: argparse.Namespace) -> list[Case]:
-    """What is compared, in the order of the columns."""
+    """The compared cases, in the order of the columns."""
     here = HERE.parents[1]
     cases = [Case(folder.name, folder.resolve()) for folder in arguments.package]
     if arguments.recording:
@@ -131,7 +131,7 @@ def run(case: Case, data: Path, arguments: argparse.Namespace) -> dict[str, Any]
 
 
 def rows(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The lines of the table: microseconds of CPU an update, and what goes with them."""
+    """The lines of the table: microseconds of CPU per update, and related values."""
     updates = result["updates"]
     both = 0.0
     for side, rest in (("worker", "loop and clock"), ("server", "server call")):
@@ -162,7 +162,7 @@ def show(results: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def markdown(results: Mapping[str, Mapping[str, float]], arguments: argparse.Namespace) -> str:
-    """The table for a document, and how it came about."""
+    """The table for a document, and how it was made."""
     host = describe_host(PROC)
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "grpcio"))
     lines = [
@@ -181,7 +181,7 @@ def markdown(results: Mapping[str, Mapping[str, float]], arguments: argparse.Nam
 
 
 def insert(document: Path, table: str) -> None:
-    """Put the table into a document, in place of the one between the two marks."""
+    """Put the table into a document, between the two marks."""
     before, _, rest = document.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     document.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")

@@ -1,4 +1,4 @@
-"""Bytes of a push in every encoding, and what coding costs: python tests/bench/encoded_pushes.py
+"""Bytes per push in every encoding, and the cost of coding: python tests/bench/encoded_pushes.py
 
 The updates are real: the paper's CNN learns MNIST (in $TESTBED_DATA) for 500 steps of ten images,
 and every 25th gradient goes through the worker half of each algorithm. Bytes are means over these
@@ -41,7 +41,7 @@ STEPS, EVERY, LEARNING_RATE = 500, 25, 0.03
 
 
 def gradients(scenario: Scenario, data_folder: Path) -> Iterator[Vector]:
-    """Every so manieth gradient of a training by one worker; lent until the next."""
+    """Every n-th gradient of a training by one worker; borrowed until the next."""
     data = load_data(data_folder)
     network = scenario.model.build(data.image_shape, data.classes, folder=Path())
     parameters = network.initial(stream(scenario.seed, "model"))
@@ -55,7 +55,7 @@ def gradients(scenario: Scenario, data_folder: Path) -> Iterator[Vector]:
 
 
 def timed(call: Callable[[], object]) -> float:
-    """CPU microseconds of a call."""
+    """CPU microseconds per call."""
     begun = time.thread_time()
     call()
     return (time.thread_time() - begun) * 1e6
@@ -89,7 +89,7 @@ def print_encodings(name: str, payloads: list[Payload]) -> None:
 
 
 def rivals() -> dict[str, Callable[[bytes], bytes]]:
-    """Coders of a plane by their names."""
+    """Coders of a plane, by name."""
 
     def deflate(level: int, strategy: int) -> Callable[[bytes], bytes]:
         def coded(plane: bytes) -> bytes:
@@ -116,7 +116,7 @@ def rivals() -> dict[str, Callable[[bytes], bytes]]:
 
 
 def print_rivals(name: str, payloads: list[Payload]) -> None:
-    """What each coder makes of the planes, of which it leaves those as they are that it cannot."""
+    """The size from each coder; planes that it cannot compress are left as they are."""
     planes = [list(encodings.planes_of(payload, 4)) for payload in payloads]
     for rival, coder in rivals().items():
         sizes = [sum(min(len(p), len(coder(p))) for p in one) for one in planes]

@@ -1,8 +1,8 @@
-"""Flower's simulation engine beside the testbed: same model, batch and number of clients.
+"""Flower's simulation engine compared with the testbed: same model, batch and number of clients.
 
     python tests/bench/flower.py [--clients 10 50 200] [--seconds 20]
 
-Installs Flower into an environment of its own in the user's cache, at the first time; torch is that
+Installs Flower into a separate environment in the user's cache, at the first time; torch is that
 of this project. Prints updates a second and memory of both, and what each of them includes, and
 writes benches/flower.json. Needs MNIST in TESTBED_DATA.
 
@@ -91,7 +91,7 @@ def installed(folder: Path) -> Path:
         pip = [str(python), "-m", "pip", "--disable-pip-version-check", "-q", "install"]
         subprocess.run([*pip, "flwr[simulation]"], check=True, timeout=INSTALL_SECONDS)
         own = next(folder.glob("lib/python*/site-packages"))
-        # Behind Flower's own, so that its versions of what both need are taken.
+        # After Flower's own, so that its versions of shared packages are used.
         others = (sysconfig.get_path("purelib"), str(HERE.parents[1]))
         (own / "testbed.pth").write_text("\n".join(others) + "\n")
         (folder / "complete").touch()
@@ -99,7 +99,7 @@ def installed(folder: Path) -> Path:
 
 
 def by_flower(python: Path, clients: int, seconds: float) -> dict[str, float]:
-    """Updates a second and memory of Flower's simulation."""
+    """Updates per second and memory of Flower's simulation."""
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         environment = {**os.environ, MARK: "1", "OMP_NUM_THREADS": "1", "RAY_DEDUP_LOGS": "0"}
@@ -123,7 +123,7 @@ def by_flower(python: Path, clients: int, seconds: float) -> dict[str, float]:
 
 
 def by_testbed(clients: int, seconds: float) -> dict[str, float]:
-    """The same of a whole run here, by ``workers.py``."""
+    """The same for a whole run here, by ``workers.py``."""
     program = [sys.executable, HERE / "workers.py", "--no-reference", "--workers", str(clients)]
     with tempfile.TemporaryDirectory() as folder:
         command = [*program, "--seconds", str(seconds)]
@@ -141,7 +141,7 @@ def by_testbed(clients: int, seconds: float) -> dict[str, float]:
 
 
 def by_simulation(clients: int, seconds: float) -> dict[str, float]:
-    """The same of a simulated run: what it takes beyond one of a single update."""
+    """The same for a simulated run: its cost beyond a run of a single update."""
     updates = int(EXPECTED_RATE * seconds)
     begun, _ = timed_simulation(clients, 1)
     taken, memory = timed_simulation(clients, 1 + updates)
@@ -149,7 +149,7 @@ def by_simulation(clients: int, seconds: float) -> dict[str, float]:
 
 
 def timed_simulation(clients: int, updates: int) -> tuple[float, float]:
-    """Seconds that a simulated run takes from its command to its end, and its largest memory."""
+    """Seconds of a simulated run from its command to its end, and its peak memory."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "scenario.yaml").write_text(
             SCENARIO.format(clients=clients, updates=updates)
@@ -203,7 +203,7 @@ def simulate(result: Path, clients: int, seconds: float) -> None:
 
 
 def client_app() -> Any:
-    """What a client of Flower does."""
+    """The client of Flower."""
     from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp  # type: ignore[import-not-found]
 
@@ -226,7 +226,7 @@ def client_app() -> Any:
 
 @cache
 def bound() -> tuple[Any, BoundModel, Any]:
-    """Parameters, the model at them, and the data: once a process."""
+    """Parameters, the model at them, and the data: once per process."""
     import torch
 
     from testbed.datasets.mnist import prepare_mnist
@@ -247,12 +247,12 @@ def memory_mb() -> float:
                 lines = (process / "smaps_rollup").read_text().splitlines()
                 total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
         except (FileNotFoundError, PermissionError, ProcessLookupError):
-            continue  # it has just ended, or is none of ours
+            continue  # it has just ended, or belongs to another program
     return total / 1000
 
 
 def stop_at(seconds: float) -> None:
-    """End this process, come what may."""
+    """End this process unconditionally."""
     timer = threading.Timer(seconds, os._exit, (1,))
     timer.daemon = True
     timer.start()

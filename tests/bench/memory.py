@@ -1,4 +1,4 @@
-"""What 200 workers that train on digits take of a host's memory, and how fast they come and go.
+"""Memory usage of 200 workers that train on digits, and how fast they start and stop.
 
     python tests/bench/memory.py [workers, default 200]
 
@@ -27,10 +27,10 @@ from testbed.telemetry.spool import SpoolReader
 
 QUICKSTART = Path(__file__).parents[2] / "scenarios/quickstart.yaml"
 ROUNDS = 10
-"""So many updates a worker before the look."""
+"""Updates per worker before the measurement."""
 
 MORE_ROUNDS = 5
-"""So many after it: the run goes on while it is looked at."""
+"""Updates per worker after it: the run stays active during the measurement."""
 
 PATIENCE_SECONDS = 300.0
 
@@ -73,7 +73,7 @@ def train(workers: int, runs: Path) -> dict[str, Any]:
 
 
 def wait_for_updates(count: int, folder: RunFolder, up: subprocess.Popen[bytes]) -> None:
-    """Until the parameter server has written down so many.
+    """Until the parameter server has recorded this many updates.
 
     Raises:
         RuntimeError: the run has ended, or takes too long.
@@ -82,11 +82,11 @@ def wait_for_updates(count: int, folder: RunFolder, up: subprocess.Popen[bytes])
     while len(SpoolReader(folder.spool).read()) < count:
         if up.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"there are not {count} updates; up's status: {up.poll()}")
-        time.sleep(0.05)  # the parameter server is heard through its file
+        time.sleep(0.05)  # the parameter server is observed through its file
 
 
 def descendants(ancestor: int) -> Iterator[int]:
-    """A process and all that come from it: of a run, the controller, its agent and every node."""
+    """A process and its descendants: for a run, the controller, its agent and every node."""
     parents: dict[int, int] = {}
     for path in PROC.iterdir():
         if path.name.isdecimal():
@@ -100,7 +100,7 @@ def descendants(ancestor: int) -> Iterator[int]:
 
 
 def pss_bytes(pid: int) -> int:
-    """A process's memory, of shared pages its share; 0 if it has just ended."""
+    """A process's memory with its share of shared pages; 0 if it has just ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -1,6 +1,6 @@
 """One training with a meter on every part: a parameter server and workers forked warm, on loopback.
 
-Run by ``cost.py``. Starts anew with a node's environment, which glibc reads only at the start:
+Run by ``cost.py``. Restarts itself with a node's environment, which glibc reads at the start:
 
     python tests/bench/metered.py '{"folder": ..., "data": ..., "scenario": ..., ...}'
 
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # what is imported before the fork is part of what is measured
+if TYPE_CHECKING:  # imports before the fork affect the measurement
     from testbed.algorithms.frame.worker import Loop
     from testbed.roles.device import Device
 
@@ -51,7 +51,7 @@ class Meter:
     parts: tuple[str, ...]
 
     def on(self, part: str, call: Callable[..., Any], *, whole: bool = False) -> Callable[..., Any]:
-        """The same call, metered; ``whole`` counts what other threads do meanwhile too."""
+        """The same call, metered; ``whole`` includes other threads."""
         position = self.parts.index(part)
         clock = time.process_time if whole else time.thread_time
 
@@ -65,12 +65,12 @@ class Meter:
         return metered
 
     def put(self, owner: Any, name: str, part: str, *, whole: bool = False) -> None:
-        """Meter what has a name there; a name that is not there has nothing to be metered."""
+        """Meter the function of that name, if there is one."""
         if hasattr(owner, name):
             setattr(owner, name, self.on(part, getattr(owner, name), whole=whole))
 
     def total(self, sign: int) -> None:
-        """Take the process's totals; once with -1 at the beginning and once with 1 at the end."""
+        """Take the process's totals; once with -1 at the start and once with 1 at the end."""
         usage = getrusage(RUSAGE_SELF)
         now = (
             time.process_time(),
@@ -91,7 +91,7 @@ def main(order: dict[str, Any]) -> None:
     (folder / "scenario.yaml").write_text(order["scenario"])
     (folder / "data").symlink_to(order["data"])
     import testbed.roles.ps
-    import testbed.roles.worker  # noqa: F401 - shared by all that are forked
+    import testbed.roles.worker  # noqa: F401 - shared by all forked processes
 
     if threading.active_count() > 1:
         raise RuntimeError("there are threads before the fork")
@@ -149,7 +149,7 @@ def _result(folder: Path, sums: NDArray[np.float64], private: list[int]) -> dict
 
 
 def _alone(folder: Path, sums: NDArray[np.float64], order: dict[str, Any]) -> dict[str, Any]:
-    """Nothing but gradients, of as many processes: the reference."""
+    """Only gradients, in as many processes: the reference."""
     workers = int(order["workers"])
     each = int(order["updates"]) // workers
     begun = time.monotonic()
@@ -267,7 +267,7 @@ def _private_bytes(pid: int) -> int:
 
 
 def _take_environment() -> None:
-    """Begin again with the environment of a node of the package at hand, unless it is there."""
+    """Restart with the environment of a node of this package, unless it is set already."""
     from testbed.host.environment import agent_environment
 
     wanted = agent_environment({"PYTHONPATH": os.environ["PYTHONPATH"]})

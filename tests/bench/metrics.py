@@ -1,4 +1,4 @@
-"""What metrics cost a run: a scrape's time and samples, and their share of the run's CPU time.
+"""The cost of metrics: time and samples of a scrape, and their share of the run's CPU time.
 
     python tests/bench/metrics.py --workers 200
 
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def measure(folder: Path, *, workers: int, seconds: int) -> int:
-    """Carry the run out and print; returns the exit status of a run that does not train, or 1."""
+    """Execute the run and print; returns the exit status of a run that does not train, or 1."""
     scenario = SCENARIO.format(workers=workers, think=workers / 100, seconds=seconds)
     (folder / "metrics.yaml").write_text(scenario)
     command = [sys.executable, "-m", "testbed", "up", "metrics.yaml", "--name", "metrics"]
@@ -117,7 +117,7 @@ def spent(text: str) -> float:
 
 
 def used(controller: int) -> float:
-    """CPU seconds of the controller and of all that is in the run's control groups."""
+    """CPU seconds of the controller and of all processes in the run's control groups."""
     ticks = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Gradients a second of processes that do nothing else: what the speed of a whole run is held to.
+"""Gradients per second of processes that do nothing else: the reference for whole runs.
 
     python tests/bench/references.py [--workers 200] [--seconds 8]
 
@@ -75,7 +75,7 @@ def tuned(images: np.ndarray, labels: np.ndarray) -> Callable[[], object]:
 
 
 def rate(make: Callable[[], Callable[[], object]], processes: int, seconds: float) -> float:
-    """Calls a second of so many processes, each with a model of its own."""
+    """Calls per second of this many processes, each with its own model."""
     if os.fork() == 0:  # autograd starts threads, after which this process must not fork any more
         make()()
         os._exit(0)
@@ -101,7 +101,7 @@ def rate(make: Callable[[], Callable[[], object]], processes: int, seconds: floa
 
 
 def take_environment() -> None:
-    """Begin again with what nodes have in their environment, unless it is there."""
+    """Restart with the environment of nodes, unless it is set already."""
     wanted = agent_environment({})
     if any(os.environ.get(name) != value for name, value in wanted.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **wanted})

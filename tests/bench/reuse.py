@@ -1,8 +1,8 @@
-"""What a sweep whose runs train alike takes, with and without `--reuse`: BSP on three links.
+"""Duration of a sweep with equal trainings, with and without `--reuse`: BSP on three links.
 
     python tests/bench/reuse.py [updates, default 600]
 
-The runs go on one after the other, each on all CPUs, and differ in the links' rate alone.
+The runs execute one after the other, each on all CPUs, and differ only in the links' rate.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CPU milliseconds of AdaComp's parts on the paper's CNN: python tests/bench/selection.py
 
-Selecting happens once per gradient at the worker, push and pull once per update at the server.
+Selection happens once per gradient at the worker, push and pull once per update at the server.
 """
 
 from __future__ import annotations

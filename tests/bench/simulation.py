@@ -1,4 +1,4 @@
-"""What a simulated run's CPU time is spent on, and what 10,000 workers need of the memory.
+"""CPU time of a simulated run by part, and the memory that 10,000 workers need.
 
     python tests/bench/simulation.py [updates, default 5000]
 
@@ -62,7 +62,7 @@ BEGINNING = 1000
 
 
 class Stopwatch:
-    """CPU seconds of what is watched, in this process and all forked from it."""
+    """CPU seconds of the watched calls, in this process and its forked children."""
 
     def __init__(self) -> None:
         self._slots = memoryview(mmap.mmap(-1, 8 * SLOTS)).cast("d")
@@ -79,7 +79,7 @@ class Stopwatch:
 
     def counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """The same call, counted."""
-        slots, thread_time, getpid = self._slots, time.thread_time, os.getpid  # it is called often
+        slots, thread_time, getpid = self._slots, time.thread_time, os.getpid  # called often
 
         def counted(*args: Any, **named: Any) -> Any:
             begun = thread_time()
@@ -138,7 +138,7 @@ class Watched(Experiment):
 
 
 def noise(shape: tuple[int, int, int], *, images: int) -> Prepared:
-    """A data set of so many training images that show nothing."""
+    """A data set of this many blank training images."""
     rng = np.random.default_rng(0)
     drawn = [rng.standard_normal((n, *shape), dtype=np.float32) for n in (images, 10_000)]
     labels = [rng.integers(0, 10, n) for n in (images, 10_000)]
@@ -146,7 +146,7 @@ def noise(shape: tuple[int, int, int], *, images: int) -> Prepared:
 
 
 def measure(scenario: Scenario, data: Prepared) -> tuple[str, dict[str, float]]:
-    """Simulate a scenario; why it ended, and what it took: real seconds and CPU seconds."""
+    """Simulate a scenario; the reason for its end, and its real and CPU seconds."""
     begun, cpu, events = time.monotonic(), cpu_seconds(), EventQueue()
     with tempfile.TemporaryDirectory() as runs:
         classes = ["device"] * scenario.workers.count
@@ -170,9 +170,9 @@ def measure(scenario: Scenario, data: Prepared) -> tuple[str, dict[str, float]]:
 def print_shares(scenario: Scenario, data: Prepared) -> None:
     """Simulate, and print what the CPU time of an update went into once the run has begun.
 
-    How much of what is handed out at the beginning is computed before a run of a few updates ends
-    is a matter of luck, so a shorter run, not an empty one, is taken off the whole. It is made
-    twice, as the first run of a process pays for what all of them use.
+    The number of gradients computed ahead before a run of a few updates ends is random,
+    so a shorter run, not an empty one, is subtracted from the whole. It is made
+    twice, as the first run of a process pays for shared setup.
     """
     updates = (scenario.stop.updates or 0) - BEGINNING
     short = replaced(scenario, f"stop.updates={BEGINNING}")
@@ -198,7 +198,7 @@ def cpu_seconds() -> float:
 
 
 def print_memory(processes: int) -> None:
-    """What the processes had at their peaks; pages that they share count in each of them."""
+    """Peak memory of the processes; shared pages count in each of them."""
     peaks = [
         resource.getrusage(who).ru_maxrss * 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)

@@ -1,11 +1,11 @@
-"""What streams through a broker cost, and which of ScaDLES's rates this machine holds.
+"""The cost of streams through a broker, and which of ScaDLES's rates this machine sustains.
 
     python tests/bench/streams.py [--runtime native docker] [--seconds 10] [--no-rates]
 
 Prints two tables, and JSON to benches/streams.json. Every line is made by `testbed up`: the paper's
 CNN (211,690 parameters) on MNIST, a sample of which is a record of 3,182 bytes. Needs MNIST in
-TESTBED_DATA, and for a broker Kafka, as docs/streams.md says; without Kafka, what needs a broker is
-left out.
+TESTBED_DATA, and for a broker Kafka, as docs/streams.md says; lines that need a missing broker are
+skipped.
 
 The first table has four devices at 100 samples a second, each of which makes a step a second: CPU
 time of producer, broker and device for a record, and how many records a second one core would make
@@ -90,8 +90,8 @@ class Used:
     Attributes:
         cpu: of ``producer``, ``broker`` and ``w``, each for all nodes of the kind.
         steps: of all devices.
-        sent: records, by what the producers said last.
-        come: records that had come to the devices at their last step.
+        sent: records, by the producers' last reports.
+        come: records that reached the devices by their last step.
     """
 
     cpu: Mapping[str, float]
@@ -102,14 +102,14 @@ class Used:
 
 @dataclass
 class Progress:
-    """What the parameter server has written down, read once."""
+    """The record of the parameter server, read once."""
 
     reader: SpoolReader
     steps: int = 0
     produced: dict[int, int] = field(default_factory=dict)
 
     def look(self) -> Progress:
-        """Itself, with the updates that are new."""
+        """Return it with the new updates."""
         while len(rows := self.reader.read()):
             self.steps += len(rows)
             self.produced |= zip(
@@ -123,8 +123,8 @@ class Cost:
     """A line of the first table: microseconds of CPU time.
 
     Attributes:
-        device: for a record, beyond what a device without a stream takes.
-        step: of a device, all of it.
+        device: per record, beyond a device without a stream.
+        step: of a device, in total.
         share: of a step, what its stream takes.
     """
 
@@ -170,7 +170,7 @@ def main(options: argparse.Namespace) -> None:
 
 
 def lacks_broker(runtime: str) -> str:
-    """Why no broker can be started natively, if that is so; in Docker, `testbed up` says it."""
+    """Why no broker can be started natively; in Docker, `testbed up` reports it."""
     if runtime == "native":
         try:
             find_kafka(os.environ)
@@ -199,7 +199,7 @@ def costs(runtimes: Sequence[str], seconds: float) -> Iterator[Cost]:
 
 
 def used(transport: str, runtime: str, seconds: float) -> Used:
-    """What a run has used within so many seconds."""
+    """Resource usage of a run over this many seconds."""
     with tempfile.TemporaryDirectory() as folder:
         command = command_of(Path(folder), COSTS + TRANSPORTS[transport], runtime)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as up:
@@ -218,7 +218,7 @@ def command_of(folder: Path, scenario: str, runtime: str) -> list[str]:
 
 
 def observe(up: subprocess.Popen[bytes], run: Path, seconds: float) -> Used:
-    """What is used between two moments of the training, the first after some steps of it."""
+    """Usage between two times of the training, the first after some steps of it."""
     progress = Progress(SpoolReader(run / "ps/updates.bin"))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while progress.look().steps < WARM_UP_SECONDS * DEVICES:
@@ -226,7 +226,7 @@ def observe(up: subprocess.Popen[bytes], run: Path, seconds: float) -> Used:
             raise RuntimeError(f"the run does not train; its status is {up.poll()}")
         time.sleep(POLL_SECONDS)
     begun = look(progress, run)
-    time.sleep(seconds)  # what is measured: what it uses meanwhile
+    time.sleep(seconds)  # the measured interval
     ended = look(progress.look(), run)
     kinds = ("producer", "broker", "w")
     cpu = {kind: ended.cpu.get(kind, 0.0) - begun.cpu.get(kind, 0.0) for kind in kinds}
@@ -235,7 +235,7 @@ def observe(up: subprocess.Popen[bytes], run: Path, seconds: float) -> Used:
 
 
 def look(progress: Progress, run: Path) -> Used:
-    """What was used so far."""
+    """The usage so far."""
     cpu: dict[str, float] = defaultdict(float)
     for node, pid in pids_of(run).items():
         cpu[node.rstrip("0123456789")] += cpu_seconds(pid)
@@ -260,7 +260,7 @@ def rates_that_hold(runtime: str) -> Iterator[tuple[str, Mapping[str, float]]]:
 
 
 def least_share(rates: Sequence[float], runtime: str) -> float:
-    """Of the device that got least, the samples that came as a share of those asked for."""
+    """For the device that got the fewest, the received share of the requested samples."""
     with tempfile.TemporaryDirectory() as folder:
         command = command_of(Path(folder), RATES % list(rates), runtime)
         subprocess.run(command, stdout=subprocess.DEVNULL, check=False)

@@ -1,10 +1,10 @@
-"""How long 1,000 nodes on one switch take to come up and to go: as root or user.
+"""How long 1,000 nodes on one switch take to start and to stop: as root or user.
 
     python tests/bench/thousand_nodes.py [nodes, default 1000]
 
 The agent launches them warm, as those of a run, but what they execute needs no torch: every one
 connects to the PS, which asks all of them at once when the last is there, and each has to answer.
-Prints a table, and JSON to benches/thousand_nodes.json, which also says what was left behind.
+Prints a table, and JSON to benches/thousand_nodes.json, which also lists what was left behind.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main(nodes: int) -> None:
 
 
 def bring_up_and_remove(nodes: int, runs: Path) -> dict[str, Any]:
-    """A run of so many workers from nothing to nothing."""
+    """The whole life of a run with this many workers."""
     name = f"thousand-{os.getpid()}"
     text = SCENARIO.format(workers=nodes)
     folder = RunFolder.create(
@@ -79,7 +79,7 @@ def bring_up_and_remove(nodes: int, runs: Path) -> dict[str, Any]:
         with AgentClient.connect(folder.control / "agent.sock", deadline=begin + 60) as agent:
             living = [brought_up(agent.begin_launch(launch_of(made.ps, made, folder)))]
             wait_for("listening", folder)
-            asked: deque[Pending] = deque()  # as a run's bring-up does it
+            asked: deque[Pending] = deque()  # as in the start of a run
             for worker in made.workers:
                 asked.append(agent.begin_launch(launch_of(worker, made, folder)))
                 if len(asked) > LAUNCHES_AHEAD:
@@ -108,7 +108,7 @@ def brought_up(launched: Pending) -> Process:
 
 
 def launch_of(node: NodeSpec, made: Plan, folder: RunFolder) -> LaunchSpec:
-    """The PS knows all workers, a worker the PS."""
+    """The neighbours: the PS knows all workers, a worker the PS."""
     assert made.ps.link is not None
     peers = made.workers if node.role == "ps" else (made.ps,)
     return LaunchSpec(
@@ -124,13 +124,13 @@ def launch_of(node: NodeSpec, made: Plan, folder: RunFolder) -> LaunchSpec:
 
 
 def wait_for(word: str, folder: RunFolder) -> str:
-    """What the PS says after that word."""
+    """The PS's output after that word."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         for line in folder.log("ps").read_text().splitlines(keepends=True):
-            if line.startswith(word) and line.endswith("\n"):  # else there is more to come
+            if line.startswith(word) and line.endswith("\n"):  # otherwise incomplete
                 return line.removeprefix(word).strip()
-        time.sleep(0.02)  # a node is heard through its log
+        time.sleep(0.02)  # a node is observed through its log
     raise TimeoutError(f"the PS has not said {word!r}: {folder.log('ps').read_text()}")
 
 

@@ -1,4 +1,4 @@
-"""Updates a second of whole runs beside gradients alone: one table, and benches/workers.json.
+"""Updates per second of whole runs next to gradients alone: a table, and benches/workers.json.
 
     python tests/bench/workers.py [--workers 10 50 200] [--algorithm adacomp asgd] [--links unshaped
         shaped] [--runtime native docker] [--seconds 10] [--no-reference]
@@ -8,7 +8,7 @@ links; each other algorithm or kind of links in the first runtime, with the fewe
 workers. The paper's CNN (211,690 parameters), MNIST, batches of 10, AdaComp with c = 0.01 or
 ASGD, which pushes all 847 KB; no think time, nothing measured but the updates. Every run is what
 `testbed up` makes of a scenario. Shaped links have 100 Mbit/s each way. Counted is from when every
-worker has pushed three times on average, for so many seconds; a run costs these, what the first
+worker has pushed three times on average, for this many seconds; a run costs these, what the first
 pushes take, bring-up and tear-down. The reference is in ``references.py``. Needs MNIST in
 TESTBED_DATA; without it only the reference is measured.
 """
@@ -172,7 +172,7 @@ def whole_run(case: Case, seconds: float) -> dict[str, float]:
 def observe(
     up: subprocess.Popen[bytes], run: Path, workers: int, seconds: float
 ) -> tuple[Moment, Moment, Memory]:
-    """Two moments of the training so many seconds apart, and what it had of memory by then."""
+    """Two samples of the training this many seconds apart, and its memory usage at the second."""
     progress = Progress(run / "ps/updates.bin")
     wait_until(lambda: progress.look().updates >= FIRST_UPDATES * workers, up)
     nodes = pids_of(run)

@@ -1,4 +1,4 @@
-"""Real runs of the command line, in folders of the test's own."""
+"""Real runs of the command line, in folders of the test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ evaluate: {every: 30, images: 100}
 
 
 class Bed:
-    """The command ``testbed`` with a registry, runs and a scenario of the test's own."""
+    """The command ``testbed`` with the test's own registry, runs and scenario."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,14 +48,14 @@ class Bed:
         }
 
     def words(self, verb: str, *words: str | Path) -> list[str]:
-        """The command line of a verb that takes ``--runs``."""
+        """The command line of a verb that accepts ``--runs``."""
         options = ["--runs", str(self.runs)]
         return [sys.executable, "-P", "-m", "testbed", verb, *options, *map(str, words)]
 
     def __call__(
         self, verb: str, *words: str | Path, status: int | tuple[int, ...] = 0, **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Call a verb, and expect an exit status, or one of several."""
+        """Run a command, and expect an exit status, or one of several."""
         expected = (status,) if isinstance(status, int) else status
         options = {"capture_output": True, "timeout": LONGEST_SECONDS} | options
         done = subprocess.run(
@@ -65,7 +65,7 @@ class Bed:
         return done
 
     def start(self, verb: str, *words: str | Path) -> subprocess.Popen[str]:
-        """Call a verb and go on."""
+        """Start a command without waiting for it."""
         started = subprocess.Popen(
             self.words(verb, *words),
             env=self.environment,
@@ -77,25 +77,25 @@ class Bed:
         return started
 
     def verdict(self, run: str) -> int:
-        """The exit status that a run's verdict stands for; other tests may keep the host busy."""
+        """The exit status for a run's verdict; other tests may keep the host busy."""
         summary = json.loads((self.runs / run / "summary.json").read_text())
         return 0 if summary["verdict"]["valid"] else 6
 
     def state(self, run: str) -> str:
-        """What ``run.json`` says."""
+        """The contents of ``run.json``."""
         state: str = json.loads((self.runs / run / "run.json").read_text())["state"]
         return state
 
     def wait_until(self, look: Callable[[], Any]) -> Any:
-        """Look again and again until there is something to see."""
+        """Poll until the result is true."""
         deadline = time.monotonic() + LONGEST_SECONDS
         while not (found := look()):
-            assert time.monotonic() < deadline, f"nothing to see in time: {self.last_events()}"
+            assert time.monotonic() < deadline, f"timed out: {self.last_events()}"
             time.sleep(0.02)
         return found
 
     def last_events(self) -> list[str]:
-        """The last of each run."""
+        """The last event of each run."""
         return [file.read_text().splitlines()[-1] for file in self.runs.glob("*/events.jsonl")]
 
     def wait_until_training(self, run: str) -> None:
@@ -123,7 +123,7 @@ class Bed:
 
 @pytest.fixture
 def bed(tmp_path: Path) -> Iterator[Bed]:
-    """The command; whatever is left of this test's own runs is ended afterwards."""
+    """The command; ends this test's remaining runs afterwards."""
     bed = Bed(tmp_path)
     yield bed
     if bed.runs.is_dir():
@@ -131,12 +131,12 @@ def bed(tmp_path: Path) -> Iterator[Bed]:
             subprocess.run(
                 bed.words("down", run), env=bed.environment, check=True, capture_output=True
             )
-    for started in bed.started:  # a test that failed has not waited for them
+    for started in bed.started:  # a failed test has not waited for them
         with started:
             started.kill()
 
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A name for a run that no other test's run has at the same time."""
+    """A name that no other concurrent test uses for its run."""
     return f"t{os.getpid()}-{abs(hash(request.node.name)) % 10**6}"

@@ -1,4 +1,4 @@
-"""One scenario live and on the virtual clock: as far apart as docs/simulation.md says."""
+"""One scenario live and simulated: they differ by no more than docs/simulation.md says."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOLERANCES = {
     "payload of a push (bytes, mean)": 0.01,  # zeros are not sent
     "payload of a pull (bytes, mean)": 0.0,
     "staleness (updates, mean)": 0.01,
-    "step scale (mean)": 0.25,  # which entries are touched depends on the whole course of training
+    "step scale (mean)": 0.25,  # the touched entries depend on the whole training
     "1/max(1, staleness) (mean)": 0.05,
     "share of class fast": 0.03,
     "share of class medium": 0.03,

@@ -1,4 +1,4 @@
-"""``testbed check``: an algorithm of one's own is tried."""
+"""``testbed check`` tries the user's own algorithm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ SHIPPED = Path(__file__).parents[2] / "scenarios" / "custom"
 
 
 @pytest.mark.parametrize("file", ["dc_asgd.py", "dc-asgd.yaml"])
-def test_one_that_keeps_everything(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_algorithm_that_keeps_the_contract(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["check", str(SHIPPED / file)]) == 0
     first, *rest = capsys.readouterr().out.splitlines()
     assert first == "DcAsgd (learning_rate=0.1 compensation=0.04)"
@@ -55,7 +57,7 @@ def test_a_broken_promise_has_a_line_and_the_traceback(
         ("import gone\n", 11, "mine.py:1: found the file raised ModuleNotFoundError"),
     ],
 )
-def test_a_file_without_an_algorithm(
+def test_a_file_without_an_algorithm_is_an_error(
     source: str, status: int, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.py"
@@ -64,7 +66,7 @@ def test_a_file_without_an_algorithm(
     assert expected in capsys.readouterr().err
 
 
-def test_a_scenario_without_an_algorithm_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenario_without_own_algorithm_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(SHIPPED.parent / "quickstart.yaml")]) == 2
     assert "algorithm: found adacomp, expected a custom algorithm" in capsys.readouterr().err
 
@@ -121,7 +123,7 @@ stop: {updates: 10}
         ),
     ],
 )
-def test_a_model_and_a_data_set_of_ones_own(
+def test_own_model_and_data_set(
     was: str,
     becomes: str,
     broken: dict[str, str],
@@ -147,10 +149,10 @@ def test_a_model_and_a_data_set_of_ones_own(
         "self.calls = __import__('secrets').randbelow(10**6) if self.training else 1",
     ],
 )
-def test_a_model_whose_gradient_does_not_repeat(
+def test_a_model_with_a_gradient_that_does_not_repeat(
     changes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It counts its calls, or draws from no global generator; dropout alone repeats, see above."""
+    """It counts its calls, or draws from no global generator; dropout alone repeats, as above."""
     net = NET.replace(
         "return self.layers(images)[:, 0]",
         f"{changes}\n        return self.calls * self.layers(images)[:, 0]",
@@ -186,7 +188,7 @@ class Net(nn.Module):
 def test_a_model_of_texts_is_tried_on_the_scenarios_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its ten words are all that it knows: noise would be none of them."""
+    """It knows only its ten words, and noise would be none of them."""
     scenario = OWN.replace(", transform: noisy", "")
     for name, text in (("net.py", READER), ("data.py", TEXTS), ("own.yaml", scenario)):
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -202,7 +204,7 @@ def test_the_algorithm_of_the_docs(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_the_model_and_the_transform_of_the_docstrings(tmp_path: Path) -> None:
-    """With its loss and without; the data set of the other docstring is read from a file."""
+    """With its loss and without; the other docstring's data set is read from a file."""
     model, objective = examples(custom_model.__doc__)
     _, transform = examples(custom_dataset.__doc__)
     data = DATA.replace("def noisy", "def unused") + "\n" + transform
@@ -217,12 +219,12 @@ def test_the_model_and_the_transform_of_the_docstrings(tmp_path: Path) -> None:
 
 
 def examples(doc: str | None) -> tuple[str, ...]:
-    """The blocks of Python in a docstring."""
+    """The Python blocks in a docstring."""
     blocks = re.findall(r"^    (?:class|def) .*?(?=^\S)", doc or "", re.M | re.S)
     return tuple(dedent(block) for block in blocks)
 
 
-def test_a_scenario_that_comes_with_testbed(
+def test_a_shipped_scenario(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -25,9 +25,7 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_stands_in_a_module_of_its_name(
-    verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_verb_has_a_module_of_its_name(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "--help"]) == 0
     assert f"Usage: testbed {verb}" in capsys.readouterr().out
 
@@ -48,7 +46,7 @@ def test_a_wrong_command_line_exits_with_2(
 
 
 def end_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Run a verb that ends with ``error``."""
+    """Run a command that fails with ``error``."""
 
     @click.command("fail")
     def command() -> None:
@@ -73,7 +71,7 @@ def test_an_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert end_with(KeyboardInterrupt(), monkeypatch) == 130
 
 
-def test_what_nobody_foresaw_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError):
         end_with(ZeroDivisionError(), monkeypatch)
 
@@ -90,18 +88,18 @@ def bash(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_reader_that_leaves_ends_it_quietly() -> None:
+def test_a_closed_pipe_ends_the_command_quietly() -> None:
     ended = bash(f"{sys.executable} -m testbed schema | head -1; echo ${{PIPESTATUS[0]}}")
     assert ended.stdout == f"{{\n{BROKEN_PIPE}\n"
     assert ended.stderr == ""
 
 
-def test_without_an_output_it_still_ends_well() -> None:
+def test_a_closed_output_does_not_fail_the_command() -> None:
     ended = bash(f"{sys.executable} -m testbed validate {QUICKSTART} >&-")
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_an_output_that_knows_ascii_only(tmp_path: Path) -> None:
+def test_an_output_in_ascii_only(tmp_path: Path) -> None:
     file = tmp_path / "caf\u00e9.yaml"
     file.write_bytes(QUICKSTART.read_bytes())
     for verb in ("validate", "plan"):
@@ -111,7 +109,7 @@ def test_an_output_that_knows_ascii_only(tmp_path: Path) -> None:
 
 
 def run_and_look_for(modules: tuple[str, ...], arguments: list[str]) -> tuple[int, str]:
-    """The status of a command, and which of the modules it had imported at its end."""
+    """The status of a command, and which of the modules were imported at its end."""
     program = (
         "import sys; from testbed.cli import main; status = main(sys.argv[1:]);"
         f"print(*(name for name in {modules} if name in sys.modules), file=sys.stderr);"
@@ -137,7 +135,7 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     assert run_and_look_for(FORBIDDEN, arguments) == (0, "")
 
 
-def test_the_help_imports_next_to_nothing() -> None:
+def test_the_help_imports_almost_nothing() -> None:
     modules = (*FORBIDDEN, "numpy", "pydantic", "pandas", "rich", "yaml")
     assert run_and_look_for(modules, ["--help"]) == (0, "")
 
@@ -161,7 +159,7 @@ def test_the_group_completes_its_verbs() -> None:
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_after_the_end_changes_nothing(number: str) -> None:
-    # As somebody sends one who holds Ctrl-C down: the interpreter is on its way out by then.
+    # Like a user who holds Ctrl-C down: the interpreter is shutting down by then.
     program = (
         "import atexit, os, signal, sys; from testbed import cli;"
         f"atexit.register(lambda: os.kill(os.getpid(), signal.{number}));"

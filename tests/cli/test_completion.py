@@ -16,7 +16,7 @@ from testbed.telemetry.folder import RunFolder
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_it_prints_a_script_and_how_to_install_it(
+def test_the_command_prints_a_script_and_how_to_install_it(
     shell: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["completion", shell]) == 0
@@ -30,13 +30,13 @@ def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'bash', 'zsh', 'fish'" in capsys.readouterr().err
 
 
-def test_bash_takes_the_script(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_accepts_the_script(capsys: pytest.CaptureFixture[str]) -> None:
     main(["completion", "bash"])
     script = capsys.readouterr().out
     subprocess.run(["bash", "-n"], input=script, text=True, check=True, timeout=60)
 
 
-def test_what_the_script_calls_answers() -> None:
+def test_the_call_of_the_script_answers() -> None:
     environment = {
         **os.environ,
         "_TESTBED_COMPLETE": "bash_complete",
@@ -55,7 +55,7 @@ def test_what_the_script_calls_answers() -> None:
 
 
 def completed(*words: str) -> list[str]:
-    """What the last word is completed to."""
+    """The completions of the last word."""
     *before, incomplete = words
     shell = ShellComplete(cli, {}, "testbed", "_TESTBED_COMPLETE")
     return [one.value for one in shell.get_completions(list(before), incomplete)]

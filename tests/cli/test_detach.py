@@ -1,4 +1,4 @@
-"""Runs in the background: they train on, end as attached ones do, and never stay for ever."""
+"""Detached runs train, end like attached ones, and never stay forever."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def test_a_detached_run_ends_as_an_attached_one(bed: Any, name: str) -> None:
     assert (folder / "accuracy-ingress.png").exists()
     assert "600 updates applied" in (folder / "logs" / "controller.log").read_text()
     assert bed.leftovers(name) == []
-    bed("wait", name, status=bed.verdict(name))  # of a run that has ended long ago
+    bed("wait", name, status=bed.verdict(name))  # of an ended run
 
 
-def test_an_error_of_the_bring_up_is_the_command_s(bed: Any, name: str) -> None:
+def test_an_error_during_the_start_is_reported_by_the_command(bed: Any, name: str) -> None:
     little = "workers.classes.fast.memory=3MB"
     up = bed("up", bed.scenario, "--detach", "--name", name, "--set", little, status=5)
-    assert re.match("w[0-9] ran out of memory", up.stderr)  # all of them do, one is the first
+    assert re.match("w[0-9] ran out of memory", up.stderr)  # all do, one is the first
     bed("wait", name, status=5)
     assert bed.leftovers(name) == []
 
 
-def test_an_error_before_there_is_a_run(bed: Any, name: str) -> None:
+def test_an_error_before_the_run_exists(bed: Any, name: str) -> None:
     wrong = ("--set", "workers.count=none")
     assert "workers.count" in bed("up", bed.scenario, "--detach", *wrong, status=2).stderr
     assert "no run named" in bed("wait", name, status=7).stderr
 
 
-def test_a_signal_during_the_bring_up_is_passed_on(bed: Any, name: str) -> None:
+def test_a_signal_during_the_start_is_forwarded(bed: Any, name: str) -> None:
     up = bed.start("up", bed.scenario, "--detach", "--name", name)
     bed.wait_until((bed.runs / name / "control" / "agent.pid").exists)
     up.send_signal(signal.SIGINT)
@@ -56,7 +56,7 @@ def test_a_signal_during_the_bring_up_is_passed_on(bed: Any, name: str) -> None:
     assert bed.leftovers(name) == []
 
 
-def test_without_its_controller_it_trains_to_the_end_and_ends(bed: Any, name: str) -> None:
+def test_a_run_without_its_controller_trains_to_the_end(bed: Any, name: str) -> None:
     up = bed("up", bed.scenario, "--detach", "--name", name, *LONGER, "--metrics")
     url = json.loads((bed.runs / name / "run.json").read_text())["metrics"]
     assert f"metrics: {url}\n" in up.stderr
@@ -65,14 +65,14 @@ def test_without_its_controller_it_trains_to_the_end_and_ends(bed: Any, name: st
     os.kill(bed.controller(name), signal.SIGKILL)
     (registered,) = (bed.folder / "state" / "testbed" / "metrics").iterdir()
     assert "testbed report" in bed("wait", name, status=6).stderr
-    assert not registered.exists()  # the controller did not live to withdraw it
+    assert not registered.exists()  # the controller died before it could remove it
     assert bed.leftovers(name) == []
     report = json.loads(bed("report", name, "--json").stdout)
     assert report["updates"]["total"] == 600
     assert "controller died" in report["verdict"]["reasons"][0]
 
 
-def test_down_calls_a_run_finished_that_came_to_its_end_without_its_controller(
+def test_down_reports_finished_for_a_run_that_ended_without_its_controller(
     bed: Any, name: str
 ) -> None:
     bed("up", bed.scenario, "--detach", "--name", name, *LONGER)
@@ -88,7 +88,7 @@ def test_down_calls_a_run_finished_that_came_to_its_end_without_its_controller(
 
 
 @pytest.mark.parametrize("role", ["ps", "w"])
-def test_without_its_controller_it_ends_with_its_nodes(bed: Any, name: str, role: str) -> None:
+def test_a_run_without_its_controller_ends_with_its_nodes(bed: Any, name: str, role: str) -> None:
     bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=100000")
     os.kill(bed.controller(name), signal.SIGKILL)
     nodes = json.loads(bed("ps", name, "--json").stdout)
@@ -99,7 +99,7 @@ def test_without_its_controller_it_ends_with_its_nodes(bed: Any, name: str, role
     assert bed.leftovers(name) == []
 
 
-def test_a_controller_that_is_asked_to_end_takes_the_run_with_it(bed: Any, name: str) -> None:
+def test_terminating_the_controller_ends_the_run(bed: Any, name: str) -> None:
     bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=100000")
     os.kill(bed.controller(name), signal.SIGTERM)
     bed("wait", name, status=130)
@@ -116,7 +116,7 @@ def test_down_ends_a_detached_run(bed: Any, name: str) -> None:
     assert bed.leftovers(name) == []
 
 
-def test_kept_containers_can_be_looked_into(bed: Any, name: str) -> None:
+def test_kept_containers_can_be_inspected(bed: Any, name: str) -> None:
     up = bed("up", bed.scenario, "--keep", "--name", name, status=ENDED)
     assert f"testbed down {name}" in up.stdout
     assert "kept" in bed("ps", "--json").stdout
@@ -133,7 +133,7 @@ def test_kept_containers_can_be_looked_into(bed: Any, name: str) -> None:
     assert bed.leftovers(name) == []
 
 
-def test_a_run_that_failed_is_kept_too(bed: Any, name: str) -> None:
+def test_a_failed_run_is_kept_too(bed: Any, name: str) -> None:
     little = "workers.classes.fast.memory=3MB"
     up = bed("up", bed.scenario, "--keep", "--name", name, "--set", little, status=5)
     assert "kept" in up.stdout

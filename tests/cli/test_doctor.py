@@ -17,14 +17,14 @@ CHECKS = [
 ]
 
 
-def test_every_check_says_what_it_found(bed: Any) -> None:
+def test_every_check_reports_its_finding(bed: Any) -> None:
     findings = json.loads(bed("doctor", "--json").stdout)
     assert [finding["check"] for finding in findings] == CHECKS
     assert all(finding["found"] for finding in findings)
     assert all(finding["fix"] for finding in findings if finding["level"] != "ok")
 
 
-def test_what_a_scenario_needs_is_missing(bed: Any) -> None:
+def test_missing_requirements_of_a_scenario(bed: Any) -> None:
     more = "speed: 20ms, cpu: 1, link: {up: {delay: 20ms}}"
     bed.scenario.write_text(bed.scenario.read_text().replace("speed: 20ms", more))
     many = ("--workers", "1022")

@@ -1,4 +1,4 @@
-"""``testbed down`` on folders made by hand; on runs that go on, see tests/e2e."""
+"""``testbed down`` on handmade run folders; tests/e2e covers active runs."""
 
 from __future__ import annotations
 
@@ -30,19 +30,21 @@ def make(name: str, state: State) -> RunFolder:
 
 
 @pytest.mark.parametrize("arguments", [[], ["good", "--all"]])
-def test_either_runs_or_all(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_names_and_all_are_exclusive(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["down", *arguments]) == 2
     assert "Name the runs to stop, or give --all." in capsys.readouterr().err
 
 
-def test_a_run_that_nobody_knows_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_run_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("e2e-made-by-hand", "training")
     assert main(["down", folder.name, "nope"]) == 7
     assert "There is no run named nope" in capsys.readouterr().err
     assert folder.state().state == "training"
 
 
-def test_a_run_whose_controller_died_is_ended_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_a_dead_controller_is_ended_once(capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("e2e-made-by-hand", "training")
     assert main(["down", folder.name]) == 0
     assert capsys.readouterr().out == "e2e-made-by-hand: stopped\n"

@@ -1,4 +1,4 @@
-"""Faults by hand, in a run that goes on: what is told, and what is left when nobody undoes them."""
+"""``testbed fault`` on an active run: what it prints, and what remains if it is not undone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 
 def fault(bed: Any, *words: str) -> subprocess.CompletedProcess[str]:
-    """Call ``testbed fault``; the registry knows where the run is."""
+    """Run ``testbed fault``; the registry knows the run's folder."""
     return subprocess.run(
         [sys.executable, "-P", "-m", "testbed", "fault", *words],
         env=bed.environment,
@@ -31,9 +31,7 @@ def condition(bed: Any, name: str, node: str) -> str:
     return str(rows[node]["condition"])
 
 
-def test_workers_are_frozen_by_hand_and_no_killed_controller_leaves_them_so(
-    bed: Any, name: str
-) -> None:
+def test_workers_frozen_by_hand_are_thawed_if_the_controller_is_killed(bed: Any, name: str) -> None:
     planned = "faults=[{kill: {at: {version: 900000}, workers: [w1]}}]"
     options = ("--detach", "--name", name, "--set", "stop.updates=1000000", "--set", planned)
     bed("up", bed.scenario, *options)

@@ -1,4 +1,4 @@
-"""``testbed image`` as typed; the images themselves are looked into in tests/runtimes/docker."""
+"""``testbed image`` as typed; tests/runtimes/docker inspects the images."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from testbed.runtimes.docker.image import image_name
 
 @pytest.fixture
 def no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An address at which nobody answers."""
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
-    yield f"{tmp_path}/nobody.sock"
+    """A Docker address without an engine."""
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/absent.sock")
+    yield f"{tmp_path}/absent.sock"
 
 
 @pytest.mark.parametrize("verb", ["build", "check", "show", "prune"])
-def test_without_an_engine_it_says_where_none_answers(
+def test_a_missing_engine_is_reported_with_its_address(
     verb: str, no_engine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["image", verb]) == HostError.exit_code
@@ -31,7 +31,7 @@ def test_without_an_engine_it_says_where_none_answers(
 
 
 @pytest.mark.parametrize("option", [["--gpu"], ["--base", "python:3.12-slim"]])
-def test_what_only_a_registry_has_is_not_built_offline(
+def test_an_image_from_a_registry_is_not_built_offline(
     option: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["image", "build", "--offline", *option]) == 2
@@ -55,7 +55,7 @@ def test_the_image_is_built_checked_and_shown(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.docker
-def test_an_image_for_gpus_that_is_not_there_is_named_with_its_command(
+def test_a_missing_image_for_gpus_is_reported_with_how_to_build_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["image", "check", "--gpu"]) == HostError.exit_code

@@ -21,7 +21,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_writes_a_scenario_with_comments(capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_writes_a_scenario_with_comments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "wrote first.yaml"
     text = Path("first.yaml").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def test_every_shipped_scenario_can_be_copied_under_another_name(example: str) -
     assert load("lr0.01_s1.yaml") == load(example).model_copy(update={"name": "lr0.01_s1"})
 
 
-def test_files_of_python_are_copied_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_files_are_copied_too(capsys: pytest.CaptureFixture[str]) -> None:
     Path("net.py").touch()
     assert main(["init", "mine", "--from", "custom/dc-asgd"]) == 2
     assert "net.py: found an existing file" in capsys.readouterr().err
@@ -46,7 +46,7 @@ def test_files_of_python_are_copied_too(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.split()[1:6:2] == ["mine.yaml", "dc_asgd.py", "net.py"]
 
 
-def test_a_file_that_is_there_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_file_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("first.yaml").write_text("mine")
     assert main(["init"]) == 2
     assert "first.yaml: found an existing file, expected a name" in capsys.readouterr().err
@@ -61,7 +61,7 @@ def test_a_file_that_is_there_is_left_alone(capsys: pytest.CaptureFixture[str]) 
         (["a", "--from", "b"], "--from: found 'b', expected one of adacomp/mnist-20, "),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_written(
+def test_errors_are_named_and_nothing_is_written(
     here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["init", *arguments]) == 2
@@ -71,7 +71,7 @@ def test_what_is_wrong_is_named_and_nothing_written(
 
 @pytest.mark.slow
 def test_an_installed_wheel_has_the_scenarios(here: Path, wheel: Path) -> None:
-    """Installed into an environment that takes the dependencies from ours."""
+    """Installed into an environment that shares this one's dependencies."""
     venv.create(here / "venv", with_pip=False)
     python = here / "venv" / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")

@@ -1,4 +1,4 @@
-"""Run folders that lack pieces, as a kill or a hand may leave them: every command has a word."""
+"""Run folders with missing files, as after a kill: every command reports them clearly."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def without(part: str) -> RunFolder:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_it_is_listed(part: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_run_is_listed(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     without(part)
     assert main(["ps", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
@@ -59,7 +59,7 @@ def test_it_is_listed(part: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize("part", PARTS)
-def test_it_is_ended(part: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_run_is_ended(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     folder = without(part)
     assert main(["down", NAME]) == 0
     assert capsys.readouterr().out == f"{NAME}: stopped\n"
@@ -68,7 +68,7 @@ def test_it_is_ended(part: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS[1:])
-def test_what_there_is_of_it_is_reported(part: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_run_is_reported(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     without(part)
     assert main(["report", NAME, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
@@ -78,14 +78,14 @@ def test_what_there_is_of_it_is_reported(part: str, capsys: pytest.CaptureFixtur
     ]
 
 
-def test_without_its_scenario_nothing_can_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_its_scenario_a_run_cannot_be_reported(capsys: pytest.CaptureFixture[str]) -> None:
     folder = without("scenario.yaml")
     assert main(["report", NAME]) == 2
     assert f"{folder.scenario}: found no such file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["ps", NAME], ["report", NAME], ["down", NAME]])
-def test_without_its_state_it_is_no_run(
+def test_a_folder_without_state_is_not_a_run(
     command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = without("run.json")

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on."""
+"""What a run shows while it is running."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LINE = "1,500 updates (50%)  375/s  accuracy 0.9100  ingress 20.71 MB  staleness
 
 @dataclass
 class Shown:
-    """A display on a file, and a clock that is moved by hand."""
+    """A display on a file, with a clock set by hand."""
 
     file: io.StringIO = field(default_factory=io.StringIO)
     now: float = 0.0
@@ -50,17 +50,17 @@ class Shown:
         return self.file.getvalue().splitlines()
 
 
-def test_a_glance_in_one_line() -> None:
+def test_progress_in_one_line() -> None:
     assert describe(GLANCE) == LINE
 
 
-def test_what_is_not_known_is_a_dash() -> None:
+def test_unknown_values_are_dashes() -> None:
     assert describe(Status()) == (
         "0 updates  0/s  accuracy -  ingress 0.00 MB  staleness 0.0  ETA -"
     )
 
 
-def test_workers_that_come_and_go_as_recorded_are_counted() -> None:
+def test_workers_present_according_to_a_trace_are_counted() -> None:
     shown = Shown()
     display = shown.display(terminal=False)
     for number in range(214):
@@ -74,7 +74,7 @@ def test_workers_that_come_and_go_as_recorded_are_counted() -> None:
     assert shown.lines() == [f"{describe(Status(done_ratio=0.0))}  join 198, leave 214"]
 
 
-def test_a_fault_names_its_nodes_and_of_many_the_first() -> None:
+def test_a_fault_names_its_first_nodes() -> None:
     shown = Shown()
     display = shown.display(terminal=False)
     for count in (2, 5_000):
@@ -92,7 +92,7 @@ def test_times(seconds: float, text: str) -> None:
     assert clock_text(seconds) == text
 
 
-def test_without_a_terminal_it_is_a_line_now_and_then() -> None:
+def test_without_a_terminal_a_line_is_printed_at_intervals() -> None:
     shown = Shown()
     display = shown.display(terminal=False)
     display.phase("training")
@@ -105,7 +105,7 @@ def test_without_a_terminal_it_is_a_line_now_and_then() -> None:
     assert first == second == describe(Status(done_ratio=0.0))
 
 
-def test_what_happens_is_shown_where_somebody_waits_for_it() -> None:
+def test_events_are_shown_while_a_user_waits() -> None:
     shown = Shown(now=100.0)
     display = shown.display(terminal=False)
     for event in (
@@ -136,7 +136,7 @@ def test_what_happens_is_shown_where_somebody_waits_for_it() -> None:
     ]
 
 
-def test_on_a_terminal_it_is_one_line_that_changes() -> None:
+def test_on_a_terminal_one_line_is_updated() -> None:
     shown = Shown()
     display = shown.display(terminal=True, width=120)
     for shown.now in (0.0, 0.1, 0.2):
@@ -145,10 +145,10 @@ def test_on_a_terminal_it_is_one_line_that_changes() -> None:
     display.close()
     assert shown.file.getvalue().count("\n") == 1
     assert shown.file.getvalue().count(LINE) >= 3
-    assert shown.file.getvalue().endswith("\x1b[?25h")  # the cursor is back
+    assert shown.file.getvalue().endswith("\x1b[?25h")  # the cursor is visible again
 
 
-def test_on_a_narrow_terminal_nothing_is_cut_off() -> None:
+def test_on_a_narrow_terminal_no_text_is_truncated() -> None:
     shown = Shown()
     display = shown.display(terminal=True, width=60)
     display.status(GLANCE)
@@ -157,12 +157,12 @@ def test_on_a_narrow_terminal_nothing_is_cut_off() -> None:
 
 
 class Gone(io.StringIO):
-    """A pipe that nobody reads any more."""
+    """A pipe without a reader."""
 
     def write(self, text: str) -> int:
         raise BrokenPipeError
 
 
-def test_a_reader_that_has_gone_is_said() -> None:
+def test_a_closed_pipe_is_reported() -> None:
     with pytest.raises(BrokenPipeError):
         LiveDisplay(Console(file=Gone()), Progress(None, None)).phase("training")

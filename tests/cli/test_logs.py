@@ -1,4 +1,4 @@
-"""``testbed logs`` on a folder made by hand."""
+"""``testbed logs`` on a handmade run folder."""
 
 from __future__ import annotations
 
@@ -75,26 +75,26 @@ def test_control_sequences(
     assert capsys.readouterr().out == f"w0 | {shown}\tcaf\u00e9\n"
 
 
-def test_the_agent_is_read_when_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_of_the_agent_is_shown_when_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", "good", "agent"]) == 0
     assert capsys.readouterr().out == "agent | warm\n"
 
 
-def test_following_a_run_that_has_ended_ends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_following_an_ended_run_returns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", "good", "w1", "--follow"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "w1 | unfinished"
 
 
-def test_silence_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_logs_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", "good", "w0", "evaluator"]) == 0
     assert capsys.readouterr() == ("", "no output of w0, evaluator\n")
 
 
-def test_a_selector_that_names_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_selector_without_a_match(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", "good", "w9"]) == 2
     assert capsys.readouterr().err.startswith("selector: found 'w9', expected a node (ps, ")
 
 
-def test_a_run_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", "bad"]) == 7
     assert "There is no run named bad" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``testbed net`` on a run that goes on."""
+"""``testbed net`` on an active run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 
 class LiveRun:
-    """A run that goes on until the test ends."""
+    """A run that stays active until the test ends."""
 
     def __init__(self, runs: Path) -> None:
         self.folder = runs / "live"
@@ -33,7 +33,7 @@ class LiveRun:
         )
 
     def await_event(self, name: str, count: int = 1) -> list[dict[str, Any]]:
-        """The events of that name, once there are so many."""
+        """Wait for this many events of that name and return them."""
         deadline = time.monotonic() + 60
         while True:
             lines = self.events().splitlines()
@@ -45,12 +45,12 @@ class LiveRun:
             time.sleep(0.05)
 
     def events(self) -> str:
-        """What has been written down, in whole lines."""
+        """Everything recorded, in whole lines."""
         path = self.folder / "events.jsonl"
         return path.read_text().rpartition("\n")[0] if path.exists() else ""
 
     def end(self) -> None:
-        """As Ctrl-C does."""
+        """Interrupt it, as Ctrl-C does."""
         self.process.send_signal(signal.SIGINT)
         self.process.wait(30)
 
@@ -72,7 +72,7 @@ def net(live: LiveRun, verb: str, *arguments: str) -> int:
     return main(["net", verb, "live", *arguments, "--runs", str(live.folder.parent)])
 
 
-def test_every_class_was_probed_before_the_start(live: LiveRun) -> None:
+def test_every_class_is_probed_before_the_start(live: LiveRun) -> None:
     rates = {event["link"]: event for event in live.await_event("rate")}
     assert set(rates) == {
         f"class {name} {way}" for name in ("fast", "medium", "slow") for way in ("up", "down")
@@ -83,7 +83,7 @@ def test_every_class_was_probed_before_the_start(live: LiveRun) -> None:
     assert len(live.await_event("round_trip")) == 3
 
 
-def test_links_are_shown_as_configured_and_as_they_are(
+def test_links_are_shown_with_configured_and_actual_values(
     live: LiveRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert net(live, "show", "--json") == 0
@@ -94,7 +94,7 @@ def test_links_are_shown_as_configured_and_as_they_are(
     assert rows["w2"]["class"] == "slow"
 
 
-def test_a_change_is_made_ends_by_itself_and_is_written_down(
+def test_a_change_is_applied_expires_and_is_recorded(
     live: LiveRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert net(live, "set", "--class", "slow", "--up", "500kbit", "--for", "2s") == 0
@@ -116,7 +116,7 @@ def test_nodes_of_several_classes_are_named(
     assert capsys.readouterr().out == "reset 1 links\nreset 2 links\n"
 
 
-def test_a_class_is_probed_as_it_is_now_and_leaves_no_node_behind(
+def test_a_class_is_probed_with_its_current_links_and_no_node_is_left(
     live: LiveRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert net(live, "set", "--class", "fast", "--down", "rate=5mbit,queue=300ms") == 0
@@ -151,7 +151,7 @@ def test_a_class_is_probed_as_it_is_now_and_leaves_no_node_behind(
         (["--class", "fast", "--up", "1mbit", "--for", "0s"], "a duration above zero"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(
+def test_impossible_changes_are_refused_by_name(
     live: LiveRun, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert net(live, "set", *arguments) == 2

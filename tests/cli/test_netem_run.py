@@ -1,4 +1,4 @@
-"""A whole run over links with delay, jitter, loss and rate, where the kernel has netem."""
+"""A whole run over links with delay, jitter, loss and rate, on kernels with netem."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SCENARIO = Path(__file__).parents[2] / "scenarios" / "adsl.yaml"
 pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.slow, pytest.mark.alone]
 
 
-# Control groups of its own mount namespace, where the kernel has some and nobody mounted them.
+# Control groups in a mount namespace of its own, where the kernel has some that are not mounted.
 GROUPS = """
 if ! grep -q ' cgroup' /proc/self/mounts; then mount -t cgroup2 none /sys/fs/cgroup; fi
 exec "$@"
 """
 
 
-def test_access_lines_train_and_are_as_configured(tmp_path: Path) -> None:
+def test_a_run_over_access_lines_measures_the_configured_values(tmp_path: Path) -> None:
     small = ["stop.updates=60", "evaluate.every=60", "evaluate.images=50"]
     settings = [part for setting in small for part in ("--set", setting)]
     runs = ["--runs", str(tmp_path), "--name", "adsl"]
@@ -47,7 +47,7 @@ def test_access_lines_train_and_are_as_configured(tmp_path: Path) -> None:
         if event["event"] == "rate":
             configured = event["configured_bits_per_second"]
             print(event["link"], event["measured_bits_per_second"] / configured)
-            if configured <= 12e6:  # faster ones ask too much of an emulated processor
+            if configured <= 12e6:  # faster ones overload an emulated processor
                 assert event["measured_bits_per_second"] == pytest.approx(configured, rel=0.05)
         if event["event"] == "round_trip":
             print(event)

@@ -1,4 +1,4 @@
-"""Runs of other users: told as what they are, and left alone."""
+"""Runs of other users are shown as theirs and never touched."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SOMEBODY = 54321
 
 @contextmanager
 def somebody() -> Iterator[None]:
-    """Inside, this process has another user's rights."""
+    """Run the block with another user's rights."""
     os.seteuid(SOMEBODY)
     try:
         yield
@@ -43,7 +43,7 @@ def somebody() -> Iterator[None]:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Root's runs in a folder for everybody: one that goes on, one that is damaged, one closed."""
+    """Root's runs in a shared folder: an active, a damaged and a closed one."""
     with tempfile.TemporaryDirectory() as name:
         runs = Path(name, "runs")
         monkeypatch.setenv("XDG_STATE_HOME", f"{name}/state")
@@ -68,7 +68,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield runs
 
 
-def test_they_do_not_fill_ps(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_others_do_not_fill_ps(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def listed(*options: str) -> dict[str, Any]:
         capsys.readouterr()
         assert main(["ps", "--json", "--runs", str(runs), *options]) == 0
@@ -82,7 +82,7 @@ def test_they_do_not_fill_ps(runs: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("run", ["training", "closed"])
 @pytest.mark.parametrize("command", [["ps"], ["net", "show"], ["down"], ["wait"]])
-def test_nothing_is_done_with_them(
+def test_runs_of_others_are_not_touched(
     runs: Path, capsys: pytest.CaptureFixture[str], command: list[str], run: str
 ) -> None:
     capsys.readouterr()
@@ -92,10 +92,8 @@ def test_nothing_is_done_with_them(
     assert told in capsys.readouterr().err
 
 
-def test_a_folder_of_one_s_own_that_is_closed(
-    runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its permissions are what is wrong, and not whose it is."""
+def test_an_unreadable_folder_of_the_user(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error is about its permissions, not its owner."""
     run = runs / "closed"
     os.chown(run, SOMEBODY, -1)
     run.chmod(0)

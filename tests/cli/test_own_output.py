@@ -1,4 +1,4 @@
-"""What code of the user's own prints in a simulation: into a log, and not onto the terminal."""
+"""Output of the user's own code in a simulation goes into a log, not to the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def printing(bed: Any) -> Path:
-    """The shipped scenario; its server half prints, and its network by Python, C and a child."""
+    """The shipped scenario; its server half prints, and its network from Python, C and a child."""
     folder = Path(bed.folder, "custom")
     shutil.copytree(SHIPPED, folder)
     half, net = folder / "dc_asgd.py", folder / "net.py"
@@ -37,14 +37,14 @@ def printing(bed: Any) -> Path:
 
 
 def on_a_terminal(bed: Any, *words: str | Path) -> str:
-    """What a terminal is sent while a command runs."""
+    """The bytes that a command writes to a terminal."""
     master, slave = os.openpty()
     command = subprocess.Popen(
         bed.words(*words), env=bed.environment, stdout=slave, stderr=slave, stdin=slave
     )
     os.close(slave)
     shown = b""
-    with suppress(OSError):  # how a terminal says that nobody has it open any more
+    with suppress(OSError):  # how a terminal reports that it was closed
         while data := os.read(master, 4096):
             shown += data
     os.close(master)
@@ -52,7 +52,7 @@ def on_a_terminal(bed: Any, *words: str | Path) -> str:
     return shown.decode()
 
 
-def test_it_goes_into_a_log_and_not_between_the_lines_of_progress(
+def test_output_goes_into_a_log_and_not_between_progress_lines(
     bed: Any, name: str, printing: Path
 ) -> None:
     asked = ("--runtime", "simulated", "--set", f"stop.updates={UPDATES}", "--name", name)
@@ -70,7 +70,7 @@ def test_it_goes_into_a_log_and_not_between_the_lines_of_progress(
     assert (lines.count("by hand"), lines.count("a child")) == (passes, passes)
 
 
-def test_logs_shows_it_escaped(bed: Any, name: str, printing: Path) -> None:
+def test_logs_shows_the_output_escaped(bed: Any, name: str, printing: Path) -> None:
     asked = ("--runtime", "simulated", "--set", f"stop.updates={UPDATES}", "--name", name)
     done = bed("up", printing, *asked)
     assert "served" not in done.stdout + done.stderr

@@ -35,7 +35,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_a_table_has_a_row_per_class(
+def test_the_table_has_a_row_per_class(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
@@ -72,13 +72,13 @@ def test_json_has_every_node(file: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("runtime", ["native", "docker"])
-def test_what_the_runtime_is_asked_for(
+def test_the_requests_to_the_runtime(
     file: str,
     runtime: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")  # nobody is asked
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")  # no engine is contacted
     data = as_json(capsys, file, "--runtime", runtime)
     assert data["runtime"] == runtime
     sent = {(request["to"], request["name"]): request["body"] for request in data["requests"]}
@@ -94,10 +94,10 @@ def test_what_the_runtime_is_asked_for(
     assert main(["plan", file, "--runtime", runtime, "--requests"]) == 0
     printed = capsys.readouterr().out
     assert "launch w0" in printed
-    assert "launch w1" not in printed  # but for name and addresses as the class's first
+    assert "launch w1" not in printed  # like the first of its class except for name and addresses
 
 
-def test_a_long_list_takes_a_few_lines_and_says_how_much_is_left(
+def test_a_long_list_is_shortened_and_says_by_how_much(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     several = ("--runtime", "native", "--workers", "40")
@@ -111,7 +111,7 @@ def test_a_long_list_takes_a_few_lines_and_says_how_much_is_left(
     assert len(ps["neighbours"]) == 40
 
 
-def test_what_only_the_start_can_tell(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_only_known_at_the_start(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert as_json(capsys, file, "--runtime", "auto")["requests"] == []
     assert main(["plan", file, "--runtime", "auto"]) == 0
     assert "runtime auto: chosen by `testbed up`" in capsys.readouterr().out
@@ -123,7 +123,7 @@ def test_options_change_the_scenario(file: str, capsys: pytest.CaptureFixture[st
     assert data["budget"]["parameters"] != 211_690
 
 
-def test_a_simulation_tells_what_it_will_model(
+def test_the_plan_of_a_simulation_says_what_it_models(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
@@ -151,14 +151,14 @@ def test_a_simulation_tells_what_it_will_model(
         (["--set", "stop"], "--set stop: found no path=value"),
     ],
 )
-def test_a_wrong_option_is_named(
+def test_an_invalid_option_is_named(
     arguments: list[str], message: str, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", file, *arguments]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_it_touches_nothing(
+def test_plan_has_no_side_effects(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

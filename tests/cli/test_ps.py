@@ -1,4 +1,4 @@
-"""``testbed ps`` on folders made by hand; on runs that go on, see tests/e2e."""
+"""``testbed ps`` on handmade run folders; tests/e2e covers active runs."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_nothing_to_list_says_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_list_says_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ps"]) == 0
     assert "`testbed ps --all`" in capsys.readouterr().out
     assert listed(capsys) == []
 
 
-def test_runs_that_have_ended_are_listed_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ended_runs_are_listed_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("good", "finished")
     assert listed(capsys) == []
     assert listed(capsys, "--all") == [
@@ -76,7 +76,7 @@ def test_runs_that_have_ended_are_listed_when_asked_for(capsys: pytest.CaptureFi
     ]
 
 
-def test_a_run_goes_on_as_long_as_its_lock_is_held(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_active_while_its_lock_is_held(capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("live", "training")
     lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -102,7 +102,7 @@ def test_a_damaged_run_does_not_fill_the_list(capsys: pytest.CaptureFixture[str]
     assert len(row["state"]) < 200
 
 
-def test_the_nodes_of_a_run_that_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_nodes_of_an_ended_run(capsys: pytest.CaptureFixture[str]) -> None:
     make("good", "finished")
     rows = listed(capsys, "good")
     assert [row["node"] for row in rows] == ["ps", "evaluator", "w0", "w1"]
@@ -111,7 +111,7 @@ def test_the_nodes_of_a_run_that_has_ended(capsys: pytest.CaptureFixture[str]) -
     assert "evaluator" in capsys.readouterr().out
 
 
-def test_the_nodes_of_a_run_from_before_there_were_plans(
+def test_the_nodes_of_an_old_run_without_a_plan(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = make("old", "finished")
@@ -120,7 +120,7 @@ def test_the_nodes_of_a_run_from_before_there_were_plans(
     assert [row["node"] for row in listed(capsys, "old")] == ["ps", "evaluator", "w0", "w1"]
 
 
-def test_a_plan_that_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_truncated_plan(capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("bad", "finished")
     folder.plan.write_text(folder.plan.read_text()[:300])
     assert main(["ps", "bad"]) == 1
@@ -130,7 +130,7 @@ def test_a_plan_that_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["run"] for row in listed(capsys, "--all")] == ["bad"]
 
 
-def test_a_run_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_run(capsys: pytest.CaptureFixture[str]) -> None:
     make("good", "finished")
     assert main(["ps", "goof"]) == 7
     assert capsys.readouterr().err.splitlines() == [
@@ -140,7 +140,7 @@ def test_a_run_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_no_name_is_cut_in_a_pipe(
+def test_names_are_not_truncated_in_a_pipe(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
@@ -149,7 +149,7 @@ def test_no_name_is_cut_in_a_pipe(
     assert f"{folder.name}   finished" in capsys.readouterr().out
 
 
-def test_no_name_is_cut_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_not_truncated_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "a-name-of-a-run-that-is-as-long-as-a-name-of-a-run-may-be-60"
     out = io.StringIO()
     table = Table("run", "folder")

@@ -1,4 +1,4 @@
-"""A simulation that is killed and resumed leaves what one leaves that was not."""
+"""A killed and resumed simulation leaves the same results as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = (
 
 
 def result(folder: Path) -> dict[str, bytes]:
-    """All that has to be the same."""
+    """Everything that must be the same."""
     files = [folder / "evaluations.csv", *folder.glob("updates/*"), *folder.glob("model/*")]
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
@@ -35,8 +35,8 @@ def everything(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_killed_simulation_is_resumed_to_the_bit(bed: Any, name: str) -> None:
-    """It is killed with a process for every CPU, and resumed with one."""
+def test_a_killed_and_resumed_simulation_is_bit_identical(bed: Any, name: str) -> None:
+    """It is killed while using a process per CPU, and resumed with one process."""
     whole, killed = bed.runs / f"{name}-whole", bed.runs / name
     with bed.start("up", bed.scenario, *SETTINGS, "--name", name) as up:
         bed.wait_until((killed / "ps" / "checkpoint.safetensors").exists)
@@ -61,7 +61,7 @@ def test_a_killed_simulation_is_resumed_to_the_bit(bed: Any, name: str) -> None:
 
 
 def refuse_what_was_changed(bed: Any, run: Path) -> None:
-    """Nothing is touched of a run whose checkpoint is not that of its scenario, or no whole one."""
+    """Nothing is modified if the checkpoint is damaged or belongs to another scenario."""
     before, checkpoint = everything(run), run / "ps" / "checkpoint.safetensors"
     for file, changed, told in (
         (checkpoint, lambda was: was[: len(was) // 2], "truncated"),
@@ -88,7 +88,7 @@ COMMAND = ["list", ["object", "testbed.values.user_code", "UserCode", {"path": "
 
 
 def edited(checkpoint: Path, tree: object) -> bytes:
-    """It with another tree, and the digest of that."""
+    """The checkpoint with another tree and a matching digest."""
     scenario = scenario_digest(checkpoint.parents[1])
     about, state = read_checkpoint(checkpoint, kind="simulation", scenario=scenario)
     other = checkpoint.with_name("other")

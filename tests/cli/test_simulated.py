@@ -15,7 +15,7 @@ from testbed.telemetry.folder import RunFolder
 pytestmark = pytest.mark.slow  # every run imports torch three times
 
 
-def test_a_simulated_run_is_one_as_any_other(bed: Any, name: str) -> None:
+def test_a_simulated_run_is_like_any_other(bed: Any, name: str) -> None:
     done = bed("up", bed.scenario, "--runtime", "simulated", "--name", name)
     assert "SIMULATED" in done.stdout
     assert bed.state(name) == "finished"
@@ -28,7 +28,7 @@ def test_a_simulated_run_is_one_as_any_other(bed: Any, name: str) -> None:
     bed("down", name)
 
 
-def test_two_runs_of_one_seed_do_not_differ_and_of_two_do(bed: Any, name: str) -> None:
+def test_runs_differ_only_with_different_seeds(bed: Any, name: str) -> None:
     for run, seed in ((f"{name}-a", 1), (f"{name}-b", 1), (f"{name}-c", 2)):
         seeded = ("--set", f"seed={seed}", "--set", "workers.think={mean: 50ms}")
         bed("up", bed.scenario, "--runtime", "simulated", "--name", run, *seeded)
@@ -42,8 +42,8 @@ def test_two_runs_of_one_seed_do_not_differ_and_of_two_do(bed: Any, name: str) -
     assert re.search(r"updates +60 +60", beside)
 
 
-def test_a_run_folder_is_a_scenario_and_gives_the_same_bits(bed: Any, name: str) -> None:
-    """Also with code and recordings of one's own, which are copied into it."""
+def test_rerunning_a_run_folder_is_bit_identical(bed: Any, name: str) -> None:
+    """Also with the user's own code and traces, which are copied into the folder."""
     own = bed.scenario.parent / "own"
     own.mkdir()
     (own / "net.py").write_text(
@@ -68,12 +68,12 @@ def test_a_run_folder_is_a_scenario_and_gives_the_same_bits(bed: Any, name: str)
 
 
 @pytest.mark.parametrize("option", ["--detach", "--keep"])
-def test_there_are_no_containers_to_go_on_or_to_keep(bed: Any, name: str, option: str) -> None:
+def test_detach_and_keep_are_refused_without_containers(bed: Any, name: str, option: str) -> None:
     done = bed("up", bed.scenario, "--runtime", "simulated", "--name", name, option, status=2)
     assert "need containers" in done.stderr
 
 
-def test_what_shows_only_when_the_data_are_there_has_its_line(bed: Any) -> None:
+def test_errors_found_with_the_data_name_their_line(bed: Any) -> None:
     text = bed.scenario.read_text().replace(
         "partition: iid", "partition: {by_label: {labels_per_worker: 11}}"
     )
@@ -84,19 +84,17 @@ def test_what_shows_only_when_the_data_are_there_has_its_line(bed: Any) -> None:
     assert not list(bed.runs.glob("*"))
 
 
-def test_what_needs_a_node_or_a_link_is_refused(bed: Any, name: str) -> None:
+def test_commands_that_need_a_node_or_a_link_are_refused(bed: Any, name: str) -> None:
     bed("up", bed.scenario, "--runtime", "simulated", "--name", name)
     refused = bed("exec", name, "w0", "--", "true", status=2)
     assert "plan.json: runtime: found simulated, expected a run with" in refused.stderr
-    links = open_links(RunFolder(bed.runs / name))  # what every verb of `net` begins with
+    links = open_links(RunFolder(bed.runs / name))  # as every subcommand of `net` does
     with pytest.raises(ScenarioError, match=r"plan.json: runtime: found simulated"), links:
         raise AssertionError("it has links")
 
 
-@pytest.mark.parametrize("dead", [False, True], ids=["going on", "killed"])
-def test_down_ends_one_that_goes_on_and_settles_one_that_was_killed(
-    bed: Any, name: str, dead: bool
-) -> None:
+@pytest.mark.parametrize("dead", [False, True], ids=["running", "killed"])
+def test_down_ends_an_active_run_and_closes_a_killed_one(bed: Any, name: str, dead: bool) -> None:
     endless = ("--set", "stop.updates=1000000")
     with bed.start("up", bed.scenario, "--runtime", "simulated", "--name", name, *endless) as up:
         bed.wait_until_training(name)

@@ -1,4 +1,4 @@
-"""What the command line shows, worked out by hand."""
+"""Status values of the command line, worked out by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def rows(count: int, *, staleness: int, payload: int) -> Rows:
     return made
 
 
-def test_nothing_is_known_at_the_beginning() -> None:
+def test_no_values_at_the_start() -> None:
     status = Progress(stop_updates=100, stop_seconds=None).status(0.0, emulated=0.0)
     assert status.updates == 0
     assert status.accuracy is None
@@ -32,13 +32,13 @@ def test_rate_staleness_ingress_and_eta() -> None:
     status = progress.status(3.0, emulated=3.0)
     assert status.updates == 50
     assert status.ingress_bytes == 400
-    assert status.updates_per_second == 20.0  # 40 in the two seconds since the first look
+    assert status.updates_per_second == 20.0  # 40 in the two seconds since the first sample
     assert status.staleness == 4.0  # (20 x 3 + 20 x 5) / 40
     assert status.eta_seconds == 2.5  # 50 more at 20 a second
     assert status.done_ratio == 0.5
 
 
-def test_only_the_last_ten_seconds_count_for_the_rate() -> None:
+def test_the_rate_uses_the_last_ten_seconds() -> None:
     progress = Progress(stop_updates=None, stop_seconds=None)
     progress.add_updates(rows(1000, staleness=9, payload=8), 1.0)
     progress.add_updates(rows(10, staleness=1, payload=8), 2.0)
@@ -50,7 +50,7 @@ def test_only_the_last_ten_seconds_count_for_the_rate() -> None:
     assert status.eta_seconds is None
 
 
-def test_the_rule_that_ends_the_run_first_gives_the_eta() -> None:
+def test_the_eta_is_that_of_the_earliest_stop_rule() -> None:
     progress = Progress(stop_updates=1000, stop_seconds=40.0)
     progress.add_updates(rows(10, staleness=0, payload=8), 1.0)
     progress.add_updates(rows(10, staleness=0, payload=8), 2.0)
@@ -68,14 +68,14 @@ def test_the_last_accuracy() -> None:
     assert "  accuracy 0.8000  " in describe(status)
 
 
-def test_a_loss_where_there_is_no_accuracy() -> None:
+def test_the_loss_without_an_accuracy() -> None:
     progress = Progress(stop_updates=None, stop_seconds=None)
     progress.add_evaluation(None, 0.25)
     assert "  loss 0.25  " in describe(progress.status(1.0, emulated=1.0))
 
 
-def test_rounds_longer_than_the_window_neither_stop_the_rate_nor_let_the_eta_swing() -> None:
-    """Five updates land at once every 12 s: 5/12 a second, and 40 more take 96 s."""
+def test_rounds_longer_than_the_window_give_a_steady_rate_and_eta() -> None:
+    """Five updates arrive at once every 12 s: 5/12 per second, and 40 more take 96 s."""
     progress = Progress(stop_updates=50, stop_seconds=None)
     progress.add_updates(rows(5, staleness=0, payload=8), 12.0)
     progress.add_updates(rows(5, staleness=0, payload=8), 24.0)
@@ -88,8 +88,8 @@ def test_rounds_longer_than_the_window_neither_stop_the_rate_nor_let_the_eta_swi
     assert progress.status(48.0, emulated=48.0).updates_per_second == pytest.approx(5 / 24)
 
 
-def test_the_emulated_time_of_the_last_ten_seconds_gives_the_eta() -> None:
-    """A simulation begins slowly, then passes 100 emulated seconds in each real one."""
+def test_the_eta_uses_the_emulated_time_of_the_last_ten_seconds() -> None:
+    """A simulation starts slowly, then passes 100 emulated seconds per real second."""
     progress = Progress(stop_updates=None, stop_seconds=10_000.0)
     assert progress.status(0.5, emulated=0.004).eta_seconds is None
     for real in range(1, 21):
@@ -98,5 +98,5 @@ def test_the_emulated_time_of_the_last_ten_seconds_gives_the_eta() -> None:
 
 
 @pytest.mark.parametrize(("rate", "text"), [(0.0, "0/s"), (0.083, "0.083/s"), (4.25, "4.2/s")])
-def test_rates_below_ten_have_a_digit(rate: float, text: str) -> None:
+def test_rates_below_ten_have_a_decimal(rate: float, text: str) -> None:
     assert f"  {text}  " in describe(Status(updates_per_second=rate))

@@ -1,4 +1,4 @@
-"""Limits, folders, paths and outputs that no command can work with: a line, and the right code."""
+"""Unusable limits, folders, paths and outputs: one line and the right exit code."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ PACKAGE_ROOT = Path(__file__).parents[2]
         ["report", "some", "--scale", "nan"],
     ],
 )
-def test_a_number_that_is_none_is_refused(
+def test_an_invalid_number_is_refused(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
     assert f"Invalid value for '{arguments[-2]}'" in capsys.readouterr().err
 
 
-def test_a_current_folder_that_was_deleted(
+def test_a_deleted_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "gone").mkdir()
@@ -46,7 +46,7 @@ def test_a_current_folder_that_was_deleted(
     )
 
 
-def test_paths_that_are_no_text(
+def test_paths_that_are_not_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["ps", "--runs", os.fsdecode(b"a\xff")]) == 2
@@ -71,7 +71,7 @@ def test_paths_that_are_no_text(
         ),
     ],
 )
-def test_a_host_that_lacks_something(command: str, told: str, tmp_path: Path) -> None:
+def test_a_host_without_a_requirement(command: str, told: str, tmp_path: Path) -> None:
     words = f"{sys.executable} -P -m testbed"
     done = subprocess.run(
         ["sh", "-c", command.replace("testbed ", f"{words} ", 1)],

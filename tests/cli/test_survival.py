@@ -1,4 +1,4 @@
-"""What may happen to a run from outside: a clear error or a clean end, and no half run."""
+"""External damage to a run: a clear error or a clean end, and no partial run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDLESS = ("--set", "stop.updates=1000000")
 
 @pytest.fixture
 def tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts a file system of its own over the folder of runs."""
+    """Mounts a separate file system over the folder of runs."""
     mounted: list[Path] = []
 
     def mount(options: str) -> Path:
@@ -35,7 +35,7 @@ def tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         subprocess.run(["umount", "--lazy", place], check=True)
 
 
-def test_a_disk_without_room_for_the_run_folder(
+def test_a_disk_without_space_for_the_run_folder(
     bed: Any, name: str, tmpfs: Callable[[str], Path]
 ) -> None:
     runs = tmpfs("size=12k")
@@ -71,7 +71,7 @@ def test_a_run_folder_that_is_deleted(bed: Any, name: str, runtime: str, evaluat
     bed.wait_until_training(name)
     rows = bed.runs / name / "evaluations.csv"
     bed.wait_until(lambda: len(rows.read_text().splitlines()) > evaluations)
-    while (bed.runs / name).exists():  # the run may put a file where all was deleted just now
+    while (bed.runs / name).exists():  # the run may recreate a file
         shutil.rmtree(bed.runs / name, ignore_errors=True)
     _, errors = up.communicate(timeout=30)
     assert up.returncode == 3
@@ -80,7 +80,7 @@ def test_a_run_folder_that_is_deleted(bed: Any, name: str, runtime: str, evaluat
 
 
 @pytest.mark.parametrize("runtime", ["native", "simulated"])
-def test_a_reader_that_goes_away(bed: Any, name: str, runtime: str) -> None:
+def test_a_closed_pipe(bed: Any, name: str, runtime: str) -> None:
     with bed.start("up", bed.scenario, "--runtime", runtime, "--name", name, *ENDLESS) as up:
         bed.wait_until_training(name)
         up.stdout.close()
@@ -118,7 +118,7 @@ def test_two_runs_without_a_name(bed: Any) -> None:
     assert {bed.state(folder) for folder in folders} == {"finished"}
 
 
-def test_a_host_without_the_memory(bed: Any, name: str) -> None:
+def test_a_host_without_enough_memory(bed: Any, name: str) -> None:
     many = ("--workers", "1022", "--set", "launch=cold")
     begun = time.monotonic()
     up = bed("up", bed.scenario, "--name", name, *many, status=3)

@@ -1,4 +1,4 @@
-"""``testbed top`` and ``testbed events`` of folders of runs, and of one that goes on."""
+"""``testbed top`` and ``testbed events`` on run folders and on an active run."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OLD = Path(__file__).parents[1] / "reports" / "fixtures" / "7ab4e61"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder of one's own with two runs of long ago in it."""
+    """A private working folder with two old runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shutil.copytree(OLD, tmp_path / "runs")
     return tmp_path
 
 
-def test_of_a_run_that_has_ended(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_top_of_an_ended_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "live"]) == 0
     shown = capsys.readouterr().out
     assert "live  finished: 150 updates applied" in shown
@@ -64,7 +64,7 @@ def worker(node: str, **values: Any) -> WorkerStanding:
     return WorkerStanding(**{**empty, "node": node, **values})  # type: ignore[arg-type]
 
 
-def test_the_most_stale_stand_first_and_the_silent_last() -> None:
+def test_the_stalest_workers_are_first_and_silent_ones_last() -> None:
     workers = [worker("w1", age_seconds=1.0), worker("w10"), worker("w2", age_seconds=5.0)]
     assert [one.node for one in ordered(workers, "age", reverse=False)] == ["w2", "w1", "w10"]
     assert [one.node for one in ordered(workers, "age", reverse=True)] == ["w1", "w2", "w10"]
@@ -87,7 +87,7 @@ def test_events_by_kind_and_node(here: Path, capsys: pytest.CaptureFixture[str])
     assert 'link="class fast up" configured_bits_per_second=10000000.0' in capsys.readouterr().out
 
 
-def test_a_kind_or_node_that_there_is_not(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_kind_or_node(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["events", "live", "--kind", "fualt"]) == 2
     assert "Did you mean fault?" in capsys.readouterr().err
     assert main(["events", "live", "--node", "w99"]) == 2
@@ -97,7 +97,7 @@ def test_a_kind_or_node_that_there_is_not(here: Path, capsys: pytest.CaptureFixt
 
 
 class Terminal:
-    """A command in a terminal of the test's own."""
+    """A command in a terminal of the test."""
 
     def __init__(self, bed: Any, *words: str) -> None:
         self.ours, theirs = pty.openpty()
@@ -113,10 +113,10 @@ class Terminal:
         ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read_until(self, pattern: str) -> str:
-        """Read on until the pattern is there; returns what came up to it."""
+        """Read until the pattern appears; returns the output up to it."""
         while not (found := re.search(pattern, self.seen, re.DOTALL)):
             ready, _, _ = select.select([self.ours], [], [], LONGEST_SECONDS)
-            assert ready, f"waited in vain for {pattern}: {self.seen[-2000:]}"
+            assert ready, f"timed out waiting for {pattern}: {self.seen[-2000:]}"
             self.seen += os.read(self.ours, 65536).decode(errors="replace")
         before, self.seen = self.seen[: found.end()], self.seen[found.end() :]
         return before
@@ -137,7 +137,7 @@ class Terminal:
 
 @pytest.fixture
 def going_on(bed: Any, name: str) -> Iterator[str]:
-    """A run in the background that stands until it is ended, of which one worker is frozen."""
+    """A detached run that is stopped until it is ended, with one frozen worker."""
     still = "faults=[{freeze: {workers: [w1], at: {time: 500ms}, for: 1h}}]"
     longer = ("--set", "stop.updates=100000", "--set", still)
     bed("up", bed.scenario, "--detach", "--name", name, *longer)
@@ -147,8 +147,8 @@ def going_on(bed: Any, name: str) -> Iterator[str]:
 
 @pytest.mark.root
 @pytest.mark.slow
-def test_a_run_that_goes_on(bed: Any, going_on: str, tmp_path: Path) -> None:
-    """One live run for all of it: top on a terminal and as JSON, events to the end, the report."""
+def test_top_events_and_report_of_an_active_run(bed: Any, going_on: str, tmp_path: Path) -> None:
+    """One live run for all: top on a terminal and as JSON, events to the end, the report."""
     events = bed.start("events", going_on, "--follow", "--json")
     top = Terminal(bed, "top", going_on)
     top.read_until("workers by age: 2 of 2")
@@ -178,7 +178,7 @@ def test_a_run_that_goes_on(bed: Any, going_on: str, tmp_path: Path) -> None:
     assert {"started", "fault", "state"} <= set(names)
 
 
-def test_keys_that_are_typed_at_once_all_count() -> None:
+def test_keys_typed_at_once_all_take_effect() -> None:
     controller, terminal = pty.openpty()
     try:
         with keys_of(terminal) as pressed:

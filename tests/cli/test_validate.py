@@ -17,7 +17,7 @@ def bad(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_a_good_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_valid_file_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", QUICKSTART]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith(f"ok  {QUICKSTART}: quickstart, 12 workers, ")
@@ -48,8 +48,8 @@ stop: {updates: 10}
 SPECTRAL = "nn.utils.parametrizations.spectral_norm(nn.Linear(64, classes))"
 
 
-def test_a_model_of_ones_own_is_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is told what a batch of one sample does to it, and which buffer it changes."""
+def test_an_own_model_is_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Warns how a batch of one sample fails, and which buffer the model changes."""
     (tmp_path / "net.py").write_text(NET, encoding="utf-8")
     (tmp_path / "own.yaml").write_text(OWN, encoding="utf-8")
     (tmp_path / "study.yaml").write_text("name: s\nscenario: own.yaml\nseeds: [1, 2]\n")
@@ -66,7 +66,7 @@ def test_a_model_of_ones_own_is_built(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "net.py:4: model: found Net, which changes its buffer layers.1.parametriz" in told
 
 
-def test_all_files_are_checked_and_one_bad_one_is_enough(
+def test_all_files_are_checked_and_one_invalid_file_fails(
     bad: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["validate", bad, QUICKSTART, "/no/such/file"]) == 2
@@ -77,7 +77,7 @@ def test_all_files_are_checked_and_one_bad_one_is_enough(
     assert "/no/such/file: found no such file" in captured.err
 
 
-def test_a_value_is_tried_with_set(capsys: pytest.CaptureFixture[str]) -> None:
+def test_set_overrides_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", QUICKSTART, "--set", "workers.count=24"]) == 0
     assert "24 workers" in capsys.readouterr().out
     assert main(["validate", QUICKSTART, "--set", "workers.count=many"]) == 2
@@ -87,7 +87,7 @@ def test_a_value_is_tried_with_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert "found a study and --set, expected a scenario" in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there_is_compared_by_its_name_without_the_ending(
+def test_a_missing_file_suggests_a_similar_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -124,10 +124,10 @@ def test_as_json(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("class Mine\n", "own.py:1: {}: found SyntaxError: expected ':', expected valid Python"),
     ],
 )
-def test_what_the_text_of_own_code_tells(
+def test_errors_found_in_the_text_of_own_code(
     family: str, text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before a run is made, and with the line."""
+    """Found before a run is created, with the line."""
     (tmp_path / "own.py").write_text(text)
     members = {"model": "digits-cnn", "algorithm": "asgd", "dataset": "digits"}
     members[family] = "{custom: {file: own.py, class: Mine}}"
@@ -153,7 +153,7 @@ def test_what_the_text_of_own_code_tells(
         "globals()['Mine'] = dict\n",
     ],
 )
-def test_code_whose_text_may_be_right(
+def test_code_whose_text_may_be_valid(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "own.py").write_text(text)
@@ -165,7 +165,7 @@ def test_code_whose_text_may_be_right(
     assert main(["validate", str(file)]) == 0
 
 
-def test_a_scenario_may_have_no_limit_of_updates(
+def test_a_scenario_may_omit_the_limit_of_updates(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "timed.yaml"

@@ -7,6 +7,6 @@ import pytest
 
 @pytest.fixture(scope="session")
 def testbed_data() -> dict[str, str]:
-    """An environment in which real data sets are found; empty on a machine that has none."""
+    """An environment that leads to real data sets; empty on a machine without any."""
     folder = os.environ.get("TESTBED_DATA", "")
     return {"TESTBED_DATA": folder} if folder else {}

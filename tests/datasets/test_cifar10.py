@@ -1,4 +1,4 @@
-"""With a small archive made here; the real one is tried where TESTBED_DATA leads to it."""
+"""With a small archive made here; the real one is tested if TESTBED_DATA leads to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = f"{ARCHIVE.name}.gz"
 
 
 def records(seed: int, count: int) -> bytes:
-    """Labels 0, 1, 2 ... with pixels drawn at random."""
+    """Labels 0, 1, 2 ... with random pixels."""
     pixels = np.random.default_rng(seed).integers(0, 256, (count, 3072)).astype(np.uint8)
     labels = (np.arange(count) % 10).astype(np.uint8)
     return np.concatenate([labels[:, None], pixels], axis=1).tobytes()
@@ -75,8 +75,8 @@ def test_found_where_testbed_data_leads(tmp_path: Path, below: str, compressed: 
     np.testing.assert_allclose(data.test_images[0], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_first_batches_alone(tmp_path: Path) -> None:
-    """Of two batches, the first has 12 images; the test set stays what it is."""
+def test_only_the_first_batches(tmp_path: Path) -> None:
+    """Of two batches, the first has 12 images; the test set is unchanged."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / ARCHIVE.name).write_bytes(packed(CONTENT))
     both = prepare(tmp_path, tmp_path / "data")
@@ -104,7 +104,7 @@ def test_the_first_batches_alone(tmp_path: Path) -> None:
     ],
     ids=["other pixels", "a member less", "cut short", "no archive", "cut short by gzip", "a page"],
 )
-def test_a_damaged_archive_is_named_and_nothing_is_made(
+def test_a_damaged_archive_is_named_and_nothing_is_written(
     tmp_path: Path, content: bytes, expected: str
 ) -> None:
     (tmp_path / NAME).write_bytes(content)

@@ -1,4 +1,4 @@
-"""What holds for every data set. One that is not in the union, or has no example here, fails."""
+"""The contract of every data set. One missing in the union, or without an example here, fails."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_every_data_set_has_an_example() -> None:
         assert name in EXAMPLES, f'add "{name}" to EXAMPLES in tests/datasets/test_contract.py'
 
 
-def test_names_are_those_of_the_files() -> None:
+def test_names_equal_those_of_the_files() -> None:
     for name, config in members().items():
         assert config.__module__ == f"testbed.datasets.{name.replace('-', '_')}"
 
@@ -104,7 +104,7 @@ def test_configs_import_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_a_config_survives_being_written_and_read(name: str) -> None:
+def test_a_config_survives_a_round_trip(name: str) -> None:
     adapter: TypeAdapter[DatasetConfig] = TypeAdapter(Dataset)
     config = adapter.validate_python(EXAMPLES[name])
     assert config.fraction == 1
@@ -128,12 +128,12 @@ def test_a_config_survives_being_written_and_read(name: str) -> None:
         {"folder": "x"},
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(Dataset).validate_python({"name": "digits", **options})
 
 
-def test_arrays_fit_together(data: Prepared) -> None:
+def test_arrays_are_consistent(data: Prepared) -> None:
     for images, labels in (
         (data.train_images, data.train_labels),
         (data.test_images, data.test_labels),
@@ -150,25 +150,25 @@ def test_arrays_fit_together(data: Prepared) -> None:
     assert not data.classes or set(data.train_labels) == set(range(data.classes))
 
 
-def test_what_is_known_beforehand_is_so(data: Prepared, folder: Path) -> None:
+def test_the_announced_shape_is_correct(data: Prepared, folder: Path) -> None:
     name = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["source"]["name"]
     known = members()[name].images
     assert known is None or known == (data.image_shape, data.classes)
 
 
-def test_arrays_cannot_be_written_to(data: Prepared) -> None:
+def test_arrays_are_read_only(data: Prepared) -> None:
     assert not data.train_images.flags.writeable
     assert type(data.train_images) is np.ndarray
 
 
-def test_everybody_can_read_the_folder(folder: Path) -> None:
+def test_every_user_can_read_the_folder(folder: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
     names = {path.name for path in folder.iterdir()}
     assert names == {"meta.json", *(f"{part}.npy" for part in PARTS)}
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o644}
 
 
-def test_the_record_says_what_it_is(folder: Path, data: Prepared) -> None:
+def test_the_record_describes_the_data_set(folder: Path, data: Prepared) -> None:
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     assert meta["format"] == 1
     assert meta["classes"] == data.classes

@@ -50,7 +50,7 @@ def test_options_reach_the_function(tmp_path: Path) -> None:
     assert load(folder).train_labels.tolist() == [0, 1, 2, 0]
 
 
-def test_an_option_that_the_function_does_not_take(tmp_path: Path) -> None:
+def test_an_option_unknown_to_the_function(tmp_path: Path) -> None:
     (tmp_path / "data.py").write_text(SOURCE, encoding="utf-8")
     own = {"name": "custom", "file": "data.py", "class": "function", "rows": 4}
     config = CustomDataset.model_validate(own)
@@ -76,7 +76,7 @@ def function():
     assert data.image_shape == (3, 5, 6)
 
 
-def test_the_content_decides_what_is_new(tmp_path: Path) -> None:
+def test_the_content_identifies_a_data_set(tmp_path: Path) -> None:
     first = prepare(tmp_path, SOURCE)
     assert prepare(tmp_path, SOURCE + "\n# a comment\n") == first
     assert prepare(tmp_path, SOURCE.replace("arange(24)", "ones(24)")) != first
@@ -122,7 +122,7 @@ def test_the_content_decides_what_is_new(tmp_path: Path) -> None:
         ("[[1], [1, 2]], y, x, y", "train_images raised ValueError.*expected an array"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, returned: str, expected: str) -> None:
+def test_errors_are_reported(tmp_path: Path, returned: str, expected: str) -> None:
     with pytest.raises(ScenarioError, match=expected):
         prepare(tmp_path, SOURCE.replace("return x, y, x[:1], y[:1]", f"return {returned}"))
 
@@ -134,7 +134,9 @@ def test_what_is_wrong_is_said(tmp_path: Path, returned: str, expected: str) -> 
         ("x", "found x, a ndarray, expected a class or a function"),
     ],
 )
-def test_what_is_no_function_is_named(tmp_path: Path, name: str, expected: str) -> None:
+def test_a_name_that_is_not_a_function_is_reported(
+    tmp_path: Path, name: str, expected: str
+) -> None:
     with pytest.raises(ScenarioError, match=expected):
         prepare(tmp_path, SOURCE, name=name)
 
@@ -183,7 +185,7 @@ def test_numbers_instead_of_labels(tmp_path: Path) -> None:
 
 
 def test_raw_images_and_a_transform(tmp_path: Path) -> None:
-    """A batch repeats with its number; tested images have nothing drawn."""
+    """A batch is reproducible by its number; nothing is drawn for test images."""
     (tmp_path / "custom").mkdir()
     for place in (tmp_path, tmp_path / "custom"):
         (place / "data.py").write_text(NUMBERS, encoding="utf-8")
@@ -210,13 +212,13 @@ def test_raw_images_and_a_transform(tmp_path: Path) -> None:
         ("missing", r"no 'missing' in it; it defines function, noisy, astray, restless, broken"),
     ],
 )
-def test_a_transform_that_does_not_do(tmp_path: Path, name: str, expected: str) -> None:
+def test_an_invalid_transform(tmp_path: Path, name: str, expected: str) -> None:
     (tmp_path / "data.py").write_text(NUMBERS, encoding="utf-8")
     with pytest.raises(ScenarioError, match=expected):
         own(name).prepare(tmp_path / "cache", environment={}, folder=tmp_path)
 
 
-def test_what_a_transform_gives_in_a_node_is_looked_at(tmp_path: Path) -> None:
+def test_results_of_a_transform_are_checked_in_a_node(tmp_path: Path) -> None:
     (tmp_path / "custom").mkdir()
     (tmp_path / "custom" / "data.py").write_text(NUMBERS, encoding="utf-8")
     transform = own("astray").make_ready(tmp_path)

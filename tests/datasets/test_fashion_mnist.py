@@ -1,4 +1,4 @@
-"""What differs from MNIST: sums of the compressed files, and a folder of its own."""
+"""Differences from MNIST: checksums of the compressed files, and a separate folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOWHERE = ("http://127.0.0.1:9/fashion",)  # the discard port: nothing listens
 
 
 def half(count: int, names: Split, folder: Path) -> Split:
-    """Writes compressed files with so many images, and returns what is known of them."""
+    """Write compressed files with this many images, and return their expected contents."""
     pixels = np.random.default_rng(count).integers(0, 256, count * 784).astype(np.uint8)
     images = struct.pack(">4i", 2051, count, 28, 28) + pixels.tobytes()
     labels = struct.pack(">2i", 2049, count) + bytes(i % 10 for i in range(count))
@@ -58,7 +58,7 @@ def test_compressed_files_are_found_in_its_folder(own: Path) -> None:
     assert data.source["name"] == "fashion-mnist"
 
 
-def test_files_of_mnist_beside_its_folder_are_not_taken_for_its_own(own: Path) -> None:
+def test_files_of_mnist_next_to_its_folder_are_not_used(own: Path) -> None:
     train, test = half(30, TRAIN, own.parent), half(20, TEST, own.parent)
     with pytest.raises(DataError) as caught:
         prepare(own, train, test)
@@ -66,7 +66,7 @@ def test_files_of_mnist_beside_its_folder_are_not_taken_for_its_own(own: Path) -
     assert expected in caught.value.message
 
 
-def test_a_file_that_is_compressed_anew_cannot_be_told_from_a_damaged_one(own: Path) -> None:
+def test_a_recompressed_file_is_refused_as_damaged(own: Path) -> None:
     train, test = half(30, TRAIN, own), half(20, TEST, own)
     file = own / f"{TRAIN.images.name}.gz"
     file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes()), 1, mtime=0))

@@ -1,4 +1,4 @@
-"""With small IDX files made here; the real ones are tried where TESTBED_DATA leads to them."""
+"""With small IDX files made here; the real ones are tested if TESTBED_DATA leads to them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SMALL_TEST = Split(SMALL[TEST.images.name], SMALL[TEST.labels.name])
 
 
 def lay(folder: Path, *, compressed: bool = True, **changed: bytes) -> Path:
-    """The four small files, those ``changed`` with other content: ``train_images=...``."""
+    """The four small files, with the contents of ``changed`` replaced: ``train_images=...``."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, right in CONTENT.items():
         content = changed.get("_".join(name.split("-")[:2]), right)
@@ -58,7 +58,7 @@ def lay(folder: Path, *, compressed: bool = True, **changed: bytes) -> Path:
 
 @dataclass
 class Preparer:
-    """A cache of its own."""
+    """A private cache."""
 
     cache: Path
 
@@ -78,7 +78,7 @@ def preparer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Preparer:
 
 class Handler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing on standard error."""
+        """Keep standard error empty."""
 
 
 class Stops(Handler):
@@ -106,7 +106,7 @@ def serving(handler: Callable[..., Handler]) -> Iterator[str]:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A folder, and the URL under which it is served."""
+    """A folder, and the URL that serves it."""
     folder = tmp_path / "served"
     folder.mkdir()
     with serving(partial(Handler, directory=str(folder))) as url:
@@ -133,7 +133,7 @@ def test_found_in_the_cache(preparer: Preparer) -> None:
     assert len(load(preparer.prepare()).train_labels) == 30
 
 
-def test_what_testbed_data_lacks_is_looked_for_in_the_cache(
+def test_files_missing_in_testbed_data_are_searched_in_the_cache(
     preparer: Preparer, tmp_path: Path
 ) -> None:
     given = lay(tmp_path / "data")
@@ -159,7 +159,7 @@ def test_missing_everywhere(preparer: Preparer, tmp_path: Path) -> None:
         preparer.prepare()
 
 
-def test_testbed_data_that_is_no_folder(preparer: Preparer, tmp_path: Path) -> None:
+def test_testbed_data_that_is_not_a_folder(preparer: Preparer, tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"TESTBED_DATA is .*/nowhere, which is not a readable folder"
     ):
@@ -179,7 +179,7 @@ def test_testbed_data_that_is_no_folder(preparer: Preparer, tmp_path: Path) -> N
     ids=["truncated", "labels for images", "label 11", "a label less", "another pixel", "empty"],
 )
 @pytest.mark.parametrize("prepared_before", [False, True])
-def test_damaged_files_are_named_and_not_passed_over(
+def test_damaged_files_are_named_and_not_skipped(
     preparer: Preparer,
     tmp_path: Path,
     changed: str,
@@ -267,7 +267,7 @@ def test_a_bad_download_is_refused_and_not_kept(
     assert len(load(preparer.prepare(urls=(url,))).train_labels) == 30
 
 
-def test_a_connection_that_breaks_off(preparer: Preparer) -> None:
+def test_an_interrupted_connection(preparer: Preparer) -> None:
     with serving(Stops) as url, pytest.raises(DataError, match=f"download failed: {url}/train-im"):
         preparer.prepare(urls=(url,))
     assert list((preparer.cache / "mnist").iterdir()) == []

@@ -10,7 +10,7 @@ from testbed.datasets.mnist_pair_100 import label, pairs, side_by_side
 
 
 def test_a_pair_by_hand() -> None:
-    """28 columns of 10, 20, 10, ... become 14 of 15, behind a margin of 2; then 14 of 40."""
+    """28 columns of 10, 20, 10, ... become 14 of 15, after a margin of 2; then 14 of 40."""
     left = np.tile(np.array([10, 20], np.uint8), (1, 28, 14))
     right = np.full((1, 28, 28), 40, np.uint8)
     pair = side_by_side(left, right)
@@ -19,14 +19,14 @@ def test_a_pair_by_hand() -> None:
     assert pair[0, :2].max() == pair[0, 30:].max() == 0
 
 
-def test_every_label_has_as_many_pairs() -> None:
+def test_labels_have_equal_numbers_of_pairs() -> None:
     """Three images of each digit, 40 times on either side: 13 or 14 times each."""
     digits = np.arange(30) % 10
     left, right = pairs(digits, each=4, rng=np.random.default_rng(0))
     assert np.bincount(label(digits, left, right)).tolist() == [4] * 100
     for side in (left, right):
         assert set(np.bincount(side)) == {13, 14}
-    assert len(np.unique(label(digits, left, right)[:50])) > 25  # in a drawn order
+    assert len(np.unique(label(digits, left, right)[:50])) > 25  # in random order
 
 
 @pytest.mark.slow

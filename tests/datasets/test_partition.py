@@ -31,7 +31,7 @@ PARTITIONS = [
 
 
 def repeated(counts: list[int]) -> Samples:
-    """Labels 0, 1, 2 ... as often as ``counts`` says."""
+    """Labels 0, 1, 2 ... with these counts."""
     return np.repeat(np.arange(len(counts)), counts)
 
 
@@ -54,7 +54,7 @@ def test_iid_drops_the_remainder() -> None:
 
 
 def test_shared_is_everything_for_everyone() -> None:
-    """Also where there are more workers than samples."""
+    """Also with more workers than samples."""
     dealt = deal(Shared(name="shared"), [2, 1], 5)
     assert [shard.tolist() for shard in dealt] == [[0, 1, 2]] * 5
     (half,) = deal(Shared(name="shared"), [10, 10], 1, fraction=0.5)
@@ -73,12 +73,12 @@ def test_by_size_worked_by_hand() -> None:
     assert sorted(len(shard) for shard in dealt) == [2, 3, 6]
 
 
-def test_by_size_with_exponent_nought_is_equal() -> None:
+def test_by_size_with_exponent_zero_is_equal() -> None:
     dealt = deal(BySize(name="by_size", exponent=0.0), [6, 6], 4)
     assert [len(shard) for shard in dealt] == [3, 3, 3, 3]
 
 
-def test_by_label_with_as_many_owners_of_each_label() -> None:
+def test_by_label_with_equal_numbers_of_owners() -> None:
     """Six workers with two of three labels each: every label has four owners, of 3 samples each."""
     labels = repeated([12, 12, 12])
     rng = np.random.default_rng(0)
@@ -89,13 +89,13 @@ def test_by_label_with_as_many_owners_of_each_label() -> None:
     assert len(np.unique(np.concatenate(dealt))) == 36
 
 
-def test_by_label_with_fewer_owners_than_labels_leaves_labels_out() -> None:
+def test_by_label_with_fewer_owners_than_labels_omits_labels() -> None:
     one = ByLabel(name="by_label", labels_per_worker=1)
     dealt = deal(one, [5, 5, 5], 2)
     assert [len(shard) for shard in dealt] == [5, 5]
 
 
-def test_by_label_with_more_labels_than_there_are() -> None:
+def test_by_label_with_more_labels_than_exist() -> None:
     three = ByLabel(name="by_label", labels_per_worker=3)
     with pytest.raises(ScenarioError, match=r"labels_per_worker: found 3, expected at most 2"):
         deal(three, [5, 5, 0], 2)
@@ -125,7 +125,7 @@ def test_a_small_alpha_gives_few_labels_and_a_large_one_all() -> None:
         ([0, 3, 3], 1.0, [0, 3, 3]),
     ],
 )
-def test_a_subset_is_balanced_as_far_as_the_labels_go(
+def test_a_subset_is_as_balanced_as_the_labels_allow(
     counts: list[int], fraction: float, quotas: list[int]
 ) -> None:
     labels = repeated(counts)
@@ -141,7 +141,9 @@ def test_the_papers_fifth_of_mnist() -> None:
 
 
 @pytest.mark.parametrize("partition", PARTITIONS, ids=repr)
-def test_the_generator_decides(partition: Iid | ByLabel | BySize | Dirichlet) -> None:
+def test_a_partition_depends_on_the_generator(
+    partition: Iid | ByLabel | BySize | Dirichlet,
+) -> None:
     one, two, other = (deal(partition, [40, 40, 40], 4, seed=seed) for seed in (1, 1, 2))
     for a, b in zip(one, two, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -164,7 +166,7 @@ def test_a_worker_without_samples_is_an_error(partition: Iid | BySize) -> None:
     fraction=st.floats(0.05, 1.0),
     seed=st.integers(0, 2**32),
 )
-def test_shards_are_disjoint_and_nobody_goes_without(
+def test_shards_are_disjoint_and_not_empty(
     partition: Iid | ByLabel | BySize | Dirichlet,
     counts: list[int],
     workers: int,

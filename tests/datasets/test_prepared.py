@@ -22,7 +22,7 @@ def small(value: int = 0) -> Prepared:
     )
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_a_written_data_set_is_read(tmp_path: Path) -> None:
     folder = prepare_once(tmp_path / "a" / "small-1", lambda: small(7))
     data = load(folder)
     np.testing.assert_array_equal(data.train_images, small(7).train_images)
@@ -30,12 +30,12 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert (data.classes, data.image_shape, data.source) == (2, (1, 2, 2), {"name": "small"})
 
 
-def test_it_is_made_once(tmp_path: Path) -> None:
+def test_a_data_set_is_prepared_once(tmp_path: Path) -> None:
     prepare_once(tmp_path / "x", small)
     prepare_once(tmp_path / "x", lambda: pytest.fail("made twice"))
 
 
-def test_of_several_at_once_one_makes_it(tmp_path: Path) -> None:
+def test_one_of_several_concurrent_processes_prepares_it(tmp_path: Path) -> None:
     made: list[int] = []
     begun = threading.Barrier(4)
 
@@ -66,7 +66,7 @@ def test_a_failure_leaves_nothing_and_can_be_repeated(tmp_path: Path) -> None:
     prepare_once(tmp_path / "x", small)
 
 
-def test_left_overs_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+def test_files_left_by_a_killed_process_are_removed(tmp_path: Path) -> None:
     left_over = tmp_path / ".x.abc.tmp"
     left_over.mkdir()
     (left_over / "train_images.npy").write_bytes(b"half")
@@ -115,7 +115,7 @@ def test_damage_is_named(tmp_path: Path, file: str, content: bytes | None, expec
         ("test_labels", np.zeros((2, 1), np.int64)),
     ],
 )
-def test_arrays_that_do_not_fit_are_named(tmp_path: Path, part: str, array: np.ndarray) -> None:
+def test_mismatched_arrays_are_named(tmp_path: Path, part: str, array: np.ndarray) -> None:
     folder = prepare_once(tmp_path / "x", small)
     np.save(folder / f"{part}.npy", array)
     with pytest.raises(DataError, match=r"\.npy: found .*, expected "):
@@ -130,7 +130,7 @@ def test_a_truncated_array_is_named(tmp_path: Path) -> None:
         load(folder)
 
 
-def test_the_source_is_on_record(tmp_path: Path) -> None:
+def test_the_source_is_recorded(tmp_path: Path) -> None:
     folder = prepare_once(tmp_path / "x", small)
     assert json.loads((folder / "meta.json").read_text(encoding="utf-8"))["source"] == {
         "name": "small"

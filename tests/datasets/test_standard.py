@@ -24,7 +24,7 @@ def test_the_channels_of_an_image_are_taken_together() -> None:
     np.testing.assert_array_equal(done[0], [[[-1, -1], [-1, -1]], [[1, 1], [1, 1]]])
 
 
-def test_more_images_than_are_done_at_once() -> None:
+def test_more_images_than_are_processed_at_once() -> None:
     raw = np.random.default_rng(0).integers(0, 256, (2500, 3, 3)).astype(np.uint8)
     done = standardised(raw)
     np.testing.assert_array_equal(done[2400], standardised(raw[2400:2401])[0])
@@ -32,7 +32,7 @@ def test_more_images_than_are_done_at_once() -> None:
 
 
 def test_distorted_by_hand() -> None:
-    """Brightness vanishes in the standardisation; of one channel so does contrast, a flip stays."""
+    """Standardisation cancels brightness, and contrast of a single channel; a flip remains."""
     images = np.array([[[[0, 10], [20, 50]]]] * 20, np.uint8)
     ready = distorted(images, np.random.default_rng(0))
     upright = standardised(images[:1])
@@ -44,7 +44,7 @@ def test_distorted_by_hand() -> None:
     np.testing.assert_array_equal(distorted(images, None), standardised(images))
 
 
-def test_distortions_repeat_with_the_generator() -> None:
+def test_distortions_are_reproducible_from_the_generator() -> None:
     images = np.random.default_rng(1).integers(0, 256, (4, 3, 5, 5)).astype(np.uint8)
     one, two, other = (distorted(images, np.random.default_rng(seed)) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, two)
@@ -52,7 +52,7 @@ def test_distortions_repeat_with_the_generator() -> None:
 
 
 def test_contrast_changes_the_balance_of_channels() -> None:
-    """Distances to a channel's own mean are scaled, the means are not: three channels tell."""
+    """Distances to a channel's mean are scaled, the means are not: three channels show it."""
     images = np.random.default_rng(1).integers(0, 256, (8, 3, 5, 5)).astype(np.uint8)
     ready = distorted(images, np.random.default_rng(3))
     own, plain = (x.std(axis=(2, 3)) for x in (ready, standardised(images)))

@@ -1,4 +1,4 @@
-"""The command as a user types it, in a folder of its own, and what it leaves on the host."""
+"""The command as a user types it, in a separate folder, and what it leaves on the host."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Done:
 
 @dataclass
 class Up:
-    """``testbed up`` in a process of its own."""
+    """``testbed up`` in a child process."""
 
     folder: RunFolder
     process: subprocess.Popen[str]
@@ -85,11 +85,11 @@ class Up:
         return []
 
     def wait_for(self, look: Callable[[], Any]) -> Any:
-        """Look until there is something to see; the run must not end before."""
+        """Poll until the result is true; the run must not end before."""
         deadline = time.monotonic() + WAIT_SECONDS
         while not (found := look()):
             assert self.process.poll() is None, self.end()
-            assert time.monotonic() < deadline, "nothing to see in time"
+            assert time.monotonic() < deadline, "timed out"
             time.sleep(0.02)
         return found
 
@@ -101,7 +101,7 @@ class Up:
         self.wait_for(lambda: self.folder.spool.exists() and _rows(self.folder) >= count)
 
     def end(self, *, within: float = WAIT_SECONDS) -> Done:
-        """Wait for its end, which a test that hangs would wait for in vain."""
+        """Wait for its end, with a timeout in case the run hangs."""
         out, err = self.process.communicate(timeout=within)
         return Done(self.process.returncode, out, err)
 
@@ -118,7 +118,7 @@ def _rows(folder: RunFolder) -> int:
 
 @dataclass
 class Bed:
-    """Where a test types its commands: own runs, own home, own registry; a scenario to run.
+    """Where a test runs its commands: its own runs, home and registry, and a scenario to run.
 
     Attributes:
         path: the current folder of every command.
@@ -146,17 +146,17 @@ class Bed:
         return f"e2e-{os.getpid()}-{next(NUMBERS)}"
 
     def run(self, *arguments: str, **environment: str) -> Done:
-        """A command, to its end."""
+        """Run a command to its end."""
         process = self._spawn(arguments, environment)
         out, err = process.communicate(timeout=WAIT_SECONDS)
         return Done(process.returncode, out, err)
 
     def up(self, *options: str, file: str = "tiny.yaml") -> Up:
-        """Start a run of a name of its own."""
+        """Start a run with a new name."""
         return self.start("up", file, "--name", self.new_name(), *options)
 
     def start(self, *arguments: str, **environment: str) -> Up:
-        """Start a run whose name, and maybe ``--runs``, stand among the arguments."""
+        """Start a run whose name, and possibly ``--runs``, are among the arguments."""
         options = dict(pairwise(arguments))
         runs = Path(options.get("--runs", self.runs))
         process = self._spawn(arguments, environment)
@@ -164,18 +164,18 @@ class Bed:
         return self.started[-1]
 
     def nodes(self, run: str) -> dict[str, Any]:
-        """What ``testbed ps RUN`` says, by node."""
+        """The output of ``testbed ps RUN``, by node."""
         return {row["node"]: row for row in self.run("ps", run, "--json").json}
 
     @staticmethod
     def kill_node(up: Up, node: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to a node's process, whose pid a command might ask for too late."""
+        """Signal a node's process, whose pid a command might look up too late."""
         launched = only(read_events(up.folder.events), Launched)
         (pid,) = (event.pid for event in launched if event.node == node)
         os.kill(pid, number)
 
     def remains(self, run: str) -> list[str]:
-        """What there is of a run on the host besides its folder."""
+        """Everything of a run on the host other than its folder."""
         needle = run.encode()
         found = [
             f"process {pid}: {text.decode(errors='replace')}"
@@ -199,7 +199,7 @@ class Bed:
         self, arguments: tuple[str, ...], environment: dict[str, str]
     ) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            # Tests may run under nohup, which what they start is not to see.
+            # Tests may run under nohup, which must not affect the processes they start.
             ["env", "--default-signal=HUP", sys.executable, "-m", "testbed", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -238,7 +238,7 @@ def bed(tmp_path: Path, cache: Path) -> Iterator[Bed]:
 
 @pytest.fixture(scope="session")
 def shared_bed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Bed]:
-    """For tests that only look at what other commands have left."""
+    """For tests that only look at the results of other commands."""
     bed = Bed(tmp_path_factory.mktemp("bed"), cache)
     yield bed
     _end_all(bed)
@@ -246,7 +246,7 @@ def shared_bed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterato
 
 @pytest.fixture(scope="session")
 def finished(shared_bed: Bed) -> tuple[Up, Done]:
-    """A run that came to its end, and how."""
+    """A run that ended, and how."""
     up = shared_bed.up(file="linked.yaml")
     return up, up.end()
 
@@ -258,7 +258,7 @@ def finished(shared_bed: Bed) -> tuple[Up, Done]:
     ]
 )
 def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every runtime that makes containers; Docker's where there is the image."""
+    """Every runtime that makes containers; Docker's where the image exists."""
     if request.param == "docker":
         from testbed.runtimes.docker.engine import connect
         from testbed.runtimes.docker.image import check_image
@@ -272,7 +272,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def _end_all(bed: Bed) -> None:
-    """Whatever a test that failed has left going."""
+    """Ends what a failed test left running."""
     for up in bed.started:
         if up.process.poll() is None:
             up.process.kill()
@@ -296,7 +296,7 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Query:
-    """What a panel or an annotation asks for."""
+    """The query of a panel or an annotation."""
 
     place: str
     expression: str
@@ -321,12 +321,12 @@ def queries(file: Path) -> Iterator[Query]:
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A real one that listens somewhere."""
+    """A real Prometheus server."""
 
     url: str
 
     def answers(self, path: str) -> bool:
-        """Whether it does."""
+        """Whether it accepts queries."""
         with suppress(URLError, ConnectionError), urlopen(f"{self.url}{path}", timeout=5):
             return True
         return False
@@ -343,7 +343,7 @@ class Prometheus:
     def check_panels(
         self, run: str, files: Sequence[Path], lacking: Collection[str], **window: str
     ) -> None:
-        """Ask for everything that panels and annotations ask for; ``lacking`` is not looked for."""
+        """Run every query of panels and annotations, except those in ``lacking``."""
         asked = [query for file in files for query in queries(file)]
         assert asked
         for query in asked:

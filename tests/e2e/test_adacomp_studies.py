@@ -1,4 +1,4 @@
-"""The studies of AdaComp's figures and tables, at a four-thousandth of their length."""
+"""The studies of AdaComp's figures and tables, at 1/4000 of their length."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ LIVE = {"live"}
 
 
 def reduced(name: str) -> Study:
-    """A study, with one run of the case alone."""
+    """A study, reduced to one run of this case."""
     study = load_study(FOLDER / f"{name}.yaml", scale=SCALE)
     (case,) = study.select(CASES[name])
     return replace(study, runs=tuple(run for run in study.runs if run.case == case)[:1])
 
 
-def test_every_study_is_whole() -> None:
+def test_every_study_is_complete() -> None:
     files = {file.stem: file for file in FOLDER.glob("*.yaml") if is_study(file)}
     assert set(files) == set(CASES) | LIVE
     for name, file in files.items():
@@ -53,16 +53,16 @@ def test_every_study_is_whole() -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str]]:
-    """A folder for the runs of all studies, and which of them it has."""
+    """A folder for the runs of all studies, and those it already has."""
     return tmp_path_factory.mktemp("runs"), set()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_it_runs_and_is_reported(
+def test_each_study_runs_and_is_reported(
     name: str, made: tuple[Path, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Carried out in this process: in those of a sweep torch would take longer than the runs."""
+    """Executed in this process: importing torch in a sweep's children would outlast the runs."""
     if "TESTBED_DATA" not in os.environ:
         pytest.skip("needs MNIST: set TESTBED_DATA to the folder that holds it")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

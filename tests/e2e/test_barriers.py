@@ -1,4 +1,4 @@
-"""Workers that wait for one another, in real containers: shares, losses, and a run that stalls."""
+"""Workers that wait for each other, in real containers: shares, losses and a stalled run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_waiting_shares_of_three_workers_by_hand(
 
     BSP: a round of 1.5 + 3.740 s, of which 0.833 s are steps:  1 - 0.833 / 5.240 = 84.1 %.
     Ten local steps: a round of 15 + 3.740 s:                   1 - 8.333 / 18.740 = 55.5 %.
-    SSP, s = 5, in the slow worker's pace: 5 * (1.5 + 1.870) + 1.870 = 18.72 s for five steps:
+    SSP, s = 5, at the slow worker's pace: 5 * (1.5 + 1.870) + 1.870 = 18.72 s for five steps:
                                                                 1 - 0.833 / 3.744 = 77.7 %.
     """
     bed.scenario("waiting.yaml", WAITING)
@@ -86,8 +86,8 @@ def test_waiting_shares_live_and_simulated(bed: Any, settings: list[str], share:
     ADSP commits every 20 s, as it was ordered to:          3.740 / 20 = 18.7 %.
     FedBuff has cycles of 5 + 3.740 and 15 + 3.740 s:       (2 * 42.8 + 20.0) / 3 = 35.2 %.
 
-    What the slow worker does adds up to the time between its first push and its last one: what it
-    pushes is applied at once. That of all is looked at in the simulated test.
+    What the slow worker does adds up to the time between its first and last push: its pushes are
+    applied at once. The simulated test checks this for all workers.
     """
     bed.scenario("waiting.yaml", WAITING)
     common = ("stop.time=100s", "evaluate.every=40s")
@@ -105,7 +105,7 @@ def test_waiting_shares_live_and_simulated(bed: Any, settings: list[str], share:
                 assert own[PARTS].iloc[1:].to_numpy().sum() == pytest.approx(passed, rel=0.01)
             shares.append(1 - own["compute_seconds"].iloc[1:].sum() / passed)
         found[runtime] = np.mean(shares)
-        whole = run.summary["waiting"]["waiting_ratio"]  # with the way to the first push
+        whole = run.summary["waiting"]["waiting_ratio"]  # including the time before the first push
         assert whole == pytest.approx(share, abs=0.05)
     assert found["simulated"] == pytest.approx(share, abs=0.01)
     assert found["native"] == pytest.approx(found["simulated"], abs=0.03)
@@ -115,7 +115,7 @@ BARRIER = ("--set", "algorithm={bsp: {}}", "--set", "workers.think.mean=20ms")
 
 
 def test_a_killed_worker_does_not_delay_rounds(bed: Any) -> None:
-    """The round closes with those that have pushed, and later ones with those that are left."""
+    """The round closes with the pushes it has, and later rounds with the remaining workers."""
     up = bed.up(*BARRIER, "--set", "stop.updates=240")
     up.wait_for_updates(60)
     bed.kill_node(up, "w1")
@@ -143,13 +143,13 @@ def test_a_frozen_worker_stalls_the_others(bed: Any) -> None:
     assert finished(up).stalled
     assert "The training stalled: 2 workers wait for w1." in done.out.replace("\n", " ")
     run = testbed.Run(up.folder.path)
-    assert len(run.updates) >= 60  # what was measured until then is kept
+    assert len(run.updates) >= 60  # earlier measurements are kept
     assert run.evaluations["final"].iloc[-1]
     assert run.state.state == "finished"
     assert bed.remains(up.name) == []
 
 
-def test_a_run_that_all_workers_have_left_is_stalled(bed: Any) -> None:
+def test_a_run_without_remaining_workers_is_stalled(bed: Any) -> None:
     up = bed.up("--set", "stop.updates=100000", "--set", "workers.think.mean=20ms")
     up.wait_for_updates(20)
     for worker in ("w0", "w1", "w2"):

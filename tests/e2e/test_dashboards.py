@@ -1,4 +1,4 @@
-"""The dashboards without Docker: an installed Prometheus, and a run that is over."""
+"""The dashboards without Docker: an installed Prometheus and a finished run."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ NEEDS_LIVE = {
 """Parts of the expressions that a simulated run has no data for, and what that takes."""
 
 
-def test_an_installed_prometheus_shows_a_run_that_was_added(
-    prometheus_at: Any, tmp_path: Path
-) -> None:
+def test_an_installed_prometheus_shows_an_added_run(prometheus_at: Any, tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("bash", "dirname", "id", "mkdir", "head", "base64", "tr", "grep", "cp", "ln"):
@@ -77,7 +75,7 @@ def test_an_installed_prometheus_shows_a_run_that_was_added(
         server = prometheus_at(f"http://127.0.0.1:{port}")
         assert server.answers("/api/v1/rules")
         assert (tmp_path / "testbed" / "grafana-password").stat().st_mode & 0o77 == 0
-        dashboards("up")  # twice is harmless
+        dashboards("up")  # idempotent
         window = {"start": str(end - 60), "end": str(end), "step": "5"}
         server.check_panels("streams", DASHBOARDS, NEEDS_LIVE, **window)
     finally:
@@ -86,7 +84,7 @@ def test_an_installed_prometheus_shows_a_run_that_was_added(
 
 
 def add_simulated(folder: Path, call: Callable[..., subprocess.CompletedProcess[str]]) -> float:
-    """Make blocks of a simulated run with streams; returns when it is to have ended."""
+    """Make blocks of a simulated run with streams; returns its expected end time."""
     (folder / "streams.yaml").write_text(STREAMS)
     runs = str(folder / "runs")
     up = (sys.executable, "-m", "testbed", "up", str(folder / "streams.yaml"))

@@ -1,4 +1,4 @@
-"""The controller is killed without warning: nothing is left behind, and nothing is lost."""
+"""A controller killed without warning leaves nothing behind and loses nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rng() -> random.Random:
 
 
 def kill_at(up: Any, moment: str, rng: random.Random) -> None:
-    """SIGKILL when a run has come so far, or a little later."""
+    """SIGKILL when a run has reached this phase, or a little later."""
     if moment == "created":
         up.wait_for(up.folder.run_file.exists)
     elif moment == "recorded":
@@ -49,7 +49,7 @@ def kill_at(up: Any, moment: str, rng: random.Random) -> None:
         pytest.param("brought_up", marks=pytest.mark.nightly),
     ],
 )
-def test_after_down_nothing_is_left(bed: Any, rng: random.Random, moment: str) -> None:
+def test_down_leaves_nothing_behind(bed: Any, rng: random.Random, moment: str) -> None:
     up = bed.up(*ENDLESS)
     kill_at(up, moment, rng)
     down = bed.run("down", up.name)
@@ -63,7 +63,7 @@ def test_after_down_nothing_is_left(bed: Any, rng: random.Random, moment: str) -
     assert bed.run("ps", "--json").json == []
 
 
-def test_without_down_the_agent_ends_by_itself_and_the_records_are_recovered(bed: Any) -> None:
+def test_without_down_the_agent_exits_and_the_records_are_recovered(bed: Any) -> None:
     up = bed.up(*ENDLESS)
     up.wait_for_updates(100)
     up.wait_for_event("evaluated")
@@ -90,7 +90,7 @@ def test_without_down_the_agent_ends_by_itself_and_the_records_are_recovered(bed
 
 
 @pytest.mark.alone
-def test_down_all_ends_known_runs_only(bed: Any) -> None:
+def test_down_all_ends_only_known_runs(bed: Any) -> None:
     if foreign := NativeDriver().find():
         pytest.skip(f"other runs are on this host, and may be somebody's: {', '.join(foreign)}")
     stranger = {"XDG_STATE_HOME": str(bed.path / "stranger")}

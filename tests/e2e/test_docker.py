@@ -1,4 +1,4 @@
-"""Runs in containers of the Docker engine, by the command line, and what users do to those."""
+"""Runs in Docker containers from the command line, and what users do to those containers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ evaluate: {every: 50, images: 100}
 
 @dataclass
 class Dock:
-    """The commands of a bed, and the engine that its runs live in."""
+    """The commands of a bed, and the engine that hosts its runs."""
 
     bed: Any
     engine: Any
@@ -67,7 +67,7 @@ class Dock:
         return up
 
     def containers(self, run: str) -> dict[str, str]:
-        """The state of every container of a run, by its name without the common beginning."""
+        """The state of every container of a run, by name without the common prefix."""
         found = self.engine.containers(all=True, filters={"label": [f"org.edge-testbed.run={run}"]})
         names = {one["Names"][0].removeprefix(f"/testbed-{run}-"): one["State"] for one in found}
         return dict(sorted(names.items()))
@@ -103,8 +103,8 @@ def dock(bed: Any, engine: Any) -> Iterator[Dock]:
             assert bed.run("down", str(up.folder.path)).status == 0
 
 
-def test_a_run_from_its_first_to_its_last_container(dock: Dock) -> None:
-    """Of the runtime that is chosen where an engine answers."""
+def test_a_whole_run(dock: Dock) -> None:
+    """With the runtime that auto selects where an engine answers."""
     up = dock.up("--runtime", "auto")
     up.wait_for(lambda: len(dock.containers(up.name)) == len(NODES) + 1)
     done = up.end()
@@ -126,7 +126,7 @@ def test_a_run_from_its_first_to_its_last_container(dock: Dock) -> None:
 
 
 def assert_limited(dock: Dock, up: Any) -> None:
-    """Containers are as the scenario has them, and may do nothing."""
+    """Containers match the scenario, and have no privileges."""
     told = dock.engine.inspect_container(dock.container(up, "w2"))
     asked = told["HostConfig"]
     assert (asked["NetworkMode"], asked["ReadonlyRootfs"]) == ("none", True)
@@ -171,7 +171,7 @@ def test_paused_nodes_are_reported_as_frozen_and_do_not_block_down(dock: Dock) -
     dock.engine.unpause(dock.container(up, "w1"))
     assert dock.bed.nodes(up.name)["w1"]["condition"] == "running"
     dock.engine.pause(dock.container(up, "ps"))
-    time.sleep(PAUSED_SECONDS)  # what is tested: it stands for so long
+    time.sleep(PAUSED_SECONDS)  # under test: it is paused for this long
     dock.engine.unpause(dock.container(up, "ps"))
     up.wait_for(lambda: "gap" in up.events())
     reasons = dock.bed.run("report", up.name, "--json").json["verdict"]["reasons"]
@@ -184,7 +184,7 @@ def test_paused_nodes_are_reported_as_frozen_and_do_not_block_down(dock: Dock) -
 
 
 def test_workers_with_removed_containers_are_lost_and_the_others_continue(dock: Dock) -> None:
-    """One is removed, and one is stopped, which takes a second."""
+    """One is removed, and another is stopped, which takes a second."""
     up = dock.up_and_training(*UNLINKED)
     dock.engine.remove_container(dock.container(up, "w0"), force=True)
     dock.engine.stop(dock.container(up, "w2"), timeout=1)
@@ -237,7 +237,7 @@ def test_a_run_whose_controller_was_killed_is_ended_by_down(dock: Dock) -> None:
     assert up.folder.state().state == "interrupted"
 
 
-def test_in_the_background_and_kept(dock: Dock) -> None:
+def test_a_detached_run_that_is_kept(dock: Dock) -> None:
     name = dock.bed.new_name()
     begun = dock.bed.start("up", "docked.yaml", "--name", name, "--detach", "--keep")
     assert begun.end().status == 0
@@ -250,7 +250,7 @@ def test_in_the_background_and_kept(dock: Dock) -> None:
     assert dock.containers(name) == {}
 
 
-def test_a_name_that_is_taken_in_the_engine(dock: Dock) -> None:
+def test_a_name_in_use_in_the_engine_is_refused(dock: Dock) -> None:
     name = dock.bed.new_name()
     other = dock.engine.create_container(dock.image, name=f"testbed-{name}-w1")["Id"]
     try:
@@ -264,7 +264,7 @@ def test_a_name_that_is_taken_in_the_engine(dock: Dock) -> None:
 
 
 @pytest.mark.root
-def test_auto_takes_native_elsewhere_and_says_why(bed: Any) -> None:
+def test_auto_selects_native_for_a_remote_engine_and_says_why(bed: Any) -> None:
     bed.scenario("docked.yaml", SCENARIO)
     words = ("up", "docked.yaml", "--runtime", "auto", "--name", bed.new_name())
     up = bed.start(*words, "--set", "stop.updates=20", DOCKER_HOST=REMOTE)
@@ -276,7 +276,7 @@ def test_auto_takes_native_elsewhere_and_says_why(bed: Any) -> None:
     assert "runtime:\n  name: native\n" in up.folder.scenario.read_text()
 
 
-def test_an_engine_elsewhere_is_refused_before_anything_is_made(bed: Any) -> None:
+def test_a_remote_engine_is_refused_before_anything_is_created(bed: Any) -> None:
     bed.scenario("docked.yaml", SCENARIO)
     done = bed.run("up", "docked.yaml", DOCKER_HOST=REMOTE)
     assert done.status == 3
@@ -303,7 +303,7 @@ def test_a_missing_engine_does_not_block_down_of_native_runs(dock: Dock) -> None
 
 @dataclass
 class Relay:
-    """Passes a socket on to the engine's, until it is cut."""
+    """Forwards a socket to the engine's until it is cut."""
 
     path: Path
     ends: list[socket.socket] = field(default_factory=list)
@@ -317,7 +317,7 @@ class Relay:
         self._start(self._accept, listener)
 
     def cut(self) -> None:
-        """From now on the socket does not answer."""
+        """Stop answering."""
         self.path.unlink()
         for end in tuple(self.ends):
             with suppress(OSError):
@@ -357,7 +357,7 @@ def relay(tmp_path: Path) -> Iterator[Relay]:
         relay.cut()
 
 
-def test_an_engine_that_stops_answering_is_named_at_the_end(dock: Dock, relay: Relay) -> None:
+def test_an_engine_that_stops_answering_is_reported_at_the_end(dock: Dock, relay: Relay) -> None:
     words = ("up", "docked.yaml", *FOREVER, *UNLINKED, "--name", dock.bed.new_name())
     up = dock.bed.start(*words, DOCKER_HOST=f"unix://{relay.path}")
     up.wait_for_updates(20)

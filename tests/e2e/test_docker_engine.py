@@ -41,7 +41,7 @@ evaluate: {every: 50, images: 100}
 
 @pytest.fixture(scope="module")
 def engine(own_engine: Callable[..., Any], tmp_path_factory: Any) -> Iterator[Any]:
-    """An engine of this module's own that has the image of the machine's."""
+    """An engine for this module with a copy of the machine's image."""
     try:
         with connect() as usual:
             image = check_image(usual)
@@ -81,7 +81,7 @@ def no_processes(bed: Any, run: str) -> bool:
     return not [line for line in bed.remains(run) if line.startswith("process")]
 
 
-def test_an_engine_is_stopped_and_started_again(bed: Any, engine: Any) -> None:
+def test_an_engine_stopped_and_restarted_during_a_run(bed: Any, engine: Any) -> None:
     run = up_and_training(bed, engine)
     begun = time.monotonic()
     engine.stop(signal.SIGTERM)
@@ -103,12 +103,12 @@ def test_an_engine_is_stopped_and_started_again(bed: Any, engine: Any) -> None:
     assert bed.remains(run.name) == []
 
 
-def test_an_engine_is_killed_and_started_again(bed: Any, engine: Any) -> None:
+def test_an_engine_killed_and_restarted_during_a_run(bed: Any, engine: Any) -> None:
     run = up_and_training(bed, engine)
     engine.stop(signal.SIGKILL)
     before = run.folder.spool.stat().st_size
     run.wait_for(lambda: run.folder.spool.stat().st_size > before)  # it continues without it
-    engine.start()  # which ends containers that its predecessor has left
+    engine.start()  # which ends containers left from before
     done = run.end()
     state = run.folder.state()
     assert (done.status, state.state, state.exit_code) == (5, "failed", 5), done
@@ -120,7 +120,7 @@ def test_an_engine_is_killed_and_started_again(bed: Any, engine: Any) -> None:
     assert bed.remains(run.name) == []
 
 
-def test_without_its_engine_a_run_can_be_interrupted(bed: Any, engine: Any) -> None:
+def test_a_run_can_be_interrupted_without_its_engine(bed: Any, engine: Any) -> None:
     run = up_and_training(bed, engine)
     engine.stop(signal.SIGKILL)
     done = run.signal(signal.SIGINT)
@@ -141,9 +141,9 @@ def test_a_run_with_a_deleted_folder_is_ended(bed: Any, engine: Any) -> None:
         words = ("--name", name, "--runs", str(elsewhere), "--detach")
         assert bed.start("up", "docked.yaml", *words, DOCKER_HOST=engine.address).end().status == 0
         controller = (elsewhere / name / "control/lock").read_text().split()[0]
-        os.kill(int(controller), signal.SIGKILL)  # it would notice that the folder is deleted
+        os.kill(int(controller), signal.SIGKILL)  # it would notice the deleted folder
     shutil.rmtree(elsewhere / mine)
-    shutil.rmtree(bed.path / "state")  # as if both were another user's
+    shutil.rmtree(bed.path / "state")  # as if both belonged to another user
     said = down(bed, engine).out.splitlines()
     assert f"{mine}: stopped" in said
     assert f"{theirs}: skipped: it is active and belongs to another user" in said
@@ -155,7 +155,7 @@ def test_a_run_with_a_deleted_folder_is_ended(bed: Any, engine: Any) -> None:
 
 
 def import_empty_image(engine: Any) -> None:
-    """An image that says it is this package's: what is asked for before the first container."""
+    """An image labelled as this package's: it is checked before the first container is created."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.addfile(tarfile.TarInfo("file"))
@@ -173,7 +173,7 @@ def fill(folder: Path) -> None:
             file.flush()
 
 
-def test_an_engine_whose_disk_is_full(
+def test_an_engine_with_a_full_disk(
     bed: Any, own_engine: Callable[..., Any], tmp_path: Path
 ) -> None:
     with own_engine(tmp_path / "dockerd.log", disk_bytes=DISK_BYTES) as small:

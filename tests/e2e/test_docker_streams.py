@@ -1,4 +1,4 @@
-"""Streams through a broker in a container of its own, which is killed; nothing is lost, or left."""
+"""Streams through a broker whose container is killed: no record is lost, nothing is left."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def containers(engine: Any, run: str) -> list[str]:
 
 
 def started(up: Any, node: str) -> int:
-    """How often a node was started."""
+    """The number of times a node was started."""
     return [one.node for one in only(read_events(up.folder.events), Launched)].count(node)
 
 
-def test_the_container_of_a_broker_is_killed_and_no_record_is_lost(bed: Any, engine: Any) -> None:
-    """Ten rounds end after it, with samples that take 4 s to be made."""
+def test_killing_the_container_of_a_broker_loses_no_record(bed: Any, engine: Any) -> None:
+    """Ten rounds end after the kill; producing their samples takes 4 s."""
     bed.scenario("docked.yaml", SCENARIO)
     up = bed.up(file="docked.yaml")
-    for event in ("launched", "joined", "started"):  # a broker takes its time on a busy host
+    for event in ("launched", "joined", "started"):  # a broker starts slowly on a busy host
         up.wait_for_event(event)
     up.wait_for_updates(2 * DEVICES)
     engine.kill(f"testbed-{up.name}-broker")
@@ -90,7 +90,7 @@ def test_the_container_of_a_broker_is_killed_and_no_record_is_lost(bed: Any, eng
 
 
 def _check_conservation(run: testbed.Run) -> None:
-    """Every number of every stream came, and what came was used, waits, or was there twice."""
+    """Every sequence number arrived; samples were used, are waiting, or were duplicates."""
     updates = run.updates
     assert (updates.groupby("worker")["stream_used"].last() >= 12 * 16).all()
     assert not updates[["stream_missing", "stream_refused"]].any(axis=None)

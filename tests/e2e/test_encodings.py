@@ -1,4 +1,4 @@
-"""A live run whose pushes are packed, and whose classes have laws of their own."""
+"""A live run with packed pushes and with a law for each class."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ paced: false
 """
 
 
-def test_packed_pushes_and_laws_of_a_class(bed: Any) -> None:
+def test_packed_pushes_and_laws_per_class(bed: Any) -> None:
     bed.scenario("packed.yaml", SCENARIO)
     up = bed.up(file="packed.yaml")
     up.end()

@@ -1,4 +1,4 @@
-"""Nodes that fail or are killed: named, explained, and torn down."""
+"""Nodes that fail or are killed are named and explained, and the run is torn down."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def reasons(up: Any) -> list[str]:
     return found
 
 
-def test_a_node_that_fails_in_the_bring_up(bed: Any) -> None:
+def test_a_node_that_fails_during_the_start(bed: Any) -> None:
     up = up_with(bed, "Broken")
     done = up.end()
     assert done.status == 11
@@ -83,7 +83,7 @@ def test_a_node_that_fails_in_the_bring_up(bed: Any) -> None:
     assert bed.remains(up.name) == []
 
 
-def test_a_memory_limit_that_is_too_small(bed: Any) -> None:
+def test_a_memory_limit_that_is_too_low(bed: Any) -> None:
     up = bed.up("--set", "workers.classes.slow.memory=4MiB")
     done = up.end()
     assert done.status == 5
@@ -104,7 +104,7 @@ def test_a_worker_whose_push_is_rejected(bed: Any) -> None:
     assert run.state.state == "finished"
 
 
-def test_a_training_without_a_finite_number_ends_at_once(bed: Any) -> None:
+def test_a_diverging_training_ends_at_once(bed: Any) -> None:
     up = up_with(bed, "Nan")
     done = up.end()
     assert (done.status, done.err) == (6, "")
@@ -138,7 +138,7 @@ def test_a_killed_worker_is_named_and_the_others_continue(bed: Any) -> None:
     left = Left("w1", "w1 was ended by SIGKILL")
     events = [entry.event for entry in entries]
     assert events.index(exited) < events.index(left) < events.index(drained)
-    assert drained == Drained()  # or those untold had been waited for until their time was up
+    assert drained == Drained()  # otherwise it would have waited for their timeout
     assert only(entries, Rejected) == []
 
 

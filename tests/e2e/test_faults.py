@@ -1,4 +1,4 @@
-"""Faults in real containers: each is on record, none of them counts as a loss, and none stays."""
+"""Faults in real containers are recorded, do not count as losses, and are undone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def happened(up: Any) -> list[FaultApplied]:
 
 
 def finished_at(up: Any) -> float:
-    """When the training was over, in seconds since 1970."""
+    """When the training ended, in seconds since 1970."""
     own = read_events(up.folder.path / "ps" / "events.jsonl")
     return next(entry.time for entry in own if isinstance(entry.event, Finished))
 
@@ -82,7 +82,7 @@ def test_every_kind_of_fault_is_applied_without_losses(bed: Any) -> None:
     assert own["w2"]["time_seconds"].max() > 1.6
     assert own["w4"]["time_seconds"].max() < moments["w4"] + 0.5
     assert own["w5"]["time_seconds"].min() > 1.5
-    assert list(own["w3"]["sequence"]).count(1) == 2  # of its first life, and of its second
+    assert list(own["w3"]["sequence"]).count(1) == 2  # before and after its restart
     assert bed.remains(up.name) == []
 
 
@@ -98,7 +98,7 @@ def test_all_crashed_is_stalled(bed: Any) -> None:
 
 @pytest.mark.alone
 def test_a_fault_after_the_end_of_the_run_makes_it_invalid(bed: Any) -> None:
-    """Its controller is stopped from before that time until a second after the end."""
+    """The controller is stopped from before the fault until a second after the end."""
     faults = "faults=[{freeze: {workers: [w1], at: {version: 150}, for: 1s}}]"
     pace = "workers={count: 3, think: {mean: 50ms}}"
     up = bed.up("--set", faults, "--set", pace, "--set", "stop={updates: 200}")
@@ -167,7 +167,7 @@ def test_links_and_devices_change_during_a_run(bed: Any) -> None:
         assert times.max() > over["partition"]
         assert list(own[node]["sequence"]) == list(range(1, len(times) + 1))
 
-    # Whatever was pushed after two pushes had been made since then was computed since then.
+    # A push after two later pushes was computed after the change.
     times = own["w3"]["time_seconds"]
     slow = own["w3"][times.between(came["slow"], over["slow"])][2:]
     assert len(slow) and slow["compute_seconds"].min() >= 6 * 0.02

@@ -1,4 +1,4 @@
-"""What nodes and other users of the host try against a run, which is none the worse for it."""
+"""Attacks on a run by nodes and other users of the host, which must not harm it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ evaluate: {every: 100, images: 100}
 """
 CONNECT = """
 import os, socket, sys
-nobody = 65534
+other = 65534
 os.setgroups([])
-os.setresgid(nobody, nobody, nobody)
-os.setresuid(nobody, nobody, nobody)
+os.setresgid(other, other, other)
+os.setresuid(other, other, other)
 os.fchdir(int(sys.argv[1]))
 socket.socket(socket.AF_UNIX).connect(sys.argv[2])
 """
@@ -42,9 +42,9 @@ def test_a_run_continues_and_is_valid(bed: Any) -> None:
     up = bed.up(file=bed.scenario("hostile.yaml", TEXT))
     up.wait_for_event("started")
     place = up.folder.ps_socket
-    # Somebody else on the host does not even get to it.
+    # Another user of the host cannot reach the socket.
     assert "PermissionError" in connect_as_nobody(up.folder.path, place)
-    # Who does, and has no token, learns nothing.
+    # A client that can, but has no token, learns nothing.
     with short_path(place) as name, grpc.insecure_channel(f"unix:{name}") as channel:
         for method in (methods.SNAPSHOT, methods.REMOVE, methods.REPORT):
             with pytest.raises(grpc.RpcError) as refusal:
@@ -59,7 +59,7 @@ def test_a_run_continues_and_is_valid(bed: Any) -> None:
 
 
 def connect_as_nobody(folder: Path, place: Path) -> str:
-    """What comes of it when another user connects to a socket in a folder that is open to all."""
+    """The result when another user connects to a socket in a folder open to all users."""
     descriptor = os.open(folder, os.O_PATH)
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A signal at any time: the command tears down, records the interruption, and exits with 130."""
+"""At any signal the command tears down, records the interruption, and exits with 130."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
 
 
 def at_a_moment(up: Any, moment: str, rng: random.Random) -> None:
-    """Wait until a run has come so far, and a little longer."""
+    """Wait until a run has reached this phase, and a little longer."""
     if moment == "created":
         up.wait_for(up.folder.run_file.exists)
     elif moment == "recorded":
@@ -46,7 +46,7 @@ def rng() -> random.Random:
         ("evaluated", signal.SIGTERM),
     ],
 )
-def test_a_signal_at_some_moment(
+def test_a_signal_at_any_phase(
     bed: Any, rng: random.Random, moment: str, number: signal.Signals
 ) -> None:
     up = bed.up(*ENDLESS)
@@ -54,7 +54,7 @@ def test_a_signal_at_some_moment(
     done = up.signal(number)
     assert done.status == 130, done
     assert "Traceback" not in done.err
-    assert "recovered" not in done.out  # what was on the way has been written down
+    assert "recovered" not in done.out  # messages in transit were recorded
     state = up.folder.state()
     assert (state.state, state.reason) == ("interrupted", f"by {number.name}")
     assert bed.remains(up.name) == []
@@ -65,7 +65,7 @@ def test_a_signal_at_some_moment(
     assert bed.run("report", up.name, "--json").json == summary
 
 
-def test_impatience_changes_nothing(bed: Any) -> None:
+def test_repeated_signals_change_nothing(bed: Any) -> None:
     up = bed.up(*ENDLESS)
     up.wait_for_updates(20)
     for _ in range(20):
@@ -90,7 +90,7 @@ def test_a_signal_after_the_end_changes_nothing(bed: Any) -> None:
 @pytest.mark.parametrize(
     "moment", ["recorded", pytest.param("launched", marks=pytest.mark.nightly)]
 )
-def test_down_from_elsewhere_at_some_moment(bed: Any, rng: random.Random, moment: str) -> None:
+def test_down_from_another_process_at_any_phase(bed: Any, rng: random.Random, moment: str) -> None:
     up = bed.up(*ENDLESS)
     at_a_moment(up, moment, rng)
     ended = bed.run("down", str(up.folder.path))

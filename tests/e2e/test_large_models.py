@@ -1,4 +1,4 @@
-"""A model that is sent in pieces, in real containers: every byte, and memory that is bounded."""
+"""A model sent in chunks, in real containers: exact bytes and bounded memory."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ N = 65 * 3620 + 3621 * 3620 + 3621 * 10  # 13,379,530 parameters: 53.5 MB
 HANGS = 300.0  # seconds; a busy host takes a minute
 
 
-def test_four_workers_train_a_model_that_is_sent_in_pieces(bed: Any) -> None:
-    """A worker has its model, gradient, sum and what it selects; the server K pushes, K replies."""
+def test_four_workers_train_a_model_that_is_sent_in_chunks(bed: Any) -> None:
+    """A worker holds model, gradient, sum and selection; the server K pushes and K replies."""
     bed.scenario("large.yaml", LARGE)
     up = bed.up(file="large.yaml")
     done = up.end(within=HANGS)

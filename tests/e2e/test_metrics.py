@@ -1,4 +1,4 @@
-"""One run of thirty workers with faults, as Prometheus sees it during the run and at its end."""
+"""A run of thirty workers with faults, as Prometheus sees it during the run and at its end."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ def prometheus(at: Any, folder: Path, targets: Path, log: Path) -> Iterator[Any]
 
 @dataclass
 class Seen:
-    """What was seen of the run."""
+    """Observations of the run."""
 
     up: Any
     run: testbed.Run
     scraper: Scraper
     registered: list[Any]
-    left: list[Path]  # registered after its end
+    left: list[Path]  # still registered after its end
     prometheus: Any
     begin: float
     end: float
@@ -183,7 +183,7 @@ def test_the_last_scrape_agrees_with_the_summary(seen: Seen) -> None:
     assert scraper.total("testbed_workers", state="lost") == 1
 
 
-def test_it_registers_and_withdraws(seen: Seen) -> None:
+def test_the_exporter_registers_and_unregisters(seen: Seen) -> None:
     ((entry,),) = seen.registered
     assert entry["targets"] == [re.sub("http://|/metrics", "", seen.scraper.url)]
     assert entry["labels"]["run"] == seen.up.name
@@ -195,8 +195,8 @@ def test_scrapes_are_small_and_well_formed(seen: Seen) -> None:
     assert len(seen.scraper.points()) < 30 * 12 + 200
     names = {name for name, _ in seen.scraper.points()}
     known = {re.sub("_(bucket|sum|count)$", "", name) for name in names}
-    # Memory is that of nodes that still run; the others not every kernel tells, nor has this run
-    # data streams.
+    # Only running nodes have memory; some kernels do not report the others, and this run has
+    # no data streams.
     beside = {"testbed_host_cpu_pressure_ratio", "testbed_container_memory_bytes"}
     beside |= {"testbed_container_cpu_seconds_total"}
     beside |= {one.name for one in METRICS if one.name.startswith("testbed_stream_")}
@@ -213,7 +213,9 @@ def test_exactly_the_expected_alerts_fire(seen: Seen) -> None:
     assert seen.alerts.isdisjoint({"RunStalled", "PushesRejected"})
 
 
-def test_a_prometheus_takes_what_is_exported(seen: Seen, shared_bed: Any, tmp_path: Path) -> None:
+def test_a_prometheus_accepts_the_exported_metrics(
+    seen: Seen, shared_bed: Any, tmp_path: Path
+) -> None:
     out, blocks = tmp_path / "run.txt", tmp_path / "blocks"
     done = shared_bed.run("export", "prometheus", seen.up.name, "--out", str(out))
     assert done.status == 0, done.err

@@ -1,4 +1,4 @@
-"""The user's own algorithm and network, live: trained, and named by file and line on failure."""
+"""The user's own algorithm and network, live: they train, and failures name file and line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def own(bed: Any, *, was: str, becomes: str) -> Any:
 
 
 @pytest.mark.alone
-def test_it_trains(bed: Any) -> None:
+def test_own_code_trains(bed: Any) -> None:
     shutil.copytree(SHIPPED, bed.path / "own")
     up = bed.up(*SMALL, "--set", "stop.updates=200", file="own/dc-asgd.yaml")
     done = up.end()
@@ -67,8 +67,8 @@ SPOIL = """\
 """
 
 
-def test_a_server_half_that_spoils_the_record_of_its_node(bed: Any) -> None:
-    """A pipe without a writer: neither `up` nor `report` nor `down` waits for it."""
+def test_a_server_half_that_damages_the_record_of_its_node(bed: Any) -> None:
+    """A pipe without a writer must not block `up`, `report` or `down`."""
     up = own(bed, was="        self.version += 1\n", becomes=SPOIL)
     done = up.end()
     told = "events.jsonl: found a named pipe, expected a regular file, written by ps."
@@ -135,7 +135,7 @@ ENDS = {
     "w4": (11, "BaseException: no"),
     "w5": (11, "KeyboardInterrupt"),
     "w7": (11, "RecursionError"),
-    "w8": (-11, ""),  # the first process of a namespace does not hear its own SIGABRT
+    "w8": (-11, ""),  # the first process of a namespace does not receive its own SIGABRT
     "w9": (11, "Net returned a list, expected (10, 10), torch.float32."),
 }
 """How each of them ends, and what its log says of it.
@@ -165,7 +165,7 @@ Net.forward = forward
 
 
 def own_model(bed: Any, more: str, *, workers: int) -> Any:
-    """Start the shipped scenario with more lines at the end of its model, and without links."""
+    """Start the shipped scenario with lines appended to its model, and without links."""
     shutil.copytree(SHIPPED, bed.path / "own")
     with (bed.path / "own" / "net.py").open("a") as file:
         file.write(more)
@@ -192,7 +192,7 @@ def test_models_that_misbehave(bed: Any) -> None:
     assert bed.remains(up.name) == []
 
 
-def test_a_model_that_is_odd_and_harmless_is_trained(bed: Any) -> None:
+def test_an_unusual_but_harmless_model_is_trained(bed: Any) -> None:
     up = own_model(bed, ODD, workers=2)
     done = up.end()
     assert (up.folder.state().state, done.err) == ("finished", "")
@@ -200,7 +200,7 @@ def test_a_model_that_is_odd_and_harmless_is_trained(bed: Any) -> None:
     assert bed.remains(up.name) == []
 
 
-def test_an_option_that_does_not_fit_is_refused_before_anything_is_made(bed: Any) -> None:
+def test_an_invalid_option_is_refused_before_anything_is_created(bed: Any) -> None:
     shutil.copytree(SHIPPED, bed.path / "own")
     done = bed.run("up", "own/dc-asgd.yaml", "--set", "algorithm.compensation=-1")
     assert done.status == 2

@@ -1,4 +1,4 @@
-"""Programs next to a training: any command as a node, natively and in Docker containers."""
+"""Programs next to a training: any command as a node, native and in Docker containers."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Ended:
 
     @property
     def log(self) -> str:
-        """What the program printed."""
+        """The output of the program."""
         return str(self.up.folder.log("aside").read_text())
 
     def exits(self, node: str = "aside") -> list[dict[str, Any]]:
-        """How the program has ended, as the run's events say it."""
+        """The end of the program, as in the run's events."""
         lines = self.up.folder.events.read_text().splitlines()
         events = [json.loads(line) for line in lines]
         return [one for one in events if one["event"] == "exited" and one["node"] == node]
@@ -72,12 +72,12 @@ WAITS_TO_BE_TOLD = "until test -e /tmp/told; do sleep 0.1; done"
 
 
 def with_programs(**programs: dict[str, Any]) -> str:
-    """The scenario with these, by their names."""
+    """The scenario with these programs, by name."""
     return TEXT.replace("PROGRAMS", json.dumps(programs))
 
 
 def run(bed: Any, runtime: str, **program: Any) -> Ended:
-    """A run with one program, to its end, of which nothing is left."""
+    """A completed run with one program, of which nothing is left."""
     file = bed.scenario("beside.yaml", with_programs(aside=program))
     up = bed.up("--runtime", runtime, file=file)
     ended = Ended(up, up.end())
@@ -87,8 +87,8 @@ def run(bed: Any, runtime: str, **program: Any) -> Ended:
 
 @pytest.mark.alone
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3: apt install iperf3")
-def test_cross_traffic_during_a_training(bed: Any, runtime: str) -> None:
-    """Ten megabits a second come through a link of ten, and are not counted as the training's."""
+def test_cross_traffic_is_not_counted_as_training(bed: Any, runtime: str) -> None:
+    """10 Mbit/s arrive over a link of 10 Mbit/s and are not counted as training traffic."""
     text = CROSS_TRAFFIC.read_text(encoding="utf-8")
     assert text.count("--time 10;") == 1
     file = bed.scenario("cross-traffic.yaml", text.replace("--time 10;", "--time 4;"))
@@ -110,7 +110,7 @@ def test_cross_traffic_during_a_training(bed: Any, runtime: str) -> None:
     assert "Server listening on 5201" in bed.run("logs", up.name, "sink").out
 
 
-def test_a_program_is_confined_as_every_node_is(bed: Any, runtime: str, eventually: Any) -> None:
+def test_a_program_is_confined_like_every_node(bed: Any, runtime: str, eventually: Any) -> None:
     python = sys.executable if runtime == "native" else "python"
     script = f"{python} -c '{LOOK}'; exec sleep 1000"
     text = with_programs(aside={"command": ["sh", "-c", script]})
@@ -131,15 +131,15 @@ def test_a_program_is_confined_as_every_node_is(bed: Any, runtime: str, eventual
     assert bed.remains(up.name) == []
 
 
-def test_a_program_that_is_not_there(bed: Any, runtime: str) -> None:
+def test_a_missing_program(bed: Any, runtime: str) -> None:
     ended = run(bed, runtime, command=["nonesuch", "--server"], end="noticed")
     assert ended.done.status == NODE_FAILED
     assert "aside: nonesuch: no such program in the node." in ended.done.err
     assert ended.up.folder.state().state == "failed"
 
 
-def test_how_their_exits_are_classified(bed: Any, runtime: str) -> None:
-    """Of four programs that end one after the other; the last takes the run with it."""
+def test_exits_of_programs_are_classified(bed: Any, runtime: str) -> None:
+    """Four programs exit one after the other; the last one ends the run."""
     ends = {"seen": ("noticed", 3), "well": ("expected", 0), "badly": ("expected", 3)}
     ends["needed"] = ("fatal", 0)
     programs = {
@@ -165,9 +165,9 @@ def test_how_their_exits_are_classified(bed: Any, runtime: str) -> None:
     assert bed.remains(up.name) == []
 
 
-def test_they_may_end_before_the_training_starts(bed: Any, runtime: str) -> None:
-    """Some that fail, one that looks about itself, and one that a folder was given to."""
-    tools = bed.path / "tools"  # below /tmp, which a node has of its own
+def test_programs_may_end_before_the_training_starts(bed: Any, runtime: str) -> None:
+    """Some fail, one inspects its surroundings, and one has a folder mounted."""
+    tools = bed.path / "tools"  # below /tmp, which is private to a node
     tools.mkdir()
     (tools / "word").write_text("sesame")
     tool = tools / "tool"
@@ -204,7 +204,7 @@ def test_they_may_end_before_the_training_starts(bed: Any, runtime: str) -> None
     assert f"early.yaml:7: {expected}" in done.err
 
 
-def test_its_memory_is_limited(bed: Any, runtime: str) -> None:
+def test_the_memory_of_a_program_is_limited(bed: Any, runtime: str) -> None:
     python = sys.executable if runtime == "native" else "python"
     greedy = [python, "-c", "print(len(bytes(range(256)) * 2**20))"]
     ended = run(bed, runtime, command=greedy, memory="48MiB", end="fatal")
@@ -213,7 +213,7 @@ def test_its_memory_is_limited(bed: Any, runtime: str) -> None:
 
 
 @pytest.mark.root
-def test_a_program_that_is_hidden_in_nodes_is_reported(bed: Any) -> None:
+def test_a_program_hidden_from_nodes_is_reported(bed: Any) -> None:
     tool = bed.path / "tool"  # below /tmp
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)

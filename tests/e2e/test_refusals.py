@@ -1,4 +1,4 @@
-"""What `up` refuses before it makes anything: one message, the next thing to type, no folder."""
+"""Inputs that `up` refuses first: one message, the next thing to type, and no folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_refused(bed: Any, arguments: list[str], status: int, message: str) -> N
     assert nothing_was_made(bed)
 
 
-def test_a_delay_on_a_kernel_without_netem(bed: Any) -> None:
+def test_a_delay_without_netem_is_refused(bed: Any) -> None:
     if kernel_has_netem():
         pytest.skip("this kernel has netem")
     done = bed.run("up", "tiny.yaml", *DELAY)
@@ -57,7 +57,7 @@ def test_a_delay_on_a_kernel_without_netem(bed: Any) -> None:
 
 
 @pytest.mark.slow
-def test_without_netem_and_with_a_warning(bed: Any) -> None:
+def test_a_run_without_netem_and_with_a_warning(bed: Any) -> None:
     if kernel_has_netem():
         pytest.skip("this kernel has netem")
     up = bed.up(*DELAY, "--set", "network.missing=warn")
@@ -69,7 +69,7 @@ def test_without_netem_and_with_a_warning(bed: Any) -> None:
     assert any(reason.startswith(f"{without} 20ms. ") for reason in reasons)
 
 
-def test_a_name_that_is_taken(bed: Any) -> None:
+def test_a_name_in_use_is_refused(bed: Any) -> None:
     name = bed.new_name()
     (bed.runs / name).mkdir(parents=True)
     done = bed.run("up", "tiny.yaml", "--name", name)

@@ -1,4 +1,4 @@
-"""``testbed plan`` shows what ``testbed up`` sends: recorded here, and compared word by word."""
+"""``testbed plan`` shows what ``testbed up`` sends: recorded here, and compared in full."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.slow]
 
 
 def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
-    """What a run in this process sends from now on; all of it is sent."""
+    """The requests that a run in this process sends from now on; they are still sent."""
     sent: list[tuple[str, str, Any]] = []
     launch, create = AgentClient.begin_launch, docker_driver.make_all
     tell = AgentSettings.to_json
@@ -69,7 +69,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
 
 
 def comparable(sent: list[tuple[str, str, Any]], *, secret: str, data: str) -> dict[Any, Any]:
-    """Requests by what they are, with what only the start can tell taken out."""
+    """Requests by kind, without values that are only known at the start."""
     found = {}
     for to, name, body in sent:
         text = json.dumps(body).replace(secret, "SECRET").replace(data, "DATA")
@@ -80,7 +80,7 @@ def comparable(sent: list[tuple[str, str, Any]], *, secret: str, data: str) -> d
     return found
 
 
-def test_what_is_planned_is_what_is_sent(
+def test_the_planned_requests_are_sent(
     tmp_path: Path,
     runtime: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""A run from its first to its last byte, by the command line alone."""
+"""A whole run, by the command line alone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def value(summary: Any, key: str) -> Any:
 
 
 @pytest.mark.alone
-def test_it_ends_well_and_says_so(finished: Any) -> None:
+def test_the_run_succeeds_and_says_so(finished: Any) -> None:
     up, done = finished
     assert (done.status, done.err) == (0, "")
     lines = [line.strip() for line in done.out.splitlines()]
@@ -65,13 +65,13 @@ def test_it_ends_well_and_says_so(finished: Any) -> None:
     assert 0 < lines.index(phases[0]) < lines.index(phases[1])
     assert any(line.startswith("verdict") and line.endswith("valid") for line in lines)
     assert "ended           finished: 150 updates applied" in done.out
-    assert "recovered" not in done.out  # there was nothing left to add
+    assert "recovered" not in done.out  # there was nothing to recover
     assert f"figure: {up.folder.figure}" in lines
     assert f"folder: {up.folder.path}" in lines
 
 
 @pytest.mark.alone
-def test_nothing_is_left_but_the_folder(finished: Any, shared_bed: Any) -> None:
+def test_only_the_folder_is_left(finished: Any, shared_bed: Any) -> None:
     up, _ = finished
     assert shared_bed.remains(up.name) == []
     assert sorted(path.name for path in up.folder.path.iterdir()) == [
@@ -84,7 +84,7 @@ def test_nothing_is_left_but_the_folder(finished: Any, shared_bed: Any) -> None:
 
 
 @pytest.mark.alone
-def test_the_summary_has_every_number(finished: Any) -> None:
+def test_the_summary_has_every_value(finished: Any) -> None:
     summary = json.loads(finished[0].folder.summary.read_text())
     missing = [key for key in KEYS if value(summary, key) is None]
     assert missing == []
@@ -98,7 +98,7 @@ def test_the_summary_has_every_number(finished: Any) -> None:
 
 
 @pytest.mark.alone
-def test_payload_is_what_was_selected(finished: Any) -> None:
+def test_the_payload_is_the_selected_entries(finished: Any) -> None:
     run = testbed.Run(finished[0].folder.path)
     updates = run.updates
     assert (updates["entries"] <= SELECTED).all()
@@ -110,7 +110,7 @@ def test_payload_is_what_was_selected(finished: Any) -> None:
 
 
 @pytest.mark.alone
-def test_payload_tcp_and_wire_meet(finished: Any) -> None:
+def test_payload_tcp_and_wire_bytes_agree(finished: Any) -> None:
     run = testbed.Run(finished[0].folder.path)
     ingress, last = run.summary["ingress"], run.traffic.iloc[-1]
     assert ingress["payload_bytes"] < ingress["tcp_bytes"] < ingress["wire_bytes"]
@@ -140,7 +140,7 @@ def test_the_rows_are_consistent(finished: Any) -> None:
 
 
 @pytest.mark.alone
-def test_the_evaluations_end_with_one_on_all_images(finished: Any) -> None:
+def test_the_last_evaluation_uses_all_images(finished: Any) -> None:
     evaluations = testbed.Run(finished[0].folder.path).evaluations
     assert evaluations["final"].tolist() == [False] * (len(evaluations) - 1) + [True]
     assert evaluations["images"].tolist() == [100] * (len(evaluations) - 1) + [360]
@@ -152,7 +152,7 @@ def test_the_evaluations_end_with_one_on_all_images(finished: Any) -> None:
 
 
 @pytest.mark.alone
-def test_the_models_are_the_evaluated_ones(finished: Any) -> None:
+def test_the_saved_models_are_those_evaluated(finished: Any) -> None:
     run = testbed.Run(finished[0].folder.path)
     during, last = run.evaluations.iloc[:-1], run.evaluations.iloc[-1]
     best, final = (load_model(run.folder.path, which) for which in ("best", "final"))
@@ -163,7 +163,7 @@ def test_the_models_are_the_evaluated_ones(finished: Any) -> None:
 
 
 @pytest.mark.alone
-def test_the_events_tell_the_story(finished: Any) -> None:
+def test_the_events_are_in_order(finished: Any) -> None:
     run = testbed.Run(finished[0].folder.path)
     kinds = [kind for kind in run.events["event"] if kind != "evaluated"]
     story = ("state", "listening", "links", "started", "brought_up", "finished", "torn_down")
@@ -177,12 +177,12 @@ def test_the_events_tell_the_story(finished: Any) -> None:
 
 
 @pytest.mark.alone
-def test_it_is_reported_listed_and_ended_again(finished: Any, shared_bed: Any) -> None:
+def test_a_finished_run_can_be_reported_listed_and_ended(finished: Any, shared_bed: Any) -> None:
     up, _ = finished
     report = shared_bed.run("report", up.name, "--json")
     assert (report.status, report.json) == (0, json.loads(up.folder.summary.read_text()))
     assert "NOT VALID" not in shared_bed.run("report", str(up.folder.path)).out
-    rows = shared_bed.run("ps", "--all", "--json").json  # other tests have left runs there, too
+    rows = shared_bed.run("ps", "--all", "--json").json  # with runs of other tests
     (row,) = (row for row in rows if row["run"] == up.name)
     assert (row["state"], row["workers"]) == ("finished", 3)
     nodes = shared_bed.nodes(up.name)
@@ -207,14 +207,14 @@ class Net(torch.nn.Module):
 """
 
 
-def test_cold_nodes_with_a_model_of_ones_own_and_their_logs(bed: Any) -> None:
+def test_cold_nodes_with_the_users_model_and_their_logs(bed: Any) -> None:
     (bed.path / "net.py").write_text(PRINTING)
     model = "model={name: custom, file: ./net.py, class: Net}"
     up = bed.up("--workers", "2", "--set", "launch=cold", "--set", model)
     up.wait_for_event("joined")
     follow = bed.run("logs", up.name, "w[0-9]", "--follow")
     done = up.end()
-    here = f"hello from {socket.gethostname()}\n"  # where it was built once, before all nodes
+    here = f"hello from {socket.gethostname()}\n"  # printed by the build on the host, before nodes
     assert (done.status, done.err) == (0, here)
     assert set(follow.out.splitlines()) == {"w0 | hello from w0", "w1 | hello from w1"}
     slow = bed.run("logs", up.name, "class=slow", "--json").out.splitlines()
@@ -259,7 +259,7 @@ def test_an_active_run_can_be_inspected(bed: Any) -> None:
 
 
 def check_limits(run: str) -> None:
-    """What the scenario asks for stands in the kernel's files, whichever version they are of."""
+    """The kernel's files hold what the scenario requests, in either version of control groups."""
     from testbed.host.hierarchies import find_hierarchies
 
     trees = find_hierarchies()
@@ -305,8 +305,8 @@ def test_adacomp_sends_a_hundredth_of_the_cnn(bed: Any) -> None:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("umask", [0o027, 0o077])
-def test_neither_the_umask_nor_the_name_of_a_folder_matters(bed: Any, umask: int) -> None:
-    """Links are measured, a file of the user's own is read, and sockets lie in that folder."""
+def test_any_umask_and_any_folder_name_work(bed: Any, umask: int) -> None:
+    """The run measures links, reads a file of the user's and has sockets in that folder."""
     shutil.copytree(SHIPPED / "custom", bed.path / "own")
     (bed.path / "own" / "dc_asgd.py").chmod(0o600)
     settings = ("--set", "stop.updates=200", "--set", "paced=false")

@@ -1,4 +1,4 @@
-"""Two trainings of ScaDLES's studies, with the networks and data of the studies, a round each."""
+"""Two of ScaDLES's studies, with their networks and data, for one round each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Measured = Callable[[str], float]
 
 @pytest.fixture
 def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Measured, str]]:
-    """Carries out one case in this process; returns its measures by name, and the report."""
+    """Runs one case in this process; returns its measures by name, and the report."""
     if "TESTBED_DATA" not in os.environ:
         pytest.skip("needs CIFAR-10 and MNIST: set TESTBED_DATA to the folder that holds them")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -49,7 +49,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
     return carry_out
 
 
-def test_one_label_a_device_with_injection(train: Callable[..., tuple[Measured, str]]) -> None:
+def test_one_label_per_device_with_injection(train: Callable[..., tuple[Measured, str]]) -> None:
     """Ten devices of S1' have 521 samples in a second; one shares floor(0.1 b) of 14 to 91."""
     case = {"net": "resnet", "set": "S1'", "injection": "0.1"}
     measured, report = train("fig8", case)
@@ -61,7 +61,7 @@ def test_one_label_a_device_with_injection(train: Callable[..., tuple[Measured, 
     assert "**SCALED**" in report
 
 
-def test_a_round_that_is_voted_on(train: Callable[..., tuple[Measured, str]]) -> None:
+def test_a_round_with_a_vote(train: Callable[..., tuple[Measured, str]]) -> None:
     """837,572 values, or a tenth of each tensor."""
     measured, report = train("table5", {"net": "vgg", "cr": "0.1", "delta": "0.4"})
     assert (measured("updates"), measured("round_samples")) == (16, 915)

@@ -23,16 +23,16 @@ NEW = KNOWN + 4 * CORE
 
 
 def columns(updates: pd.DataFrame, worker: int) -> tuple[list[int], list[int]]:
-    """Payload up and down of a worker's pushes, in their order."""
+    """Payload up and down of a worker's pushes, in order."""
     own = updates[updates["worker"] == worker]
     return own["payload_up_bytes"].tolist(), own["payload_down_bytes"].tolist()
 
 
-def test_keys_are_sent_once_and_again_to_a_worker_that_rejoins(bed: Any) -> None:
+def test_keys_are_sent_once_and_once_more_to_a_worker_that_rejoins(bed: Any) -> None:
     """w1 is killed after two rounds, and joins again while the others are in their third or fourth.
 
-    It sends its core's keys with its first push in either life. The server believes that it knows
-    the server's core, so the first reply of its second life that is a part of the model is missed.
+    It sends its core's keys with its first push before and after. The server believes that it knows
+    the server's core, so the first partial reply after its return is missed.
     """
     for runtime in ("native", "simulated"):
         sets = (f"runtime={runtime}", "algorithm.core_rounds=50", f"faults={FAULTS}")
@@ -46,9 +46,9 @@ def test_keys_are_sent_once_and_again_to_a_worker_that_rejoins(bed: Any) -> None
             assert sent == [NEW] + (len(sent) - 1) * [KNOWN]
             assert got == [4 * N, NEW] + (len(got) - 2) * [KNOWN]
         sent, got = columns(updates, 1)
-        anew = got.index(4 * N, 1)
-        assert sent == [NEW, *(anew - 1) * [KNOWN], NEW, *(len(sent) - anew - 1) * [KNOWN]]
-        assert got[: anew + 2] == [4 * N, NEW, *(anew - 2) * [KNOWN], 4 * N, NEW]
+        again = got.index(4 * N, 1)
+        assert sent == [NEW, *(again - 1) * [KNOWN], NEW, *(len(sent) - again - 1) * [KNOWN]]
+        assert got[: again + 2] == [4 * N, NEW, *(again - 2) * [KNOWN], 4 * N, NEW]
         missed = [one.event for one in read_events(up.folder.events) if one.name == "keys_missed"]
         assert [(one.node, one.direction, one.payload_bytes) for one in missed] == [
             ("w1", "down", KNOWN)

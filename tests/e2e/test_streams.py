@@ -44,10 +44,10 @@ def of_rounds(updates: pd.DataFrame, column: str) -> pd.DataFrame:
     return numbered.pivot_table(index="round", columns="worker", values=column)
 
 
-def test_a_live_stream_is_that_of_the_simulation(bed: Any) -> None:
-    """Batches of a second's samples, half of the devices sharing half of theirs; w3 stops for 2 s.
+def test_a_live_stream_matches_the_simulation(bed: Any) -> None:
+    """Batches of a second's samples, half of the devices share half of theirs; w3 stops for 2 s.
 
-    While it stands nobody goes on, and what comes waits: nothing is lost, nothing comes twice.
+    While it is stopped no worker continues and samples wait: none is lost, none arrives twice.
     """
     bed.scenario("streams.yaml", SCENARIO)
     up = bed.up("--set", FREEZE, file="streams.yaml")
@@ -66,7 +66,7 @@ def test_a_live_stream_is_that_of_the_simulation(bed: Any) -> None:
 
 
 def _agree(live: pd.DataFrame, model: pd.DataFrame) -> None:
-    """Batches and bytes are equal; queues are up to a second's arrivals, but for the freeze."""
+    """Batches and bytes are equal; queues within a second's arrivals, except around the freeze."""
     columns = ("samples", "injected", "payload_up_bytes", "payload_down_bytes")
     for column in columns:
         found, expected = of_rounds(live, column), of_rounds(model, column)
@@ -82,8 +82,8 @@ def _agree(live: pd.DataFrame, model: pd.DataFrame) -> None:
     assert times[0] == pytest.approx(times[1], rel=0.1)
 
 
-def test_a_producer_that_is_killed_leaves_silent_streams_behind(bed: Any) -> None:
-    """The others are skipped after 1.5 seconds of silence; the run ends, and is not valid."""
+def test_a_killed_producer_leaves_silent_streams(bed: Any) -> None:
+    """Silent streams are skipped after 1.5 s; the run ends, and is not valid."""
     bed.scenario("streams.yaml", SCENARIO)
     options = ("streams.producers=2", "streams.stream_timeout=1500ms", "stop.time=9s")
     settings = [word for option in options for word in ("--set", option)]
@@ -121,9 +121,9 @@ LOTS = (
 
 
 def test_no_planned_fault_loses_a_sample(bed: Any) -> None:
-    """The next producer makes what its devices lack; what waits for a link that is cut comes later.
+    """The next producer makes the missing samples; those for a link that is cut arrive later.
 
-    Samples come in lots of four, at half the rates from 5 s on: nothing comes before it is due.
+    Samples arrive in fours, at half the rates from 5 s on: none arrives before it is due.
     """
     bed.scenario("rates.csv", RECORDED)
     bed.scenario("streams.yaml", SCENARIO + FAULTS)
@@ -149,5 +149,5 @@ def test_no_planned_fault_loses_a_sample(bed: Any) -> None:
     due = passed * updates["worker"].map(dict(enumerate(RATES)))
     assert (updates["stream_produced"] - updates["stream_duplicates"] <= due + 0.01).all()
     last = updates.groupby("worker").last()
-    assert (last["time_seconds"] > 9.0).all()  # they have gone on
+    assert (last["time_seconds"] > 9.0).all()  # they continued
     assert bed.remains(up.name) == []

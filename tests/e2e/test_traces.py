@@ -1,4 +1,4 @@
-"""Recordings in real containers: workers are there, and links are shaped, as they have it."""
+"""Traces in real containers: workers are present, and links are shaped, as recorded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_workers_restart_after_all_were_absent(bed: Any) -> None:
     gone = {one.nodes[0]: one.actual_seconds for one in events if one.kind == "leave"}
     for node, own in testbed.Run(up.folder.path).updates.groupby("node"):
         assert not own["time_seconds"].between(gone[node] + 0.5, 3.0).any()
-        assert list(own["sequence"]).count(1) == 2  # of its first life, and of its second
+        assert list(own["sequence"]).count(1) == 2  # before and after its restart
         assert own["time_seconds"].max() > 3.0
     assert bed.remains(up.name) == []
 
@@ -93,12 +93,12 @@ def test_rates_change_on_time_and_traffic_is_recorded(bed: Any) -> None:
     late = [one for one in of_both if one.actual - one.planned > LATE_LINK_LIMIT_SECONDS]
     assert run.summary["links"]["late_changes_ratio"] == len(late) / 16
 
-    # From 1.5 s on a second has half of 400 and half of 200 kbit, and the link is never idle.
+    # From 1.5 s on each second has half of 400 and half of 200 kbit, and the link is never idle.
     links = run.links[run.links["time_seconds"].between(3.0, 5.4)]
     assert set(links["direction"]) == {"up"} and set(links["node"]) == {"w0", "w1"}
     assert links["asked_bits_per_second"].to_numpy() == pytest.approx(300e3, rel=0.2)
     share = links["delivered_bits_per_second"].sum() / links["asked_bits_per_second"].sum()
-    # The kernel fills the bucket of a tbf, two frames, whenever it is changed: twice a second here.
+    # The kernel refills a tbf's bucket, two frames, at every change: twice a second here.
     refills = 2 * 2 * FRAME_BYTES * 8 / 300e3
     assert 0.7 < share < 1 + refills
     assert bed.remains(up.name) == []

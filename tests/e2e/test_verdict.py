@@ -1,4 +1,4 @@
-"""What the verdict says of nodes that were stopped, and of a host that others keep busy."""
+"""The verdict on stopped nodes, and on a host that is busy with other work."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def verdict(up: Any) -> Any:
     return json.loads(up.folder.summary.read_text())["verdict"]
 
 
-def test_a_server_and_a_worker_that_were_stopped_are_named(bed: Any) -> None:
+def test_a_stopped_server_and_a_stopped_worker_are_named(bed: Any) -> None:
     up = bed.up(file=bed.scenario("paced.yaml", SCENARIO))
     up.wait_for_updates(6)
     nodes = bed.nodes(up.name)
     pids = [nodes[node]["pid"] for node in ("ps", "w1")]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(STOPPED_SECONDS)  # what is tested: they stand for so long
+    time.sleep(STOPPED_SECONDS)  # under test: they are stopped for this long
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
     assert up.end().status == 6
@@ -62,7 +62,7 @@ def test_a_server_and_a_worker_that_were_stopped_are_named(bed: Any) -> None:
 
 @pytest.fixture
 def full_host() -> Iterator[None]:
-    """Twice as many processes as CPUs that do nothing but compute, until the test has ended."""
+    """Twice as many busy processes as CPUs, until the test has ended."""
     burners = [
         subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(2 * (os.cpu_count() or 1))
     ]

@@ -1,4 +1,4 @@
-"""Workers that are there when a recording says so: moments worked by hand."""
+"""Workers that are present according to traces: times worked by hand."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def actions(subject: Timeline, until: float) -> list[tuple[float, bool, tuple[in
     return [(action.planned, action.begins, action.workers) for action in subject.due(until)]
 
 
-def test_workers_come_and_go_at_the_moments_of_their_recordings() -> None:
-    """w1 is 5 s ahead in it: away from 0 (5 - 5) to 1, then from 8 (13 - 5) to 10."""
+def test_workers_join_and_leave_at_the_times_of_their_traces() -> None:
+    """w1 is 5 s ahead in its trace: absent from 0 (5 - 5) to 1, then from 8 (13 - 5) to 10."""
     subject = timeline(Availability(0, SHIFTS), Availability(1, SHIFTS, 5.0), Availability(2, ONCE))
     assert subject.population.absent == {1, 2}
     assert actions(subject, 13.0) == [
@@ -40,15 +40,15 @@ def test_workers_come_and_go_at_the_moments_of_their_recordings() -> None:
     assert subject.next_time == 15.0
 
 
-def test_who_will_come_is_known_beforehand() -> None:
-    """w2 comes once; w0 and w1 again and again; who is always there never does."""
+def test_future_joins_are_known_in_advance() -> None:
+    """w2 joins once; w0 and w1 repeatedly; a worker that is always present never joins."""
     always = Trace((0.0,), (1.0,), 9.0, repeats=True)
     subject = timeline(Availability(0, SHIFTS), Availability(1, always), Availability(2, ONCE))
     assert (subject.to_come, subject.returning) == ([2], {0})
 
 
-def test_faults_let_those_be_who_are_away() -> None:
-    """The freeze of w0 at 5 s is passed over; that at 7 s ends when it is switched off."""
+def test_faults_skip_absent_workers() -> None:
+    """The freeze of w0 at 5 s is skipped; that at 7 s ends when w0 is switched off."""
     freeze = {"workers": ("w0", "w1"), "at": {"time": "5s"}, "for": "500ms"}
     again = {"workers": ("w0",), "at": {"time": "7s"}}
     faults = ({"freeze": freeze}, {"freeze": again})
@@ -62,7 +62,7 @@ def test_faults_let_those_be_who_are_away() -> None:
     assert subject.population.active("freeze") == {}
 
 
-def test_who_has_crashed_stays_away() -> None:
+def test_a_crashed_worker_stays_absent() -> None:
     faults = ({"crash": {"after_push": 0.5}},)
     subject = timeline(Availability(0, SHIFTS), faults=faults)
     subject.crash(0, planned=1.0, actual=1.0)
@@ -70,7 +70,7 @@ def test_who_has_crashed_stays_away() -> None:
 
 
 class Written:
-    """An actuator that writes down what it is asked for."""
+    """An actuator that records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
@@ -79,7 +79,7 @@ class Written:
         self.asked.append((fault.kind, target))
 
 
-def test_who_is_switched_off_leaves_and_who_is_switched_on_joins() -> None:
+def test_switching_off_is_a_leave_and_switching_on_a_join() -> None:
     subject, actuator = timeline(Availability(0, SHIFTS)), Written()
     events = [
         subject.carry_out(action, actuator, clock=lambda: action.planned)  # type: ignore[arg-type]  # noqa: B023

@@ -1,4 +1,4 @@
-"""What every fault promises. A new member of the union is covered the moment it is listed."""
+"""The contract of every fault. New members of the union are tested automatically."""
 
 from pathlib import Path
 from typing import get_args
@@ -28,7 +28,7 @@ def test_it_is_named_in_the_readme_and_offered_by_the_package(member: type[Fault
 
 
 class Doings:
-    """An actuator that writes down what it is asked to do."""
+    """An actuator that records its calls."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, str, int]] = []

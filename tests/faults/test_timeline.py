@@ -1,4 +1,4 @@
-"""When which fault comes: moments worked by hand."""
+"""The times of faults, worked by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def held(kind: str, at: str, lasts: str, **others: Any) -> dict[str, Any]:
     return {kind: {"at": {"time": at}, "workers": ("w3",), "for": lasts, **others}}
 
 
-def test_what_recurs_comes_and_ends_again_and_again() -> None:
+def test_a_recurring_fault_starts_and_ends_repeatedly() -> None:
     """From 2 to 3, from 7 to 8, from 12 to 13 ..."""
     subject = timeline(freeze("2s", **{"for": "1s", "every": "5s"}))
     assert subject.next_time == 2.0
@@ -51,12 +51,12 @@ def test_what_recurs_comes_and_ends_again_and_again() -> None:
     assert subject.next_time == 12.0
 
 
-def test_what_ends_at_a_moment_ends_before_what_begins_then() -> None:
+def test_faults_end_before_others_start_at_the_same_time() -> None:
     subject = timeline(freeze("4s"), freeze("2s", **{"for": "2s"}))
     assert done(subject, 9.0) == [(2.0, True, 1, (3,)), (4.0, False, 1, (3,)), (4.0, True, 0, (3,))]
 
 
-def test_versions_and_accuracies_count_from_when_they_are_reached() -> None:
+def test_versions_and_accuracies_trigger_when_reached() -> None:
     subject = timeline(
         {"freeze": {"at": {"version": 100}, "workers": ("w1",), "for": "2s"}},
         {"kill": {"at": {"accuracy": 0.5}, "workers": ("w2",)}},
@@ -73,7 +73,7 @@ def test_versions_and_accuracies_count_from_when_they_are_reached() -> None:
 
 
 def test_selectors_counts_and_shares() -> None:
-    """Of four slow workers a half are two; drawn from the seed and the place in the list."""
+    """Half of four slow workers are two; drawn from the seed and the position in the list."""
     kill = {"at": {"time": "1s"}}
     subject = timeline(
         {"kill": {**kill, "workers": ("w1", "class=slow")}},
@@ -89,7 +89,7 @@ def test_selectors_counts_and_shares() -> None:
     assert subject.targets[2] != subject.targets[3]
 
 
-def test_who_has_crashed_is_passed_over_and_who_is_gone_ends_the_run() -> None:
+def test_crashed_workers_are_skipped_and_lost_ones_end_the_run() -> None:
     subject = timeline(
         {"crash": {"after_push": 0.1, "workers": ("w3",)}},
         {"leave": {"at": {"time": "5s"}, "workers": ("w3", "w4")}},
@@ -99,19 +99,19 @@ def test_who_has_crashed_is_passed_over_and_who_is_gone_ends_the_run() -> None:
     assert (event.kind, event.nodes, event.place) == ("crash", ("w3",), 0)
     (action,) = subject.due(5.0)
     assert (action.workers, action.passed_over) == ((4,), (3,))
-    subject.population.mark_absent(5)  # by itself
+    subject.population.mark_absent(5)  # not by a fault
     with pytest.raises(Contradiction, match="kill of w5, which is absent"):
         list(subject.due(6.0))
 
 
-def test_a_thaw_of_who_has_been_killed_is_none() -> None:
+def test_a_killed_worker_is_not_thawed() -> None:
     subject = timeline(
         freeze("1s", **{"for": "5s"}), {"kill": {"at": {"time": "2s"}, "workers": ("w3",)}}
     )
     assert done(subject, 9.0) == [(1.0, True, 0, (3,)), (2.0, True, 1, (3,))]
 
 
-def test_a_worker_that_joins_first_is_not_there_at_the_beginning() -> None:
+def test_a_worker_whose_first_fault_is_a_join_is_absent_at_the_start() -> None:
     join, leave = ({"at": {"time": at}, "workers": ("w1",)} for at in ("5s", "3s"))
     assert timeline({"join": join}).population.absent == {1}
     assert timeline({"join": join}, {"leave": leave}).population.absent == set()
@@ -132,8 +132,8 @@ def feeding(*faults: dict[str, Any], restarted: bool = False) -> Timeline:
     return Timeline.of(plans, CLASSES, seed=0, others=FEEDERS, restarted=restarted)
 
 
-def test_nodes_that_feed_streams_are_numbered_behind_the_workers() -> None:
-    """Ten workers, so that producer0 is 10 and the broker 12; it is away from 2 to 5."""
+def test_nodes_that_feed_streams_are_numbered_after_the_workers() -> None:
+    """Ten workers, so producer0 is 10 and the broker 12; it is absent from 2 to 5."""
     partition = {"at": {"time": "3s"}, "for": "1s", "nodes": ("producer*",)}
     subject = feeding(kill("2s", "broker", **{"for": "3s"}), {"partition": partition})
     assert subject.targets == [(12,), (10, 11)]
@@ -155,23 +155,23 @@ def test_nodes_that_feed_streams_are_numbered_behind_the_workers() -> None:
         ([kill("1s", "broker", **{"for": "3s"}), kill("4s", "broker")], False, ""),
     ],
 )
-def test_what_is_away_is_struck_by_nothing(
+def test_absent_nodes_get_no_faults(
     faults: list[dict[str, Any]], restarted: bool, found: str
 ) -> None:
-    """One that is started again at once, or is back, may be killed again."""
+    """A node that is restarted at once, or is back, may be killed again."""
     plans = FAULTS.validate_python(faults)
     wrong = contradictions(plans, CLASSES, seed=0, others=FEEDERS, restarted=restarted)
     assert [text for _, text in wrong] == ([f"{found}, which is absent"] if found else [])
 
 
 class Refusing:
-    """An actuator that can do nothing."""
+    """An actuator that refuses every call."""
 
     def begin(self, fault: TimedFault, target: int) -> None:
         raise NodeError("it does not answer.")
 
 
-def test_what_cannot_be_done_names_the_fault_and_the_worker() -> None:
+def test_a_failed_action_names_the_fault_and_the_worker() -> None:
     subject = timeline({"leave": {"at": {"time": "1s"}, "workers": ("w2",)}})
     (action,) = subject.due(1.0)
     with pytest.raises(NodeError) as failed:
@@ -180,7 +180,7 @@ def test_what_cannot_be_done_names_the_fault_and_the_worker() -> None:
     assert failed.value.exit_code == 5
 
 
-def test_a_crash_is_drawn_once_a_push_from_the_workers_own_stream() -> None:
+def test_a_crash_is_drawn_once_per_push_from_the_workers_own_generator() -> None:
     subject = timeline({"crash": {"after_push": 0.3, "workers": ("w1", "w2")}}, seed=5)
     draw = crashes(subject, seed=5)
     found = [[draw(worker) for worker in (0, 1, 2)] for _ in range(50)]
@@ -204,16 +204,16 @@ def test_a_crash_is_drawn_once_a_push_from_the_workers_own_stream() -> None:
         ([{"crash": {"after_push": 0.1}}, {"crash": {"after_push": 0.2, "workers": ("w9",)}}], 1),
     ],
 )
-def test_faults_that_contradict_one_another(faults: list[dict[str, Any]], place: int) -> None:
+def test_faults_that_contradict_each_other(faults: list[dict[str, Any]], place: int) -> None:
     found = list(contradictions(FAULTS.validate_python(faults), CLASSES, seed=0))
     assert [at for at, _ in found] == [place]
 
 
-def test_faults_that_do_not() -> None:
+def test_faults_that_do_not_contradict_each_other() -> None:
     faults = [
         freeze("1s", **{"for": "1s"}),
         freeze("2s", **{"for": "1s"}),
-        held("partition", "1s", "2s"),  # of who stands still too
+        held("partition", "1s", "2s"),  # also of a frozen worker
         held("link", "1s", "1s", up=FAST),
         held("link", "2s", "1s", down=FAST),
         held("slow", "1s", "9s", factor=2.0),  # it ends with the worker
@@ -224,8 +224,8 @@ def test_faults_that_do_not() -> None:
     assert list(contradictions(FAULTS.validate_python(faults), CLASSES, seed=0)) == []
 
 
-def test_what_is_drawn_passes_over_who_cannot_be_struck() -> None:
-    """Of ten workers nine are frozen, so that one leaves, and that one alone can join again."""
+def test_random_targets_exclude_ineligible_workers() -> None:
+    """Nine of ten workers are frozen, so the tenth leaves, and only that one can join again."""
     freezes = {"freeze": {"at": {"time": "1s"}, "count": 9}}
     leaves = {"leave": {"at": {"time": "2s"}, "share": 1.0}}
     subject = timeline(freezes, leaves, {"join": {"at": {"time": "3s"}, "count": 10}})
@@ -237,7 +237,7 @@ def test_what_is_drawn_passes_over_who_cannot_be_struck() -> None:
     assert (third.workers, third.passed_over) == ((alone,), frozen)
 
 
-def test_what_is_drawn_contradicts_nothing_whatever_the_seed() -> None:
+def test_random_targets_never_contradict_with_any_seed() -> None:
     drawn = [
         {"freeze": {"at": {"time": "1s"}, "share": 0.5, "for": "1s", "every": "3s"}},
         *({kind: {"at": {"time": "2s"}, "share": 0.5}} for kind in ("kill", "leave", "freeze")),
@@ -249,14 +249,14 @@ def test_what_is_drawn_contradicts_nothing_whatever_the_seed() -> None:
         assert list(contradictions(faults, CLASSES, seed=seed)) == []
 
 
-def test_a_worker_that_is_drawn_for_two_crashes_has_the_first() -> None:
+def test_a_worker_drawn_for_two_crashes_has_the_first() -> None:
     subject = timeline(*({"crash": {"after_push": one, "count": 10}} for one in (1.0, 0.0)))
     draw = crashes(subject, seed=0)
     assert [draw(worker) for worker in range(10)] == [True] * 10
 
 
-def test_the_next_change_of_pace_is_the_next_that_is_known() -> None:
-    """From 2 to 3 s and again from 7; the one at a version is not known before."""
+def test_the_next_change_of_pace_is_the_next_known_one() -> None:
+    """From 2 to 3 s and again from 7; the one at a version is not known in advance."""
     waiting = {"slow": {"at": {"version": 5}, "workers": ("w1",), "factor": 2.0}}
     subject = timeline(held("slow", "2s", "1s", factor=2.0, every="5s"), freeze("1s"), waiting)
     assert (subject.next_time, subject.next_pace) == (1.0, 2.0)

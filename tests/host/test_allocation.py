@@ -1,4 +1,4 @@
-"""What a process does with the buffers that it has freed."""
+"""A process reuses the buffers that it has freed."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def faults(how: str) -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
-def test_buffers_that_were_freed_are_used_again() -> None:
+def test_freed_buffers_are_reused() -> None:
     assert faults("leave") > 1_000
     assert faults("keep") < 100

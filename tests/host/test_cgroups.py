@@ -1,4 +1,4 @@
-"""Control groups: where a host has them, and a run's own, in folders that look like them."""
+"""Control groups of a host and of a run, in folders that imitate them."""
 
 from __future__ import annotations
 
@@ -100,17 +100,17 @@ def test_a_nodes_limits_are_written_and_its_group_delegated(tmp_path: Path) -> N
     assert find_runs(groups.hierarchies) == ["run"]
 
 
-def test_a_limit_that_does_not_stick_is_an_error(tmp_path: Path) -> None:
+def test_a_limit_that_is_not_applied_is_an_error(tmp_path: Path) -> None:
     groups = version_2(tmp_path)
     groups.create()
     folder = tmp_path / "testbed/run/w0"
     folder.mkdir()
-    (folder / "cpu.weight").symlink_to("/dev/null")  # takes everything and holds nothing
+    (folder / "cpu.weight").symlink_to("/dev/null")  # accepts every write and stores nothing
     with pytest.raises(HostError, match=r"w0: .*cpu.weight is  after 100 was written"):
         groups.add("w0", Limits())
 
 
-def test_a_run_of_that_name_is_not_shared(tmp_path: Path) -> None:
+def test_the_group_of_a_run_is_not_shared(tmp_path: Path) -> None:
     groups = version_2(tmp_path)
     groups.create()
     with pytest.raises(HostError, match=r"testbed/run exists: .*`testbed down run`"):
@@ -147,7 +147,7 @@ def test_removal_names_the_remaining_processes(tmp_path: Path) -> None:
         groups.remove(deadline=time.monotonic())
 
 
-def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+def test_removing_a_missing_group_is_idempotent(tmp_path: Path) -> None:
     groups = version_2(tmp_path)
     groups.remove(deadline=time.monotonic())
     groups.remove_node("w0", deadline=time.monotonic())
@@ -155,7 +155,7 @@ def test_removing_what_is_not_there_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", ["user/run.scope", f"user/run.scope/{OUTSIDE}"])
-def test_what_is_delegated_is_found_from_the_processs_own_group(
+def test_a_delegated_group_is_found_from_the_group_of_the_process(
     tmp_path: Path, inside: str
 ) -> None:
     part = tmp_path / "tree/user/run.scope"
@@ -170,7 +170,7 @@ def test_what_is_delegated_is_found_from_the_processs_own_group(
     assert find_delegated(mounted, own) == (Hierarchy(part, 2, names),)
 
 
-def test_what_is_not_the_users_is_not_delegated(tmp_path: Path) -> None:
+def test_a_group_of_another_user_is_not_delegated(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     own = tmp_path / "own"
     mounted = mounts(tmp_path, f"{tmp_path}/tree rw - cgroup2 none rw")
@@ -196,7 +196,7 @@ def test_limits_that_cannot_be_enforced_are_refused_with_a_hint() -> None:
         some.check([node(memory=Size.parse("64MiB"))])
 
 
-def test_a_cpuset_is_refused_where_there_is_no_controller_or_no_such_cpu(tmp_path: Path) -> None:
+def test_a_cpuset_is_refused_without_its_controller_or_cpu(tmp_path: Path) -> None:
     node = NodeSpec("w3", "worker", 3, "slow", None, None, None, 1, 0, CpuSet("0,3-4"))
     with pytest.raises(HostError, match=r"w3 \(class slow\): cpuset 0,3-4 cannot be .* as root or"):
         RunGroups("run", ()).check([node])

@@ -56,7 +56,7 @@ def test_version_1_has_a_group_in_every_hierarchy(host: Path) -> None:
     assert (host / "freezer/docker/x/freezer.state").read_text() == "THAWED"
 
 
-def test_version_1_freezes_where_both_versions_have_the_processes(host: Path) -> None:
+def test_version_1_freezes_where_both_versions_are_mounted(host: Path) -> None:
     found = groups(host, VERSION_1, "10:freezer:/docker/x\n0::/docker/x\n")
     put(host / "freezer/docker/x", freezer__state="FROZEN\n")
     put(host / "unified/docker/x", cgroup__freeze="0\n", cgroup__events="populated 1\nfrozen 0\n")
@@ -67,7 +67,7 @@ def test_version_1_freezes_where_both_versions_have_the_processes(host: Path) ->
     assert (host / "unified/docker/x/cgroup.freeze").read_text() == "0\n"
 
 
-def test_version_2_has_one(host: Path) -> None:
+def test_version_2_has_one_group(host: Path) -> None:
     found = groups(host, VERSION_2, "0::/system.slice/docker-x.scope\n")
     folder = host / "system.slice/docker-x.scope"
     assert found.entrances() == (folder / "cgroup.procs",)
@@ -81,7 +81,7 @@ def test_version_2_has_one(host: Path) -> None:
     assert (folder / "cgroup.freeze").read_text() == "1"
 
 
-def test_a_part_of_a_tree_is_found_below_where_it_is_mounted(host: Path) -> None:
+def test_a_mounted_subtree_is_found_below_its_mount_point(host: Path) -> None:
     mounts = "24 23 0:20 /outer {0}/cg rw - cgroup2 cgroup2 rw\n"
     found = groups(host, mounts, "0::/outer/docker/x\n")
     assert found.entrances() == (host / "cg/docker/x/cgroup.procs",)
@@ -89,6 +89,6 @@ def test_a_part_of_a_tree_is_found_below_where_it_is_mounted(host: Path) -> None
         groups(host, mounts, "0::/other/x\n")
 
 
-def test_a_group_that_cannot_be_reached_is_named(host: Path) -> None:
+def test_an_unreachable_group_is_named(host: Path) -> None:
     with pytest.raises(HostError, match="the control group /docker/x of blkio is not mounted"):
         groups(host, VERSION_1, "3:blkio:/docker/x\n")

@@ -1,4 +1,4 @@
-"""Whether there is a GPU, as another process says."""
+"""Whether there is a GPU, as reported by another process."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from testbed.host.cuda import has_cuda
 
 
 @pytest.mark.slow  # imports torch once more
-def test_it_is_as_pytorch_has_it() -> None:
+def test_the_answer_equals_that_of_pytorch() -> None:
     assert has_cuda() == torch.cuda.is_available()

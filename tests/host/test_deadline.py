@@ -1,4 +1,4 @@
-"""An evaluation that takes too long is broken off, wherever it is."""
+"""A call that takes too long is interrupted wherever it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the collector of garbage passes over while something may be due."""
+"""What the garbage collector skips while a deadline may be near."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ except KeyError:
         ("gc.freeze()", "True False\nTrue\nTrue False\n"),  # a heap frozen before stays so
     ],
 )
-def test_what_exists_is_passed_over_only_inside(first: str, seen: str) -> None:
-    """In a process of its own: this one's heap is frozen, and has to stay so."""
+def test_existing_objects_are_skipped_only_inside(first: str, seen: str) -> None:
+    """In a separate process: this one's heap is frozen, and has to stay so."""
     command = [sys.executable, "-c", SCRIPT.format(first=first)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == seen

@@ -37,11 +37,11 @@ def test_plain_data_returns() -> None:
     }
 
 
-def test_more_than_a_pipe_holds_returns() -> None:
+def test_a_result_larger_than_a_pipe_returns() -> None:
     assert run_isolated(lambda _: "x" * 500_000, label="net.py") == "x" * 500_000
 
 
-def test_it_is_another_process_that_ends_with_its_work() -> None:
+def test_the_work_runs_in_another_process_that_ends_with_it() -> None:
     pid = run_isolated(lambda _: os.getpid(), label="net.py")
     assert pid != os.getpid()
     with pytest.raises(ProcessLookupError):
@@ -49,7 +49,7 @@ def test_it_is_another_process_that_ends_with_its_work() -> None:
 
 
 class Garbage:
-    """Part of a reference cycle; says in which process it is collected."""
+    """Part of a reference cycle; reports the process in which it is collected."""
 
     def __init__(self, collected_in: list[int]) -> None:
         self.itself, self.collected_in = self, collected_in
@@ -76,7 +76,7 @@ def test_garbage_of_the_parent_is_not_collected_in_the_child() -> None:
     assert collected_in == [os.getpid()]
 
 
-def test_errors_travel_with_what_they_hold() -> None:
+def test_errors_return_with_their_attributes() -> None:
     problem = Problem("net.py", 3, "model", "this", "that", "Try it")
 
     def refuse(_: Opened) -> None:
@@ -135,7 +135,7 @@ def test_code_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
         run_isolated(lambda _: code.load("a class"), label="net.py", within_seconds=0.2)
 
 
-def test_once_the_files_are_read_it_may_take_its_time() -> None:
+def test_the_limit_ends_once_the_files_are_read() -> None:
     def work(opened: Opened) -> int:
         opened()
         time.sleep(0.3)  # more than its limit
@@ -154,7 +154,7 @@ def test_a_child_that_ignores_signals_is_killed() -> None:
         run_isolated(work, label="net.py", within_seconds=0.1)
 
 
-def test_what_it_prints_is_shown_up_to_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_is_shown_up_to_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
     def work(_: Opened) -> None:
         print("x" * 2 * PRINTED_BYTES)
         os.write(1, b"the end")
@@ -165,12 +165,12 @@ def test_what_it_prints_is_shown_up_to_a_limit(capsys: pytest.CaptureFixture[str
     assert printed.err == f"{'x' * PRINTED_BYTES}\n(more than 1,048,576 bytes were printed)\n"
 
 
-def test_control_sequences_that_it_prints_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_sequences_in_the_output_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     run_isolated(lambda _: print("\x1b]0;owned\x07"), label="net.py")
     assert capsys.readouterr().err == "\\x1b]0;owned\\x07\n"
 
 
-def test_it_has_no_input_and_leaves_no_processes() -> None:
+def test_the_process_has_no_input_and_leaves_no_processes() -> None:
     def work(_: Opened) -> list[object]:
         left = os.fork()
         if not left:
@@ -179,7 +179,7 @@ def test_it_has_no_input_and_leaves_no_processes() -> None:
 
     read, left = run_isolated(work, label="net.py")
     assert read == ""
-    with suppress(ProcessLookupError):  # it is gone already
+    with suppress(ProcessLookupError):  # already ended
         descriptor = os.pidfd_open(left)
         assert has_ended(descriptor, 20)
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Where Kafka and Java are looked for, and what is said where they are not."""
+"""Where Kafka and Java are searched, and the errors if they are missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.host.kafka import find_jars, find_java, find_kafka
 
 
 def unpack(folder: Path, version: str) -> Path:
-    """A folder like that of an unpacked Kafka."""
+    """A folder like an unpacked Kafka."""
     (folder / "libs").mkdir(parents=True)
     (folder / "libs" / f"kafka_2.13-{version}.jar").touch()
     (folder / "libs" / f"kafka-clients-{version}.jar").touch()
@@ -23,7 +23,7 @@ def unpack(folder: Path, version: str) -> Path:
 
 
 def install(folder: Path, version: str) -> Path:
-    """A folder like that of an installed Java."""
+    """A folder like an installed Java."""
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "java").touch()
     (folder / "bin" / "java").chmod(0o755)
@@ -57,7 +57,7 @@ def test_no_kafka(variable: str, tmp_path: Path) -> None:
     assert "export TESTBED_KAFKA=FOLDER" in told.value.hint
 
 
-def test_another_release(tmp_path: Path) -> None:
+def test_an_unsupported_release(tmp_path: Path) -> None:
     kafka = unpack(tmp_path / "kafka", "3.1.0")
     with pytest.raises(HostError, match=r"kafka_2\.13-3\.1\.0\.jar is Kafka 3\.1\.0, expected"):
         find_jars({"TESTBED_KAFKA": str(kafka)})
@@ -79,7 +79,7 @@ def test_an_old_java(version: str, tmp_path: Path) -> None:
         find_java({"JAVA_HOME": str(java)})
 
 
-def test_a_java_of_no_version(tmp_path: Path) -> None:
+def test_a_java_without_a_version(tmp_path: Path) -> None:
     java = install(tmp_path / "java", "17")
     (java / "release").unlink()
     with pytest.raises(HostError, match="has no version"):

@@ -1,4 +1,4 @@
-"""Limits as the files of control groups version 1 and 2 say them."""
+"""Limits as stored in the files of control groups version 1 and 2."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_version_2() -> None:
     assert settings(LIMITS, "cpuset", 2) == (Setting("cpuset.cpus", "0-1"),)
 
 
-def test_what_is_not_limited_is_not_written() -> None:
+def test_unset_limits_are_not_written() -> None:
     free = Limits()
     assert settings(free, "cpu", 1) == (Setting("cpu.shares", "1024"),)
     assert settings(free, "memory", 1) == settings(free, "cpuset", 2) == ()
@@ -61,11 +61,11 @@ def test_a_limit_below_the_kernels_is_an_error() -> None:
 
 
 def test_a_weight_can_be_set_by_the_nice_value() -> None:
-    # 1.25 ** 10 is 9.3, 1.25 ** 7 is 4.8: a tenth and a fifth of the CPU, as near as steps allow.
+    # 1.25 ** 10 is 9.3, 1.25 ** 7 is 4.8: a tenth and a fifth of the CPU, as close as possible.
     assert [nice_of(weight) for weight in (10, 2, 1)] == [0, 7, 10]
 
 
-def test_a_node_without_a_limit_of_memory_has_half_of_the_hosts() -> None:
+def test_a_node_without_a_memory_limit_gets_half_of_the_hosts_memory() -> None:
     node = NodeSpec("w0", "worker", 0, "", None, None, None, 1, 20001)
     lines = Path("/proc/meminfo").read_text().splitlines()
     total_bytes = 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemTotal"))

@@ -1,4 +1,4 @@
-"""Connecting to a peer that is late, that never comes, or that does not answer, on loopback."""
+"""Connecting on loopback to a peer that is late, missing, or does not answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 
 @contextmanager
 def reserved() -> Iterator[socket.socket]:
-    """A socket with a port of its own that does not listen: connections to it are refused."""
+    """A socket with a port that does not listen: connections to it are refused."""
     with socket.socket() as reserve:
         reserve.bind((HOST, 0))
         yield reserve
@@ -39,7 +39,7 @@ def overrun() -> Iterator[int]:
         yield port
 
 
-def test_a_listener_that_comes_late_is_waited_for() -> None:
+def test_a_late_listener_is_awaited() -> None:
     with reserved() as late:
         with pytest.raises(NodeError):  # it does not listen yet
             connect(*late.getsockname(), patience_seconds=0.0)
@@ -65,7 +65,7 @@ def test_a_missing_listener_is_an_error_with_address_and_duration() -> None:
     assert "does not listen" in gone.value.hint
 
 
-def test_one_that_does_not_answer_is_given_up_at_the_same_time() -> None:
+def test_a_peer_that_does_not_answer_times_out_at_the_same_time() -> None:
     with overrun() as port, pytest.raises(NodeError, match=r"within 0\.3 s \(no answer\)"):
         connect(HOST, port, patience_seconds=0.3)
 

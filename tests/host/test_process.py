@@ -1,4 +1,4 @@
-"""Processes known by pid and start time, and what they report through pipes."""
+"""Processes identified by pid and start time, and their reports through pipes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_process_is_recorded_and_found_again(child: subprocess.Popen[bytes]) -
     assert namespace_pids(child.pid)[0] == child.pid
 
 
-def test_another_process_with_the_pid_is_left_alone(child: subprocess.Popen[bytes]) -> None:
+def test_another_process_with_the_same_pid_is_untouched(child: subprocess.Popen[bytes]) -> None:
     reused = Process(child.pid, Process.of(child.pid).started - 1)
     assert reused.open() is None
     assert not reused.alive()
@@ -58,7 +58,7 @@ def test_killing_does_not_wait_and_is_idempotent(child: subprocess.Popen[bytes])
     process.kill()
     assert has_ended(descriptor, 10)
     os.close(descriptor)
-    assert not process.alive()  # though it has not been waited for yet
+    assert not process.alive()  # although it was not reaped yet
     process.kill()
     child.wait()
     process.kill()
@@ -125,11 +125,11 @@ def test_a_child_is_found_by_its_pid_in_another_namespace(
         inner = eventually(lambda: next(iter(children(first)), None))
         assert namespace_pids(inner) == (inner, 2)
         assert child_of(first, 2) == inner
-        assert child_of(outer.pid, first) == first  # in the namespace that this process is in
+        assert child_of(outer.pid, first) == first  # in this process's own namespace
         assert child_of(first, 3) is None
         for _ in range(YOUNG):
             subprocess.run(["true"], check=True)
-        assert child_of(first, 2) == inner  # it is not one of the youngest any more
+        assert child_of(first, 2) == inner  # no longer one of the youngest
         assert children_of(first) == {2: inner}
         outer.kill()
     eventually(lambda: child_of(first, 2) is None)

@@ -1,4 +1,4 @@
-"""Hosts that let ordinary users make no namespaces: what forbids it is named, with the cure."""
+"""Hosts where ordinary users cannot create namespaces: the cause is named, with the fix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EPERM = PermissionError(errno.EPERM, "Operation not permitted")
 
 @pytest.fixture
 def sysctls(tmp_path: Path) -> Callable[..., Path]:
-    """A folder like /proc/sys in which some settings have other values than usual."""
+    """A folder like /proc/sys with some settings changed from their defaults."""
 
     def make(**changed: str) -> Path:
         usual = {

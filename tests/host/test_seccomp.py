@@ -1,4 +1,4 @@
-"""The filter, under a real kernel and as the list of instructions it is."""
+"""The filter, under a real kernel and as the list of instructions that it is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ except PermissionError:
 
 
 def evaluate(program: bytes, *, architecture: int, number: int, argument: int = 0) -> int:
-    """What the kernel's interpreter of such programs returns."""
+    """The result of the kernel's interpreter for such programs."""
     data = struct.pack("=IIQQ", number, architecture, 0, argument)
     instructions = list(struct.iter_unpack("=HBBI", program))
     accumulator, position = 0, 0
@@ -105,7 +105,7 @@ def test_it_refuses_namespaces_and_other_processes_and_nothing_else(machine: str
     sys.platform != "linux" or platform.machine() not in ARCHITECTURES,
     reason="needs Linux on an architecture with a filter",
 )
-def test_threads_forks_and_programs_work_under_it() -> None:
+def test_threads_forks_and_programs_work_under_the_filter() -> None:
     done = subprocess.run([sys.executable, "-c", UNDER_FILTER], capture_output=True, check=True)
     assert done.stdout.decode().split() == [
         *("thread", "program", "fork", "4", *5 * ("refused",)),

@@ -1,4 +1,4 @@
-"""Unix sockets in folders whose paths are longer than an address can be."""
+"""Unix sockets in folders whose paths exceed the length of an address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopping by signal all processes of a pid namespace."""
+"""Stopping all processes of a pid namespace by signal."""
 
 from __future__ import annotations
 

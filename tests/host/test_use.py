@@ -1,4 +1,4 @@
-"""What a container has used, as its control groups tell: version 1, version 2, or not at all."""
+"""Resource usage of a container, from control groups: version 1, version 2, or none."""
 
 from __future__ import annotations
 

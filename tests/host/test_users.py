@@ -1,4 +1,4 @@
-"""Where the uids of a run's nodes come from."""
+"""The source of the uids of a run's nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ dave:x:65536
         ({"grace", "1007"}, IdRange(500000, 65536)),  # by number
         ({"carol", "1002"}, None),  # too few for all nodes
         ({"dave", "1003"}, None),
-        ({"nobody"}, None),
+        ({"nobody"}, None),  # codespell:ignore nobody
     ],
 )
 def test_a_range_is_read_by_name_or_number(
@@ -42,7 +42,7 @@ def test_without_the_file_there_is_no_range(tmp_path: Path) -> None:
     assert read_range(tmp_path / "subuid", {"alice"}) is None
 
 
-def test_only_root_needs_no_namespace_for_it() -> None:
+def test_only_root_needs_no_namespace() -> None:
     kinds = ("root", "range", "one")
     assert [Users(kind).namespace for kind in kinds] == [False, True, True]
     assert len({Users(kind).mode for kind in kinds}) == 3

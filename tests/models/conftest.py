@@ -8,7 +8,7 @@ import torch
 
 @pytest.fixture(autouse=True, scope="package")
 def _one_thread() -> Iterator[None]:
-    """As roles do: two threads that share a busy core with others mostly wait for each other."""
+    """As in roles: two threads that share a busy core mostly wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

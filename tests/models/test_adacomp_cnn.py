@@ -1,4 +1,4 @@
-"""Against the network as the paper writes it, in plain PyTorch."""
+"""Compared with the network of the paper, in plain PyTorch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Plain(nn.Module):
 
     @staticmethod
     def seen(name: str, part: np.ndarray) -> torch.Tensor:
-        """Our part of the flat vector in PyTorch's order (output, input, height, width)."""
+        """A part of the flat vector in PyTorch's order (output, input, height, width)."""
         shapes = {
             "conv1.weight": (32, 3, 3, 1),
             "conv2.weight": (32, 3, 3, 32),
@@ -50,7 +50,7 @@ def cnn() -> Network:
     return AdaCompCnn(name="adacomp-cnn").build((1, 28, 28), 10, folder=Path("unused"))
 
 
-def test_sizes_are_the_papers() -> None:
+def test_sizes_match_the_paper() -> None:
     layout = cnn().layout
     assert layout.size == 211_690
     assert layout.sizes == (288, 32, 9216, 32, 200_704, 128, 1280, 10)
@@ -58,7 +58,7 @@ def test_sizes_are_the_papers() -> None:
     assert layout.shapes[2] == (32, 3, 3, 32)
 
 
-def test_initial_values_are_the_papers() -> None:
+def test_initial_values_match_the_paper() -> None:
     network = cnn()
     values = network.initial(np.random.default_rng(1))
     for name, part in zip(network.layout.names, network.layout.slices(), strict=True):
@@ -72,7 +72,7 @@ def test_initial_values_are_the_papers() -> None:
     assert weights.std() == pytest.approx(0.1 * np.sqrt(0.7737), rel=0.01)
 
 
-def test_gradient_is_that_of_the_papers_network() -> None:
+def test_the_gradient_matches_the_papers_network() -> None:
     network = cnn()
     rng = np.random.default_rng(2)
     flat = network.initial(rng)

@@ -1,4 +1,4 @@
-"""Against the network as the paper's authors write it, in plain PyTorch."""
+"""Compared with the network of the paper's authors, in plain PyTorch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cnn(*, width: int = 64, classic: bool = False, side: int = 32) -> Network:
 
 
 def tensors(network: Network, flat: np.ndarray) -> dict[str, torch.Tensor]:
-    """Our parts of a flat vector in PyTorch's order, in float64."""
+    """The parts of a flat vector in PyTorch's order, in float64."""
     cut = zip(network.layout.names, network.layout.slices(), network.layout.shapes, strict=True)
     named = {
         name: torch.tensor(flat[part], dtype=torch.float64).view(shape) for name, part, shape in cut
@@ -37,7 +37,7 @@ def tensors(network: Network, flat: np.ndarray) -> dict[str, torch.Tensor]:
 def objective(
     named: dict[str, torch.Tensor], images: torch.Tensor, labels: torch.Tensor
 ) -> torch.Tensor:
-    """The layers one by one; TensorFlow's "same" pooling pads an even side at its end alone."""
+    """The layers one by one; TensorFlow's "same" pooling pads an even side only at its end."""
 
     def pool(x: torch.Tensor) -> torch.Tensor:
         return nn.functional.max_pool2d(nn.functional.pad(x, (0, 1, 0, 1), value=-1e9), 3, 2)
@@ -56,7 +56,7 @@ def objective(
     return nn.functional.cross_entropy(x, labels) + 0.004 / 2 * penalty
 
 
-def test_sizes_are_the_papers() -> None:
+def test_sizes_match_the_paper() -> None:
     """Convolutions (75 + 1) x 64 and (1600 + 1) x 64, dense (4096 + 1) x 10."""
     layout = cnn().layout
     assert layout.size == 148_298
@@ -77,7 +77,7 @@ def test_the_tutorials_network() -> None:
     assert layout.shapes[4:] == ((384, 4096), (384,), (192, 384), (192,), (10, 192), (10,))
 
 
-def test_initial_values_are_the_authors() -> None:
+def test_initial_values_match_the_authors_code() -> None:
     network = cnn()
     values = network.initial(np.random.default_rng(1))
     parts = dict(zip(network.layout.names, network.layout.slices(), strict=True))
@@ -90,10 +90,10 @@ def test_initial_values_are_the_authors() -> None:
         assert weights.std() == pytest.approx(deviation * np.sqrt(0.7737), rel=0.03)
 
 
-def test_loss_and_gradient_are_those_of_the_authors_network() -> None:
+def test_loss_and_gradient_match_the_authors_network() -> None:
     network = cnn(width=WIDTH, side=16)
     rng = np.random.default_rng(2)
-    flat = network.initial(rng) * 3  # so that the normalisation has something to do
+    flat = network.initial(rng) * 3  # so that the normalisation has an effect
     images = 4 * rng.standard_normal((5, 3, 16, 16)).astype(np.float32)
     labels = rng.integers(0, 10, 5)
     bound = network.bind(flat)
@@ -121,7 +121,7 @@ def test_the_penalty_worked_by_hand() -> None:
     assert bound.penalty() == pytest.approx(0.002 * 0.25 * 4980)
 
 
-def test_the_tutorials_penalty_is_on_its_hidden_layers() -> None:
+def test_the_tutorials_penalty_applies_to_its_hidden_layers() -> None:
     """Every value 0.5: 0.002 x 0.25 x (2 x 2 x 12 x 384 + 384 x 192)."""
     network = cnn(width=WIDTH, classic=True, side=8)
     bound = network.bind(np.full(network.layout.size, 0.5, np.float32))

@@ -12,7 +12,7 @@ NAN = float("nan")
 
 
 class Recited(BoundModel):
-    """Gives the scores it was made with, one row per image; an image's first pixel is its row."""
+    """Returns given scores, one row per image; an image's first pixel is its row."""
 
     def __init__(self, rows: list[list[float]]) -> None:
         self.rows = np.array(rows, np.float32)
@@ -51,7 +51,7 @@ def test_ranks_of_seven_scores(label: int, top1: float, top5: float) -> None:
 
 
 def test_equal_scores_are_ranked_by_class() -> None:
-    """A model that gives every class the same is right about one class, not about all."""
+    """A model with the same score for every class is right about one class, not about all."""
     bound = Recited([[0.0] * 10] * 10)
     evaluation = bound.evaluate(numbered(10), np.arange(10))
     assert (evaluation.top1, evaluation.top5) == (0.1, 0.5)
@@ -70,7 +70,7 @@ def test_large_scores_do_not_overflow() -> None:
 
 
 @pytest.mark.parametrize("count", [1, EVALUATION_BATCH, EVALUATION_BATCH + 1, 230])
-def test_batches_are_bounded_and_none_is_lonely(count: int) -> None:
+def test_batches_are_bounded_and_never_a_single_sample(count: int) -> None:
     rows = [[float(i % 2), 0.5] for i in range(count)]
     bound = Recited(rows)
     evaluation = bound.evaluate(numbered(count), np.zeros(count, np.int64))
@@ -88,7 +88,7 @@ def test_pooling_halves_and_rounds_down() -> None:
 
 
 class Centred(BoundModel):
-    """Scores a pixel above the mean of its batch as class 1, one below as class 0."""
+    """Classifies a pixel above its batch's mean as 1, one below as 0."""
 
     def loss_and_gradient(self, images: Images, labels: Labels) -> tuple[float, Vector]:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What holds for every model. A model that is not in the union, or has no example here, fails."""
+"""The contract of every model. One missing in the union, or without an example here, fails."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def build(name: str, folder: Path) -> tuple[Network, ImageShape, int]:
 
 
 def batch(image_shape: ImageShape, classes: int, *, count: int = 6) -> tuple[Any, Any]:
-    """Images and labels that cannot be written to, as they come from a mapped data set.
+    """Read-only images and labels, as from a mapped data set.
 
-    Without classes the labels are numbers to predict.
+    Without classes the labels are numeric targets.
     """
     rng = np.random.default_rng(5)
     images = rng.standard_normal((count, *image_shape)).astype(np.float32)
@@ -90,7 +90,7 @@ def test_every_model_has_an_example() -> None:
         assert name in EXAMPLES, f'add "{name}" to EXAMPLES in tests/models/test_contract.py'
 
 
-def test_names_are_those_of_the_files() -> None:
+def test_names_equal_those_of_the_files() -> None:
     for name, config in members().items():
         assert config.__module__ == f"testbed.models.{name.replace('-', '_')}"
 
@@ -101,7 +101,7 @@ def test_configs_import_no_torch() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_a_config_survives_being_written_and_read(name: str) -> None:
+def test_a_config_survives_a_round_trip(name: str) -> None:
     adapter: TypeAdapter[ModelConfig] = TypeAdapter(Model)
     config = adapter.validate_python(EXAMPLES[name][0])
     written = config.model_dump(mode="json", by_alias=True)
@@ -110,7 +110,9 @@ def test_a_config_survives_being_written_and_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 class TestNetwork:
-    def test_initial_parameters_repeat_with_the_generator(self, name: str, tmp_path: Path) -> None:
+    def test_initial_parameters_are_reproducible_from_the_generator(
+        self, name: str, tmp_path: Path
+    ) -> None:
         network, _, _ = build(name, tmp_path)
         one, two, other = (network.initial(np.random.default_rng(s)) for s in (1, 1, 2))
         assert one.dtype == np.float32
@@ -118,11 +120,11 @@ class TestNetwork:
         np.testing.assert_array_equal(one, two)
         assert not np.array_equal(one, other)
 
-    def test_layout_repeats(self, name: str, tmp_path: Path) -> None:
+    def test_the_layout_is_deterministic(self, name: str, tmp_path: Path) -> None:
         assert build(name, tmp_path)[0].layout == build(name, tmp_path)[0].layout
 
     def test_gradient_is_the_slope_of_the_loss(self, name: str, tmp_path: Path) -> None:
-        """Central differences along three directions: the gradient's own, and two at random."""
+        """Central differences along three directions: the gradient's own, and two random ones."""
         network, image_shape, classes = build(name, tmp_path)
         images, labels = batch(image_shape, classes)
         rng = np.random.default_rng(3)
@@ -145,7 +147,7 @@ class TestNetwork:
             expected = float(gradient @ towards)
             assert slope == pytest.approx(expected, rel=0.02, abs=0.02 * np.abs(gradient).max())
 
-    def test_a_bound_network_sees_its_vector_change(self, name: str, tmp_path: Path) -> None:
+    def test_a_bound_network_follows_changes_of_its_vector(self, name: str, tmp_path: Path) -> None:
         network, image_shape, classes = build(name, tmp_path)
         images, labels = batch(image_shape, classes)
         at = network.initial(np.random.default_rng(0))
@@ -158,7 +160,7 @@ class TestNetwork:
         assert before != zero
 
     def test_a_copy_on_a_device_computes_the_same(self, name: str, tmp_path: Path) -> None:
-        """The CPU stands for the device: what is there is a copy, as on any other."""
+        """The CPU stands in for the device: its data are a copy, as on any other."""
         network, image_shape, classes = build(name, tmp_path)
         images, labels = batch(image_shape, classes)
         at = network.initial(np.random.default_rng(0))
@@ -172,7 +174,7 @@ class TestNetwork:
             at *= np.float32(0.5)
         assert there.penalty() == here.penalty()
 
-    def test_two_bound_networks_do_not_touch_each_other(self, name: str, tmp_path: Path) -> None:
+    def test_two_bound_networks_are_independent(self, name: str, tmp_path: Path) -> None:
         network, image_shape, classes = build(name, tmp_path)
         images, labels = batch(image_shape, classes)
         one, two = (network.bind(network.initial(np.random.default_rng(s))) for s in (1, 2))
@@ -182,7 +184,7 @@ class TestNetwork:
         np.testing.assert_array_equal(gradient, kept)
         np.testing.assert_allclose(one.loss_and_gradient(images, labels)[1], kept, rtol=1e-6)
 
-    def test_the_gradient_is_lent(self, name: str, tmp_path: Path) -> None:
+    def test_the_gradient_is_a_borrowed_buffer(self, name: str, tmp_path: Path) -> None:
         network, image_shape, classes = build(name, tmp_path)
         images, labels = batch(image_shape, classes)
         bound = network.bind(network.initial(np.random.default_rng(0)))

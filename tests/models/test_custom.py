@@ -44,7 +44,7 @@ def images(count: int) -> np.ndarray:
     return np.random.default_rng(1).standard_normal((count, 1, 2, 2)).astype(np.float32)
 
 
-def test_parameters_lie_flat_in_the_modules_order(tmp_path: Path) -> None:
+def test_parameters_are_flattened_in_the_order_of_the_module(tmp_path: Path) -> None:
     network = build(tmp_path, HEAD + LINEAR + FORWARD)
     assert network.layout.names == ("score.weight", "score.bias")
     assert network.layout.shapes == ((3, 4), (3,))
@@ -62,7 +62,7 @@ def test_options_reach_the_class(tmp_path: Path) -> None:
     assert build(tmp_path, source, width=7).layout.shapes == ((7, 4), (7,), (3, 7), (3,))
 
 
-def test_an_option_that_the_class_does_not_take(tmp_path: Path) -> None:
+def test_an_option_unknown_to_the_class(tmp_path: Path) -> None:
     called = r"Net\(\(1, 2, 2\), 3, width=7\) raised TypeError.*"
     with pytest.raises(ScenarioError, match=called + r"as Net\(image_shape, classes, width=...\)"):
         build(tmp_path, HEAD + LINEAR + FORWARD, width=7)
@@ -107,7 +107,7 @@ def test_an_option_that_the_class_does_not_take(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, source: str, expected: str) -> None:
+def test_errors_are_reported(tmp_path: Path, source: str, expected: str) -> None:
     with pytest.raises(ScenarioError, match=expected):
         build(tmp_path, source)
 
@@ -134,17 +134,17 @@ def test_wrong_options_are_refused(options: dict[str, str]) -> None:
         TypeAdapter(Model).validate_python({"custom": options})
 
 
-def test_the_users_own_initialisation_is_drawn_from_the_seed(tmp_path: Path) -> None:
+def test_the_users_own_initialisation_depends_on_the_seed(tmp_path: Path) -> None:
     network = build(tmp_path, HEAD + LINEAR + FORWARD)
     before = torch.get_rng_state()
-    bound = 1 / np.sqrt(4)  # what nn.Linear draws uniformly from
+    bound = 1 / np.sqrt(4)  # the bound of nn.Linear's uniform law
     values = network.initial(np.random.default_rng(0))
     assert 0 < np.abs(values).max() <= bound
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_batch_statistics_are_those_of_the_batch(tmp_path: Path) -> None:
-    """An evaluator never trains, so running statistics would still be those of the beginning."""
+    """An evaluator never trains, so running statistics would stay at their initial values."""
     norm = LINEAR + "        self.norm = nn.BatchNorm1d(classes)\n"
     forward = FORWARD.replace("return ", "return self.norm(").replace("(1))", "(1)))")
     network = build(tmp_path, HEAD + norm + forward)
@@ -163,8 +163,10 @@ def test_batch_statistics_are_those_of_the_batch(tmp_path: Path) -> None:
         ("", "self.score(images.flatten(1)).squeeze()", 2),
     ],
 )
-def test_how_many_samples_a_batch_needs(more: str, scores: str, least: int, tmp_path: Path) -> None:
-    """Four pixels of one image have statistics; one that loses the batch needs two."""
+def test_the_minimum_number_of_samples_per_batch(
+    more: str, scores: str, least: int, tmp_path: Path
+) -> None:
+    """Four pixels of one image have statistics; a network that loses the batch needs two."""
     forward = f"        {more}\n    def forward(self, images):\n        return {scores}\n"
     assert build(tmp_path, HEAD + LINEAR + forward).least_samples == least
 
@@ -194,7 +196,7 @@ HAND = """
 def test_a_forward_that_changes_a_buffer_is_refused(
     source: str, buffer: str, tmp_path: Path
 ) -> None:
-    """Also where the values stay as they are, as with these blank images."""
+    """Even if the values stay the same, as with these blank images."""
     told = f"net.py:5: model: found Net, which changes its buffer {buffer} during training"
     with pytest.raises(
         ScenarioError, match=told + r", expected buffers that no forward pass changes"
@@ -210,8 +212,8 @@ def test_an_objective_that_changes_a_buffer_is_refused(tmp_path: Path) -> None:
         build(tmp_path, HEAD + source)
 
 
-def test_buffers_that_stay_as_they_are(tmp_path: Path) -> None:
-    """Drawn at the beginning, made by the first forward, or of a normalisation layer."""
+def test_constant_buffers_are_allowed(tmp_path: Path) -> None:
+    """Drawn at the start, created by the first forward, or part of a normalisation layer."""
     source = (
         LINEAR
         + """
@@ -287,7 +289,7 @@ HALVED = """
 
 
 def predictor(folder: Path, source: str) -> BoundModel:
-    """Weights of 1 and a bias of 0: it adds up four pixels."""
+    """Weights of 1 and a bias of 0: it sums four pixels."""
     (folder / "custom").mkdir()
     (folder / "custom" / "net.py").write_text(source, encoding="utf-8")
     config = CustomModel.model_validate({"name": "custom", "file": "net.py", "class": "Net"})
@@ -295,7 +297,7 @@ def predictor(folder: Path, source: str) -> BoundModel:
     return network.bind(np.array([1, 1, 1, 1, 0], np.float32))
 
 
-def test_numbers_are_predicted_by_the_squared_error(tmp_path: Path) -> None:
+def test_numeric_targets_use_the_squared_error(tmp_path: Path) -> None:
     """Four pixels of 1 make 4, for 3 and 6: errors 1 and -2, mean square 2.5, slope 2 x -1 / 2."""
     bound = predictor(tmp_path, HEAD + PREDICT)
     ones, numbers = np.ones((2, 1, 2, 2), np.float32), np.array([3, 6], np.float32)
@@ -306,8 +308,8 @@ def test_numbers_are_predicted_by_the_squared_error(tmp_path: Path) -> None:
     assert (evaluation.loss, evaluation.top1, evaluation.top5) == (pytest.approx(2.5), None, None)
 
 
-def test_an_objective_of_ones_own(tmp_path: Path) -> None:
-    """Mean distance 1.5, and half of the squared norm of four weights of 1: 3.5 in all."""
+def test_an_own_objective(tmp_path: Path) -> None:
+    """Mean distance 1.5, plus half of the squared norm of four weights of 1: 3.5 in total."""
     bound = predictor(tmp_path, HEAD + PREDICT + HALVED)
     ones, numbers = np.ones((2, 1, 2, 2), np.float32), np.array([3, 6], np.float32)
     loss, gradient = bound.loss_and_gradient(ones, numbers)
@@ -316,7 +318,7 @@ def test_an_objective_of_ones_own(tmp_path: Path) -> None:
     assert bound.evaluate(ones, numbers).loss == pytest.approx(3.5)
 
 
-def test_an_objective_beside_accuracies(tmp_path: Path) -> None:
+def test_an_own_objective_with_accuracies(tmp_path: Path) -> None:
     """Twice the cross-entropy; 60 images are evaluated in two parts."""
     source = HEAD + LINEAR + FORWARD
     source += "    def loss(self, outputs, targets):\n"
@@ -339,7 +341,7 @@ def test_an_objective_beside_accuracies(tmp_path: Path) -> None:
         ("outputs.nothing", r"net.py:\d+: model: found Net.loss on .* raised AttributeError"),
     ],
 )
-def test_an_objective_that_is_none(tmp_path: Path, returned: str, expected: str) -> None:
+def test_an_invalid_objective(tmp_path: Path, returned: str, expected: str) -> None:
     own = f"    def loss(self, outputs, targets):\n        return {returned}\n"
     with pytest.raises(ScenarioError, match=expected):
         build(tmp_path, HEAD + LINEAR + FORWARD + own)

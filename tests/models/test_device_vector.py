@@ -1,4 +1,4 @@
-"""Vectors that are computed with elsewhere, and layers that compute where their input is."""
+"""Vectors on other devices, and layers that compute on the device of their input."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ ROWS: dict[str, tuple[Sequence[Layer], tuple[int, ...]]] = {
 }
 
 
-def test_in_place_there_is_one_memory() -> None:
+def test_on_the_cpu_memory_is_shared() -> None:
     vector = np.zeros(3, np.float32)
     on_device = DeviceVector.of(vector, None)
     on_device.tensor[1] = 2.0
     assert vector.tolist() == [0.0, 2.0, 0.0]
 
 
-def test_a_copy_is_brought_there_and_back() -> None:
+def test_a_copy_is_moved_to_the_device_and_back() -> None:
     vector = np.zeros(3, np.float32)
     on_device = DeviceVector.of(vector, "cpu")
     vector[:] = 1.0
@@ -47,10 +47,10 @@ def test_a_copy_is_brought_there_and_back() -> None:
     assert vector.tolist() == [5.0, 1.0, 1.0]
 
 
-@pytest.mark.slow  # for the first convolution on `meta` PyTorch imports what takes seconds
+@pytest.mark.slow  # the first convolution on `meta` makes PyTorch import slow modules
 @pytest.mark.parametrize("name", sorted(ROWS))
-def test_layers_compute_where_their_input_is(name: str) -> None:
-    """On ``meta``, a device without numbers, which refuses whatever lies elsewhere."""
+def test_layers_compute_on_the_device_of_their_input(name: str) -> None:
+    """On ``meta``, a device without numbers, which refuses inputs on other devices."""
     layers, shape = ROWS[name]
     network = LayeredNetwork(layers)
     values, slopes = (torch.zeros(network.layout.size, device="meta") for _ in range(2))

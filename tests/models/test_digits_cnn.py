@@ -8,7 +8,7 @@ from testbed.datasets import Digits, load
 from testbed.models import DigitsCnn
 
 
-def test_it_is_small() -> None:
+def test_the_network_is_small() -> None:
     network = DigitsCnn(name="digits-cnn").build((1, 8, 8), 10, folder=Path("unused"))
     assert network.layout.size == 17_258
 

@@ -12,7 +12,7 @@ from testbed.models import Mlp, Model
 UNUSED = Path("unused")
 
 
-def test_sizes_of_the_usual_one() -> None:
+def test_sizes_of_the_default() -> None:
     layout = Mlp(name="mlp").build((1, 28, 28), 10, folder=UNUSED).layout
     assert layout.size == 669_706
     assert layout.shapes == ((512, 784), (512,), (512, 512), (512,), (10, 512), (10,))
@@ -44,6 +44,6 @@ def test_gradient_worked_by_hand() -> None:
 
 
 @pytest.mark.parametrize("hidden", [[], [0], [1.5], ["12"], [70_000], [1] * 17, 512])
-def test_widths_that_make_no_sense_are_refused(hidden: Any) -> None:
+def test_invalid_widths_are_refused(hidden: Any) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(Model).validate_python({"mlp": {"hidden": hidden}})

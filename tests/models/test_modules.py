@@ -10,7 +10,7 @@ from testbed.models.modules import ModuleNetwork
 
 
 class Seen(nn.Module):
-    """Scores an image by its pixels, and notes how the images lie in memory."""
+    """Scores an image by its pixels, and records the memory layout of the images."""
 
     def __init__(self, strides: list[tuple[int, ...]], pixels: int) -> None:
         super().__init__()
@@ -23,8 +23,8 @@ class Seen(nn.Module):
 
 
 @pytest.mark.parametrize(("channels", "strides"), [(1, (12, 1, 4, 1)), (3, (36, 1, 12, 3))])
-def test_images_come_with_their_channels_last(channels: int, strides: tuple[int, ...]) -> None:
-    """Of 3x4 pixels. One channel lies alike in both orders; layers go by the strides."""
+def test_images_are_channels_last(channels: int, strides: tuple[int, ...]) -> None:
+    """3x4 pixels. A single channel has the same layout in both orders; layers use the strides."""
     seen: list[tuple[int, ...]] = []
     network = ModuleNetwork(lambda: Seen(seen, channels * 12))
     bound = network.bind(network.initial(np.random.default_rng(0)))

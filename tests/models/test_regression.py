@@ -1,4 +1,4 @@
-"""Models that predict numbers, by hand and against autograd."""
+"""Models with numeric targets, by hand and against autograd."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_squared_error_by_hand() -> None:
     assert slope.tolist() == [[1.0], [-2.0]]
 
 
-def test_the_lstm_is_pytorchs() -> None:
+def test_the_lstm_matches_pytorch() -> None:
     """With PyTorch's second bias at 0, in float64."""
     units, shape = 6, (2, 1, 9)
     network = lstm(units=units, shape=shape)

@@ -1,4 +1,4 @@
-"""Against the network of the paper, written down once more with functions of PyTorch."""
+"""Compared with the network of the paper, rewritten with functions of PyTorch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def resnet(*, depth: int = 8, shape: tuple[int, int, int] = (3, 32, 32)) -> Netw
 
 
 def scores_of(named: dict[str, Tensor], images: Tensor) -> Tensor:
-    """ResNet-8 of one block a stage; the shortcut pads the channels on both sides alike."""
+    """ResNet-8 with one block per stage; the shortcut pads the channels equally on both sides."""
 
     def normalise(x: Tensor, name: str) -> Tensor:
         mean = x.mean((0, 2, 3), keepdim=True)
@@ -46,8 +46,8 @@ def scores_of(named: dict[str, Tensor], images: Tensor) -> Tensor:
     return x.flatten(2).mean(2) @ named["dense.weight"].T + named["dense.bias"]
 
 
-def test_sizes_are_the_papers() -> None:
-    """Convolutions of 9 weights a pair of channels, two values of normalisation a channel.
+def test_sizes_match_the_paper() -> None:
+    """Convolutions of 9 weights per pair of channels, two values of normalisation per channel.
 
     ResNet-8: (27 + 2) x 16 = 464 at first; two of (144 + 2) x 16 = 2,336; (144 + 2) x 32 = 4,672
     and (288 + 2) x 32 = 9,280; (288 + 2) x 64 = 18,560 and (576 + 2) x 64 = 36,992; 65 x 10 = 650.
@@ -67,7 +67,7 @@ def test_grey_images_of_28_pixels() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (1, 9, 11)])
 def test_loss_and_gradient_by_functions(shape: tuple[int, int, int]) -> None:
-    """In float64: in float32 a relu at a value near 0 may turn over, and change what is before."""
+    """In float64: in float32 a relu at a value near 0 may flip, and change the earlier layers."""
     module = ResNet(name="resnet").module(shape, 10).double()
     without_running_statistics(module)
     rng = np.random.default_rng(1)
@@ -82,7 +82,7 @@ def test_loss_and_gradient_by_functions(shape: tuple[int, int, int]) -> None:
         torch.testing.assert_close(parameter.grad, named[name].grad, rtol=1e-6, atol=1e-12)
 
 
-def test_first_values() -> None:
+def test_initial_values() -> None:
     """Weights of deviation sqrt(2 / inputs of a unit); normalisation starts at 1 and 0."""
     network = resnet(depth=20)
     flat = network.initial(np.random.default_rng(0))
@@ -93,8 +93,8 @@ def test_first_values() -> None:
     assert set(flat[named["dense.bias"]]) == {0.0}
 
 
-def test_the_batch_at_hand_is_what_is_normalised_by() -> None:
-    """The same two images score otherwise beside others, also in an evaluation."""
+def test_normalisation_uses_the_current_batch() -> None:
+    """The same two images have other scores in other batches, also in an evaluation."""
     network = resnet(shape=(1, 8, 8))
     bound = network.bind(network.initial(np.random.default_rng(0)))
     images = np.random.default_rng(1).standard_normal((6, 1, 8, 8)).astype(np.float32)
@@ -104,15 +104,15 @@ def test_the_batch_at_hand_is_what_is_normalised_by() -> None:
     assert np.isfinite(bound.scores(images[:1])).all()
 
 
-def test_what_cannot_be_built() -> None:
+def test_impossible_networks() -> None:
     with pytest.raises(ScenarioError, match=r"resnet on images of 4x4 .* at least 8x8 pixels"):
         resnet(shape=(1, 4, 4))
     with pytest.raises(ValidationError, match="8 or 20"):
         TypeAdapter(Model).validate_python({"resnet": {"depth": 9}})
 
 
-def test_its_evaluation_does_not_depend_on_the_order_of_the_test_set() -> None:
-    """It normalises by the batch at hand: 110 images are three batches."""
+def test_an_evaluation_is_independent_of_the_order_of_the_test_set() -> None:
+    """It normalises by the current batch: 110 images are three batches."""
     network = resnet()
     bound = network.bind(network.initial(np.random.default_rng(0)))
     images = np.random.default_rng(1).standard_normal((110, 3, 32, 32)).astype(np.float32)

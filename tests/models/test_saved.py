@@ -1,4 +1,4 @@
-"""Which models are saved, what their files hold, and what is no such file."""
+"""Which models are saved, the contents of their files, and invalid files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def writer(tmp_path: Path) -> ModelWriter:
 
 
 def take(writer: ModelWriter, version: int, top1: float, loss: float, final: bool = False) -> None:
-    """A model, all of whose values are its version."""
+    """A model whose values all equal its version."""
     evaluation = Evaluation(loss, top1, top5=1.0, images=10)
     values = np.full(SIZE, version, np.float32)
     writer.take(values, Measurement(version, version / 2, evaluation, final))
@@ -35,7 +35,7 @@ def version(writer: ModelWriter, which: str = "best") -> int:
     return SavedModel.open(writer.folder, which).taken.version  # type: ignore[arg-type]
 
 
-def test_the_best_is_the_most_accurate_then_the_one_of_least_loss(writer: ModelWriter) -> None:
+def test_the_best_is_the_most_accurate_and_then_the_one_of_lowest_loss(writer: ModelWriter) -> None:
     seen = []
     for number, (top1, loss) in enumerate(
         [(0.0, nan), (0.0, 5.0), (0.5, 2.0), (0.5, 1.0), (0.5, 1.0), (0.4, 0.1), (0.5, inf)]
@@ -45,7 +45,7 @@ def test_the_best_is_the_most_accurate_then_the_one_of_least_loss(writer: ModelW
     assert seen == [0, 1, 2, 3, 3, 3, 3]
 
 
-def test_without_accuracies_the_best_is_the_one_of_least_loss(writer: ModelWriter) -> None:
+def test_without_accuracies_the_best_has_the_lowest_loss(writer: ModelWriter) -> None:
     for number, loss in enumerate([3.0, 1.0, 2.0]):
         evaluation = Evaluation(loss, top1=None, top5=None, images=10)
         taken = Measurement(number, 0.0, evaluation, final=False)
@@ -54,7 +54,7 @@ def test_without_accuracies_the_best_is_the_one_of_least_loss(writer: ModelWrite
     assert SavedModel.open(writer.folder, "best").taken.evaluation.top1 is None
 
 
-def test_the_final_one_is_kept_beside_the_best_and_never_takes_its_place(
+def test_the_final_model_is_kept_and_never_replaces_the_best(
     writer: ModelWriter,
 ) -> None:
     take(writer, 1, 0.5, 1.0)
@@ -66,7 +66,7 @@ def test_the_final_one_is_kept_beside_the_best_and_never_takes_its_place(
     ]
 
 
-def test_what_was_saved_computes_as_before(writer: ModelWriter) -> None:
+def test_a_saved_model_computes_the_same(writer: ModelWriter) -> None:
     values = NETWORK.initial(np.random.default_rng(1))
     images = np.random.default_rng(2).standard_normal((5, 1, 2, 2)).astype(np.float32)
     before = NETWORK.bind(values).scores(images)
@@ -86,7 +86,7 @@ def test_any_reader_of_safetensors_finds_the_tensors_by_name(writer: ModelWriter
     assert all((tensor == 3).all() for tensor in tensors.values())
 
 
-def test_a_file_is_the_same_whenever_it_is_written(writer: ModelWriter) -> None:
+def test_files_are_reproducible(writer: ModelWriter) -> None:
     take(writer, 3, 0.5, 1.0)
     content = (writer.folder / "best.safetensors").read_bytes()
     writer.best = (-inf, -inf)
@@ -94,12 +94,12 @@ def test_a_file_is_the_same_whenever_it_is_written(writer: ModelWriter) -> None:
     assert (writer.folder / "best.safetensors").read_bytes() == content
 
 
-def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_model(tmp_path: Path) -> None:
     with pytest.raises(TestbedError, match=r"There is no model .*/final\.safetensors.* its end"):
         SavedModel.open(tmp_path / "nowhere", "final")
 
 
-def test_what_is_no_model_is_refused_and_nothing_is_waited_for(writer: ModelWriter) -> None:
+def test_an_invalid_model_file_is_refused_without_blocking(writer: ModelWriter) -> None:
     take(writer, 3, 0.5, 1.0)
     file = writer.folder / "best.safetensors"
     whole = file.read_bytes()
@@ -130,7 +130,7 @@ def test_what_is_no_model_is_refused_and_nothing_is_waited_for(writer: ModelWrit
     assert "found a named pipe, expected a regular file, written by evaluator" in refusal()
 
 
-def test_where_nothing_can_be_written_it_is_the_systems_own_error(writer: ModelWriter) -> None:
+def test_a_failed_write_raises_the_error_of_the_system(writer: ModelWriter) -> None:
     writer.folder.rmdir()
     with pytest.raises(FileNotFoundError):
         take(writer, 1, 0.5, 1.0)

@@ -1,4 +1,4 @@
-"""Against the same layers, one by one."""
+"""Compared with the same layers, one by one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_grey_images_of_28_pixels() -> None:
 @pytest.mark.parametrize("batch_norm", [True, False])
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28)])
 def test_loss_and_gradient_by_functions(shape: tuple[int, int, int], batch_norm: bool) -> None:
-    """In float64: in float32 a relu at a value near 0 may turn over, and change what is before."""
+    """In float64: in float32 a relu at a value near 0 may flip, and change the earlier layers."""
     module = VggS(name="vgg-s", batch_norm=batch_norm).module(shape, 10).double()
     without_running_statistics(module)
     rng = np.random.default_rng(1)
@@ -76,6 +76,6 @@ def test_loss_and_gradient_by_functions(shape: tuple[int, int, int], batch_norm:
         torch.testing.assert_close(parameter.grad, tensor.grad, rtol=1e-6, atol=1e-12)
 
 
-def test_images_that_cannot_be_halved_thrice() -> None:
+def test_images_that_cannot_be_halved_three_times() -> None:
     with pytest.raises(ScenarioError, match=r"vgg-s on images of 7x7 .* at least 8x8 pixels"):
         vgg(shape=(1, 7, 7))

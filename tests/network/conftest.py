@@ -1,4 +1,4 @@
-"""A lab: a switch in a namespace of the test's own, and nodes that are small processes."""
+"""A lab: a switch in a namespace of the test, and nodes that are small processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PEER = Path(__file__).parent / "peer.py"
 
 
 class Peer:
-    """A process in a network namespace of its own; ended with its stdin, or by its id."""
+    """A process in its own network namespace; ended by closing its stdin, or by its id."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -37,11 +37,11 @@ class Peer:
 
     @property
     def pid(self) -> int:
-        """As the test sees it."""
+        """The pid as seen by the test."""
         return self.process.pid
 
     def tell(self, command: str) -> str:
-        """Give a command and wait for what it says."""
+        """Send a command and wait for the reply."""
         assert self.process.stdin is not None
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
@@ -69,7 +69,7 @@ class Node:
 
 
 class QdiscCounters(NamedTuple):
-    """What passed a root qdisc since it was put there: a segment's header counts for itself."""
+    """Counts of a root qdisc since it was installed: every segment's header counts."""
 
     bytes: int
     packets: int
@@ -123,7 +123,7 @@ class Lab:
 
     @staticmethod
     def counted(end: Interface) -> QdiscCounters:
-        """What the kernel has counted at the root qdisc of an interface."""
+        """The kernel's counts at the root qdisc of an interface."""
         from pyroute2.netlink.rtnl import TC_H_ROOT
 
         qdiscs = end.ip.get_qdiscs(index=end.index)
@@ -135,7 +135,7 @@ class Lab:
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """A lab in this test's own namespaces; they end with it."""
+    """A lab in namespaces of this test; they end with it."""
     with ExitStack() as stack:
         stack.enter_context(scratch())
         yield Lab(stack)
@@ -143,5 +143,5 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def spec() -> Callable[..., NodeSpec]:
-    """How tests write a node down: ``spec("w0", 2, up=Direction(...))``."""
+    """Builds specs of nodes: ``spec("w0", 2, up=Direction(...))``."""
     return node_spec

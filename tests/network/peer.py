@@ -1,4 +1,4 @@
-"""A node of the tests: a process in a network namespace of its own that does what its stdin says.
+"""A node of the tests: a process in its own network namespace, controlled through its stdin.
 
     serve PORT                        answer every request on PORT; says "serving"
     connect HOST PORT                 says "connected"
@@ -6,9 +6,9 @@
     flood SECONDS                     send for that long, in the background; says "flooding"
     drain SECONDS                     have the server send for that long; says "draining"
     close                             close the connection; says "closed"
-    over                              wait until all that were accepted have ended, and close them;
-                                      says how many bytes came with them
-    ping HOST PORT COUNT [PATIENCE]   datagrams one after the other; says their milliseconds
+    over                              wait until all accepted connections have ended, and close;
+                                      says how many bytes they received
+    ping HOST PORT COUNT [PATIENCE]   sequential datagrams; says their milliseconds
     reflect PORT                      send datagrams on PORT back; says "reflecting"
 
 A request is three big-endian 64-bit numbers: bytes to read, bytes to answer, milliseconds to send.
@@ -29,7 +29,7 @@ CHUNK = bytes(1 << 16)
 
 
 class Accepted:
-    """A connection that is served in a thread of its own, and counts what comes."""
+    """A connection that is served in a thread, and counts its bytes."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -44,7 +44,7 @@ class Accepted:
 
 
 def receive(connection: socket.socket | Accepted, count: int) -> bytes:
-    """Exactly that many bytes; only the last 24 are kept."""
+    """Read exactly this many bytes; only the last 24 are kept."""
     tail = b""
     while count:
         piece = connection.recv(min(count, 1 << 20))

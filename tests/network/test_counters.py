@@ -17,7 +17,7 @@ from testbed.values.units import Duration, Rate
 
 @pytest.fixture
 def meter() -> Iterator[TrafficMeter]:
-    """Whatever it still watches at the end is let go."""
+    """A meter, released at the end."""
     meter = TrafficMeter()
     yield meter
     for name in ("ps", "w0"):
@@ -47,20 +47,20 @@ def test_final_counters_replace_the_last_reading() -> None:
     ledger = Ledger()
     ledger.count([connection(1, 100), connection(2, 50)])
     assert ledger.count([connection(2, 70)], [connection(1, 130)]).received_bytes == 70 + 130
-    # One that came and went between two readings, and one that ended while they were read.
+    # One that opened and closed between two readings, and one that ended during a reading.
     total = ledger.count([connection(2, 75)], [connection(2, 80), connection(3, 5)])
     assert total.received_bytes == 130 + 80 + 5
     assert ledger.count([]).received_bytes == 215
 
 
-def test_a_socket_that_one_reading_missed_is_not_counted_twice() -> None:
+def test_a_socket_missed_by_one_reading_is_not_counted_twice() -> None:
     ledger = Ledger()
     ledger.count([connection(1, 100)])
     ledger.count([])
     assert ledger.count([connection(1, 120)]).received_bytes == 120
 
 
-def test_an_interface_that_is_not_there_is_named() -> None:
+def test_a_missing_interface_is_named() -> None:
     with pytest.raises(KeyError, match="eth7"):
         read_interface(1, interface="eth7")
 
@@ -75,7 +75,7 @@ def test_a_meter_reads_both_ends_of_an_exchange(lab: Any, meter: TrafficMeter) -
     traffic = meter.read()
     assert traffic.sockets == 1
     assert traffic.tcp_received_bytes == 3 * (17_000 + 24)
-    assert traffic.tcp_acked_bytes <= 300_000 + 1  # the last acknowledgement may be on its way
+    assert traffic.tcp_acked_bytes <= 300_000 + 1  # the last acknowledgement may be in transit
     assert traffic.wire_rx_bytes > traffic.tcp_received_bytes
     assert traffic.retransmitted_in_bytes == {"w0": 0}
 
@@ -121,18 +121,18 @@ def test_a_workers_repeated_pushes_are_counted_under_its_name(
 
 @pytest.mark.root
 @pytest.mark.alone
-def test_a_node_that_comes_back_adds_to_what_it_had(lab: Any, meter: TrafficMeter) -> None:
+def test_a_restarted_node_adds_to_its_earlier_counts(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
     worker.peer.tell("exchange 5000 5000 1")
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
     before = meter.read().wire_rx_bytes
-    meter.watch("ps", pid=worker.peer.pid, is_server=True)  # as if it were the PS, come back
+    meter.watch("ps", pid=worker.peer.pid, is_server=True)  # as if it were the restarted PS
     second = read_interface(worker.peer.pid).rx_bytes
     assert meter.read().wire_rx_bytes == before + second
 
 
 def read_to_the_end(meter: TrafficMeter, expected_bytes: int) -> Traffic:
-    """Read until all is there: the kernel tells of the end of a socket a bit later."""
+    """Read until all bytes are counted: the kernel reports the end of a socket a bit later."""
     deadline = time.monotonic() + 20
     while (traffic := meter.read()).tcp_received_bytes < expected_bytes:
         assert time.monotonic() < deadline, traffic
@@ -156,9 +156,7 @@ def test_connections_between_two_readings_are_counted(lab: Any, meter: TrafficMe
 
 @pytest.mark.root
 @pytest.mark.alone
-def test_a_worker_that_is_killed_amid_a_push_takes_no_bytes_along(
-    lab: Any, meter: TrafficMeter
-) -> None:
+def test_bytes_of_a_worker_killed_during_a_push_are_counted(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair(up=Direction(rate=Rate.parse("20mbit")))
     meter.watch("ps", pid=ps.peer.pid, is_server=True)
     worker.peer.tell("flood 60")
@@ -166,14 +164,14 @@ def test_a_worker_that_is_killed_amid_a_push_takes_no_bytes_along(
         pass
     worker.peer.process.kill()
     worker.peer.process.wait()
-    received = int(ps.peer.tell("over"))  # what it had sent is still on its way
+    received = int(ps.peer.tell("over"))  # sent bytes are still in transit
     assert received > before
     assert read_to_the_end(meter, received).tcp_received_bytes - received in (0, 1)
 
 
 @pytest.mark.root
 @pytest.mark.alone
-def test_connections_within_a_node_are_not_on_its_link(lab: Any) -> None:
+def test_connections_within_a_node_do_not_count_for_its_link(lab: Any) -> None:
     ps, _ = lab.pair()
     with closing(SocketDiagnosis(ps.peer.pid)) as sockets:
         assert len(sockets.connected()) == 1

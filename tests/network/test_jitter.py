@@ -22,7 +22,7 @@ def test_every_law_has_mean_0_and_deviation_1(law: Distribution) -> None:
 @pytest.mark.parametrize(
     ("law", "lowest", "median", "upper"),
     [
-        ("uniform", -1.732, 0.0, 1.558),  # the ends are the square root of 3 out
+        ("uniform", -1.732, 0.0, 1.558),  # the bounds are the square root of 3
         ("normal", -3.67, 0.0, 1.645),
     ],
 )

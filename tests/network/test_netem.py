@@ -14,7 +14,7 @@ UP = Direction(rate=RATE, delay=Duration.parse("20ms"), loss=0.01, queue=Duratio
 DOWN = Direction(delay=Duration.parse("5ms"))
 
 
-def test_with_netem_nothing_is_left_out(spec: Callable[..., NodeSpec]) -> None:
+def test_with_netem_nothing_is_omitted(spec: Callable[..., NodeSpec]) -> None:
     assert check_netem([spec("w0", 2, up=UP)], missing="fail", present=True) == ()
 
 
@@ -23,7 +23,7 @@ def test_settings_without_netem_are_kept(spec: Callable[..., NodeSpec]) -> None:
     assert check_netem(nodes, missing="fail", present=False) == ()
 
 
-def test_the_refusal_names_every_class_direction_and_field_and_the_kernels_option(
+def test_the_refusal_names_class_direction_field_and_kernel_option(
     spec: Callable[..., NodeSpec],
 ) -> None:
     nodes = [spec("ps", 1, role="ps", down=DOWN), spec("w0", 2, up=UP), spec("w1", 3, up=UP)]
@@ -37,7 +37,7 @@ def test_the_refusal_names_every_class_direction_and_field_and_the_kernels_optio
     assert "sch_netem" in refusal.value.hint
 
 
-def test_warn_says_what_is_left_out_and_leaves_the_rate(spec: Callable[..., NodeSpec]) -> None:
+def test_warn_says_what_is_omitted_and_keeps_the_rate(spec: Callable[..., NodeSpec]) -> None:
     node = spec("w0", 2, up=UP)
     left_out = check_netem([node], missing="warn", present=False)
     assert left_out == ("class slow: up.delay 20ms", "class slow: up.loss 0.01")
@@ -46,7 +46,7 @@ def test_warn_says_what_is_left_out_and_leaves_the_rate(spec: Callable[..., Node
 
 
 @pytest.mark.root
-def test_the_trial_answers_and_leaves_nothing_behind() -> None:
+def test_the_check_for_netem_leaves_nothing_behind() -> None:
     from testbed.host.namespaces import LOOPBACK_INDEX
     from testbed.network import tc
     from testbed.network.interfaces import sockets

@@ -1,6 +1,6 @@
-"""Delay, jitter, loss, rate and queue as they come out together, where the kernel has netem.
+"""Measured delay, jitter, loss, rate and queue together, where the kernel has netem.
 
-Medians, measured under UML (6.1, one CPU): 30 + 20 ms came out as 51.0, 40 + 0 as 40.5, 0 + 25 as
+Medians, measured under UML (6.1, one CPU): 30 + 20 ms gave 51.0, 40 + 0 gave 40.5, 0 + 25 gave
 25.5; 1 and 10 mbit behind a delay as 0.9999 and 9.997, in both directions.
 """
 
@@ -30,7 +30,7 @@ MILLISECOND = 1e-3
 def pair(
     lab: Any, spec: Callable[..., NodeSpec], *, up: Direction, down: Direction
 ) -> tuple[Any, Any]:
-    """A PS that sends datagrams back, and a worker."""
+    """A PS that echoes datagrams, and a worker."""
     ps, worker = spec("ps", 1, role="ps"), spec("w0", 2, up=up, down=down)
     server, client = lab.node(ps, worker), lab.node(worker, ps)
     assert client.link.differences() == []
@@ -40,7 +40,7 @@ def pair(
 
 
 def trips(client: Any, count: int, *, patience: float = 2.0) -> list[float]:
-    """Milliseconds of the round trips that came back."""
+    """Round-trip times of the datagrams that returned, in milliseconds."""
     return [float(t) for t in client.peer.tell(f"ping 10.77.0.1 7 {count} {patience}").split()]
 
 
@@ -63,13 +63,13 @@ def test_jitter_is_a_standard_deviation(
     found = quartiles(trips(client, 200))
     expected = [30 + 5 * deviation for deviation in quartiles([e / SCALE for e in table(law)])]
     print(f"{law}: quartiles {found}, expected {expected}")
-    # Quartiles and not the deviation itself: one hiccup of the machine would be most of that.
+    # Quartiles instead of the deviation, which a single hiccup of the machine would dominate.
     assert found[1] == pytest.approx(expected[1], abs=0.05 * 30 + 1)
     assert found[2] - found[0] == pytest.approx(expected[2] - expected[0], rel=0.35)
 
 
 def quartiles(values: list[float]) -> list[float]:
-    """The three of them."""
+    """The three quartiles."""
     return [round(value, 2) for value in quantiles(values, n=4)]
 
 

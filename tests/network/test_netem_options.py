@@ -14,7 +14,7 @@ def test_the_kernels_layout_byte_by_byte() -> None:
     options = encode(Netem(Duration(0.064), Duration(0), 0.5, None, limit_packets=7))
     # 64 ms are 1,000,000 ticks; half of 2**32 - 1, rounded to even
     assert options[:24] == struct.pack("=6I", 1_000_000, 7, 2**31, 0, 0, 0)
-    assert options[24:40] == struct.pack("=HH3I", 16, 1, 0, 0, 0)  # no correlation of netem's own
+    assert options[24:40] == struct.pack("=HH3I", 16, 1, 0, 0, 0)  # no correlation by netem
     assert options[40:] == struct.pack("=HHIiIi", 20, 6, 0, 0, 0, 0)  # no rate
 
 
@@ -29,7 +29,7 @@ def test_jitter_has_a_table_and_a_rate_that_keeps_the_order() -> None:
     ("loss", "correlation", "worse", "better"),
     [(0.1, 0.25, 0.075, 0.675), (0.01, 0.9, 0.001, 0.099)],
 )
-def test_correlated_losses_are_two_states(
+def test_correlated_losses_have_two_states(
     loss: float, correlation: float, worse: float, better: float
 ) -> None:
     netem = Netem(Duration(0), Duration(0), loss, None, 7, loss_correlation=correlation)
@@ -53,7 +53,7 @@ def test_configured_options_are_read_back(netem: Netem) -> None:
     assert differences(netem, decode(encode(netem))) == []
 
 
-def test_a_seed_that_the_kernel_did_not_take_is_no_difference_and_is_seen() -> None:
+def test_a_seed_ignored_by_the_kernel_is_detected_and_is_not_a_difference() -> None:
     asked = Netem(Duration(0.02), Duration(0), 0.0, None, 103, seed=5)
     found = decode(encode(Netem(Duration(0.02), Duration(0), 0.0, None, 103)))
     assert found.seed is None

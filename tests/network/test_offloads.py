@@ -53,7 +53,7 @@ def test_the_scenarios_setting_takes_precedence(
         ("off", Offloads(tso=False, gso=False, gro=False)),
     ],
 )
-def test_both_ends_are_switched_and_read_back(
+def test_both_ends_are_changed_and_read_back(
     lab: Any, spec: Callable[..., NodeSpec], offload: Offload, expected: Offloads
 ) -> None:
     lab.network = NetworkSpec(offload=offload)

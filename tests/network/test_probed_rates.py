@@ -1,4 +1,4 @@
-"""What the prober measures on links from 16 kbit, compared with iperf3 and the qdisc's counters."""
+"""Rates measured by the prober on links from 16 kbit, compared with iperf3 and the qdiscs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SEGMENT_BYTES, SEGMENT_FRAME_BYTES = 1448, 1514
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a command in the network namespace of a process; none outlives the test."""
+    """Starts a command in the network namespace of a process; ends it after the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(pid: int, *command: str) -> subprocess.Popen[str]:
@@ -47,21 +47,21 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def prober(server: str, rate: str = "") -> tuple[str, ...]:
-    """The command that probes both ways of a link, or reflects where there is no server."""
+    """The command that probes both directions of a link, or reflects if there is no server."""
     bits = repr(float(Rate.parse(rate))) if rate else ""
     arguments = json.dumps({"server": server, "up": bits, "down": bits})
     return (sys.executable, "-c", PROBER, arguments)
 
 
 def iperf(rate: str, port: int) -> tuple[str, ...]:
-    """The command that sends datagrams up a link, 1.5 times as fast as the link."""
+    """The command that sends datagrams up a link at 1.5 times its rate."""
     offered = str(int(1.5 * float(Rate.parse(rate))))
     options = ("-u", "-b", offered, "-l", str(PAYLOAD_BYTES), "-t", str(IPERF_SECONDS), "-J")
     return ("iperf3", "-c", SERVER, "-p", str(port), *options)
 
 
 def output(process: subprocess.Popen[str]) -> Any:
-    """What it prints, as JSON."""
+    """The output of a command, as JSON."""
     return json.loads(process.communicate(timeout=PATIENCE_SECONDS)[0])
 
 
@@ -70,7 +70,7 @@ def wait_until_listening(pid: int, ports: Iterable[int]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     wanted = {f"{port:04X}" for port in ports}
     while wanted:
-        assert time.monotonic() < deadline, f"nobody listens on {sorted(wanted)}"
+        assert time.monotonic() < deadline, f"no process listens on {sorted(wanted)}"
         rows = [
             line.split()
             for family in ("tcp", "tcp6")
@@ -109,7 +109,7 @@ def test_slow_and_fast_links_are_read_within_two_percent(links: Any, start: Any)
     for client in clients:
         assert "error" not in output(client)
     for rate, iperf_server in zip(RATES, servers, strict=True):
-        # Its own count of seconds begins with the first datagram of a full bucket.
+        # Its own count of seconds starts with the first datagram of a full bucket.
         received = output(iperf_server)["intervals"][2:-1]
         bits = sum(one["sum"]["bytes"] for one in received) * 8 * FRAME_BYTES / PAYLOAD_BYTES
         by_iperf = bits / sum(one["sum"]["seconds"] for one in received)
@@ -123,7 +123,7 @@ def test_slow_and_fast_links_are_read_within_two_percent(links: Any, start: Any)
 @pytest.mark.skipif(which("iperf3") is None, reason="needs iperf3")
 @pytest.mark.parametrize("links", [FAST], indirect=True)
 def test_links_up_to_a_gigabit_are_read_within_two_percent(links: Any, start: Any) -> None:
-    """One after the other: this is more than two processors carry at once."""
+    """One after the other: two processors cannot carry them at once."""
     server, workers = links
     start(server.peer.pid, *prober(server=""))
     for port, (rate, node) in zip(PORTS, workers.items(), strict=False):
@@ -146,7 +146,7 @@ def test_links_up_to_a_gigabit_are_read_within_two_percent(links: Any, start: An
 
 
 def test_the_default_queue_of_a_slow_link_is_long_enough_for_tcp(lab: Any) -> None:
-    """Through two frames, which is what 100 ms are here, it sends a fifth again, or far more."""
+    """With only two frames, which is 100 ms here, a fifth or far more would be sent again."""
     slow = Direction(rate=Rate.parse("128kbit"))
     _, worker = lab.pair(up=slow, down=slow)
     assert worker.peer.tell("exchange 100000 1000 1") == "done"

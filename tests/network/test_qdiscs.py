@@ -51,7 +51,7 @@ def test_the_default_queue_holds_a_message() -> None:
     """200,000 bytes at 500 kbit: 1514 on the link for 1380 of them, 219,420 (219,420.3).
 
     At 100 mbit 100 ms are more, of 100 MB no more than 4 MiB wait (4,601,577.0), and a queue that
-    is asked for is as asked for.
+    is configured is unchanged.
     """
     message = Size(200_000)
     buckets = [
@@ -67,14 +67,14 @@ def test_the_default_queue_holds_a_message() -> None:
 def test_a_delay_is_a_netem_and_the_rate_a_token_bucket_below_it() -> None:
     shape = Direction(rate=TEN, delay=Duration(20 * MS), jitter=Duration(4 * MS), loss=0.01)
     qdisc = qdisc_for(shape, rtt=40 * MS, seed=5)
-    # 125,000 bytes queued and 1,250,000 * (0.020 + 4 * 0.004) = 45,000 on their way, in frames of
+    # 125,000 bytes queued and 1,250,000 * (0.020 + 4 * 0.004) = 45,000 in transit, in frames of
     # 60 bytes: 170,000 / 60 = 2833.3
     bucket = TokenBucket(TEN, 5000, 125_000)
     line = Netem(Duration(20 * MS), Duration(4 * MS), 0.01, bucket, limit_packets=2834, seed=5)
     assert qdisc == line
 
 
-def test_a_queue_is_bytes_also_behind_a_delay() -> None:
+def test_a_queue_is_in_bytes_also_with_a_delay() -> None:
     shape = Direction(rate=TEN, delay=Duration(20 * MS), queue=Duration(50 * MS))
     qdisc = qdisc_for(shape, rtt=40 * MS)
     assert isinstance(qdisc, Netem)
@@ -85,8 +85,8 @@ def test_acknowledgements_of_a_long_fat_download_fit_on_a_thin_upload() -> None:
     up = Direction(rate=Rate.parse("1mbit"), delay=Duration(300 * MS), queue=Duration(100 * MS))
     qdisc = qdisc_for(up, rtt=600 * MS)
     assert isinstance(qdisc, Netem)
-    # 20 mbit of full frames are 1,651 a second; one acknowledgement of 66 bytes for two of them
-    # is 0.44 mbit, and 248 are on their way at once. In full frames the limit would be 34.
+    # 20 mbit of full frames are 1,651 per second; one acknowledgement of 66 bytes for two of them
+    # is 0.44 mbit, and 248 are in transit at once. In full frames the limit would be 34.
     assert qdisc.limit_packets > 2 * 248
 
 
@@ -96,7 +96,7 @@ def test_a_delay_without_a_rate_drops_nothing_below_10_gbit() -> None:
     assert qdisc == Netem(Duration(20 * MS), Duration(0), 0.0, None, 2_500_000, seed=0)
 
 
-def test_a_links_default_queues_know_the_delays_of_both_directions() -> None:
+def test_default_queues_depend_on_the_delays_of_both_directions() -> None:
     up = Direction(rate=TEN, delay=Duration(160 * MS))
     link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", up=up, down=Direction(rate=TEN), seed=6)
     qdisc_up, qdisc_down = qdiscs_of(link)
@@ -105,7 +105,7 @@ def test_a_links_default_queues_know_the_delays_of_both_directions() -> None:
     assert qdisc_up.seed == 6
 
 
-def test_the_two_directions_draw_differently() -> None:
+def test_the_two_directions_draw_independently() -> None:
     lossy = Direction(loss=0.1)
     link = LinkSpec("10.77.0.2", "02:00:0a:4d:00:02", up=lossy, down=lossy, seed=6)
     seeds = [qdisc.seed for qdisc in qdiscs_of(link) if isinstance(qdisc, Netem)]
@@ -125,7 +125,7 @@ def test_the_two_directions_draw_differently() -> None:
         ),
     ],
 )
-def test_what_tc_cannot_do_is_refused(shape: Direction, message: str) -> None:
+def test_values_beyond_tc_are_refused(shape: Direction, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         qdisc_for(shape, rtt=0)
 
@@ -151,7 +151,7 @@ def test_a_refusal_names_the_direction() -> None:
         ),
     ],
 )
-def test_described_in_words(qdisc: Qdisc | None, words: str) -> None:
+def test_descriptions(qdisc: Qdisc | None, words: str) -> None:
     assert describe(qdisc) == words
 
 
@@ -172,7 +172,7 @@ LINE = Netem(Duration(20 * MS), Duration(0), 0.01, BUCKET, 103)
         ),
     ],
 )
-def test_the_kernels_rounding_is_no_difference(
+def test_the_kernels_rounding_is_not_a_difference(
     configured: Qdisc | None, found: Qdisc | None
 ) -> None:
     assert differences(configured, found) == []
@@ -210,7 +210,7 @@ def test_the_kernels_rounding_is_no_difference(
         ),
     ],
 )
-def test_a_difference_names_what_was_configured_and_what_is_there(
+def test_a_difference_names_configured_and_actual_values(
     configured: Qdisc | None, found: Qdisc | None, message: str
 ) -> None:
     assert differences(configured, found) == [message]

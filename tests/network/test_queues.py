@@ -1,4 +1,4 @@
-"""Queues as the kernel tells of them."""
+"""Queues as reported by the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates as they come out: Ethernet bytes by the qdisc's own counters, medians of five."""
+"""Measured rates: Ethernet bytes by the qdisc's own counters, medians of five."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wire's count, TCP's count and what was sent are three numbers that must fit together."""
+"""The bytes on the wire, the bytes of TCP and the sent bytes must be consistent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMES = 5
 
 
 def settled(meter: TrafficMeter) -> Traffic:
-    """A reading after which nothing is on its way any more."""
+    """A reading with nothing left in transit."""
     traffic = meter.read()
     while True:
         time.sleep(0.05)
@@ -32,7 +32,7 @@ def settled(meter: TrafficMeter) -> Traffic:
 
 
 def exchanged(lab: Any, up: str | None, down: str | None) -> tuple[Traffic, Traffic]:
-    """What stood on the counters before and after some exchanges of an update and a model."""
+    """The counters before and after some exchanges of an update and a model."""
     shapes = [Direction(rate=Rate.parse(text)) if text else Direction() for text in (up, down)]
     ps, worker = lab.pair(up=shapes[0], down=shapes[1])
     meter = TrafficMeter()
@@ -44,7 +44,7 @@ def exchanged(lab: Any, up: str | None, down: str | None) -> tuple[Traffic, Traf
     after = settled(meter)
     for name in ("ps", "w0"):
         meter.release(name)
-    meter.read()  # the last, of those that are released
+    meter.read()  # the last reading of released nodes
     return before, after
 
 
@@ -58,7 +58,7 @@ def exchanged(lab: Any, up: str | None, down: str | None) -> tuple[Traffic, Traf
         ("100mbit", "10mbit", "auto"),
     ],
 )
-def test_payload_and_headers_are_what_the_wire_carried(
+def test_payload_and_headers_add_up_to_the_wire_bytes(
     lab: Any, up: str | None, down: str | None, offload: Offload
 ) -> None:
     lab.network = NetworkSpec(offload=offload)
@@ -73,7 +73,7 @@ def test_payload_and_headers_are_what_the_wire_carried(
     assert received + HEADER_BYTES * packets == pytest.approx(wire, rel=0.01)
 
 
-def test_where_every_segment_is_a_packet_the_segments_fit_too(lab: Any) -> None:
+def test_segments_match_where_every_segment_is_a_packet(lab: Any) -> None:
     before, after = exchanged(lab, "10mbit", "100mbit")
     segments = after.tcp_segments_in - before.tcp_segments_in
     received = after.tcp_received_bytes - before.tcp_received_bytes

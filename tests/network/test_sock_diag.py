@@ -23,7 +23,7 @@ def tcp_info(length: int) -> bytes:
     return members[:length]
 
 
-def test_the_members_stand_where_the_kernel_puts_them() -> None:
+def test_the_members_are_at_the_kernels_offsets() -> None:
     assert len(tcp_info(1000)) == 232
     assert decode_tcp_info(tcp_info(232)) == TcpCounters(
         received_bytes=203,
@@ -39,7 +39,7 @@ def test_an_older_kernels_retransmissions_are_whole_segments() -> None:
     assert decode_tcp_info(tcp_info(192)).retransmitted_bytes == 123 * 102
 
 
-def test_a_kernel_that_has_no_byte_counters_gives_zeros() -> None:
+def test_a_kernel_without_byte_counters_gives_zeros() -> None:
     found = decode_tcp_info(tcp_info(104))
     assert found == TcpCounters(retransmitted_bytes=123 * 102)
     assert decode_tcp_info(b"") == TcpCounters()

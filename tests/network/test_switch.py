@@ -54,7 +54,7 @@ def test_a_link_has_the_plans_addresses_and_qdiscs(lab: Any, spec: Callable[...,
     ]
 
 
-def test_what_the_agent_reports_is_plain_data(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+def test_the_report_of_the_agent_is_plain_data(lab: Any, spec: Callable[..., NodeSpec]) -> None:
     node = lab.node(spec("w0", 2, up=SLOW))
     offloads = {"tso": True, "gso": True, "gro": False}
     assert node.link.as_dict() == {
@@ -72,7 +72,7 @@ def test_what_the_agent_reports_is_plain_data(lab: Any, spec: Callable[..., Node
     }
 
 
-def test_inspecting_reads_the_kernel_and_not_the_request(
+def test_inspection_reads_the_kernel_and_not_the_request(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
     from testbed.network import tc
@@ -99,20 +99,20 @@ def test_nodes_reach_exactly_their_neighbours(lab: Any, spec: Callable[..., Node
     )
     ps.peer.tell("reflect 7")
     assert len(first.peer.tell("ping 10.77.0.1 7 5").split()) == 5
-    one_way = InterfaceCounters(5 * 43, 5, 5 * 43, 5)  # 14 + 20 + 8 + 1 bytes a datagram
+    one_way = InterfaceCounters(5 * 43, 5, 5 * 43, 5)  # 14 + 20 + 8 + 1 bytes per datagram
     assert read_interface(first.peer.pid) == one_way
     assert read_interface(ps.peer.pid) == one_way
     assert read_interface(second.peer.pid) == InterfaceCounters()
 
 
-def test_a_node_comes_back_while_the_one_that_ended_still_sends(
+def test_a_node_restarts_while_its_predecessor_still_sends(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
     ps, worker = lab.pair(up=SLOW)
     worker.peer.tell("flood 60")
     with closing(SocketDiagnosis(ps.peer.pid)) as sockets:
         while sum(one.counters.received_bytes for one in sockets.connected()) < 50_000:
-            pass  # so that more of it waits in the worker's queue
+            pass  # fills the worker's queue
     worker.peer.process.kill()
     worker.peer.process.wait()
     again = lab.node(worker.spec, ps.spec)
@@ -157,7 +157,7 @@ def test_attaching_leaves_no_thread_no_descriptor_and_no_other_namespace(
     assert len(list(Path("/proc/self/task").iterdir())) == threads
 
 
-def test_a_process_that_is_not_there_is_an_error_that_names_the_node(
+def test_a_missing_process_is_an_error_that_names_the_node(
     spec: Callable[..., NodeSpec],
 ) -> None:
     with scratch():
@@ -174,7 +174,7 @@ def test_a_node_without_a_link_has_none_to_attach(spec: Callable[..., NodeSpec])
         Switch.build().attach(evaluator, pid=os.getpid(), network=NetworkSpec())
 
 
-def test_two_switches_do_not_fit_into_one_namespace() -> None:
+def test_a_namespace_holds_only_one_switch() -> None:
     with scratch():
         Switch.build()
         with pytest.raises(HostError, match=r"cannot create the switch: .*exists"):
@@ -188,7 +188,7 @@ def test_a_link_that_tc_cannot_shape_is_refused_by_name(
         lab.node(spec("w0", 2, down=Direction(rate=Rate(100))))
 
 
-def test_without_netem_a_delay_is_refused_or_left_out_with_a_warning(
+def test_without_netem_a_delay_is_refused_or_omitted_with_a_warning(
     lab: Any, spec: Callable[..., NodeSpec]
 ) -> None:
     node = spec("w0", 2, up=Direction(rate=SLOW.rate, delay=Duration.parse("20ms")))
@@ -221,9 +221,7 @@ def test_an_attached_link_is_changed(lab: Any, spec: Callable[..., NodeSpec]) ->
     assert "up: rate: configured 1mbit, the kernel has 10mbit" in before.differences()
 
 
-def test_a_change_of_a_node_that_has_ended_names_it(
-    lab: Any, spec: Callable[..., NodeSpec]
-) -> None:
+def test_a_change_of_an_ended_node_names_it(lab: Any, spec: Callable[..., NodeSpec]) -> None:
     node = lab.node(spec("w0", 2))
     node.peer.process.kill()
     node.peer.process.wait()
@@ -231,9 +229,9 @@ def test_a_change_of_a_node_that_has_ended_names_it(
         lab.switch.reshape(node.spec, pid=node.peer.pid, network=lab.network)
 
 
-def test_a_neighbour_that_was_answered_already_is_entered_for_good() -> None:
-    # Clients call a node that comes back as soon as its link is up: to answer them the kernel has
-    # begun to ask for their addresses, and has entries for them.
+def test_a_neighbour_that_was_answered_already_gets_a_permanent_entry() -> None:
+    # Clients call a restarted node as soon as its link is up: to answer them the kernel has
+    # started to resolve their addresses, and has entries for them.
     neighbour = Neighbour("10.77.0.1", "02:00:0a:4d:00:01")
     with scratch(), sockets() as here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
         here.ip.link("add", ifname="eth0", kind="veth", peer={"ifname": "port"})

@@ -22,7 +22,7 @@ TEN = TokenBucket(Rate.parse("10mbit"), 5000, 125_000)
 
 @pytest.fixture
 def veth() -> Iterator[tuple[Any, int]]:
-    """An interface in a network namespace of the test's own, and the way to it."""
+    """An interface in a network namespace of the test, and the connection to it."""
     with scratch(), sockets() as here:
         here.ip.link("add", ifname="a", kind="veth", peer={"ifname": "b"})
         index = socket.if_nametoindex("a")
@@ -41,7 +41,7 @@ def veth() -> Iterator[tuple[Any, int]]:
         TokenBucket(Rate.parse("34gbit"), 17_000_000, 425_000_000),
     ],
 )
-def test_a_token_bucket_is_read_back_as_it_was_put_there(
+def test_a_token_bucket_is_read_back_as_installed(
     veth: tuple[Any, int], qdisc: TokenBucket
 ) -> None:
     ip, index = veth
@@ -69,7 +69,7 @@ def test_an_unexpected_qdisc_is_an_error(veth: tuple[Any, int]) -> None:
 
 
 class Poor:
-    """A kernel that was built without qdiscs."""
+    """A kernel built without qdiscs."""
 
     def nlm_request_batch(self, _: object) -> Iterator[Any]:
         from pyroute2.netlink.exceptions import NetlinkError
@@ -77,20 +77,20 @@ class Poor:
         raise NetlinkError(ENOENT, "No such file or directory")
 
 
-def test_a_qdisc_that_the_kernel_lacks_names_its_option() -> None:
+def test_a_qdisc_missing_in_the_kernel_names_its_option() -> None:
     with pytest.raises(HostError, match="w3: up: the kernel refused tbf rate 10mbit") as refusal:
         tc.shape(Poor(), 2, TokenBucket(Rate.parse("10mbit"), 5000, 125_000), where="w3: up")
     assert "CONFIG_NET_SCH_TBF" in refusal.value.hint
 
 
 class Deaf:
-    """A kernel that takes every request and does nothing."""
+    """A kernel that accepts every request and ignores it."""
 
     def nlm_request_batch(self, _: object) -> Iterator[Any]:
         return iter(())
 
 
-def test_a_qdisc_that_is_not_there_is_an_error_that_names_node_and_direction() -> None:
+def test_a_missing_qdisc_is_an_error_that_names_node_and_direction() -> None:
     with pytest.raises(NodeError, match=r"w3: down: configured tbf rate 10mbit .* not shaped"):
         tc.shape(Deaf(), 2, TokenBucket(Rate.parse("10mbit"), 5000, 125_000), where="w3: down")
 
@@ -106,7 +106,7 @@ def test_a_qdisc_that_is_not_there_is_an_error_that_names_node_and_direction() -
         Netem(Duration.parse("200s"), Duration(0), 1.0, None, 5),
     ],
 )
-def test_a_netem_is_read_back_as_it_was_put_there(veth: tuple[Any, int], qdisc: Netem) -> None:
+def test_a_netem_is_read_back_as_installed(veth: tuple[Any, int], qdisc: Netem) -> None:
     ip, index = veth
     assert isinstance(tc.shape(ip, index, qdisc, where="w0: up"), Netem)
 
@@ -134,7 +134,7 @@ def test_a_change_keeps_queued_packets(veth: tuple[Any, int]) -> None:
 
 
 def handle(ip: Any, index: int) -> int:
-    """By which the kernel knows a root qdisc; a new one gets a new one."""
+    """The kernel's identity of a root qdisc; a new one gets a new one."""
     found: int = next(
         message["handle"] for message in ip.get_qdiscs(index=index) if message["handle"]
     )

@@ -1,4 +1,4 @@
-"""What the documents say exists does exist: linked files and headings, commands, exit codes."""
+"""Links, headings, commands and exit codes in the documents exist."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def prose(document: Path) -> str:
 
 
 def anchors(document: Path) -> set[str]:
-    """The anchors that a document's headings get on a forge."""
+    """The anchors of a document's headings on GitHub."""
     lowered = (heading.lower() for heading in _HEADING.findall(prose(document)))
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in lowered}
 
@@ -50,7 +50,7 @@ def dead_links(document: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_have_targets(document: Path) -> None:
     assert list(dead_links(document)) == []
 
 
@@ -81,7 +81,7 @@ def test_the_make_targets_in_documents_exist() -> None:
     assert {one for one in unknown if not one[1].startswith(of_studies)} == set()
 
 
-def test_the_scenario_in_the_readme_is_one(tmp_path: Path) -> None:
+def test_the_scenario_in_the_readme_is_valid(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"^```yaml\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     file = tmp_path / "first.yaml"
@@ -90,7 +90,7 @@ def test_the_scenario_in_the_readme_is_one(tmp_path: Path) -> None:
     assert len(text.splitlines()) == 10
 
 
-def test_the_study_in_the_documents_is_one(tmp_path: Path) -> None:
+def test_the_study_in_the_documents_is_valid(tmp_path: Path) -> None:
     page = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     file = tmp_path / "rates.yaml"
@@ -120,7 +120,7 @@ def test_one_version_everywhere() -> None:
     assert newest.group(1) == version
 
 
-def test_every_algorithm_is_kept_apart_from_the_others() -> None:
+def test_algorithms_do_not_import_each_other() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     (kept,) = (one["modules"] for one in contracts["contracts"] if one["type"] == "independence")
     files = {path.stem for path in (ROOT / "testbed/algorithms").glob("*.py")}

@@ -1,4 +1,4 @@
-"""What the Makefile chooses: interpreter, package index, what to install. Nothing is installed."""
+"""Choices of the Makefile: interpreter, package index, packages. Nothing is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INDEX = "https://index.invalid/cpu"
 REAL = f'exec {sys.executable} "$@"'
 MISSING_ENSUREPIP = f'case "$2" in *ensurepip*) exit 1;; esac; {REAL}'
 TOO_OLD = "exit 1"
-# Stands for the environment's interpreter: logs how it is called; only ANSWERS tells whether the
+# Stands in for the environment's interpreter: logs its calls; only ANSWERS decides whether the
 # index answers.
 RECORDING = 'echo "$@" >> calls; case "$2" in *urllib*) exit "$ANSWERS";; *nvidia*) exit 1;; esac'
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A folder with the files that the Makefile reads, and one for commands."""
+    """A folder with the files that the Makefile reads, and a folder for commands."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "commands").mkdir()
@@ -79,7 +79,7 @@ def test_help_lists_targets_with_digits_and_the_studies(tree: Path) -> None:
 
 @pytest.fixture
 def studies(tree: Path) -> Path:
-    """The tree with two studies, and stamps that are new, so that nothing is installed."""
+    """The tree with two studies, and fresh stamps, so that nothing is installed."""
     command(tree / ".venv/bin/python", RECORDING)
     for stamp in (".made", ".torch", ".installed"):
         (tree / ".venv" / stamp).touch()
@@ -108,7 +108,7 @@ def test_a_study_is_run_and_reported(
     assert made.returncode == 0, made.stderr
     called = (tree / "calls").read_text(encoding="utf-8").splitlines()
     expected = [STUDY.format(verb, one, scale) for one in calls for verb in ("sweep", "report")]
-    if target == "paper2":  # what came out of all of them, at the end
+    if target == "paper2":  # all results, at the end
         both = "scenarios/paper2/fig3.yaml scenarios/paper2/study.yaml"
         expected.append(f"-m testbed report {both} --verdicts --runs runs --scale {scale}")
     assert called == expected
@@ -133,7 +133,7 @@ def test_an_old_interpreter_is_refused(tree: Path) -> None:
     assert not (tree / ".venv").exists()
 
 
-def test_the_first_interpreter_that_is_new_enough_is_taken(tree: Path) -> None:
+def test_the_first_interpreter_that_is_new_enough_is_used(tree: Path) -> None:
     for name in ("python3", "python3.14", "python3.13"):
         command(tree / "commands" / name, TOO_OLD)
     command(tree / "commands/python3.12", MISSING_ENSUREPIP)
@@ -162,7 +162,7 @@ def test_a_python_without_venv_names_the_package(tree: Path, name: str) -> None:
     ],
     ids=["CPU index", "CPU index unreachable", "NVIDIA driver"],
 )
-def test_where_torch_comes_from(tree: Path, answers: str, driver: str, expected: str) -> None:
+def test_the_source_of_torch(tree: Path, answers: str, driver: str, expected: str) -> None:
     command(tree / ".venv/bin/python", RECORDING)
     command(tree / "commands/nvidia-smi", driver)
     result = make(tree, ".venv/.torch", f"TORCH_INDEX={INDEX}", environment={"ANSWERS": answers})
@@ -173,7 +173,7 @@ def test_where_torch_comes_from(tree: Path, answers: str, driver: str, expected:
 
 
 def write_wheel(index: Path, name: str, version: str, *, requires: str = "") -> None:
-    """A wheel that holds nothing but its name."""
+    """A wheel with nothing but its name."""
     folder = index / name
     folder.mkdir(parents=True, exist_ok=True)
     inside = f"{name}-{version}.dist-info"
@@ -198,7 +198,7 @@ def write_wheel(index: Path, name: str, version: str, *, requires: str = "") -> 
     ids=["CUDA alone", "both", "CPU alone"],
 )
 @pytest.mark.slow
-def test_cuda_is_downloaded_only_where_nothing_else_is_to_be_had(
+def test_cuda_is_downloaded_only_if_nothing_else_is_available(
     tree: Path, builds: Mapping[str, str], installed: str, warned: bool
 ) -> None:
     (tree / "constraints.txt").write_text("torch==2.13.0\n")
@@ -229,7 +229,7 @@ def test_a_report_needs_a_run_before_anything_is_installed(tree: Path) -> None:
     assert not (tree / ".venv").exists()
 
 
-def test_what_is_installed_is_not_installed_again(tree: Path) -> None:
+def test_installed_packages_are_not_installed_again(tree: Path) -> None:
     command(tree / ".venv/bin/python", RECORDING)
     command(tree / "commands/nvidia-smi", "exit 9")
     environment = {"ANSWERS": "1"}
@@ -245,7 +245,7 @@ def test_what_is_installed_is_not_installed_again(tree: Path) -> None:
     assert "--editable .[dev]" in calls.read_text(encoding="utf-8")
 
 
-def test_the_ci_script_is_sound_shell() -> None:
+def test_the_ci_script_is_valid_shell() -> None:
     result = subprocess.run(
         ["bash", "-n", ROOT / ".ci/run"], capture_output=True, text=True, check=False
     )

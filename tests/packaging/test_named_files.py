@@ -1,4 +1,4 @@
-"""Every file, module and class that a document or a docstring names is in the tree."""
+"""Every file, module and class named in a document or a docstring exists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCES = sorted(
     path
     for path in TREE
     if path.suffix in {".py", ".yaml", ".proto", ".toml"} and "_pb" not in path.parts
-    if path.parent != Path(__file__).parent  # whose tests make up files of their own
+    if path.parent != Path(__file__).parent  # whose tests make up file names
 )
 NAMES = {path.name for path in TREE}
 CODE = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in SOURCES)
@@ -52,12 +52,12 @@ _TABLE = re.compile(r"^\| file \| holds \|\n.*\n((?:\|.*\n)+)", re.MULTILINE)
 
 
 def inline(document: Path) -> list[str]:
-    """What a document has in backticks, its blocks of code left out."""
+    """The text in backticks of a document, without its blocks of code."""
     return _INLINE.findall(_FENCE.sub("", document.read_text(encoding="utf-8")))
 
 
 def missing_files(pieces: Iterable[str], folder: Path) -> Iterator[str]:
-    """Words of code that look like files of the tree, and are none."""
+    """Words of code that look like files, and are not."""
     for word in (word for piece in pieces for word in re.split(r"[\s,;()=]+", piece)):
         if not _FILE.fullmatch(word) or "..." in word or _PLACEHOLDER.search(word):
             continue
@@ -68,7 +68,7 @@ def missing_files(pieces: Iterable[str], folder: Path) -> Iterator[str]:
 
 
 def missing_names(pieces: Iterable[str], code: str) -> Iterator[str]:
-    """Classes, and members of classes, that no source has."""
+    """Classes and members of classes that are in no source."""
     for piece in pieces:
         if found := _MEMBER.fullmatch(piece):
             if not (defines(found[1], code) and re.search(rf"\b{found[2]}\b", code)):
@@ -82,7 +82,7 @@ def defines(name: str, code: str) -> bool:
 
 
 def missing_rows(text: str, folder: Path) -> Iterator[str]:
-    """Modules in the table of a package's README that the package has not."""
+    """Modules in the table of a package's README that do not exist."""
     for rows in _TABLE.findall(text):
         for row in rows.splitlines():
             for name in _INLINE.findall(row.split("|")[1]):

@@ -1,4 +1,4 @@
-"""The notebook in docs runs from its first cell to its last, and holds what came of it."""
+"""The notebook in docs runs from its first cell to its last, and contains its results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def code(notebook: Any) -> list[Any]:
 
 
 def outputs(cell: Any) -> list[str]:
-    """The kinds of what a cell came to: text, a table, a figure."""
+    """The kinds of a cell's outputs: text, a table, a figure."""
     kinds = ("image/png", "text/html", "text/plain")
     return [
         next(kind for kind in kinds if kind in output["data"]) if "data" in output else output.name
@@ -25,14 +25,14 @@ def outputs(cell: Any) -> list[str]:
     ]
 
 
-def test_it_was_executed_from_top_to_bottom() -> None:
+def test_the_notebook_was_executed_from_top_to_bottom() -> None:
     cells = code(nbformat.read(NOTEBOOK, as_version=4))
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
 
 
 @pytest.mark.slow
-def test_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error in a cell is raised here. Figures are another machine's to the last digit."""
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raises the error of a failing cell. The exact numbers depend on the machine."""
     for name in ("STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     kept = nbformat.read(NOTEBOOK, as_version=4)

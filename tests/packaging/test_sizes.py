@@ -17,7 +17,7 @@ def sources(folder: Path) -> list[Path]:
 
 
 def line_counts(paths: list[Path]) -> dict[str, int]:
-    """Lines of each file, by its path in the repository."""
+    """Lines per file, by path in the repository."""
     return {
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
         for path in paths

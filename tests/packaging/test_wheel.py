@@ -1,4 +1,4 @@
-"""The wheel is whole: installed into a folder of its own, it runs a scenario in another."""
+"""The wheel is complete: installed into one folder, it runs a scenario in another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def execute(*command: str | Path, folder: Path, **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_it_works_in_a_clean_folder(tmp_path: Path, wheel: Path) -> None:
+def test_the_wheel_works_in_a_clean_folder(tmp_path: Path, wheel: Path) -> None:
     site, folder = tmp_path / "site", tmp_path / "folder"
     folder.mkdir()
     pip = ("-m", "pip", "--disable-pip-version-check")

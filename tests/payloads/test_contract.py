@@ -1,4 +1,4 @@
-"""What every kind of payload promises. A new one is covered the moment it is listed."""
+"""The contract of every kind of payload. New kinds are tested automatically."""
 
 import pkgutil
 
@@ -35,12 +35,12 @@ def test_every_module_is_listed_and_has_a_sample_here() -> None:
     assert SAMPLES.keys() == set(KINDS), "add a sample of the kind to this file"
 
 
-def test_numbers_are_given_once() -> None:
+def test_numbers_are_unique() -> None:
     assert len({kind.NUMBER for kind in KINDS}) == len(KINDS)
 
 
 @every_kind
-def test_it_is_made_again_of_its_arrays(kind: type[Payload]) -> None:
+def test_a_payload_is_rebuilt_from_its_arrays(kind: type[Payload]) -> None:
     sample = SAMPLES[kind]
     assert [array.dtype.str for array in sample.arrays] == list(kind.TYPES)
     again = kind.of(sample.arrays)
@@ -50,20 +50,20 @@ def test_it_is_made_again_of_its_arrays(kind: type[Payload]) -> None:
 
 
 @every_kind
-def test_its_size_is_that_of_its_arrays(kind: type[Payload]) -> None:
+def test_the_size_is_that_of_the_arrays(kind: type[Payload]) -> None:
     sample = SAMPLES[kind]
     assert sample.size == sum(array.nbytes for array in sample.arrays)
 
 
 @every_kind
-def test_it_fits_its_model_and_no_smaller_one(kind: type[Payload]) -> None:
+def test_a_payload_fits_its_model_and_no_smaller_one(kind: type[Payload]) -> None:
     assert SAMPLES[kind].flaw(N) == ""
     assert SAMPLES[kind].flaw(N - 1) != ""
 
 
 @every_packable
 @pytest.mark.parametrize("width", [4, 2])
-def test_it_comes_back_packed(kind: type[Payload], width: int) -> None:
+def test_a_payload_survives_packing(kind: type[Payload], width: int) -> None:
     sample = SAMPLES[kind]
     data = memoryview(pack(sample, width))
     again = unpack(kind, data, entries=sample.entries, value_bytes=width)
@@ -72,7 +72,7 @@ def test_it_comes_back_packed(kind: type[Payload], width: int) -> None:
 
 
 @every_packable
-def test_it_has_other_values(kind: type[Payload]) -> None:
+def test_values_can_be_replaced(kind: type[Payload]) -> None:
     sample = SAMPLES[kind]
     assert isinstance(sample, Packable)
     values = np.arange(sample.entries, dtype=np.float32)
@@ -83,7 +83,7 @@ def test_it_has_other_values(kind: type[Payload]) -> None:
 
 @every_kind
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_seen(kind: type[Payload], value: float) -> None:
+def test_values_that_are_not_finite_are_detected(kind: type[Payload], value: float) -> None:
     assert SAMPLES[kind].finite
     arrays = [array.copy() for array in SAMPLES[kind].arrays]
     floats = next(array for array in arrays if array.dtype.kind == "f")

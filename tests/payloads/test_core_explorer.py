@@ -26,7 +26,7 @@ from testbed.payloads.core_explorer import draw_explorer, select_core, sizes
         (138_357_544, 0.2, 0.1, 13_835_754, 13_835_755),
     ],
 )
-def test_sizes_are_those_of_the_decimal_products(
+def test_sizes_are_rounded_decimal_products(
     size: int, alpha: float, epsilon: float, core: int, explorer: int
 ) -> None:
     assert sizes(size, alpha, epsilon) == (core, explorer)
@@ -55,7 +55,7 @@ def test_the_core_is_the_largest(
     assert core.dtype == np.int32
 
 
-def test_the_explorer_is_drawn_from_all_others_alike() -> None:
+def test_the_explorer_is_drawn_uniformly_from_all_others() -> None:
     rng = np.random.default_rng(5)
     core = np.array([1, 2, 6], np.int32)
     seen: Counter[int] = Counter()
@@ -69,8 +69,8 @@ def test_the_explorer_is_drawn_from_all_others_alike() -> None:
     assert all(abs(count - 1200) < 5 * 27 for count in seen.values())
 
 
-def test_of_many_as_many_are_drawn_as_are_wanted() -> None:
-    """So many that each draws a lot of its own: 4,000 others, of which 1,000 are wanted."""
+def test_the_requested_number_is_drawn_from_many() -> None:
+    """Enough entries that each explorer draws different ones: 1,000 of 4,000 others."""
     rng = np.random.default_rng(6)
     core = np.arange(0, 5000, 5, dtype=np.int32)
     seen = np.zeros(5000, np.int64)
@@ -87,7 +87,7 @@ def test_of_many_as_many_are_drawn_as_are_wanted() -> None:
     assert abs(others[:2000].sum() - 200_000) < 5 * 316
 
 
-def test_all_others_may_be_drawn_and_none() -> None:
+def test_all_or_none_of_the_others_may_be_drawn() -> None:
     rng = np.random.default_rng(5)
     core = np.array([0, 3], np.int32)
     assert draw_explorer(core, 5, 3, rng=rng).tolist() == [1, 2, 4]

@@ -1,4 +1,4 @@
-"""Packed payloads: their bytes by hand, that they come back, and that damaged ones do nothing."""
+"""Packed payloads: bytes by hand, round trips, and damaged data, which is harmless."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def sparse(entries: dict[int, float]) -> Sparse:
 
 
 def again(payload: Payload, value_bytes: int = 4) -> Payload:
-    """What comes back of a payload that was packed."""
+    """A payload after packing and unpacking."""
     data = memoryview(pack(payload, value_bytes))
     return unpack(type(payload), data, entries=payload.entries, value_bytes=value_bytes)
 
 
 def plane(*numbers: int) -> bytes:
-    """A plane that is as long as its entries."""
+    """A plane with one byte per entry."""
     return len(numbers).to_bytes(4, "little") + bytes(numbers)
 
 
@@ -46,7 +46,7 @@ def test_a_half_takes_two_planes() -> None:
     assert np.signbit(again(payload, 2).arrays[0]).tolist() == [False, False, True, True]
 
 
-def test_what_is_alike_takes_fewer_bytes() -> None:
+def test_similar_values_take_fewer_bytes() -> None:
     """A thousand equal values are four planes of one byte each; raw they take 4,000 bytes."""
     values = Dense(np.full(1000, 0.125, np.float32))
     assert size(values, "raw") == 4000
@@ -54,13 +54,13 @@ def test_what_is_alike_takes_fewer_bytes() -> None:
     assert size(values, "packed16") < 60
 
 
-def test_no_entries_take_nothing_but_their_lengths() -> None:
+def test_no_entries_take_only_their_lengths() -> None:
     assert pack(Sparse.nothing(), 4) == bytes(9 * 4)
     assert again(Sparse.nothing()).entries == 0
 
 
 @given(st.dictionaries(st.integers(0, 2**31 - 1), st.floats(width=32), max_size=60))
-def test_any_sparse_payload_comes_back_to_the_bit(entries: dict[int, float]) -> None:
+def test_any_sparse_payload_survives_packing_bit_for_bit(entries: dict[int, float]) -> None:
     payload = sparse(dict(sorted(entries.items())))
     back = again(payload)
     assert [array.tobytes() for array in back.arrays] == [one.tobytes() for one in payload.arrays]
@@ -68,13 +68,13 @@ def test_any_sparse_payload_comes_back_to_the_bit(entries: dict[int, float]) -> 
 
 
 @given(st.lists(st.floats(width=16), max_size=60))
-def test_any_half_comes_back(values: list[float]) -> None:
+def test_any_half_survives_packing(values: list[float]) -> None:
     payload = Dense(np.array(values, np.float32))
     for width in (2, 4):
         np.testing.assert_array_equal(again(payload, width).arrays[0], payload.values)
 
 
-def test_rounding_saturates_and_leaves_zeros_out() -> None:
+def test_rounding_saturates_and_omits_zeros() -> None:
     """Float16 ends at 65504 and is rounded to it below 65520; its least number is 2^-24, and half
     of that is rounded to zero. 0.1 becomes 0x2e66, 1638 / 16384."""
     values = {0: 0.1, 3: 65519.0, 4: 65520.0, 7: -1e30, 8: 2.0**-25, 9: -(2.0**-24)}
@@ -88,8 +88,8 @@ def test_rounding_saturates_and_leaves_zeros_out() -> None:
     assert (dense.arrays[0].tolist(), saturated) == ([0, 65504], 1)
 
 
-def test_what_is_not_finite_stays_so() -> None:
-    """The server ends a training that diverged; it must see it."""
+def test_values_that_are_not_finite_stay_so() -> None:
+    """The server ends a training that diverged, and must detect it."""
     payload, saturated = as_sent(sparse({1: np.nan, 2: -np.inf}), "packed16")
     assert np.isnan(payload.arrays[-1][0])
     assert payload.arrays[-1][1] == -np.inf
@@ -102,7 +102,7 @@ def test_nothing_else_is_rounded(encoding: str) -> None:
     assert as_sent(payload, encoding) == (payload, 0)  # type: ignore[arg-type]
 
 
-def test_a_pickle_takes_nine_bytes_a_value_and_three_an_index() -> None:
+def test_a_pickle_takes_nine_bytes_per_value_and_three_per_index() -> None:
     assert sparse({0: 1.0, 5: 2.0}).pickle9_bytes == 2 * 12
     assert Dense(np.zeros(5, np.float32)).pickle9_bytes == 5 * 9
 
@@ -135,14 +135,14 @@ def test_damaged_planes_are_refused(reason: str) -> None:
 
 
 def test_a_bomb_is_refused_without_being_inflated() -> None:
-    """A gigabyte of zeros deflates to a megabyte; here a tenth of it, for a model of a million."""
+    """A gigabyte of zeros compresses to a megabyte; here a tenth of it, for a million values."""
     bomb = memoryview(deflated(bytes(100_000_000)))
     tracemalloc.start()
     with pytest.raises(ValueError, match="does not inflate to 125000"):
         unpack(Dense, bomb, entries=1_000_000, value_bytes=4)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 10_000_000  # the numbers it was to hold, and a plane
+    assert peak < 10_000_000  # the expected numbers, and a plane
 
 
 def test_random_damage_is_refused_or_harmless() -> None:

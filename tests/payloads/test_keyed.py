@@ -1,4 +1,4 @@
-"""Core values under known keys and explorer pairs: what they take, what is refused, the caches."""
+"""Core values under known keys and explorer pairs: sizes, refusals, and the caches."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def keyed(**changes: Any) -> Keyed:
     return replace(sample, **changes)
 
 
-def test_its_bytes_are_those_of_the_formula() -> None:
-    # 8 of signature, 4 a core key, 4 a core value, 8 an explorer pair
+def test_the_size_matches_the_formula() -> None:
+    # 8 for the signature, 4 per core key, 4 per core value, 8 per explorer pair
     assert keyed().size == 8 + 3 * 4 + 3 * 4 + 2 * 8
     assert keyed().with_core(keys()).size == 8 + 3 * 4 + 2 * 8
     assert keyed().entries == keyed().with_core(keys()).entries == 5
 
 
-def test_a_signature_is_that_of_the_keys() -> None:
+def test_a_signature_depends_on_the_keys() -> None:
     assert signature_of(keys(1, 3, 7)) == signature_of(np.array([1, 3, 7], "<i4"))
     assert signature_of(keys(1, 3, 7)) != signature_of(keys(1, 3, 6))
     assert signature_of(keys()).shape == (1,)
@@ -63,7 +63,7 @@ def test_a_signature_is_that_of_the_keys() -> None:
         ({"signature": np.empty(0, "<u8")}, "0 signatures"),
     ],
 )
-def test_what_does_not_fit_is_named(changes: dict[str, Any], flaw: str) -> None:
+def test_mismatched_parts_are_named(changes: dict[str, Any], flaw: str) -> None:
     assert keyed().flaw(N) == ""
     found = keyed(**changes).flaw(N)
     assert re.match(flaw, found)
@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_named(changes: dict[str, Any], flaw: str) -> None:
         ([1.0], [0] * 7 + [-128], "a level is below -127"),
     ],
 )
-def test_levels_that_do_not_fit(scales: list[float], levels: list[int], flaw: str) -> None:
+def test_mismatched_levels(scales: list[float], levels: list[int], flaw: str) -> None:
     payload = Quantized(np.array(scales, np.float32), np.array(levels, np.int8))
     assert payload.flaw(N) == flaw
 
@@ -98,7 +98,7 @@ def test_keys_travel_once() -> None:
     assert third.size == keyed().size
 
 
-def test_what_is_not_known_is_refused_and_comes_again_with_its_keys() -> None:
+def test_unknown_keys_are_refused_and_sent_again_in_full() -> None:
     sender, receiver = KeyCache(), KeyCache()
     sender.outgoing(keyed())
     shortened = sender.outgoing(keyed())
@@ -109,7 +109,7 @@ def test_what_is_not_known_is_refused_and_comes_again_with_its_keys() -> None:
     assert receiver.incoming(sender.outgoing(keyed())).flaw(N) == ""
 
 
-def test_a_message_that_was_not_accepted_is_not_remembered() -> None:
+def test_a_refused_message_is_not_cached() -> None:
     sender, receiver = KeyCache(), KeyCache()
     receiver.incoming(sender.outgoing(keyed()))
     with pytest.raises(UnknownKeysError):

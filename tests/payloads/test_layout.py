@@ -9,7 +9,7 @@ from testbed.payloads.layout import Layout
 LAYOUT = Layout(("conv.weight", "conv.bias", "dense.weight"), ((2, 1, 3, 3), (2,), (4, 5)))
 
 
-def test_the_tensors_lie_side_by_side() -> None:
+def test_the_tensors_are_contiguous() -> None:
     assert LAYOUT.sizes == (18, 2, 20)
     assert LAYOUT.size == 40
     assert list(LAYOUT.slices()) == [slice(0, 18), slice(18, 20), slice(20, 40)]
@@ -26,8 +26,8 @@ def test_a_fingerprint_depends_on_names_order_and_shapes() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 15, 16, 669_706])
-def test_zeros_begin_at_a_cache_line_and_are_all_there(size: int) -> None:
-    several = [zeros(size) for _ in range(4)]  # one alone may begin there by luck
+def test_zeros_start_at_a_cache_line_and_are_complete(size: int) -> None:
+    several = [zeros(size) for _ in range(4)]  # one alone may start there by chance
     for one in several:
         assert one.ctypes.data % 64 == 0
         assert (one.dtype, one.shape) == (np.float32, (size,))

@@ -1,4 +1,4 @@
-"""Eight bits a value, against numbers worked out by hand; unbiased, and within A / s."""
+"""Eight bits per value, against numbers worked out by hand; unbiased, and within A / s."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_last_bucket_of_each_tensor_is_shorter() -> None:
     assert (buckets.count, buckets.size) == (6, 10)
 
 
-def test_a_value_that_is_a_level_is_sent_as_it_is() -> None:
+def test_a_value_that_is_a_level_is_sent_unchanged() -> None:
     buckets = Buckets.of([5], 3)
     # A = 127 and l = |x|; A = 0.5, where -0.5 is level -127; a scale of 0 is in the next test
     sent = quantise(floats(127, -3, 0, -0.5, 0.5), buckets, rng=np.random.default_rng(0))
@@ -56,13 +56,13 @@ def test_the_mean_of_many_draws_is_the_vector(norm: Norm) -> None:
         bound = np.repeat(sent.scales / 127, np.diff(buckets.bounds)) * (1 + 1e-5)
         assert (np.abs(decoded - vector) <= bound).all()
         total += decoded
-    # A draw's standard deviation is half a level at most, that of the mean a hundredth of it.
+    # The standard deviation of a draw is at most half a level, that of the mean a hundredth of it.
     assert (np.abs(total / draws - vector) < 5 * bound / 200).all()
 
 
-def test_many_buckets_are_quantised_as_few_are() -> None:
+def test_many_buckets_are_quantised_like_few() -> None:
     vector = np.random.default_rng(1).standard_normal(2000).astype(np.float32)
-    buckets = Buckets.of([1500, 500], 2)  # more than are worked on at a time
+    buckets = Buckets.of([1500, 500], 2)  # more than are processed at a time
     sent = quantise(vector, buckets, rng=np.random.default_rng(2))
     largest = np.abs(vector).reshape(-1, 2).max(axis=1)
     assert sent.scales.tolist() == largest.tolist()
@@ -70,8 +70,8 @@ def test_many_buckets_are_quantised_as_few_are() -> None:
     assert np.abs(dequantise(sent, buckets) - vector).max() <= largest.max() / 126
 
 
-def test_what_was_sent_may_be_added_part_by_part() -> None:
-    """300 buckets are worked on in more than one part; each entry is in one of them."""
+def test_values_can_be_added_part_by_part() -> None:
+    """300 buckets are processed in several parts; each entry is in one of them."""
     vector = np.random.default_rng(1).standard_normal(600).astype(np.float32)
     buckets = Buckets.of([600], 2)
     sent = quantise(vector, buckets, rng=np.random.default_rng(2))
@@ -83,6 +83,6 @@ def test_what_was_sent_may_be_added_part_by_part() -> None:
     assert total.tobytes() == (1 + dequantise(sent, buckets)).tobytes()
 
 
-def test_a_scale_that_is_not_finite_is_seen() -> None:
+def test_a_scale_that_is_not_finite_is_detected() -> None:
     sent = quantise(floats(1, np.inf), Buckets.of([2], 2), rng=np.random.default_rng(0))
     assert not sent.finite

@@ -1,4 +1,4 @@
-"""Selection is exact whatever the gradient holds: ties, zeros, NaN, infinities, denormals."""
+"""Selection is exact for any gradient: ties, zeros, NaN, infinities, denormals."""
 
 from collections import Counter
 from functools import partial
@@ -20,7 +20,7 @@ def floats(*values: float) -> Vector:
 
 
 def by_sorting(values: Vector, count: int) -> list[int]:
-    """The definition: by falling magnitude, NaN before all, then by index; zeros are not sent."""
+    """The definition: by descending magnitude, NaN first, then by index; zeros are not sent."""
 
     def rank(index: int) -> tuple[float, float, int]:
         value = float(values[index])
@@ -54,7 +54,7 @@ def test_quotas_add_up_to_the_papers_update_sizes() -> None:
 
 
 def test_a_quota_is_rounded_down_in_decimal() -> None:
-    assert int(0.29 * 100) == 28  # what floats make of it
+    assert int(0.29 * 100) == 28  # with rounding errors
     assert quotas([100], 0.29) == (Quota(slice(0, 100), 29),)
     assert quotas([1000], 1e-5) == (Quota(slice(0, 1000), 1),)
 
@@ -85,7 +85,7 @@ def test_the_largest_by_hand(values: Vector, count: int, indices: list[int]) -> 
     st.lists(st.sampled_from(AWKWARD) | st.floats(width=32), min_size=1, max_size=60),
     st.integers(1, 60),
 )
-def test_the_largest_of_short_vectors_is_the_sorted_beginning(
+def test_the_largest_of_short_vectors_are_first_when_sorted(
     values: list[float], count: int
 ) -> None:
     vector = floats(*values)
@@ -119,7 +119,7 @@ def long_vectors() -> dict[str, Vector]:
 
 @pytest.mark.parametrize("kind", long_vectors())
 @pytest.mark.parametrize("count", [1, 2, 20, 200, 333, 2_001, 19_000, 20_011])
-def test_the_largest_of_long_vectors_is_the_sorted_beginning(kind: str, count: int) -> None:
+def test_the_largest_of_long_vectors_are_first_when_sorted(kind: str, count: int) -> None:
     vector = long_vectors()[kind]
     assert largest(vector, count).tolist() == by_sorting(vector, count)
 
@@ -137,7 +137,7 @@ def test_a_draw_is_uniform_without_replacement_and_ascending() -> None:
     assert all(abs(times[index] - 800) < 110 for index in range(5))
 
 
-def test_a_draw_leaves_zeros_out_and_repeats_from_its_stream() -> None:
+def test_a_draw_omits_zeros_and_is_reproducible() -> None:
     values = np.where(np.arange(50) % 2, np.float32(1), np.float32(0))
     first = drawn(values, 20, rng=np.random.default_rng(3))
     again = drawn(values, 20, rng=np.random.default_rng(3))
@@ -151,7 +151,7 @@ def test_a_draw_of_everything_is_everything_but_zeros() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_a_draw_cannot_miss_what_is_not_finite(bad: float) -> None:
+def test_a_draw_includes_values_that_are_not_finite(bad: float) -> None:
     values = np.ones(1_000, np.float32)
     values[617] = bad
     for seed in range(20):

@@ -1,4 +1,4 @@
-"""What a plan is expected to need."""
+"""The expected requirements of a plan."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def needs(text: str) -> Budget:
     return budget(scenario, plan(scenario, "r"), count_parameters(scenario))
 
 
-def test_an_engine_takes_memory_for_every_container() -> None:
+def test_an_engine_needs_memory_for_every_container() -> None:
     native, docker = needs(TEXT), needs(TEXT + "runtime: docker\n")
     assert docker.node_bytes["worker"] - native.node_bytes["worker"] == 8_000_000
     assert docker.total_bytes - native.total_bytes == 203 * 8_000_000  # with PS, evaluator, agent
@@ -54,14 +54,14 @@ def test_cold_workers_need_a_whole_interpreter_each() -> None:
     assert found.agent_bytes == 0
 
 
-def test_cpu_limits_are_added_up() -> None:
+def test_cpu_limits_are_summed() -> None:
     found = needs(TEXT)
     assert found.cpu_limits == 25  # 100 x 0.25
     assert found.unlimited_nodes == 102
 
 
 def test_pace() -> None:
-    """100 workers cycle in 0.2 s and 100 in 1 s, and time runs four times as fast."""
+    """100 workers cycle in 0.2 s and 100 in 1 s, and emulated time runs four times as fast."""
     assert needs(f"{TEXT}time_scale: 4\n").updates_per_second == pytest.approx(4 * (500 + 100))
 
 
@@ -92,9 +92,9 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("model", "dataset"), PAIRS, ids=str)
-def test_sizes_are_those_of_the_networks_that_are_built(model: Any, dataset: str) -> None:
+def test_sizes_match_the_networks(model: Any, dataset: str) -> None:
     scenario = load_text(TEXT.replace("adacomp-cnn", str(model)).replace("mnist", dataset))
-    assert scenario.dataset.images is not None, f"say the shape of its images in {dataset}.py"
+    assert scenario.dataset.images is not None, f"add the shape of its images to {dataset}.py"
     shape, classes = scenario.dataset.images
     network = scenario.model.build(shape, classes, folder=Path())
-    assert count_parameters(scenario) == network.layout.size, f"see parameters() of {model}"
+    assert count_parameters(scenario) == network.layout.size, f"check parameters() of {model}"

@@ -1,4 +1,4 @@
-"""The names that nodes have in /etc/hosts."""
+"""The names of nodes in /etc/hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ stop: {updates: 100}
 """
 
 
-def test_every_node_has_a_name_and_one_without_a_link_is_itself() -> None:
+def test_every_node_has_a_name_and_without_a_link_it_is_the_loopback() -> None:
     assert hosts_text(plan(load_text(TEXT), "r")) == (
         "127.0.0.1 localhost\n"
         "::1 localhost\n"

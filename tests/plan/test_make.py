@@ -1,4 +1,4 @@
-"""From scenarios to plans, by hand-worked numbers."""
+"""From scenarios to plans, with numbers worked out by hand."""
 
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
@@ -37,7 +37,7 @@ def scenario() -> Scenario:
     return load_text(TEXT)
 
 
-def test_the_ps_comes_first_then_the_evaluator_then_the_workers(scenario: Scenario) -> None:
+def test_the_order_is_ps_evaluator_workers(scenario: Scenario) -> None:
     made = plan(scenario, "planned-1")
     assert [node.name for node in made.nodes] == ["ps", "evaluator", *(f"w{i}" for i in range(10))]
     assert [node.role for node in made.nodes] == ["ps", "evaluator", *["worker"] * 10]
@@ -45,7 +45,7 @@ def test_the_ps_comes_first_then_the_evaluator_then_the_workers(scenario: Scenar
     assert [node.index for node in made.workers] == list(range(10))
 
 
-def test_classes_are_dealt_in_their_order(scenario: Scenario) -> None:
+def test_classes_are_assigned_in_order(scenario: Scenario) -> None:
     classes = [node.device_class for node in plan(scenario, "r").workers]
     assert classes == ["fast"] * 3 + ["medium"] * 4 + ["slow"] * 3
 
@@ -64,13 +64,13 @@ def test_limits_weights_and_uids(scenario: Scenario) -> None:
 
 
 def link(made: Plan, name: str) -> LinkSpec:
-    """A node's link but for its seed, and for the size of messages."""
+    """A node's link without its seed and the message size."""
     found = made.node(name).link
     assert found is not None
     return replace(found, seed=0, message=None)
 
 
-def test_links_know_how_large_a_model_is(scenario: Scenario) -> None:
+def test_links_know_the_size_of_the_model(scenario: Scenario) -> None:
     """digits-cnn has 17,258 parameters of four bytes; the messages of a program are unknown."""
     made = plan(scenario, "r")
     for name in ("ps", "w0", "w9"):
@@ -98,7 +98,7 @@ def test_links(scenario: Scenario) -> None:
     )
 
 
-def test_every_link_draws_from_a_seed_of_its_own_that_repeats(scenario: Scenario) -> None:
+def test_every_link_has_its_own_reproducible_seed(scenario: Scenario) -> None:
     first, again = (
         [node.link.seed for node in plan(scenario, run).nodes if node.link is not None]
         for run in ("r", "s")
@@ -109,8 +109,8 @@ def test_every_link_draws_from_a_seed_of_its_own_that_repeats(scenario: Scenario
     assert plan(other, "r").ps.link != plan(scenario, "r").ps.link
 
 
-def test_emulated_time_is_turned_into_real_time() -> None:
-    """Four emulated seconds in a real one: rates times four, durations a quarter."""
+def test_emulated_time_is_converted_to_real_time() -> None:
+    """Four emulated seconds per real one: rates times four, durations a quarter."""
     scenario = load_text(TEXT + "time_scale: 4\n")
     made = plan(scenario, "r")
     fast, slow = link(made, "w0"), link(made, "w9")
@@ -118,7 +118,7 @@ def test_emulated_time_is_turned_into_real_time() -> None:
     assert slow.down == Direction(delay=Duration(0.01), jitter=Duration(0.001), loss=0.01)
 
 
-def test_the_rest_is_taken_over(scenario: Scenario) -> None:
+def test_other_values_are_copied(scenario: Scenario) -> None:
     made = plan(scenario, "planned-7")
     assert made.run == "planned-7"
     assert made.labels == {"run": "planned-7", "scenario": "planned"}
@@ -143,18 +143,18 @@ def test_addresses_of_the_largest_plan_are_all_different() -> None:
     assert len({node.name for node in made.nodes}) == len(made.nodes)
 
 
-def test_addresses_run_on_over_the_third_byte() -> None:
+def test_addresses_continue_in_the_third_byte() -> None:
     assert address_of(254) == ("10.77.0.255", "02:00:0a:4d:00:ff")
     assert address_of(255) == ("10.77.1.0", "02:00:0a:4d:01:00")
 
 
-def test_more_workers_than_a_switch_has_ports_are_refused(scenario: Scenario) -> None:
+def test_more_workers_than_ports_of_a_switch_are_refused(scenario: Scenario) -> None:
     workers = scenario.workers.model_copy(update={"count": 1023})
     with pytest.raises(ScenarioError, match=r"workers.count: found 1,023, expected at most 1,022"):
         plan(scenario.model_copy(update={"workers": workers}), "r")
 
 
-def test_producers_that_have_no_port_left_are_no_workers() -> None:
+def test_producers_beyond_the_ports_are_refused_as_producers() -> None:
     streams = "{rates: {constant: {per_second: 10}}, producers: 23}"
     text = TEXT.replace("count: 10", "count: 1000").replace("asgd", "ddl")
     found = (

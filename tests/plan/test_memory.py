@@ -1,4 +1,4 @@
-"""Runs that the host has not the memory for are refused with the numbers."""
+"""Runs without enough memory on the host are refused with the numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def require(scenario: Scenario, *, available: int) -> None:
     require_memory(scenario, plan(scenario, "r"), available=available)
 
 
-def test_enough_is_enough() -> None:
+def test_enough_memory() -> None:
     require(load(QUICKSTART), available=10**10)
 
 
@@ -36,7 +36,7 @@ def test_insufficient_memory_names_the_number_that_fits() -> None:
         require(load(QUICKSTART, overrides=[more]), available=10**10)
 
 
-def test_a_host_that_is_too_small_for_any() -> None:
+def test_a_host_too_small_for_any_run() -> None:
     with pytest.raises(HostError, match="12 workers") as caught:
         require(load(QUICKSTART), available=10**8)
     assert "more memory" in caught.value.hint

@@ -40,18 +40,18 @@ def test_a_selector_names_nodes(selectors: list[str], nodes: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize("selector", ["w7", "class=medium", "role=ps", "", "class="])
-def test_a_selector_that_names_nothing_is_refused(selector: str) -> None:
+def test_a_selector_without_a_match_is_refused(selector: str) -> None:
     with pytest.raises(ScenarioError, match=r"expected a node .*w0 to w2.*fast, slow"):
         select([selector], PLAN)
 
 
-def test_every_wrong_selector_is_named() -> None:
+def test_every_invalid_selector_is_named() -> None:
     with pytest.raises(ScenarioError) as refused:
         select(["w7", "w1", "w8"], PLAN)
     assert [problem.found for problem in refused.value.problems] == ["'w7'", "'w8'"]
 
 
-def test_one_node_by_its_name() -> None:
+def test_a_single_node_by_name() -> None:
     assert find_node("w1", PLAN) == PLAN.workers[1]
     with pytest.raises(ScenarioError, match=r"found 'w3', expected one .*ps, evaluator, w0 to w2"):
         find_node("w3", PLAN)

@@ -1,4 +1,4 @@
-"""``plan.json``: what is written is read back, and anything else is refused by name."""
+"""``plan.json``: it is read back as written, and invalid content is refused by name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def qdiscs(made: Plan) -> list[object]:
-    """What the kernel gets for each link."""
+    """The parameters that the kernel gets for each link."""
     return [node.link and qdiscs_of(node.link) for node in made.nodes]
 
 
@@ -90,21 +90,21 @@ def nested(path: Path) -> None:
 
 
 @pytest.mark.parametrize("scenario", SHIPPED, ids=lambda path: path.stem)
-def test_a_plan_is_read_as_it_was_written(tmp_path: Path, scenario: Path) -> None:
+def test_a_plan_is_read_as_written(tmp_path: Path, scenario: Path) -> None:
     made = plan(load(scenario), "r1")
     written = RunFolder(tmp_path)
     written.plan.write_text(plan_text(made))
     assert read_plan(written) == made
 
 
-def test_a_plan_says_its_version_host_and_runtime(folder: RunFolder) -> None:
+def test_a_plan_has_version_host_and_runtime(folder: RunFolder) -> None:
     content = json.loads(folder.plan.read_text())
     assert content["plan"] == 2
     assert {node["host"] for node in content["nodes"]} == {"localhost"}
     assert content["runtime"] == {"name": "native"}
 
 
-def test_the_scenario_is_not_asked_for_what_the_plan_says(folder: RunFolder) -> None:
+def test_the_plan_takes_precedence_over_the_scenario(folder: RunFolder) -> None:
     folder.scenario.unlink()
     assert read_plan(folder).run == "r1"
 
@@ -128,7 +128,7 @@ def test_a_plan_of_version_one_has_the_size_of_messages_in_each_direction(
     assert qdiscs(read_plan(folder)) == qdiscs(made)
 
 
-def test_a_run_from_before_there_were_plans(folder: RunFolder) -> None:
+def test_an_old_run_without_a_plan(folder: RunFolder) -> None:
     made = read_plan(folder)
     folder.plan.unlink()
     assert read_plan(folder) == made
@@ -160,7 +160,7 @@ def test_a_run_from_before_there_were_plans(folder: RunFolder) -> None:
         (changed(runtime={"name": "podman"}), "not a valid plan: .*podman"),
     ],
 )
-def test_what_is_no_plan_is_refused(
+def test_an_invalid_plan_is_refused(
     folder: RunFolder, spoil: Callable[[Path], None], what: str
 ) -> None:
     spoil(folder.plan)

@@ -1,4 +1,4 @@
-"""A small run whose every number was worked out by hand, written through the Recorder."""
+"""A small run with all numbers worked out by hand, written through the Recorder."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ time_scale: 2.0
 
 @dataclass
 class Hand:
-    """A clock that is moved by hand."""
+    """A clock advanced by hand."""
 
     seconds: float = START
 
@@ -73,7 +73,7 @@ READING = {
 
 
 def rows(**columns: list[float]) -> NDArray[Any]:
-    """Rows of the update record; columns that are not given are 0."""
+    """Rows of the update record; omitted columns are 0."""
     table = np.zeros(len(next(iter(columns.values()))), UPDATE)
     for name, values in columns.items():
         table[name] = values
@@ -99,7 +99,7 @@ def six_updates() -> NDArray[Any]:
 
 
 def evaluated(version: int, top1: float, *, final: bool = False) -> Entry:
-    """An event of the parameter server's."""
+    """An event of the parameter server."""
     event = Evaluated(
         time_seconds=version / 2,
         version=version,
@@ -117,7 +117,7 @@ MakeRun = Callable[..., RunFolder]
 
 
 def write_run(runs: Path, *, name: str = "tiny-1", **counters: Any) -> RunFolder:
-    """A run that reached its end; ``counters`` replace those of the last reading."""
+    """A finished run; ``counters`` replace those of the last reading."""
     hand = Hand()
     classes = ["fast", "fast", "slow", "slow"]
     folder = RunFolder.create(

@@ -1,4 +1,4 @@
-"""Reports in a real browser: they draw every point, complain of nothing, and ask nobody."""
+"""Reports in a real browser draw every point, log no errors, and make no network requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 BUILD = Path(__file__).parents[2] / "build"
 LONGEST_SECONDS = 120.0
 
-# What the charts hold, what the page asked for, and how much wider it is than its window.
+# The contents of the charts, the page's requests, and how much wider it is than its window.
 COUNT = """
 <script>
 addEventListener("load", () => {
@@ -43,7 +43,7 @@ addEventListener("load", () => {
 </script>
 """
 
-# A window has a least width, and a frame has none.
+# A window has a minimum width, and a frame has none.
 FRAME = """<!DOCTYPE html><body style="margin: 0">
 <script>
 addEventListener("message", (event) => {{
@@ -58,9 +58,9 @@ addEventListener("message", (event) => {{
 
 @dataclass(frozen=True)
 class Seen:
-    """What a browser made of a page: what it found, and what it complained of.
+    """What a browser found in a page, and the errors it logged.
 
-    Whatever the page would ask for is refused by its own policy, which the browser complains of.
+    The page's own policy refuses all requests, and the browser logs the refusals.
     """
 
     found: dict[str, Any]
@@ -69,7 +69,7 @@ class Seen:
 
 @pytest.fixture
 def look(tmp_path: Path) -> Callable[..., Seen]:
-    """Opens a page in Chromium; a name keeps a picture of it in build/."""
+    """Opens a page in Chromium; with a name, saves a screenshot in build/."""
 
     def look(text: str, *, width: int, dark: bool = False, picture: str = "") -> Seen:
         file = tmp_path / "page.html"
@@ -126,7 +126,7 @@ def test_a_run_in_light_and_dark_wide_and_narrow(look: Callable[..., Seen], run:
 
 
 def test_a_table_of_a_study_fits_a_window_of_1200_pixels(look: Callable[..., Seen]) -> None:
-    """Three factors, and five measures with the paper's numbers beside them."""
+    """Three factors, and five measures next to the paper's numbers."""
     titles = [f"updates to 0.9{number} (mean of 10)" for number in range(5)]
     headings = ["algorithm", "learning rate", "network", "seeds"]
     headings += [f"{title}{of}" for title in titles for of in ("", ", paper")]

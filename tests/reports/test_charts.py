@@ -1,4 +1,4 @@
-"""What is drawn of a run: every evaluation and update, or the extremes of many."""
+"""The charts of a run: every evaluation and update, or the extremes of many."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_a_spike_of_a_long_curve_is_kept() -> None:
     assert (np.diff(kept) > 0).all()
 
 
-def test_the_extremes_of_every_stretch() -> None:
-    """Of ten values 6 are drawn: the ends, and 1 to 4 and 5 to 8 by their extremes."""
+def test_the_extremes_of_every_interval() -> None:
+    """Of ten values 6 are drawn: the ends, and the extremes of 1 to 4 and of 5 to 8."""
     values = np.array([5, 1, 9, 2, 3, 4, 7, 0, 6, 5], float)
     assert thin(values, 6).tolist() == [0, 1, 2, 6, 7, 9]
     assert thin(values, 10).tolist() == list(range(10))
@@ -57,7 +57,7 @@ def test_a_curve_says_how_many_points_it_had() -> None:
     assert Chart("c", "", "", "", (Series("b", (1.0,), (1.0,), 1),)).note == ""
 
 
-def test_a_page_of_many_curves_has_fewer_points_of_each() -> None:
+def test_a_page_of_many_curves_has_fewer_points_per_curve() -> None:
     assert most_points(20) == 2_000
     assert most_points(100) == 400
 
@@ -73,7 +73,7 @@ def test_the_small_run(folder: RunFolder) -> None:
         "fast": ((0.5, 1.0, 2.0, 3.0), (0.0, 1.0, 2.0, 3.0)),
         "slow": ((1.5, 4.0), (2.0, 4.0)),
     }
-    pace = named(charts, "pace")  # 100 stretches of 0.04 s: one update in one is 25 a second
+    pace = named(charts, "pace")  # 100 intervals of 0.04 s: one update in one is 25 per second
     assert [sum(one.y) for one in pace.series] == pytest.approx([4 * 25, 2 * 25])  # type: ignore[arg-type]
     wire = drawn(named(charts, "bytes"))
     assert wire["payload"][1] == pytest.approx((0.001, 0.002, 0.003, 0.004, 0.005, 0.0062))
@@ -82,15 +82,15 @@ def test_the_small_run(folder: RunFolder) -> None:
     assert "faults" not in [chart.name for chart in charts]
 
 
-def test_several_runs_lie_over_one_another(folder: RunFolder) -> None:
+def test_several_runs_are_overlaid(folder: RunFolder) -> None:
     run = Run(folder.path)
     charts = charts_of([run, run])
     assert [one.name for one in named(charts, "accuracy-time").series] == ["tiny-1", "tiny-1"]
     assert [one.total for one in named(charts, "staleness").series] == [6, 6]
 
 
-def test_faults_from_when_to_when(folder: RunFolder) -> None:
-    """Each begins or ends half a second late; one that is not undone is a point; of ps is none."""
+def test_the_start_and_end_of_faults(folder: RunFolder) -> None:
+    """Each starts or ends half a second late; one not undone is a point; ps has none."""
 
     def fault(kind: str, begins: bool, moment: float, *nodes: str) -> str:
         event = FaultApplied(kind, begins, nodes, moment, moment + 0.5)
@@ -107,8 +107,8 @@ def test_faults_from_when_to_when(folder: RunFolder) -> None:
     }
 
 
-def test_figures_for_a_printed_page(folder: RunFolder) -> None:
-    """3.4 by 2.4 inches at 300 dots an inch; the same run gives the same bytes."""
+def test_figures_for_print(folder: RunFolder) -> None:
+    """3.4 by 2.4 inches at 300 dpi; the same run gives the same bytes."""
     whole = charts_of([Run(folder.path)])
     kinds = {chart.series[0].kind: chart for chart in whole if chart.name != "staleness"}
     charts = [*kinds.values(), *(chart for chart in whole if chart.name == "staleness")]
@@ -160,8 +160,8 @@ def test_curves_are_told_apart_without_colours() -> None:
 
 
 @pytest.mark.parametrize("kind", ["line", "points"])
-def test_of_a_thousand_curves_the_first_are_named(kind: Kind) -> None:
-    """Warnings are errors: none of matplotlib's either."""
+def test_only_the_first_of_a_thousand_curves_are_named(kind: Kind) -> None:
+    """Warnings are errors, including those of matplotlib."""
     with rc_context(PRINT):
         figure = draw([curves(1_000, kind=kind)])
         figure.draw_without_rendering()
@@ -174,7 +174,7 @@ def test_of_a_thousand_curves_the_first_are_named(kind: Kind) -> None:
     assert figure.axes[0].get_window_extent().height > figure.bbox.height / 4
 
 
-def test_of_a_thousand_bars_there_are_no_names() -> None:
+def test_a_thousand_bars_have_no_names() -> None:
     one = curves(1_000, kind="bars", x_title="class").series[0]
     figure = draw([Chart("time", "Time", "class", "share of the time (%)", (one,))])
     figure.draw_without_rendering()

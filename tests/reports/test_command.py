@@ -15,7 +15,7 @@ from testbed.telemetry.folder import RunFolder
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder of one's own, with a registry of one's own."""
+    """A private working folder with its own registry."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path

@@ -1,4 +1,4 @@
-"""How far two runs are apart, worked by hand on update records of four rows."""
+"""The difference between two runs, worked by hand on update records of four rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ stop: {updates: 100}
 
 
 def evaluated(*top1: float, final: bool = True) -> pd.DataFrame:
-    """Evaluations every 10 updates and 5 emulated seconds; the last is that after the end."""
+    """Evaluations every 10 updates and 5 emulated seconds; the last one is after the end."""
     many = range(1, len(top1) + 1)
     return pd.DataFrame(
         {
@@ -104,20 +104,20 @@ def test_a_run_without_updates_cannot_be_compared() -> None:
         compare(run(), empty)
 
 
-def test_what_was_learnt_by_its_difference() -> None:
+def test_accuracies_by_their_difference() -> None:
     found = ratios(run(evaluated(0.5, 0.54)), run(evaluated(0.5, 0.89)))
     assert found["final accuracy, all test images"] == pytest.approx(0.35)
-    assert found["best accuracy"] == 0.0  # of those during training
+    assert found["best accuracy"] == 0.0  # of the evaluations during training
     assert found["final loss, all test images"] == pytest.approx(0.35 / 0.46)
 
 
-def test_bytes_by_the_share_of_the_larger() -> None:
+def test_bytes_relative_to_the_larger() -> None:
     found = ratios(run(), run(payload_up_bytes=[80, 80, 80, 160]))
     assert found["ingress"] == pytest.approx(80 / 400)
     assert found["egress"] == 0.0
 
 
-def test_what_it_took_to_an_accuracy() -> None:
+def test_the_cost_to_an_accuracy() -> None:
     slow, fast = run(evaluated(0.5, 0.7, 0.9, 0.9)), run(evaluated(0.6, 0.9, 0.9, 0.9))
     found = {one.measure: one for one in compare(slow, fast, accuracy=0.85)}
     time = found["emulated time to 85 %"]
@@ -129,7 +129,7 @@ def test_what_it_took_to_an_accuracy() -> None:
     assert one_only["updates to 60 %"].ratio == 1.0
 
 
-def test_what_was_measured_in_one_run_only_is_as_far_apart_as_can_be() -> None:
+def test_values_measured_in_only_one_run_have_the_maximum_difference() -> None:
     found = ratios(run(evaluated(0.5, 0.5, final=False)), run())
     assert found["final accuracy, all test images"] == 1.0
 
@@ -138,7 +138,7 @@ def scenario(text: str) -> Run:
     return cast(Run, SimpleNamespace(scenario=load_text(text)))
 
 
-def test_what_differs_between_scenarios_but_for_their_names() -> None:
+def test_differences_between_scenarios_except_their_names() -> None:
     other = SCENARIO.replace("name: one", "name: two").replace("0.1", "0.2")
     assert scenario_differences([scenario(SCENARIO), scenario(SCENARIO)]) == {}
     found = scenario_differences([scenario(SCENARIO), scenario(other)])
@@ -149,10 +149,10 @@ def test_what_differs_between_scenarios_but_for_their_names() -> None:
     assert found["algorithm.ratio"] == (None, 0.5, None)
 
 
-def test_a_long_value_is_wrapped_where_nobody_sees_a_line_s_end(
+def test_a_long_value_is_wrapped_without_loss(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Ten faults make a value of about 2,000 characters; what is in it is all there."""
+    """Ten faults make a value of about 2,000 characters, which is shown completely."""
     many = ", ".join([f"{{slow: {{at: {{time: {n}s}}, for: 1s, factor: 2}}}}" for n in range(10)])
     text = f"{SCENARIO}faults: [{many}]\n"
     runs = [

@@ -41,8 +41,8 @@ UPDATES = pd.DataFrame(
 def test_the_parts_of_a_cycle() -> None:
     """Cycles of 1, 2 and 2 s.
 
-    Steps took 0.8 s without what was late, think 2 s of which 0.2 were not asked for, barriers 0.2.
-    144,600 + 200 bytes are a hundred full packets, 151,400 bytes, at a million bytes a second
+    Steps took 0.8 s without the late part, think 2 s of which 0.2 were not drawn, barriers 0.2.
+    144,600 + 200 bytes are a hundred full packets, 151,400 bytes, at a million bytes per second
     0.1514 s of each transfer: 3.2542 of 5 s are explained.
     """
     found = host_share(UPDATES, load_text(SCENARIO))
@@ -51,7 +51,7 @@ def test_the_parts_of_a_cycle() -> None:
 
 
 def test_the_ps_link_may_be_shared_by_all_and_slow_start_takes_round_trips() -> None:
-    """Both workers at once at 8 mbit: 0.3028 s more of each transfer.
+    """Both workers at once at 8 mbit: 0.3028 s more per transfer.
 
     A round trip of 10 ms: once, and log2(1 + 151400 / 14480) = 3.5179 times for the push; for the
     pull's 800,200 bytes, on the wire 836,673, log2(1 + 57.781) = 5.8773 times.
@@ -62,23 +62,23 @@ def test_the_ps_link_may_be_shared_by_all_and_slow_start_takes_round_trips() -> 
     assert found == pytest.approx(1 - (2.8 + transfers) / 5, abs=1e-4)
 
 
-def test_a_transfer_explains_no_more_than_it_took() -> None:
+def test_a_transfer_explains_at_most_its_duration() -> None:
     updates = UPDATES.assign(transfer_seconds=0.1)
     found = host_share(updates, load_text(SCENARIO)).unexplained_ratio
     assert found == pytest.approx(1 - (2.8 + 0.3) / 5)
 
 
-def test_what_packets_that_get_lost_cost_is_not_known() -> None:
+def test_the_cost_of_lost_packets_is_unknown() -> None:
     text = SCENARIO.replace("rate: 8mbit", "rate: 8mbit, loss: 0.01")
     assert host_share(UPDATES, load_text(text)).unexplained_ratio == 0.0  # 5.8 s of 5
 
 
-def test_on_a_virtual_clock_nothing_is_the_hosts() -> None:
+def test_on_a_virtual_clock_the_host_has_no_share() -> None:
     scenario = load_text(SCENARIO + "runtime: simulated\n")
     assert host_share(UPDATES, scenario) == HostShare()
 
 
-def test_who_does_not_think_has_no_law_to_keep() -> None:
+def test_without_think_time_there_is_no_law_to_check() -> None:
     updates = UPDATES.assign(think_seconds=0.0, overslept_seconds=0.0)
     found = host_share(updates, load_text(SCENARIO))
     assert (found.unexplained_ratio, found.overslept_ratio) == (None, None)
@@ -88,8 +88,8 @@ def test_without_a_second_push_there_is_no_cycle() -> None:
     assert host_share(UPDATES[:2], load_text(SCENARIO)) == HostShare()
 
 
-def test_a_cycle_during_which_a_worker_stood_still_by_plan_is_left_out() -> None:
-    """Of the first worker's third push.
+def test_a_cycle_with_a_planned_freeze_is_skipped() -> None:
+    """The cycle of the first worker's third push.
 
     The other two cycles, 1 and 2 s, hold 0.6 s of steps, 1.4 s of thinking as drawn, 0.1 s of a
     barrier and 0.3028 s of transfers.

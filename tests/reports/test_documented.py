@@ -33,7 +33,7 @@ def test_keys_of_the_summary(folder: RunFolder) -> None:
 def paths(summary: Mapping[str, Any]) -> Iterator[str]:
     for key, value in summary.items():
         if key in ("egress", "by_class", "by_worker", "algorithm", "think", "think_by_class"):
-            continue  # described as a whole
+            continue  # documented as a whole
         if isinstance(value, Mapping):
             yield from (f"{key}.{inner}" for inner in paths(value))
         else:

@@ -1,4 +1,4 @@
-"""Runs in the formats of other tools, read back by those tools' own readers."""
+"""Runs exported to the formats of other tools, read back by those tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMITTED = Path(__file__).parent / "fixtures" / "017d417"
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder of one's own with copies of the committed runs in it."""
+    """A private working folder with copies of the committed runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shutil.copytree(COMMITTED, tmp_path / "runs")
@@ -60,14 +60,14 @@ def test_tensorboard(here: Path) -> None:
 
 @pytest.fixture
 def mlflow() -> Any:
-    """MLflow's own library, with what it needs for databases."""
+    """MLflow's own library, with its database requirements."""
     for name in ("sqlalchemy", "alembic"):
         pytest.importorskip(name, reason=MLFLOW)
     return pytest.importorskip("mlflow", reason=MLFLOW)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # those that MLflow's own imports give
+@pytest.mark.filterwarnings("default")  # raised by MLflow's own imports
 def test_mlflow(here: Path, mlflow: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "mlflow", "simulated", "live", "--out", "out"]) == 0
     client = mlflow.MlflowClient(f"sqlite:///{here}/out/mlflow.db")
@@ -92,7 +92,7 @@ def test_mlflow(here: Path, mlflow: Any, capsys: pytest.CaptureFixture[str]) -> 
     copied = Path(client.download_artifacts(identity, "summary.json", str(here)))
     assert json.loads(copied.read_text()) == run.summary
 
-    # What is there is not replaced unasked; asked, the earlier run is deleted, and can be restored.
+    # Existing runs are only replaced on request; the earlier run is deleted, and can be restored.
     assert main(["export", "mlflow", "live", "--out", "out"]) == 2
     assert "found live in out" in capsys.readouterr().err
     assert there()["live"].info.run_id == identity
@@ -104,7 +104,7 @@ def test_mlflow(here: Path, mlflow: Any, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_what_is_no_database_of_mlflow(
+def test_a_file_that_is_not_an_mlflow_database(
     here: Path, mlflow: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "out").mkdir()
@@ -116,7 +116,7 @@ def test_what_is_no_database_of_mlflow(
     assert [path.name for path in (here / "out").iterdir()] == ["mlflow.db"]
 
 
-def test_what_is_there_stays_and_is_not_replaced_unasked(
+def test_existing_files_are_kept_unless_replacement_is_requested(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "out").mkdir()
@@ -132,7 +132,7 @@ def test_what_is_there_stays_and_is_not_replaced_unasked(
     assert (here / "out/live/updates.csv").read_text() != "mine"
 
 
-def test_of_a_damaged_run_nothing_is_written(
+def test_nothing_is_written_for_a_damaged_run(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damaged = here / "runs/live/evaluations.csv"
@@ -146,7 +146,7 @@ def test_of_a_damaged_run_nothing_is_written(
     assert not (here / "out").exists()
 
 
-def test_two_runs_of_one_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_runs_of_the_same_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(here / "runs/live", here / "others/live")
     assert main(["export", "csv", "./runs/live", "./others/live", "--out", "out"]) == 2
     assert "several runs with the name live" in capsys.readouterr().err

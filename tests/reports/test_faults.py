@@ -1,4 +1,4 @@
-"""What faults make of a run's measures: who is gone by plan is not lost, and was not slow."""
+"""Effects of faults on a run's measures: workers absent by plan are neither lost nor slow."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ EVENTS = entries(
 )
 
 
-def test_whom_faults_have_struck() -> None:
+def test_the_targets_of_faults() -> None:
     assert RunHistory.of(EVENTS).struck == {"freeze": 1, "crash": 1, "kill": 1}
 
 
-def test_who_is_gone_by_plan_is_not_lost() -> None:
+def test_a_worker_absent_by_plan_is_not_lost() -> None:
     assert RunHistory.of(EVENTS).lost() == [("w4", "killed by signal 9")]
 
 
-def test_who_was_removed_while_it_stood_still_is_not_lost_but_who_has_come_back_may_be() -> None:
+def test_a_worker_removed_while_frozen_is_not_lost_but_one_that_returned_may_be() -> None:
     removed = entries(fault("freeze", "w1", 2.0, 2.0), Left("w1", "unheard"), Exited("w1", 8))
     assert RunHistory.of(removed).lost() == []
     back = [*EVENTS[:-1], *entries(Joined("w3"), Exited("w3", 5))]
@@ -66,7 +66,7 @@ def test_gaps_by_plan_are_none() -> None:
     assert measures.gaps(gaps, planned=planned) == {"w1": pytest.approx(0.5), "w0": 3.0}
 
 
-def test_the_step_during_which_a_worker_was_frozen_says_nothing_of_its_speed() -> None:
+def test_a_step_with_a_freeze_does_not_count_for_the_speed() -> None:
     updates = pd.DataFrame(
         {"worker": [1, 0, 1, 1], "time_seconds": [1.0, 3.0, 6.5, 7.0]}
         | {"node": ["w1", "w0", "w1", "w1"]}

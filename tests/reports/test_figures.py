@@ -23,7 +23,7 @@ def test_the_figure_shows_the_evaluations(folder: RunFolder) -> None:
     assert "(%)" in axes.get_ylabel()
 
 
-def test_a_mean_of_ten_begins_with_the_tenth_evaluation(folder: RunFolder) -> None:
+def test_a_mean_of_ten_starts_at_the_tenth_evaluation(folder: RunFolder) -> None:
     run = Run(folder.path)
     many = pd.concat([run.evaluations.iloc[:3]] * 4, ignore_index=True)  # 25, 75 and 50 %
     _, smooth = against_ingress(many, run.summary).axes[0].lines
@@ -34,7 +34,7 @@ def test_a_mean_of_ten_begins_with_the_tenth_evaluation(folder: RunFolder) -> No
     assert [text.get_text() for text in few.get_legend().get_texts()] == ["one evaluation"]
 
 
-def test_the_loss_where_there_is_no_accuracy(folder: RunFolder) -> None:
+def test_the_loss_without_an_accuracy(folder: RunFolder) -> None:
     run = Run(folder.path)
     replaced = {**run.summary, "substitutes": ["a formula stands for data"]}
     figure = against_ingress(run.evaluations, replaced, "loss")
@@ -46,7 +46,7 @@ def test_the_loss_where_there_is_no_accuracy(folder: RunFolder) -> None:
     assert any("SUBSTITUTE" in text.get_text() for text in figure.texts)
 
 
-def test_it_uses_no_global_state(folder: RunFolder) -> None:
+def test_the_figure_uses_no_global_state(folder: RunFolder) -> None:
     run = Run(folder.path)
     against_ingress(run.evaluations, run.summary)
     assert "matplotlib.pyplot" not in sys.modules
@@ -62,7 +62,7 @@ def test_it_uses_no_global_state(folder: RunFolder) -> None:
         ({"state": "interrupted"}, "tiny (interrupted, not valid)"),
     ],
 )
-def test_title_and_caption_say_what_it_is(
+def test_title_and_caption_describe_the_figure(
     folder: RunFolder, changes: dict[str, Any], title: str
 ) -> None:
     run = Run(folder.path)

@@ -1,4 +1,4 @@
-"""Links that follow recordings: how late they were changed, and what passed, by hand."""
+"""Links that follow traces: delays of their changes and delivered bytes, by hand."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def rows(*them: tuple[str, float, float]) -> pd.DataFrame:
     return pd.DataFrame([LinkRow(1.0, 1.0, "w0", *one) for one in them], columns=list(LINKS))
 
 
-def test_what_was_asked_and_delivered_and_how_late_it_changed() -> None:
-    """One of four changes is later than 50 ms; up 1 and 3 asked, .5 and 2.5 delivered."""
+def test_configured_and_delivered_rates_and_late_changes() -> None:
+    """One of four changes is later than 50 ms; up 1 and 3 configured, .5 and 2.5 delivered."""
     links = rows(("up", 1e6, 0.5e6), ("up", 3e6, 2.5e6))
     events = [changed(0.01), changed(0.04), changed(0.0625), changed(0.05 - 1e-9)]
     found = followed(links, [*events, changed(7.0, "set")])
     assert found == Followed(4, 0.25, 0.0625, up=LinkRates(2e6, 1.5e6), down=None)
 
 
-def test_a_run_without_recordings_has_nothing_of_it() -> None:
+def test_a_run_without_traces_has_no_such_measures() -> None:
     assert followed(rows(), [changed(0.0, "set")]) is None
     assert judge(Measurements("finished", links=None)).valid
 
 
-def test_late_changes_speak_against_a_run() -> None:
+def test_late_changes_make_a_run_invalid() -> None:
     """One of a hundred may be late, two may not; and none by more than a second."""
     by_one = followed(rows(), [changed(0.06), *[changed(0.001)] * 99])
     assert judge(Measurements("finished", links=by_one)).valid

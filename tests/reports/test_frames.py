@@ -70,7 +70,7 @@ def test_a_run_that_was_only_created(tmp_path: Path, folder: RunFolder) -> None:
     ]
 
 
-def test_a_line_that_was_being_written_is_left_out(folder: RunFolder) -> None:
+def test_an_incomplete_last_line_is_skipped(folder: RunFolder) -> None:
     for path in (folder.evaluations, folder.traffic, folder.events):
         with path.open("a") as file:
             file.write('{"eve')
@@ -80,7 +80,7 @@ def test_a_line_that_was_being_written_is_left_out(folder: RunFolder) -> None:
     assert run.events["event"].iloc[-1] == "torn_down"
 
 
-def test_no_run_folder(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run(tmp_path: Path) -> None:
     with pytest.raises(RunNotFound, match=r"no run\.json"):
         Run(tmp_path / "nothing")
     (tmp_path / "file").write_text("")
@@ -115,7 +115,7 @@ def test_damaged_files_are_named(make_run: Callable[..., RunFolder]) -> None:
         Run(folder.path)
 
 
-def test_a_missing_part_is_named(folder: RunFolder) -> None:
+def test_a_missing_file_is_named(folder: RunFolder) -> None:
     part = folder.updates / "part-0000.parquet"
     part.rename(folder.updates / "part-0001.parquet")
     with pytest.raises(TestbedError, match=r"part-0000\.parquet: the part is missing"):
@@ -123,7 +123,7 @@ def test_a_missing_part_is_named(folder: RunFolder) -> None:
 
 
 def test_columns_of_another_version(folder: RunFolder) -> None:
-    """One that only it knows is left out, one that it must have is missed by name."""
+    """An unknown column is ignored, a missing required one is named."""
     lines = folder.evaluations.read_text().splitlines()
     coloured = [f"{line},{'colour' if n == 0 else 'red'}" for n, line in enumerate(lines)]
     folder.evaluations.write_text("\n".join(coloured) + "\n")
@@ -133,7 +133,7 @@ def test_columns_of_another_version(folder: RunFolder) -> None:
         _ = Run(folder.path).evaluations
 
 
-def test_a_column_that_a_table_did_not_have_yet_gets_its_default(tmp_path: Path) -> None:
+def test_a_column_missing_in_an_older_table_gets_its_default(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("version\n3\n4\n")
     columns = {

@@ -1,4 +1,4 @@
-"""What events say of the workers, event by event."""
+"""The states of workers, event by event."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def history(*events: Event) -> RunHistory:
     return RunHistory.of(Entry(0.0, 0.0, event) for event in events)
 
 
-def test_what_workers_are_doing() -> None:
+def test_the_counts_of_workers_by_state() -> None:
     found = history(
         *(Joined(f"w{index}") for index in range(7)),
         fault("freeze", True, "w1", "w2"),
@@ -75,7 +75,7 @@ def test_the_state_of_a_worker(events: list[Event], expected: str) -> None:
     assert history(*events).state("w0") == expected
 
 
-def test_a_crashed_worker_that_was_removed_has_left_as_the_metrics_show_it() -> None:
+def test_a_crashed_and_removed_worker_has_left_as_in_the_metrics() -> None:
     crashed = [fault("crash", True, "w0"), Left("w0", "unheard")]
     assert worker_state(history(*crashed[:1]), "w0") == "frozen"
     assert worker_state(history(*crashed), "w0") == "left"
@@ -85,7 +85,7 @@ def test_a_fault_recorded_after_its_effect_explains_it() -> None:
     assert history(Left("w0"), fault("leave", True, "w0")).lost() == []
 
 
-def test_a_node_that_is_struck_twice_has_two_spans() -> None:
+def test_a_node_with_two_faults_has_two_spans() -> None:
     found = history(
         fault("kill", True, "w0"),
         Joined("w0"),

@@ -53,7 +53,7 @@ def entries(*events: Event) -> list[Entry]:
     return [Entry(0.0, None, event) for event in events]
 
 
-def test_a_lost_worker_is_named_once_with_what_is_known_best() -> None:
+def test_a_lost_worker_is_named_once_with_the_best_known_reason() -> None:
     events = entries(
         Left("w0"),
         Exited("w0", -11),
@@ -67,14 +67,14 @@ def test_a_lost_worker_is_named_once_with_what_is_known_best() -> None:
     ]
 
 
-def test_a_rejected_worker_and_a_planned_end_are_no_losses() -> None:
+def test_a_rejected_worker_and_a_planned_end_are_not_losses() -> None:
     events = entries(REJECTED, Left("w1"), Exited("w1", 8), Exited("w2", -9, planned=True))
     assert RunHistory.of(events).lost() == []
     assert measures.rejected_pushes(events) == [("w1", "a value is NaN or infinite")]
 
 
-def test_values_that_are_not_finite_are_the_course_of_a_training_that_diverges() -> None:
-    """One rule, whether pushes or the evaluator found it; what else was refused still counts."""
+def test_values_that_are_not_finite_mean_that_the_training_diverged() -> None:
+    """The same for pushes and for the evaluator; other refusals still count."""
     other = Rejected("w3", "version 3 is from the future, the model is at 2")
     for reason in ("pushes of 2 of 3 workers are NaN or infinite", "loss is nan"):
         diverged = Finished(f"diverged: {reason} at version 2", 2)
@@ -85,30 +85,30 @@ def test_values_that_are_not_finite_are_the_course_of_a_training_that_diverges()
     assert measures.rejected_pushes(events) == [("w1", REJECTED.reason)]
 
 
-def test_a_call_without_the_token_is_nobodys_push() -> None:
+def test_a_call_without_the_token_is_not_counted_as_a_push() -> None:
     stranger = Rejected(None, "no valid token", "unix:", "Snapshot", "UNAUTHENTICATED")
     assert measures.rejected_pushes(entries(stranger, REJECTED)) == [("w1", REJECTED.reason)]
 
 
-def test_nodes_that_end_in_the_tear_down_are_not_lost() -> None:
+def test_nodes_that_end_during_the_tear_down_are_not_lost() -> None:
     events = entries(StateChanged("training"), StateChanged("interrupted"), Exited("w0", -9))
     assert RunHistory.of(events).lost() == []
 
 
-def test_the_last_look_at_the_memory_counts() -> None:
+def test_the_last_reading_of_the_memory_counts() -> None:
     events = entries(MemoryRead({"w0": 1, "w1": 1}), MemoryRead({"w0": 10, "w1": 20}))
     assert measures.private_bytes_median(events) == 15
 
 
-def test_the_longest_gap_of_each_node_that_nobody_planned() -> None:
+def test_the_longest_unplanned_gap_of_each_node() -> None:
     events = entries(Gap("w1", 3.0), Gap("w1", 45.0), Gap("ps", 15.0), Gap("w2", 30.0))
     assert measures.gaps(events) == {"w1": 45.0, "ps": 15.0, "w2": 30.0}
-    # A fault held w2 for 30 s, and another w1 for 42 s, which went on 3 s after that.
+    # A fault held w2 for 30 s, and another w1 for 42 s, which resumed 3 s after that.
     planned = {"w2": 30.0, "w1": 42.0}
     assert measures.gaps(events, planned=planned) == {"w1": 3.0, "ps": 15.0}
 
 
-def test_the_largest_gap_is_known_where_somebody_looked() -> None:
+def test_the_largest_gap_is_known_where_it_was_measured() -> None:
     assert measures.largest_gap_seconds(entries(Done(evaluated=True))) is None
     done = Done(evaluated=True, largest_gap_seconds=0.25)
     assert measures.largest_gap_seconds(entries(done)) == 0.25
@@ -122,7 +122,7 @@ def updates(**columns: list[Any]) -> pd.DataFrame:
     return pd.DataFrame({"steps": [1] * count, "samples": [10] * count, **zeros, **columns})
 
 
-def test_a_cycle_varies_around_its_own_workers_mean() -> None:
+def test_cycles_vary_around_the_mean_of_their_worker() -> None:
     table = updates(
         worker=[0, 1, 0, 1, 0, 1],
         time_seconds=[1.0, 1.0, 2.0, 5.0, 5.0, 9.0],
@@ -154,14 +154,14 @@ time_scale: 2.0
 """
 
 
-def test_the_pace_is_computing_at_a_speed_and_thinking_in_real_seconds() -> None:
+def test_the_pace_compares_computing_and_thinking_in_real_seconds() -> None:
     table = updates(
         device_class=["fast", "fast", "free", "free"],
         compute_seconds=[0.1, 0.2, 9.0, 9.0],
         think_seconds=[0.2, 0.2, 0.4, 0.4],
     )
-    # Asked for 0.3, 0.3, 0.2, 0.2 s, that is 0.25 on the mean; taken 0.3, 0.4, 0.4, 0.4, that is
-    # 0.375; what the class without a speed computes is nobody's wish. Thinking varies by 0.1.
+    # Drawn 0.3, 0.3, 0.2, 0.2 s, that is 0.25 on average; taken 0.3, 0.4, 0.4, 0.4, that is
+    # 0.375; the class without a speed has no target. Thinking varies by 0.1.
     found = measures.pace(table, load_text(SCENARIO))
     assert found is not None
     assert found.asked_seconds == pytest.approx(0.125)
@@ -180,11 +180,11 @@ def test_without_thinking_only_classes_with_a_speed_have_a_pace() -> None:
     assert (found.asked_seconds, found.measured_seconds) == pytest.approx((0.075, 0.1))
     assert found.error_seconds == 0.0
     assert measures.pace(table, load_text(unthinking.replace(", speed: 100ms", ""))) is None
-    assert measures.pace(table.assign(steps=0), load_text(unthinking)) is None  # no time is asked
+    assert measures.pace(table.assign(steps=0), load_text(unthinking)) is None  # no target time
 
 
 def test_the_pace_of_a_speed_that_grows_with_the_batch() -> None:
-    """Of (60 ms + 2 ms a sample) for 2 steps of 40 samples in all and 1 step of 10: 200 and 80."""
+    """(60 ms + 2 ms per sample) for 2 steps of 40 samples in total and 1 step of 10: 200 and 80."""
     table = updates(
         device_class=["fast", "fast", "free"],
         compute_seconds=[0.2, 0.1, 9.0],
@@ -200,12 +200,12 @@ def test_the_pace_of_a_speed_that_grows_with_the_batch() -> None:
     assert found.error_seconds == 0.0
 
 
-def test_batches_that_differ_where_the_speed_knows_none() -> None:
+def test_different_batches_with_a_speed_per_step() -> None:
     table = updates(
         device_class=["fast"] * 3 + ["free"] * 2, steps=[1, 1, 2, 1, 1], samples=[9, 10, 42, 1, 9]
     )
     assert measures.uneven_batches(table, load_text(SCENARIO)) == {"fast": (9.0, 21.0)}
-    even = table.assign(samples=[9, 10, 36, 1, 9])  # 18 a step is twice 9
+    even = table.assign(samples=[9, 10, 36, 1, 9])  # 18 per step is twice 9
     assert measures.uneven_batches(even, load_text(SCENARIO)) == {}
     growing = SCENARIO.replace("speed: 100ms", "speed: {base: 60ms, each: 2ms}")
     assert measures.uneven_batches(table, load_text(growing)) == {}
@@ -236,11 +236,11 @@ def test_readings_before_the_training_and_without_a_share_do_not_count() -> None
     assert found["share_above_limit"] == 0.0
 
 
-def test_a_share_of_exactly_the_limit_is_not_above_it() -> None:
+def test_a_share_equal_to_the_limit_is_allowed() -> None:
     found = measures.busyness(readings((1.0, 0.9), (2.0, 0.91)), 2.0)
     assert found["share_above_limit"] == 0.5
 
 
-def test_a_host_that_was_never_looked_at() -> None:
+def test_a_host_without_readings() -> None:
     for found in measures.busyness(readings(), 4.0), measures.busyness(readings((1.0, 0.5)), None):
         assert found == {"mean": None, "max": None, "share_above_limit": None}

@@ -1,4 +1,4 @@
-"""Run folders that an earlier testbed wrote are still read: two of its quickstart, cut short.
+"""Run folders of an earlier testbed can be read: two of its quickstart, truncated.
 
 They were made at commit 7ab4e61, one live and one simulated, without figures, logs and sockets.
 """
@@ -27,7 +27,7 @@ NAMES = ("live", "simulated")
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Copies of the old folders, in the working folder of one's own."""
+    """Copies of the old folders, in a private working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return shutil.copytree(OLD, tmp_path / "runs")
@@ -44,7 +44,7 @@ def test_tables(runs: Path, name: str) -> None:
     assert len(run.updates) == 150
     assert list(run.updates["version_applied"]) == list(range(150))
     assert set(run.updates["device_class"]) == {"fast", "medium", "slow"}
-    assert set(run.updates["steps"]) == {1}  # there were no such columns yet
+    assert set(run.updates["steps"]) == {1}  # these columns did not exist yet
     assert set(run.updates["messages"]) == {0}
     assert list(run.evaluations["version"]) == [0, 50, 100, 150]
     assert list(run.evaluations["final"]) == [False, False, False, True]
@@ -53,7 +53,7 @@ def test_tables(runs: Path, name: str) -> None:
     assert run.scenario.workers.count == 12
 
 
-def test_what_only_a_live_run_has(runs: Path) -> None:
+def test_files_that_only_a_live_run_has(runs: Path) -> None:
     run = Run(runs / "live")
     assert len(run.traffic) == 4
     assert run.traffic["tcp_received_bytes"].iloc[-1] > run.updates["payload_up_bytes"].sum()
@@ -63,7 +63,7 @@ def test_what_only_a_live_run_has(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_summary_comes_out_as_it_did(runs: Path, name: str) -> None:
+def test_the_summary_is_unchanged(runs: Path, name: str) -> None:
     before = json.loads((runs / name / "summary.json").read_text())
     after = remake(runs / name).summary
     reworded = {"how busy the host was": "the load of the host"}
@@ -73,7 +73,7 @@ def test_the_summary_comes_out_as_it_did(runs: Path, name: str) -> None:
 
 
 def within(after: Any, before: Any) -> Any:
-    """What there is of a summary where an older one has something too."""
+    """The part of a summary that the older one has too."""
     if not isinstance(before, dict):
         return after
     return {key: within(after[key], value) for key, value in before.items()}
@@ -87,7 +87,7 @@ def test_commands(runs: Path) -> None:
     assert all(name in listed for name in NAMES)
 
 
-def test_a_folder_that_a_killed_controller_left_is_completed(runs: Path) -> None:
+def test_a_folder_left_by_a_killed_controller_is_completed(runs: Path) -> None:
     folder = RunFolder(runs / "live")
     evaluations, events = folder.evaluations.read_bytes(), folder.events.read_bytes()
     for path, kept in ((folder.evaluations, 3), (folder.events, 60)):

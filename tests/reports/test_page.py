@@ -1,4 +1,4 @@
-"""A report as one page: what stands in it without a browser's help."""
+"""A report as a page, checked without a browser."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_number_of_the_summary_to_the_digit(folder: RunFolder) -> None:
+def test_every_number_of_the_summary_is_exact(folder: RunFolder) -> None:
     remake(folder.path)
     rows = Tables(render(page_of([Run(folder.path)]))).rows
     cells = {row[0]: row[1:] for row in rows if row}
@@ -80,7 +80,7 @@ def test_every_number_of_the_summary_to_the_digit(folder: RunFolder) -> None:
         assert cells[node] == [json.dumps(value) for value in own.values()]
 
 
-def test_it_asks_nobody_for_anything_and_is_small(folder: RunFolder) -> None:
+def test_the_page_makes_no_requests_and_is_small(folder: RunFolder) -> None:
     text = render(page_of([Run(folder.path)]))
     assert len(text.encode()) < MOST_BYTES
     assert "default-src 'none'" in text
@@ -88,8 +88,8 @@ def test_it_asks_nobody_for_anything_and_is_small(folder: RunFolder) -> None:
     assert re.findall(r'(?:src|href|action)="(?!#|data:)', own) == []
 
 
-def test_the_most_points_that_there_can_be_fit(folder: RunFolder) -> None:
-    """Numbers with all their digits, in as many curves of as many points as a page has."""
+def test_the_maximum_number_of_points_fits(folder: RunFolder) -> None:
+    """Full-precision numbers, in the maximum number of curves and points of a page."""
     values = np.random.default_rng(1).random((20, 2, MOST_POINTS * 3))
     series = [curve(f"c{index}", x, y, most=most_points(20)) for index, (x, y) in enumerate(values)]
     page = page_of([Run(folder.path)])
@@ -99,7 +99,7 @@ def test_the_most_points_that_there_can_be_fit(folder: RunFolder) -> None:
     assert len(text.encode()) < MOST_BYTES
 
 
-def test_what_is_in_a_run_is_no_markup() -> None:
+def test_text_of_a_run_is_escaped() -> None:
     hostile = "</script><script>alert(1)</script>"
     page = Page(
         hostile, hostile, (), [Section(hostile, [hostile], [PageTable(["a"], [[hostile]])])]
@@ -107,10 +107,10 @@ def test_what_is_in_a_run_is_no_markup() -> None:
     text = render(page)
     assert "<script>alert" not in text
     assert Tables(text).rows == [["a"], [hostile]]
-    assert "Plotly" not in text  # nothing is to be drawn
+    assert "Plotly" not in text  # nothing to draw
 
 
-def test_a_long_table_says_what_it_leaves_out() -> None:
+def test_a_long_table_says_what_it_omits() -> None:
     rows = [[str(index)] for index in range(1_500)]
     text = render(Page("t", "", (), [Section("s", tables=[PageTable(["n"], rows)])]))
     assert len(Tables(text).rows) == 1 + 1_000
@@ -166,7 +166,7 @@ def test_on_the_command_line(
         ("updates/part-0000.parquet", "PAR1", "part-0000.parquet"),
     ],
 )
-def test_of_a_damaged_run_nothing_is_written(
+def test_nothing_is_written_for_a_damaged_run(
     here: Path,
     folder: RunFolder,
     capsys: pytest.CaptureFixture[str],

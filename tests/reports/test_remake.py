@@ -23,7 +23,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @pytest.fixture
 def killed(folder: RunFolder) -> RunFolder:
-    """The small run, as if its controller had been killed with the updates in memory."""
+    """The small run, as if its controller had been killed with updates still in memory."""
     rows = joined(read_parts(folder.updates))
     with closing(SpoolWriter(folder.spool)) as spool:
         for row in rows:
@@ -42,8 +42,8 @@ def test_summary_and_figure(folder: RunFolder) -> None:
     assert json.loads(folder.summary.read_text()) == report.summary
 
 
-def test_a_run_whose_controller_was_killed(killed: RunFolder) -> None:
-    assert len(Run(killed.path).updates) == 6  # also before anything is recovered
+def test_a_run_with_a_killed_controller(killed: RunFolder) -> None:
+    assert len(Run(killed.path).updates) == 6  # even before the recovery
     report = remake(killed.path)
     assert report.recovered.updates == 6
     assert len(joined(read_parts(killed.updates))) == 6
@@ -54,7 +54,7 @@ def test_a_run_whose_controller_was_killed(killed: RunFolder) -> None:
     )
 
 
-def test_a_run_that_goes_on_gets_a_figure_but_no_summary_yet(killed: RunFolder) -> None:
+def test_an_active_run_gets_a_figure_but_no_summary_yet(killed: RunFolder) -> None:
     with killed.lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         report = remake(killed.path)
@@ -65,7 +65,7 @@ def test_a_run_that_goes_on_gets_a_figure_but_no_summary_yet(killed: RunFolder) 
     assert len(joined(read_parts(killed.updates))) == 0
 
 
-def test_a_run_that_has_ended_is_not_going_on_while_its_lock_is_still_held(
+def test_an_ended_run_is_not_active_while_its_lock_is_still_held(
     folder: RunFolder,
 ) -> None:
     with folder.lock.open("w") as lock:
@@ -83,7 +83,7 @@ def test_without_an_evaluation_there_is_no_figure(make_run: Callable[..., RunFol
     assert not folder.figure.exists()
 
 
-def test_nothing_is_written_where_it_must_not(folder: RunFolder) -> None:
+def test_nothing_is_written_on_request(folder: RunFolder) -> None:
     before = sorted(folder.path.iterdir())
     report = remake(folder.path, write=False)
     assert report.summary["updates"]["total"] == 6
@@ -97,7 +97,7 @@ def test_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_libraries_are_whole_when_the_report_is_made() -> None:
+def test_libraries_are_fully_imported_when_the_report_is_made() -> None:
     code = """
 import sys, threading
 from testbed.reports.remake import LIBRARIES, libraries_imported

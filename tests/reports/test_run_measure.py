@@ -1,4 +1,4 @@
-"""The numbers of a run by their names, worked by hand on three or four evaluations."""
+"""The measures of a run by name, worked by hand on three or four evaluations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testbed.values.units import Duration
 
 
 def run(*top1: float) -> Run:
-    """Evaluated every 100 updates, 2 s and 1 KB; then, on all images, at 0.91 once more."""
+    """Evaluated every 100 updates, 2 s and 1 KB; then once more on all images, at 0.91."""
     times = range(1, len(top1) + 2)
     evaluations = pd.DataFrame(
         {
@@ -72,7 +72,7 @@ def run(*top1: float) -> Run:
         ("sigma_ratio", 0.25, "0.25"),
         ("update_bytes", 12.5, "12 B"),
         ("pickle9_update_bytes", 25, "25 B"),
-        # Of a staleness of 2 and 4: twice what tests/reports/test_stability.py has of 1 and 2.
+        # Of staleness 2 and 4: twice what tests/reports/test_stability.py has for 1 and 2.
         ("verge_period(2)", 2 * pi / acos((3**0.5 - 1) / 2), "5"),
         ("damping", (1 + 1 + 0.5 + 0.25) / 4, "0.6875"),
         ("updates_to(0.9)", 200, "200"),
@@ -103,14 +103,14 @@ def test_by_hand(text: str, value: float, shown: str) -> None:
     assert str(measure) == text
 
 
-def test_a_mean_of_ten_is_not_there_before_there_are_ten() -> None:
+def test_a_mean_of_ten_needs_ten_values() -> None:
     assert isnan(Measure.parse("best_accuracy(10)").of(run(*[0.9] * 9)))
     assert Measure.parse("best_accuracy(10)").of(run(*[0.9] * 10)) == pytest.approx(0.9)
     assert Measure.parse("updates_to(0.5,10)").of(run(*[0.9] * 9)) == inf
 
 
 def test_a_training_has_converged_at_its_tenth_evaluation_below_a_loss() -> None:
-    """Losses of 0.1 but for the third: the tenth is the eleventh evaluation, at 22 s."""
+    """Losses of 0.1 except the third: the tenth is the eleventh evaluation, at 22 s."""
     one = run(0.9, 0.9, 0.5, *[0.9] * 9)
     assert Measure.parse("convergence_time(0.2)").of(one) == 22
     assert Measure.parse("convergence_steps(0.2)").of(one) == 3300
@@ -119,13 +119,13 @@ def test_a_training_has_converged_at_its_tenth_evaluation_below_a_loss() -> None
     assert Measure.parse("convergence_time(0.2)").title.endswith("a loss below 0.2")
 
 
-def test_only_check_periods_have_an_implicit_momentum() -> None:
+def test_only_runs_with_check_periods_have_an_implicit_momentum() -> None:
     bsp = run(0.9)
     bsp.scenario.algorithm = Bsp(name="bsp")
     assert isnan(Measure.parse("implicit_momentum").of(bsp))
 
 
-def test_a_loss_has_settled_once_ten_in_a_row_are_alike() -> None:
+def test_a_loss_has_settled_after_ten_similar_values() -> None:
     """Ten in a row from the third on: the twelfth, at 24 s. 0.1 is more than 1.05 times 0.09."""
     one = run(0.5, 0.6, *[0.9] * 11)
     assert Measure.parse("settling_time(0.1)").of(one) == 24
@@ -133,12 +133,12 @@ def test_a_loss_has_settled_once_ten_in_a_row_are_alike() -> None:
 
 
 @pytest.mark.parametrize("text", ["loss_period(0)", "loss_period(9000)", "verge_period(9000)"])
-def test_of_too_little_there_is_no_period(text: str) -> None:
-    """Of four evaluations, of none, and of no update."""
+def test_too_few_evaluations_give_no_period(text: str) -> None:
+    """Four evaluations, none, and no update."""
     assert isnan(Measure.parse(text).of(run(0.6, 0.98, 0.92)))
 
 
-def test_what_was_never_evaluated_is_not_measured() -> None:
+def test_runs_that_were_never_evaluated_are_not_measured() -> None:
     assert isnan(Measure.parse("best_accuracy").of(run()))
     assert isnan(Measure.parse("updates_to(0.5)").of(run()))
     assert Measure.parse("best_accuracy").show(float("nan")) == "not measured"
@@ -156,14 +156,14 @@ def test_what_was_never_evaluated_is_not_measured() -> None:
         "time_to_loss(0)",
     ],
 )
-def test_what_is_no_measure_is_refused(text: str) -> None:
+def test_an_unknown_measure_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue):
         Measure.parse(text)
 
 
 @pytest.mark.parametrize("text", ["final_accuracy", "best_accuracy(2)", "updates_to(0.9)"])
-def test_what_has_no_accuracy(text: str) -> None:
-    """Numbers to predict have losses: an accuracy was not measured, which is not "never"."""
+def test_a_run_without_an_accuracy(text: str) -> None:
+    """Numeric targets have losses: an accuracy is "not measured", rather than "never"."""
     one = run(0.5, 0.9)
     one.evaluations["top1"] = float("nan")
     assert isnan(Measure.parse(text).of(one))

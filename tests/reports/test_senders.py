@@ -1,4 +1,4 @@
-"""What nodes sent beyond what their pushes and acknowledgements take."""
+"""Bytes that nodes sent beyond their pushes and acknowledgements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import LinksCarried
 
 
-def test_what_pushes_and_acknowledgements_take_is_none_of_it() -> None:
+def test_bytes_of_pushes_and_acknowledgements_are_not_counted() -> None:
     """w0: 5,000 - 1.1 x 2,000 - 0.05 x 6,000 = 2,500; w1: 1,250 - 1,100 - 150 = 0."""
     updates = pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""When delayed updates begin to oscillate, against what can be worked out by hand."""
+"""When delayed updates start to oscillate, compared with values worked out by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.reports.stability import mean_distance, stability_limit
 
 
 def grows(gain: float, staleness: NDArray[np.int64]) -> bool:
-    """Whether one parameter does, trained with this rate times curvature, update by update."""
+    """Whether one parameter oscillates, trained with this rate times curvature, step by step."""
     theta = [1.0] * (int(staleness.max()) + 1)
     for s in staleness:
         theta.append(theta[-1] - gain / max(1, s) * theta[-1 - s])
@@ -28,7 +28,7 @@ def test_a_constant_delay_is_a_quarter_of_a_turn() -> None:
     assert found.gain == pytest.approx(pi / 2)
 
 
-def test_two_delays_meet_in_the_middle_between_their_quarters() -> None:
+def test_the_limit_of_two_delays_is_between_theirs() -> None:
     """cos(ω) / 1 + cos(2ω) / 2 = 0: with c = cos(ω), c + (2c² - 1) / 2 = 0, c = (√3 - 1) / 2."""
     found = stability_limit(np.array([1, 2]))
     assert found is not None
@@ -39,7 +39,7 @@ def test_two_delays_meet_in_the_middle_between_their_quarters() -> None:
 
 
 @pytest.mark.parametrize("law", ["constant", "uniform"])
-def test_below_it_a_training_settles_and_above_it_does_not(law: str) -> None:
+def test_a_training_settles_below_the_limit_and_not_above(law: str) -> None:
     rng = np.random.default_rng(0)
     size = 20_000
     staleness = np.full(size, 100) if law == "constant" else rng.integers(50, 151, size)
@@ -49,18 +49,18 @@ def test_below_it_a_training_settles_and_above_it_does_not(law: str) -> None:
     assert grows(1.05 * found.gain, staleness)
 
 
-def test_exponential_delays_have_none() -> None:
+def test_exponential_delays_have_no_limit() -> None:
     staleness = np.random.default_rng(0).exponential(200, 20_000).astype(np.int64)
     assert stability_limit(staleness) is None
 
 
 @pytest.mark.parametrize("staleness", [[0], [0, 0, 0]])
-def test_updates_that_are_never_stale_have_none(staleness: list[int]) -> None:
+def test_updates_that_are_never_stale_have_no_limit(staleness: list[int]) -> None:
     assert stability_limit(np.array(staleness)) is None
 
 
 def test_the_distance_between_the_maxima_of_a_loss() -> None:
-    """Of 18 evaluations a turn, 20 updates apart, the highest at 180, 540 and so on."""
+    """18 evaluations per turn, 20 updates apart, the highest at 180, 540 and so on."""
     versions = np.arange(0, 2000, 20)
     loss = 1 - np.cos(2 * pi * versions / 360)
     assert mean_distance(versions, loss) == pytest.approx(360)

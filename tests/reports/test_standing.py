@@ -1,4 +1,4 @@
-"""Where a run stands, from the records of the small run and of one that goes on."""
+"""The state of a run, from the records of the small run and of an active one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from testbed.telemetry.recovery import read_updates
 from testbed.telemetry.rows import UPDATE, Rows
 from testbed.telemetry.spool import SpoolWriter
 
-START = 1_700_000_000.0  # of the small run's training
+START = 1_700_000_000.0  # start of the small run's training
 
 
-def test_the_last_state_of_a_run_that_has_ended(folder: RunFolder) -> None:
+def test_the_last_state_of_an_ended_run(folder: RunFolder) -> None:
     """It ended at 2 s, 4 s emulated: w3 had just pushed, the last push of w2 was at 1.5 s.
 
-    Its six updates are from 0.5 s on, the two of slow workers 2.5 s apart.
+    Its six updates start at 0.5 s, the two of slow workers 2.5 s apart.
     """
     standing = StandingReader(Run(folder.path)).look(START + 1_000)
     assert (standing.state, standing.time_seconds, standing.updates) == ("finished", 4.0, 6)
@@ -70,7 +70,7 @@ def going_on(folder: RunFolder, rows: Rows) -> Iterator[RunFolder]:
     os.close(lock)
 
 
-def test_a_run_is_followed_as_it_goes_on(going_on: RunFolder, rows: Rows) -> None:
+def test_an_active_run_is_followed(going_on: RunFolder, rows: Rows) -> None:
     spool = SpoolWriter(going_on.spool)
     for row in rows[:4]:
         spool.append(row)
@@ -81,8 +81,8 @@ def test_a_run_is_followed_as_it_goes_on(going_on: RunFolder, rows: Rows) -> Non
     assert (standing.time_seconds, standing.updates) == (3.0, 4)
     assert standing.workers[2].age_seconds == 1.5
     assert standing.workers[3].age_seconds is None
-    # Three updates from 0.5 to 2 s, and the next is half a second later than any before. The two
-    # that are left take 4/3 s emulated then, at twice the real pace.
+    # Three updates from 0.5 to 2 s, and the next is half a second later than any before. The
+    # remaining two take 4/3 s emulated then, at twice the real pace.
     assert standing.updates_per_second == 3 / 2.0
     assert standing.done_ratio == 4 / 6
     assert standing.eta_seconds == pytest.approx(2 / 3)
@@ -110,7 +110,7 @@ def test_updates_that_a_server_lost_are_not_counted(going_on: RunFolder, rows: R
 
 
 def rounds(*moments: tuple[float, list[int]]) -> Rows:
-    """Updates of these workers that are applied together at each moment."""
+    """Updates of these workers that are applied together at each time."""
     rows = [(time, worker) for time, workers in moments for worker in workers]
     made = np.zeros(len(rows), UPDATE)
     made["time_seconds"], made["worker"] = zip(*rows, strict=True)
@@ -118,7 +118,7 @@ def rounds(*moments: tuple[float, list[int]]) -> Rows:
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["read at once", "read row by row"])
-def test_a_rate_is_that_of_whole_rounds(whole: bool) -> None:
+def test_the_rate_uses_whole_rounds(whole: bool) -> None:
     """Rounds of 30 s, much longer than the window: five updates of w0 to w4, then two."""
     rows = rounds((30.0, [0, 1, 2, 3, 4]), (60.0, [0, 1, 2, 3, 4]), (90.0, [4, 0]))
     tally = Tally(6)
@@ -132,8 +132,8 @@ def test_a_rate_is_that_of_whole_rounds(whole: bool) -> None:
     assert tally.pace(100.0, [5]) == 0.0
 
 
-def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
-    """An update a second until 100 s, then two a second."""
+def test_the_rate_uses_the_last_ten_seconds() -> None:
+    """One update per second until 100 s, then two per second."""
     moments = [*np.arange(1.0, 100.0), *np.arange(100.0, 110.5, 0.5)]
     tally = Tally(1)
     tally.add(rounds(*((time, [0]) for time in moments)))

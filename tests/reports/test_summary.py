@@ -45,13 +45,13 @@ def test_every_number_of_the_small_run(folder: RunFolder) -> None:
     }
     assert summary["loss"] == {"lowest": 0.25, "final": 0.375, "last": 0.375}
     assert summary["lateness"] == {
-        "late_steps": 2,  # of the fast ones' four
+        "late_steps": 2,  # of the four fast steps
         "late_steps_ratio": 0.5,
         "late_requests_ratio": None,
         "pace_excess_ratio": -1.0,
         "largest_gap_seconds": None,
     }
-    # Between pushes of worker 0 lie 1.5 s, of worker 1 two; nothing was thought.
+    # Pushes of worker 0 are 1.5 s apart, of worker 1 two; there was no thinking.
     assert summary["cycle"] == {
         "mean_seconds": 1.75,
         "deviation_ratio": 0.0,
@@ -72,7 +72,7 @@ def test_staleness_of_the_small_run(folder: RunFolder) -> None:
     assert staleness["mean_global_step_scale"] == pytest.approx((43 / 12) / 6)
 
 
-def test_payload_in_an_emulated_second(folder: RunFolder) -> None:
+def test_payload_per_emulated_second(folder: RunFolder) -> None:
     """6,200 and 18,000 bytes in 4 s."""
     rates = Run(folder.path).summary["payload_per_second"]
     assert rates == {"ingress_bytes": 1550.0, "egress_bytes": 4500.0}
@@ -109,7 +109,7 @@ def test_host_busyness_is_weighted_by_time_and_ends_with_the_training(folder: Ru
     }
 
 
-def test_the_verdict_names_what_was_measured_and_allowed(folder: RunFolder) -> None:
+def test_the_verdict_names_measured_and_allowed_values(folder: RunFolder) -> None:
     verdict = Run(folder.path).summary["verdict"]
     assert verdict == {
         "valid": False,
@@ -126,7 +126,7 @@ def test_the_verdict_names_what_was_measured_and_allowed(folder: RunFolder) -> N
     }
 
 
-def test_a_training_that_stalled_is_not_valid(folder: RunFolder) -> None:
+def test_a_stalled_training_is_not_valid(folder: RunFolder) -> None:
     said = {"reason": "stalled: 3 workers wait for w3", "stalled": True}
     lines = [json.loads(line) for line in folder.events.read_text().splitlines()]
     lines = [line | (said if line["event"] == "finished" else {}) for line in lines]
@@ -135,7 +135,7 @@ def test_a_training_that_stalled_is_not_valid(folder: RunFolder) -> None:
     assert reasons[0].startswith("The training stalled: 3 workers wait for w3. ")
 
 
-def test_payload_beyond_tcp_is_seen(make_run: Callable[..., RunFolder]) -> None:
+def test_payload_beyond_tcp_is_detected(make_run: Callable[..., RunFolder]) -> None:
     folder = make_run(tcp_received_bytes=6199, wire_rx_bytes=6199 + 3300)
     reasons = Run(folder.path).summary["verdict"]["reasons"]
     assert (
@@ -145,7 +145,7 @@ def test_payload_beyond_tcp_is_seen(make_run: Callable[..., RunFolder]) -> None:
     ) in reasons
 
 
-def test_a_run_that_failed_at_once_has_nothing_measured(folder: RunFolder) -> None:
+def test_a_run_that_failed_at_once_has_no_measures(folder: RunFolder) -> None:
     shutil.rmtree(folder.updates)
     folder.updates.mkdir()
     for path in (folder.events, folder.evaluations, folder.traffic):
@@ -175,7 +175,7 @@ def test_a_run_that_failed_at_once_has_nothing_measured(folder: RunFolder) -> No
     assert len(summary["verdict"]["unchecked"]) == 4
 
 
-def test_what_the_file_holds_is_what_was_returned(folder: RunFolder) -> None:
+def test_the_file_equals_the_returned_summary(folder: RunFolder) -> None:
     summary = write_summary(Run(folder.path))
     assert json.loads(folder.summary.read_text()) == summary
     assert Run(folder.path).summary == summary

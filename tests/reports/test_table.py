@@ -42,7 +42,7 @@ def test_the_table_of_the_small_run(folder: RunFolder) -> None:
         assert expected in text
 
 
-def test_a_mean_of_ten_is_shown_once_there_are_ten(folder: RunFolder) -> None:
+def test_a_mean_of_ten_is_shown_from_ten_values(folder: RunFolder) -> None:
     summary = Run(folder.path).summary
     assert "mean of ten" not in printed(summary)
     accuracy = {**summary["accuracy"], "best_moving_average": 0.7}
@@ -72,19 +72,19 @@ def test_a_valid_run(folder: RunFolder) -> None:
         (("finished", "", "simulated"), "SIMULATED on a virtual clock; finished"),
     ],
 )
-def test_an_ending_hides_nothing(summary: tuple[str, str, str], sentence: str) -> None:
+def test_a_failure_does_not_hide_measures(summary: tuple[str, str, str], sentence: str) -> None:
     state, reason, runtime = summary
     assert describe_ending({"state": state, "reason": reason, "runtime": runtime}) == sentence
 
 
-def test_words() -> None:
+def test_wording() -> None:
     assert describe_bytes(None) == "not measured"
     assert describe_bytes(999) == "999 B"
     assert describe_bytes(1_234_567) == "1.235 MB"
     assert describe_bytes(460e9) == "460 GB"
     assert describe_algorithm({"name": "asgd"}) == "asgd"
     assert describe_algorithm({"name": "a", "learning_rate": 0.1}) == "a (learning rate 0.1)"
-    assert describe_think({"think": None}) == "no think time"  # as earlier summaries have it
+    assert describe_think({"think": None}) == "no think time"  # as in earlier summaries
     uniform = {"law": "uniform(0.5,1.5)", "mean_seconds": 0.99}
     assert describe_think({"think": uniform}) == "think uniform(0.5,1.5) x 0.99 s"
     slow = {"slow": {"law": "exponential", "mean_seconds": 100.0}}

@@ -1,4 +1,4 @@
-"""Every rule of the verdict, on both sides of its edge."""
+"""Every rule of the verdict, on both sides of its threshold."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_good_run_is_valid_and_everything_was_checked() -> None:
     assert verdict.unchecked == ()
 
 
-def test_what_was_not_measured_is_said_and_speaks_not_against_the_run() -> None:
+def test_missing_measurements_are_reported_and_do_not_invalidate_the_run() -> None:
     verdict = judge(Measurements("finished"))
     assert verdict.valid
     assert verdict.unchecked == (
@@ -76,12 +76,12 @@ def test_a_busy_host_alone_is_a_warning() -> None:
     assert "50.00% of the run, and processes waited for a CPU during 75.00% of it." in found
 
 
-def test_a_wall_clock_that_was_set_is_a_warning() -> None:
+def test_a_change_of_the_wall_clock_is_a_warning() -> None:
     (found,) = warnings(clock_set_seconds=[-3600.0])
     assert "wall clock was set by -3,600.0 s" in found
 
 
-def test_pressure_decides_where_nothing_says_what_was_late() -> None:
+def test_pressure_decides_without_measurements_of_lateness() -> None:
     blind = {"late_steps_ratio": None, "late_requests_ratio": None, "busy_share_ratio": 0.2}
     assert len(warnings(**blind)) == 1
     assert len(warnings(**blind, pressure_ratio=0.5)) == 1
@@ -190,7 +190,7 @@ def test_round_trips() -> None:
     )
 
 
-def test_a_training_that_could_not_go_on() -> None:
+def test_a_training_that_could_not_continue() -> None:
     assert reasons(stalled="stalled: 11 workers wait for w3") == (
         "The training stalled: 11 workers wait for w3. This algorithm waits for workers that "
         "neither push nor leave; set `ps.dead_after` to remove such workers.",
@@ -198,7 +198,7 @@ def test_a_training_that_could_not_go_on() -> None:
 
 
 def test_a_training_without_workers_does_not_blame_a_barrier() -> None:
-    """Asynchronous SGD, of which every worker has crashed: it waited for no one."""
+    """Asynchronous SGD with all workers crashed: it waited for none."""
     assert reasons(stalled=stall(0, (), silent=200)) == (
         "The training stalled: no worker is left that could push (200 silent, the others have "
         "left). Let fewer workers crash or leave, or set an earlier `stop`.",
@@ -212,7 +212,7 @@ def test_nodes() -> None:
     )
 
 
-def test_hundreds_of_nodes_are_no_hundreds_of_sentences() -> None:
+def test_hundreds_of_nodes_are_summarized() -> None:
     rejected = [(f"w{index}", "NaN") for index in range(101)]
     assert reasons(rejected=rejected[:3]) == tuple(
         f"A push of w{index} was rejected: NaN." for index in range(3)
@@ -225,7 +225,7 @@ def test_hundreds_of_nodes_are_no_hundreds_of_sentences() -> None:
     assert reasons(differences=different)[3:] == ("There are 5 more such differences.",)
 
 
-def test_what_was_left_out() -> None:
+def test_omissions() -> None:
     (found,) = reasons(left_out=["w0 up: delay 30ms"])
     assert "support them: w0 up: delay 30ms. Use a kernel with netem" in found
 
@@ -247,7 +247,7 @@ def test_retransmissions(side: str, first: str, second: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["ingress", "egress"])
-def test_payload_must_fit_into_what_the_sockets_carried(side: str) -> None:
+def test_payload_must_not_exceed_the_socket_bytes(side: str) -> None:
     assert reasons(**{side: Flow(1001, 1000, 0, 1660, 1660)}) == (
         f"{side} of the parameter server: the updates have 1,001 payload bytes, more than the "
         "1,000 bytes that the sockets carried. One of these counts is wrong: run the scenario "
@@ -266,24 +266,24 @@ def test_the_interface_and_the_sockets_must_agree() -> None:
     assert len(reasons(ingress=Flow(0, 1000, 0, 10_000, 10_101))) == 1
 
 
-def test_who_has_sent_what_no_push_explains_is_named() -> None:
-    """6,000 bytes too many: those who sent a third of that or more, the largest first."""
+def test_senders_of_unexplained_bytes_are_named() -> None:
+    """6,000 extra bytes: those who sent at least a third of them, the largest first."""
     sent = {"loud": 5_000, "w3": 2_000, "w1": 1_999, "w0": -10}
     (reason,) = reasons(ingress=Flow(0, 1000, 0, 10_000, 4_000), sent_beyond=sent)
     assert "in addition to pushes: loud 5,000, w3 2,000. Avoid" in reason
 
 
-def test_repetitions_that_arrived_twice_explain_bytes_too_many_but_none_too_few() -> None:
+def test_duplicate_pushes_explain_extra_bytes_but_no_missing_ones() -> None:
     assert reasons(ingress=Flow(0, 10_000, 400, 20_000, 19_400)) == ()
     assert len(reasons(ingress=Flow(0, 10_000, 400, 20_000, 19_399))) == 1
     assert len(reasons(ingress=Flow(0, 10_000, 400, 20_000, 20_201))) == 1
 
 
-def test_nothing_was_carried() -> None:
+def test_no_bytes_were_carried() -> None:
     assert reasons(ingress=Flow(0, 0, 0, 0, 0), egress=Flow()) == ()
 
 
-def test_a_run_without_an_update_has_shown_nothing() -> None:
+def test_a_run_without_an_update_is_not_valid() -> None:
     reason = "diverged: loss is nan at version 0"
     verdict = judge(Measurements("finished", reason=reason, updates=0))
     assert verdict.reasons == (
@@ -292,7 +292,7 @@ def test_a_run_without_an_update_has_shown_nothing() -> None:
     assert judge(Measurements("finished", reason=reason, updates=1)).valid
 
 
-def test_a_cycle_that_the_host_makes() -> None:
+def test_a_cycle_dominated_by_the_host() -> None:
     assert reasons(unexplained_ratio=0.2) == ()
     assert reasons(unexplained_ratio=0.201) == (
         "The host caused 20.10% of the time between two pushes of a worker: it was neither step, "
@@ -303,10 +303,10 @@ def test_a_cycle_that_the_host_makes() -> None:
     assert reasons(unexplained_ratio=0.9, paced=False) == ()
 
 
-def test_waits_that_were_slept_longer_than_they_were_drawn() -> None:
-    """Beside long steps that hide them in the pace; the draws are known, so no error is allowed."""
+def test_waits_that_lasted_longer_than_drawn() -> None:
+    """Next to long steps that hide them in the pace; the draws are known: no error is allowed."""
     assert reasons(slept=Pace(0.1, 0.105)) == ()
-    assert reasons(slept=Pace(0.01, 0.0119)) == ()  # 2 ms, as timers and the scheduler take them
+    assert reasons(slept=Pace(0.01, 0.0119)) == ()  # 2 ms, for timers and the scheduler
     assert reasons(slept=Pace(0.1, 0.2), paced=False) == ()
     assert reasons(pace=Pace(1.1, 1.107), slept=Pace(0.1, 0.107)) == (
         "Think times took 107.0 ms per update, 7.00% more than the configured 100.0 ms (5.0 ms "
@@ -315,7 +315,7 @@ def test_waits_that_were_slept_longer_than_they_were_drawn() -> None:
     )
 
 
-def test_producers_may_lack_a_twentieth_of_what_was_due() -> None:
+def test_producers_may_miss_a_twentieth_of_the_due_samples() -> None:
     assert reasons(lag={"producer0": 0.05}) == ()
     (found,) = reasons(lag={"producer0": 0.02, "producer1": 0.0523})
     assert found.startswith("producer1 had not sent 5.23% of the samples that were due")

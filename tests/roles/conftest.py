@@ -1,4 +1,4 @@
-"""A training without a network and with time that is moved by hand, and one behind real sockets."""
+"""A training without a network, with time advanced by hand, and one behind real sockets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SCALE = 10.0  # emulated seconds per real one
 
 
 class Bench:
-    """A training with what a test looks at."""
+    """A training, with the objects that a test inspects."""
 
     def __init__(
         self,
@@ -113,12 +113,12 @@ class Bench:
         return decode_delivery(await self.training.exchange(PushMessage(**(values | changes))))
 
     def events(self) -> list[dict[str, Any]]:
-        """What the log holds."""
+        """The events in the log."""
         lines = (self._folder / "events.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
     def rows(self) -> np.ndarray[Any, Any]:
-        """What the spool holds."""
+        """The rows in the spool."""
         return SpoolReader(self._folder / "updates.bin").read()
 
 
@@ -167,16 +167,16 @@ def barrier() -> ServerHalf[Any]:
 
 
 class Stage:
-    """A parameter server in a thread of its own, training a model with AdaComp and two workers.
+    """A parameter server in a thread, training a model with AdaComp and two workers.
 
     Attributes:
         half: the algorithm's server half.
         server: see ParameterServer.
         limits: of its connections.
-        address: where it answers workers.
-        socket: where it answers the evaluator.
+        address: of its endpoint for workers.
+        socket: of its endpoint for the evaluator.
         secret: of the run.
-        folder: where its record and its log are.
+        folder: of its record and its log.
     """
 
     secret = "secret"
@@ -222,7 +222,7 @@ class Stage:
         self._thread = threading.Thread(target=self._serve)
 
     def start(self, *, pulled: bool) -> None:
-        """Serve; both workers join and pull, unless they are to do so themselves."""
+        """Serve; both workers join and pull, unless a test does that itself."""
         self._thread.start()
         if not pulled:
             return
@@ -234,21 +234,21 @@ class Stage:
                 connection.call(methods.PULL, ps_pb2.PullRequest(worker=worker).SerializeToString())
 
     def token(self, node: str) -> str:
-        """What a node shows."""
+        """The events of a node."""
         return token_of(self.secret, node)
 
     def connect(self, node: str, address: str = "") -> Connection:
-        """A connection as a worker has it, or one of those that manage the run."""
+        """Connect as a worker, or as a process that manages the run."""
         managing = node in ("evaluator", "controller")
         place = f"unix:{self.socket}" if managing else f"ipv4:{address or self.address}"
         return Connection(place, token=self.token(node), limits=self.limits)
 
     def counts(self) -> Counter[str]:
-        """Calls by what became of them, at both gates."""
+        """Calls by outcome, at both servers."""
         return self.server.gates[0].counts + self.server.gates[1].counts
 
     def stop(self) -> BaseException:
-        """End it, if it has not ended. Returns what it ended with."""
+        """End it, if it has not ended, and return its result."""
         if not self._ended.done():
             self._loop.call_soon_threadsafe(self.server.end, TerminatedError())
         self._thread.join()
@@ -258,13 +258,13 @@ class Stage:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             try:
                 runner.run(self.server.serve(self.address, self.socket))
-            except BaseException as error:  # noqa: BLE001 - for the test to look at
+            except BaseException as error:  # noqa: BLE001 - for the test to inspect
                 self._ended.set_result(error)
 
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
-    """Starts a parameter server for a model; fails if anything unforeseen happened in it."""
+    """Starts a parameter server for a model; fails on unexpected errors in it."""
     stages: list[Stage] = []
 
     def start(
@@ -275,7 +275,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
         config: AlgorithmConfig | None = None,
         encoding: Encoding = "raw",
     ) -> Stage:
-        """With a config of its own, the workers are the test's business."""
+        """With another config, the test starts the workers itself."""
         stage = Stage(
             *(tmp_path, layout),
             updates=updates,

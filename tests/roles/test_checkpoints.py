@@ -1,4 +1,4 @@
-"""What a parameter server makes of a checkpoint that it cannot use."""
+"""A parameter server refuses an unusable checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from testbed.values.state import PlainState, pack
     ],
     ids=["cut", "code", "list"],
 )
-def test_one_that_does_not_fit_is_named_and_changes_no_record(
+def test_a_mismatched_checkpoint_is_named_and_changes_no_record(
     run: Callable[..., Any], tmp_path: Path, state: PlainState
 ) -> None:
     spool, path = tmp_path / "updates.bin", tmp_path / "checkpoint.safetensors"

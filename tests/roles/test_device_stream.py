@@ -31,7 +31,7 @@ DATA = Prepared(
 
 
 class Bringing(Receiver):
-    """Brings what it is given, and says what was committed."""
+    """Delivers given records, and remembers what was committed."""
 
     def __init__(self) -> None:
         self.batches: deque[Sequence[bytes] | RejectedError] = deque()
@@ -77,7 +77,7 @@ def stream(receiver: Receiver, *, patience: float = inf) -> DeviceStream:
     return made
 
 
-def test_a_step_waits_for_its_samples_and_trains_on_the_pixels_that_came() -> None:
+def test_a_step_waits_for_its_samples_and_trains_on_their_pixels() -> None:
     receiver = Bringing()
     subject = stream(receiver)
     for sequence in (1, 2, 3):
@@ -92,8 +92,8 @@ def test_a_step_waits_for_its_samples_and_trains_on_the_pixels_that_came() -> No
     assert subject.look(0.0).rate == told.stream_rate
 
 
-def test_what_comes_during_a_step_is_told_with_the_next() -> None:
-    """As a simulation has it: of three, two are taken, one is left; the others come later."""
+def test_samples_that_arrive_during_a_step_are_reported_with_the_next() -> None:
+    """As in a simulation: of three, two are taken and one is left; the others arrive later."""
     receiver = Bringing()
     receiver.give(record(1), record(2), record(3))
     subject = stream(receiver)
@@ -108,7 +108,7 @@ def test_what_comes_during_a_step_is_told_with_the_next() -> None:
     assert (told.stream_produced, told.stream_used, told.stream_buffered) == (5, 3, 2)
 
 
-def test_a_step_gives_up_once_nothing_has_come_for_too_long() -> None:
+def test_a_step_times_out_when_no_sample_arrives() -> None:
     receiver = Bringing()
     receiver.give(record(1))
     subject = stream(receiver, patience=0.1)
@@ -119,7 +119,7 @@ def test_a_step_gives_up_once_nothing_has_come_for_too_long() -> None:
     assert receiver.committed >= 1
 
 
-def test_a_refusal_reaches_the_step_that_waits() -> None:
+def test_a_refusal_reaches_the_waiting_step() -> None:
     receiver = Bringing()
     subject = stream(receiver)
     receiver.fail(RejectedError("not yours"))
@@ -127,7 +127,7 @@ def test_a_refusal_reaches_the_step_that_waits() -> None:
         subject.take(1)
 
 
-def test_shared_samples_have_the_pixels_of_who_shares_them() -> None:
+def test_shared_samples_have_the_pixels_of_the_sender() -> None:
     receiver = Bringing()
     receiver.give(record(1), record(2))
     subject = stream(receiver)

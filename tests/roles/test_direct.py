@@ -1,4 +1,4 @@
-"""Records from a producer's process to devices over real sockets: all of them, in their order."""
+"""Records from a producer's process to devices over real sockets: complete and in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDS = [f"record {number}".encode() for number in range(1, 8)]
 
 
 class Served:
-    """A sender that answers in a thread of its own, as its process does."""
+    """A sender that answers in a thread, as its process does."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sender: DirectSender, port: int) -> None:
         self.loop, self.sender, self.port = loop, sender, port
@@ -67,7 +67,7 @@ def serving(*devices: int, room: int = 10_000) -> Iterator[Served]:
     assert failures == []
 
 
-def test_every_record_comes_once_and_in_its_order() -> None:
+def test_every_record_arrives_once_and_in_order() -> None:
     with serving(0, 1) as served:
         assert all(served.send(0, record) for record in RECORDS)
         served.send(1, b"another's")
@@ -79,7 +79,7 @@ def test_every_record_comes_once_and_in_its_order() -> None:
         assert list(first.poll(1, 5.0)) == [b"the eighth"]
 
 
-def test_a_poll_waits_for_as_many_as_it_asks_for() -> None:
+def test_a_poll_waits_for_the_requested_number() -> None:
     with serving(0) as served:
         receiver, found = served.receiver(0), []
         waiting = threading.Thread(target=lambda: found.extend(receiver.poll(3, 20.0)))
@@ -91,13 +91,13 @@ def test_a_poll_waits_for_as_many_as_it_asks_for() -> None:
         assert found == RECORDS[:3]
 
 
-def test_what_was_not_committed_comes_again_to_a_new_process() -> None:
+def test_uncommitted_records_are_sent_again_to_a_new_process() -> None:
     with serving(0) as served:
         for record in RECORDS:
             served.send(0, record)
         receiver = served.receiver(0)
         assert len(receiver.poll(7, 5.0)) == 7
-        again = served.receiver(0)  # the process before died before its buffer had them
+        again = served.receiver(0)  # the previous process died before buffering them
         assert list(again.poll(7, 5.0)) == RECORDS
         again.commit()
         assert served.sender.acknowledged(0) == 0  # the next poll says so
@@ -106,20 +106,20 @@ def test_what_was_not_committed_comes_again_to_a_new_process() -> None:
         assert list(served.receiver(0).poll(1, 0.0)) == []
 
 
-def test_a_device_that_does_not_come_loses_nothing_and_holds_its_producer_back() -> None:
-    """Room for 20 bytes: two records of 8; the third has to wait until one was committed."""
+def test_an_absent_device_loses_nothing_and_blocks_its_producer() -> None:
+    """Room for 20 bytes: two records of 8; the third has to wait for a commit."""
     with serving(0, room=20) as served:
         assert [served.send(0, record) for record in RECORDS[:3]] == [True, True, False]
         receiver = served.receiver(0)
         assert list(receiver.poll(1, 5.0)) == RECORDS[:2]
-        assert not served.send(0, RECORDS[2])  # they came, and were not committed
+        assert not served.send(0, RECORDS[2])  # they arrived, and were not committed
         receiver.commit()
         receiver.poll(1, 0.0)
         assert served.send(0, RECORDS[2])
         assert list(receiver.poll(1, 5.0)) == RECORDS[2:3]
 
 
-def test_nobody_fetches_what_is_another_devices() -> None:
+def test_a_device_cannot_fetch_records_of_another() -> None:
     with serving(0, 1) as served:
         for receiver, code in (
             (served.receiver(0, name="w1"), "PERMISSION_DENIED"),
@@ -146,15 +146,15 @@ def test_committed_records_cannot_be_fetched_again() -> None:
             _skip(old, 5)
 
 
-def test_a_new_producer_goes_on_where_the_device_is() -> None:
-    """The device committed 7 records of the previous process; this one resent 2 or none."""
+def test_a_new_producer_continues_where_the_device_is() -> None:
+    """The device committed 7 records of the previous process; the new one resent 2 or none."""
     with serving(0, 1) as served:
         for device, made in ((0, RECORDS[:2]), (1, RECORDS[:0])):
             assert all(served.send(device, record) for record in made)
             receiver = served.receiver(device)
             receiver._came = receiver._committed = 7
             assert list(receiver.poll(1, 0.0)) == []
-            assert served.sender.acknowledged(device) == 7  # the rest is made from there on
+            assert served.sender.acknowledged(device) == 7  # production continues from there
             served.send(device, b"the eighth")
             assert list(receiver.poll(1, 5.0)) == [b"the eighth"]
         assert served.sender._room == 10_000 - 2 * len(b"the eighth")
@@ -165,7 +165,7 @@ def _skip(receiver: DirectReceiver, after: int) -> None:
     receiver.poll(1, 0.0)
 
 
-def test_a_producer_that_is_gone_is_told_of() -> None:
+def test_a_dead_producer_is_reported() -> None:
     with serving(0) as served:
         receiver = served.receiver(0)
     with pytest.raises(NodeError, match="the producer has not answered"):

@@ -1,4 +1,4 @@
-"""Thousands of damaged messages to a real server: nothing is applied, all is counted."""
+"""Thousands of damaged messages to a real server: none is applied, all are counted."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from testbed.telemetry.events import read_events
 
 LAYOUT = Layout(("weight", "bias"), ((10, 5), (5,)))
 LIMITS = MessageLimits.of(LAYOUT.size)
-NO_FIELD = b"\xff" * 11  # no message begins like this
+NO_FIELD = b"\xff" * 11  # no message starts like this
 
 Begin = Callable[..., Any]
 
 
 def update(encoding: Encoding = "raw", /, **changes: object) -> bytes:
-    """The first push of worker 0 with three entries; fields replace its own."""
+    """The first push of worker 0 with three entries; fields override its own."""
     payload = Sparse(np.array([3, 17, 54], np.int32), np.array([1, -2, 0.5], np.float32))
     push = PushMessage(0, 1, LAYOUT.fingerprint, Update(payload, version=0, samples=10), Timing(1))
     message, data = split(ps_pb2.ExchangeRequest, encode_push(push, encoding).data)
@@ -86,7 +86,7 @@ def is_valid(data: bytes) -> bool:
 
 
 def damaged(message: bytes, rng: np.random.Generator) -> bytes:
-    """A message with one or two things wrong: bits, bytes, lengths, order, or all of it."""
+    """A message with one or two errors: bits, bytes, lengths, order, or everything."""
     data = bytearray(message)
     for _ in range(rng.integers(1, 3)):
         start, end = sorted(int(place) for place in rng.integers(0, len(data) + 1, 2))
@@ -111,7 +111,7 @@ def damaged(message: bytes, rng: np.random.Generator) -> bytes:
 
 
 def messages(rng: np.random.Generator, count: int) -> Iterator[tuple[str, bytes]]:
-    """Calls of which none may be applied: method and request."""
+    """Calls that must not be applied: method and request."""
     join = ps_pb2.JoinRequest(worker=1, fingerprint=LAYOUT.fingerprint).SerializeToString()
     snapshot = ps_pb2.SnapshotRequest(least_version=7).SerializeToString()
     report = ps_pb2.ReportRequest(version=99, loss=1, top1=0.5, top5=0.5, images=10, final=True)
@@ -131,14 +131,14 @@ def messages(rng: np.random.Generator, count: int) -> Iterator[tuple[str, bytes]
 
 
 def caller(method: str) -> str:
-    """Who makes such calls."""
+    """The connection that makes such calls."""
     if "Management" in method:
         return "controller" if method == methods.REMOVE else "evaluator"
     return "w1" if method == methods.JOIN else "w0"
 
 
 def outcome(channel: grpc.Channel, method: str, data: bytes, *, token: str) -> str:
-    """Call; the name of the status."""
+    """Call, and return the name of the status."""
     try:
         channel.unary_unary(method, None, None)(
             data, metadata=((methods.TOKEN_KEY, token),), timeout=20
@@ -217,7 +217,7 @@ def test_each_refusal_names_worker_and_reason(begin: Begin, tmp_path: Path) -> N
             assert reason in str(caught.value)
             event = read_events(tmp_path / "events.jsonl")[-1].event
             assert isinstance(event, Rejected)
-            # The worker is known by its token, regardless of the message.
+            # The token identifies the worker, whatever the message says.
             assert (event.node, event.method) == ("w0", "Exchange")
             assert reason in event.reason
             assert stage.half.parameters.tobytes() == before
@@ -226,7 +226,7 @@ def test_each_refusal_names_worker_and_reason(begin: Begin, tmp_path: Path) -> N
 
 
 def bomb(size: int) -> bytes:
-    """A plane that inflates to very much more than it should."""
+    """A plane that inflates to much more than it should."""
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
     inner = deflate.compress(bytes(size)) + deflate.flush()
     return struct.pack("<I", len(inner)) + inner

@@ -16,7 +16,7 @@ Run = Callable[..., Bench]
 
 @dataclass
 class Hand:
-    """A clock that is moved by hand."""
+    """A clock advanced by hand."""
 
     seconds: float = 100.0
 
@@ -24,7 +24,7 @@ class Hand:
         return self.seconds
 
 
-def test_the_longest_gap_is_what_a_beat_is_late_by() -> None:
+def test_the_longest_gap_is_the_delay_of_a_beat() -> None:
     hand = Hand()
     heartbeat = Heartbeat(hand)
     for wait in (BEAT_SECONDS, 45.0 + BEAT_SECONDS, 3.0 + BEAT_SECONDS, 0.1):
@@ -34,7 +34,7 @@ def test_the_longest_gap_is_what_a_beat_is_late_by() -> None:
     assert heartbeat.take() == 0.0
 
 
-def test_a_gap_is_seen_by_who_asks_before_the_next_beat() -> None:
+def test_a_gap_is_visible_before_the_next_beat() -> None:
     hand = Hand()
     heartbeat = Heartbeat(hand)
     hand.seconds += 4.0 + BEAT_SECONDS
@@ -43,7 +43,7 @@ def test_a_gap_is_seen_by_who_asks_before_the_next_beat() -> None:
     assert heartbeat.take() == 0.0
 
 
-def test_it_beats_by_itself_while_it_is_asked_to() -> None:
+def test_the_thread_beats_until_it_is_stopped() -> None:
     asked = Hand()
     heartbeat = Heartbeat(asked)
     with heartbeat.beating():
@@ -52,7 +52,7 @@ def test_it_beats_by_itself_while_it_is_asked_to() -> None:
     assert heartbeat.take() == pytest.approx(2.0)
 
 
-def test_many_workers_beat_more_slowly_each() -> None:
+def test_each_of_many_workers_beats_more_slowly() -> None:
     assert [interval(count) for count in (1, 50, 200)] == [1.0, 1.0, 4.0]
     hand = Hand()
     heartbeat = Heartbeat(hand, every=interval(200))
@@ -64,7 +64,7 @@ def gaps(bench: Bench) -> list[tuple[str, float]]:
     return [(one["node"], one["seconds"]) for one in bench.events() if one["event"] == "gap"]
 
 
-def test_a_push_tells_of_its_workers_gap_and_short_ones_are_no_events(run: Run) -> None:
+def test_a_push_reports_its_workers_gap_and_short_gaps_are_not_events(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -78,7 +78,7 @@ def test_a_push_tells_of_its_workers_gap_and_short_ones_are_no_events(run: Run) 
     assert bench.record.done(evaluated=True).largest_gap_seconds == 44.5
 
 
-def test_who_stands_still_at_the_end_is_told_by_the_server(run: Run) -> None:
+def test_the_server_reports_workers_that_are_silent_at_the_end(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -92,7 +92,7 @@ def test_who_stands_still_at_the_end_is_told_by_the_server(run: Run) -> None:
     assert gaps(run(play)) == [("w0", 12.0), ("w1", 12.0)]
 
 
-def test_a_pause_that_ends_before_the_training_is_reported_by_the_node(run: Run) -> None:
+def test_a_node_reports_a_pause_that_ends_before_the_training(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)

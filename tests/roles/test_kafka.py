@@ -33,7 +33,7 @@ MANY = 500
 SPOKEN_BY_3_9 = {0: (0, 11), 1: (0, 17), 2: (0, 9), 3: (0, 12), 18: (0, 4)}
 """Versions of Produce, Fetch, ListOffsets, Metadata and ApiVersions that Kafka 3.9 speaks."""
 
-# kafka-python leaves the sockets of attempts to reach a broker that is away to the collector.
+# kafka-python leaves the sockets of failed connection attempts to the garbage collector.
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.slow,
@@ -49,7 +49,7 @@ def free_port() -> int:
 
 @dataclass
 class Broker:
-    """A broker of its own, in a folder; it can be killed and started again."""
+    """A broker in a folder; it can be killed and restarted."""
 
     folder: Path
     port: int = field(default_factory=free_port)
@@ -93,7 +93,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     made.start()
     yield made
     made.kill()
-    gc.collect()  # while the warnings are these tests' own
+    gc.collect()  # while the warnings still belong to these tests
 
 
 def fail(error: BaseException) -> None:
@@ -110,8 +110,8 @@ def read(receiver: KafkaReceiver, count: int) -> list[int]:
     return found
 
 
-def test_a_broker_that_is_killed_loses_nothing(broker: Broker) -> None:
-    """It is killed after 200 records of each device, and away while 100 more are sent."""
+def test_a_killed_broker_loses_no_record(broker: Broker) -> None:
+    """It is killed after 200 records of each device, and down while 100 more are sent."""
     sender, producer = connect_sender(broker.address, "r1", [0, 1], failed=fail)
     receivers = [connect_receiver(broker.address, "r1", device) for device in (0, 1)]
     with closing(producer), closing(receivers[0]), closing(receivers[1]):
@@ -129,13 +129,13 @@ def test_a_broker_that_is_killed_loses_nothing(broker: Broker) -> None:
         assert [sender.acknowledged(device) for device in (0, 1)] == [MANY, MANY]
 
 
-def test_a_producer_lingers_as_long_as_it_is_told(broker: Broker) -> None:
+def test_a_producer_lingers_for_the_configured_time(broker: Broker) -> None:
     made = connect_sender(broker.address, "r1", [3], failed=fail, linger_seconds=0.2)
     with closing(made[1]) as producer:
         assert producer.config["linger_ms"] == 200
 
 
-def test_who_is_started_again_goes_on_where_the_other_was(broker: Broker) -> None:
+def test_a_restarted_device_continues_where_it_stopped(broker: Broker) -> None:
     sender, producer = connect_sender(broker.address, "r1", [2], failed=fail)
     with closing(producer):
         for number in range(5):
@@ -180,10 +180,10 @@ def versions(spoken: dict[int, tuple[int, int]]) -> bytes:
 
 
 class OldBroker(StreamRequestHandler):
-    """A real broker's answers, but for the first: that says what versions an older one speaks.
+    """A real broker's answers, except the first, which lists the versions of an older one.
 
-    A client asks for these before anything else. Of the true answer only the number of the request
-    is kept, 4 bytes, which is all of its header.
+    A client requests these before anything else. Only the request number of the true answer
+    is kept, 4 bytes, which is its whole header.
     """
 
     def __init__(self, *words: Any, port: int) -> None:
@@ -205,7 +205,7 @@ class OldBroker(StreamRequestHandler):
 
 @contextmanager
 def aged(broker: Broker) -> Iterator[str]:
-    """The address of a broker that speaks as Kafka 3.9."""
+    """The address of a broker that pretends to be Kafka 3.9."""
     handler = partial(OldBroker, port=broker.port)
     with ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever).start()

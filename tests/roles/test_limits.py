@@ -1,4 +1,4 @@
-"""How long a message may be that a role takes, by the scenario."""
+"""The maximum message size of a role, by scenario."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def longest(algorithm: str, folder: Path) -> int:
         ("{custom: {file: mine.py, class: Sharing}}", 20),  # twice 10
     ],
 )
-def test_messages_are_as_long_as_the_samples_that_a_worker_may_share(
+def test_the_message_limit_allows_for_shared_samples(
     algorithm: str, samples: int, tmp_path: Path
 ) -> None:
     assert longest(algorithm, tmp_path) - longest("tap", tmp_path) == samples * DIGIT_BYTES

@@ -1,4 +1,4 @@
-"""Slim-DP and Quant-DP over real sockets: bytes, models and misses as they are simulated."""
+"""Slim-DP and Quant-DP over real sockets: bytes, models and misses match the simulation."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Book(Sink):
 
 
 def made(config: AlgorithmConfig, index: int) -> Worker:
-    """A worker at its beginning."""
+    """A worker in its initial state."""
     half = config.worker(NETWORK.layout, 2, rng=np.random.default_rng(10 + index))
     shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(index))
     return Worker(half, Stream(2), shard, think=lambda: 0.0)
 
 
 def work(stage: Any, index: int, meddle: Callable[[int, KeyCaches], None]) -> None:
-    """A worker as its process has it, to the end of the training; ``meddle`` before every step."""
+    """A worker as in its process, to the end of training; ``meddle`` runs before every step."""
     worker, keys, steps = made(stage.config, index), KeyCaches(), count()
 
     def step() -> float:
@@ -108,7 +108,7 @@ def work(stage: Any, index: int, meddle: Callable[[int, KeyCaches], None]) -> No
 def live(
     stage: Any, meddle: Callable[[int, KeyCaches], None] = lambda step, keys: None
 ) -> dict[tuple[int, int], tuple[int, int]]:
-    """Trains over real sockets; what each update's row says of bytes. The first worker meddles."""
+    """Trains over real sockets; returns the bytes in each update's row. ``meddle`` is w0's."""
     nothing = lambda step, keys: None  # noqa: E731
     threads = [
         threading.Thread(target=work, args=(stage, index, nothing if index else meddle))
@@ -125,7 +125,7 @@ def live(
 def simulated(
     config: AlgorithmConfig, *, updates: int
 ) -> tuple[Vector, dict[tuple[int, int], tuple[int, int]]]:
-    """The same training on a virtual clock: the model at its end, and the bytes."""
+    """The same training on a virtual clock: the final model, and the bytes."""
     events, book = EventQueue(), Book()
     path = LinkPath(Bucket(inf, 0), (Hop(0.01, 0.0, "normal"), Hop(0.0, 0.0, "normal")), 0.0, 0.02)
 
@@ -137,7 +137,7 @@ def simulated(
         }
         return workers, Learner(DATA, vector[:SIZE], bound)
 
-    rng = np.random.default_rng(1)  # as the stage has it
+    rng = np.random.default_rng(1)  # as in the stage
     initial = rng.normal(size=SIZE).astype(np.float32)
     half = config.server(NETWORK.layout, 2, parameters=initial, rng=rng)
     with Pool(build, workers=2, size=2 * SIZE + SLACK, processes=1) as pool:
@@ -183,7 +183,7 @@ def volumes(rows: Any) -> dict[tuple[int, int], tuple[int, int]]:
     ],
     ids=lambda config: f"{config.name}-{getattr(config, 'core_rounds', '')}",
 )
-def test_bytes_and_models_are_those_of_a_simulation(
+def test_bytes_and_models_match_a_simulation(
     begin: Callable[..., Any], config: AlgorithmConfig
 ) -> None:
     stage = begin(NETWORK.layout, updates=2 * ROUNDS, config=config)
@@ -193,8 +193,8 @@ def test_bytes_and_models_are_those_of_a_simulation(
     assert stage.half.parameters.tobytes() == model.tobytes()
 
 
-def test_slim_dp_of_all_coordinates_is_plump_dp_to_the_bit(begin: Callable[..., Any]) -> None:
-    """With momentum and weight decay; live, and as Plump-DP is simulated."""
+def test_slim_dp_of_all_coordinates_is_bit_identical_to_plump_dp(begin: Callable[..., Any]) -> None:
+    """With momentum and weight decay; live, and compared with a simulated Plump-DP."""
     options = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.01}
     slim = SlimDp(name="slim-dp", alpha=1.0, epsilon=0.0, **options)
     stage = begin(NETWORK.layout, updates=2 * ROUNDS, config=slim)
@@ -204,8 +204,8 @@ def test_slim_dp_of_all_coordinates_is_plump_dp_to_the_bit(begin: Callable[..., 
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-def test_a_cache_that_is_dropped_costs_one_miss(begin: Callable[..., Any], direction: str) -> None:
-    """The server's of pushes, or the worker's of replies; both in the middle of the training."""
+def test_a_dropped_cache_costs_one_miss(begin: Callable[..., Any], direction: str) -> None:
+    """The server's cache of pushes, or the worker's of replies; both in mid-training."""
     config = SlimDp(name="slim-dp")
     stage = begin(NETWORK.layout, updates=2 * ROUNDS, config=config)
 
@@ -224,7 +224,7 @@ def test_a_cache_that_is_dropped_costs_one_miss(begin: Callable[..., Any], direc
     core = sizes(SIZE, 0.3, 0.15).core
     ((worker, number),) = different
     place = 0 if direction == "up" else 1
-    # Its keys have come once more; a reply stands in the row of the update that builds on it.
+    # Its keys were sent once more; a reply is in the row of the update that builds on it.
     assert (worker, number) == (0, 6 + place)
     assert found[0, 6 + place][place] - expected[0, 6 + place][place] == 4 * core
 
@@ -238,7 +238,7 @@ def keyed(core: list[int], explorer: list[int], *, signed: list[int] | None = No
 
 
 def quantized(*scales: float) -> Quantized:
-    """Levels of one in each of five buckets: tensors of 20, 5, 15 and 3 entries, 16 a bucket."""
+    """Levels of one in each of five buckets: tensors of 20, 5, 15 and 3 entries, 16 per bucket."""
     return Quantized(np.array(scales, np.float32), np.ones(SIZE, np.int8))
 
 
@@ -263,10 +263,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("config", [SLIM, QUANT], ids=lambda config: config.name)
-def test_what_is_refused_is_counted_and_changes_nothing(
+def test_refused_payloads_are_counted_and_change_nothing(
     begin: Callable[..., Any], config: AlgorithmConfig
 ) -> None:
-    """Afterwards a push without its keys is refused, too: nothing of the others was remembered."""
+    """Afterwards a push without its keys is refused too: no keys of the others were kept."""
     refused = [one[1:] for one in REFUSED if one[0] is config]
     stage = begin(NETWORK.layout, updates=10, config=config)
     before = stage.half.parameters.copy()

@@ -1,4 +1,4 @@
-"""Orders between replies over real sockets: at the moments at which they come when simulated."""
+"""Orders between replies over real sockets arrive at the same times as when simulated."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DATA = Prepared(
 
 
 class Ordering(AlgorithmConfig):
-    """Orders a batch size, larger by one, at each of its moments."""
+    """Orders a batch size, larger by one, at each of its times."""
 
     name: Literal["ordering"] = "ordering"
     at: tuple[float, ...]
@@ -115,7 +115,7 @@ class Sleeper(Obedient):
 
 
 def work(stage: Any, index: int, *, step_seconds: float) -> None:
-    """A worker as its process has it, to the end of the training."""
+    """A worker as in its process, to the end of training."""
     network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
     clock = EmulatedClock(1.0)
     half = stage.config.worker(network.layout, 2, rng=np.random.default_rng(index))
@@ -140,7 +140,7 @@ def work(stage: Any, index: int, *, step_seconds: float) -> None:
 
 
 def work_side_by_side(stage: Any) -> None:
-    """Both workers, to the end of the training."""
+    """Both workers, to the end of training."""
     threads = [
         threading.Thread(target=work, args=(stage, index), kwargs={"step_seconds": 0.5})
         for index in range(2)
@@ -153,7 +153,7 @@ def work_side_by_side(stage: Any) -> None:
 
 
 @pytest.mark.slow
-def test_orders_inside_a_step_at_its_end_and_a_moment_after_it(
+def test_orders_during_a_step_at_its_end_and_just_after_it(
     begin: Callable[..., Any],
 ) -> None:
     """Steps of 0.5 s. 6 at 0.25, inside the first: the second has 6. 7 at 0.9, inside the second:
@@ -176,9 +176,9 @@ def test_orders_inside_a_step_at_its_end_and_a_moment_after_it(
 
 
 @pytest.mark.slow
-def test_a_push_amid_a_step_which_ends_when_it_would_have(begin: Callable[..., Any]) -> None:
-    """Steps of 0.5 s, and a push at 0.75: the second step is not over, and ends at 1.0, for a push
-    takes next to no time here."""
+def test_a_push_during_a_step_does_not_delay_its_end(begin: Callable[..., Any]) -> None:
+    """Steps of 0.5 s, and a push at 0.75: the second step is active, and ends at 1.0, for a push
+    takes almost no time here."""
     layout = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path()).layout
     stage = begin(layout, updates=4, config=Alarming(at=()))
     work_side_by_side(stage)
@@ -191,7 +191,7 @@ def test_a_push_amid_a_step_which_ends_when_it_would_have(begin: Callable[..., A
     ("samples", "slow", "seconds"), [(10, 1.0, 70), (30, 1.0, 110), (10, 2.0, 140)]
 )
 def test_a_step_takes_longer_with_a_larger_batch(samples: int, slow: float, seconds: float) -> None:
-    """50 s and 2 s a sample: hours of emulated time that a worker sleeps through."""
+    """50 s and 2 s per sample: hours of emulated time that a worker sleeps through."""
     network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
     slept: list[float] = []
     device = Device(
@@ -210,4 +210,4 @@ def test_a_step_takes_longer_with_a_larger_batch(samples: int, slow: float, seco
     )
     device.perform(Step(np.arange(samples), 0))
     (waited,) = slept
-    assert seconds - 5 < waited <= seconds  # less what the gradient really took
+    assert seconds - 5 < waited <= seconds  # less the real time of the gradient

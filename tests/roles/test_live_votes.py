@@ -1,4 +1,4 @@
-"""Messages before an update over real sockets: to the bit what comes of them without any."""
+"""Messages before an update over real sockets: bit-identical to a training without sockets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def worker(config: AlgorithmConfig, index: int) -> Worker:
 
 
 def work(stage: Any, index: int) -> None:
-    """A worker as its process has it, to the end of the training."""
+    """A worker as in its process, to the end of training."""
     subject = worker(stage.config, index)
     with stage.connect(f"w{index}") as connection:
         device = Device(
@@ -65,7 +65,7 @@ def work(stage: Any, index: int) -> None:
 
 
 def without_sockets(config: AlgorithmConfig) -> Vector:
-    """The model that the same workers come to, one after the other in one process."""
+    """The final model of the same workers, run one after the other in one process."""
     rng = np.random.default_rng(1)
     initial = rng.normal(size=NETWORK.layout.size).astype(np.float32)
     half = config.server(NETWORK.layout, 2, parameters=initial, rng=rng)
@@ -93,10 +93,10 @@ def without_sockets(config: AlgorithmConfig) -> Vector:
 
 
 @pytest.mark.parametrize(("delta", "compressed"), [(0.99, 1), (0.0, 0)])
-def test_votes_over_sockets_come_to_the_same_model(
+def test_votes_over_sockets_give_the_same_model(
     begin: Callable[..., Any], tmp_path: Path, delta: float, compressed: int
 ) -> None:
-    """A vote before every update: one message a row, with what came of it and the step's time."""
+    """A vote before every update: one message per row, with its outcome and the step's time."""
     stage = begin(NETWORK.layout, updates=UPDATES, config=voting(delta))
     threads = [threading.Thread(target=work, args=(stage, index)) for index in range(2)]
     for thread in threads:

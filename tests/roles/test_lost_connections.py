@@ -1,4 +1,4 @@
-"""A connection that breaks again and again: every push is applied once, in order."""
+"""A connection that breaks repeatedly: every push is applied once, in order."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Breaker:
     """A relay that breaks each of its first connections after a number of bytes, either way.
 
     Attributes:
-        address: where to call it.
-        allowances: bytes that the connections to come may carry; those after the last carry all.
+        address: of the relay.
+        allowances: bytes for each of the next connections; later ones are unlimited.
     """
 
     def __init__(self, target: str, allowances: list[int]) -> None:
@@ -42,7 +42,7 @@ class Breaker:
         self._threads[0].start()
 
     def close(self) -> None:
-        """Break what is left."""
+        """Break the remaining connections."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
@@ -83,7 +83,7 @@ def test_every_push_is_applied_once(
 ) -> None:
     stage = begin(LAYOUT, updates=1000, service_seconds=service_seconds)
     rng = np.random.default_rng(4)
-    # A connection's beginning takes about 500 bytes, a push 500, a reply 20,000.
+    # The start of a connection takes about 500 bytes, a push 500, a reply 20,000.
     breaker = Breaker(stage.address, [int(n) for n in rng.integers(300, 60_000, BREAKS)])
     indices = np.sort(rng.choice(LAYOUT.size, 40, replace=False)).astype(np.int32)
     payload = Sparse(indices, np.ones(40, np.float32))

@@ -1,4 +1,4 @@
-"""Orders between replies, and ticks at their moments."""
+"""Orders between replies, and ticks at their times."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def ticking() -> ServerHalf[Any]:
     )
 
 
-def test_orders_go_out_on_a_stream_at_once_and_with_the_next_reply(run: Run) -> None:
+def test_orders_are_sent_at_once_on_a_stream_and_with_the_next_reply(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(1)
@@ -91,8 +91,8 @@ def test_orders_go_out_on_a_stream_at_once_and_with_the_next_reply(run: Run) -> 
     run(play, half=ticking())
 
 
-def test_a_tick_comes_before_a_push_that_comes_later(run: Run) -> None:
-    """Though the event loop has not come to it yet."""
+def test_a_tick_runs_before_a_later_push(run: Run) -> None:
+    """Even if the event loop has not handled the tick yet."""
 
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
@@ -103,8 +103,8 @@ def test_a_tick_comes_before_a_push_that_comes_later(run: Run) -> None:
     run(play, half=ticking())
 
 
-def test_ticks_come_when_they_are_wanted(run: Run) -> None:
-    """By a clock that runs: ten emulated seconds in a real one, a tick every 0.2 real seconds."""
+def test_ticks_are_on_time(run: Run) -> None:
+    """On a running clock: ten emulated seconds per real one, a tick every 0.2 real seconds."""
     half = ticking()
 
     async def play(bench: Bench) -> None:

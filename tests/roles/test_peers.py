@@ -1,4 +1,4 @@
-"""A worker speaks for itself alone, and can fill neither the disk nor the memory of its server."""
+"""A worker can act only for itself, and can fill neither disk nor memory of the server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOOPS = 300
 
 @pytest.fixture
 def stage(begin: Callable[..., Any]) -> Any:
-    """A training that has begun, with w0 and w1."""
+    """A started training with w0 and w1."""
     return begin(LAYOUT)
 
 
@@ -41,7 +41,7 @@ def leave(worker: int) -> bytes:
     return ps_pb2.LeaveRequest(worker=worker).SerializeToString()
 
 
-def test_a_token_is_made_of_the_secret_and_the_name() -> None:
+def test_a_token_is_derived_from_secret_and_name() -> None:
     # echo -n w3 | openssl dgst -sha256 -hmac secret
     assert token_of("secret", "w3") == (
         "w3:fd0444d2eaca32c0a1c036fdb76e7102404e272494c1f64360b6b6a6bab04f93"
@@ -88,8 +88,8 @@ def test_management_calls_are_restricted_to_their_caller(
         connection.call(method, b"")
 
 
-def test_joining_and_leaving_without_end_is_counted(stage: Any, tmp_path: Path) -> None:
-    """The first join was that of the beginning."""
+def test_endless_joins_and_leaves_are_counted(stage: Any, tmp_path: Path) -> None:
+    """The first join was at the start."""
     with stage.connect("w0") as connection:
         for _ in range(LOOPS):
             connection.call(methods.LEAVE, leave(0))
@@ -106,14 +106,14 @@ def test_joining_and_leaving_without_end_is_counted(stage: Any, tmp_path: Path) 
         Omitted("w0", "left", LOOPS - MAX_EVENTS),
         Omitted("w0", "rejected", LOOPS - MAX_EVENTS),
     }
-    # One reason of the verdict's, with all that were refused: 1 and 299 more.
+    # One reason in the verdict, with the number refused: 1 and 299 more.
     assert rejected_pushes(events) == [
         ("w0", "w0 called as worker 1, expected its own number, and 299 more")
     ]
 
 
-def test_messages_far_above_the_models_are_dropped_unseen(stage: Any) -> None:
-    """The limit of 50 parameters is 400 bytes and an envelope of 65,536; twice that is unseen."""
+def test_messages_far_larger_than_the_model_are_dropped_unread(stage: Any) -> None:
+    """The limit for 50 parameters is 400 bytes plus an envelope of 65,536; twice that is unread."""
     options = dict(stage.limits.server_options())
     assert options["grpc.max_receive_message_length"] == 2 * (8 * 50 + 65_536)
     assert options["grpc.http2.lookahead_bytes"] == 65_936

@@ -34,13 +34,13 @@ def test_the_rate_counts_from_the_first_packet_after_the_burst() -> None:
 @pytest.mark.parametrize(
     ("rate", "payload", "seconds"),
     [
-        (50e6, 1472, 0.8),  # full frames, as many as there are
+        (50e6, 1472, 0.8),  # full frames, as many as possible
         (1e6, 1472, 0.8),  # 100,000 bytes in 60 packets would be 1,624 each
         (100e3, 124, 0.8),  # 10,000 bytes: 166 each, headers included
-        (20e3, 100, 60 * 142 * 8 / 20e3),  # no smaller ones, so it takes 3.4 s
+        (20e3, 100, 60 * 142 * 8 / 20e3),  # the minimum size, so it takes 3.4 s
     ],
 )
-def test_slow_links_get_smaller_packets_then_more_time(
+def test_slow_links_get_smaller_packets_and_then_more_time(
     rate: float, payload: int, seconds: float
 ) -> None:
     stream = ProbeStream.through(rate)
@@ -72,27 +72,27 @@ def test_a_stream_fills_the_queue_before_it_waits_for_the_first_time(
 
 
 def steady(number: int, *, batches: int = 50, every: float = 0.001) -> list[Arrival]:
-    """Two frames a millisecond from the beginning of a slice of time on."""
+    """Two frames per millisecond from the start of a time slice."""
     begin = number * (SLICE_SECONDS + 1e-6)
     return [Arrival(begin + every * n, 2, 0) for n in range(batches)]
 
 
-def test_a_fast_rate_is_the_median_of_slices_of_time() -> None:
+def test_a_fast_rate_is_the_median_of_time_slices() -> None:
     arrivals = [one for n in range(10) for one in steady(n)]
     # Ten slices of 50 ms, of which the first and the last do not count: two frames a millisecond.
     assert rate_of_slices(arrivals) == pytest.approx(2000 * FRAME_BITS, rel=1e-6)
-    assert rate_of_slices(arrivals[50:]) is None  # seven that count are too few
+    assert rate_of_slices(arrivals[50:]) is None  # seven counted slices are too few
     assert rate_of_slices([]) is None
 
 
-def test_a_fast_stream_with_holes_has_no_rate() -> None:
+def test_a_fast_stream_with_gaps_has_no_rate() -> None:
     holes = [one for n in range(12) for one in steady(n, batches=50 - 4 * n)]
     assert rate_of_slices(holes) == pytest.approx(2000 * FRAME_BITS, rel=1e-6)  # ends left out
     uneven = [one for n in range(12) for one in steady(n, batches=20, every=1e-3 + n * 5e-5)]
     assert rate_of_slices(uneven) is None
 
 
-def test_slices_in_which_something_found_no_room_do_not_count() -> None:
+def test_slices_with_a_full_queue_do_not_count() -> None:
     arrivals = [one for n in range(12) for one in steady(n)]
     lossy = [one._replace(dropped=n) for n, one in enumerate(arrivals[50:150])]
     assert rate_of_slices([*arrivals[:50], *lossy, *arrivals[150:]]) is not None
@@ -110,7 +110,7 @@ def test_a_fast_stream_arrives_in_batches_of_full_frames() -> None:
     assert len(found) == 1  # nothing limits loopback but the stream's own pace
 
 
-def test_a_probe_measures_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_measures_the_actual_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         monkeypatch.setattr(prober, "PORT", free.getsockname()[1])
     threading.Thread(target=prober.reflect, args=("127.0.0.1",), daemon=True).start()

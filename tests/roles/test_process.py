@@ -1,4 +1,4 @@
-"""What a role says of an error before it ends."""
+"""The error message of a role before it exits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from testbed.values.user_code import UserCode
 
 @pytest.fixture(autouse=True)
 def handler() -> Iterator[None]:
-    """Of SIGTERM, which a role that ends leaves ignored: what other tests start would be, too."""
+    """Restores SIGTERM, which an ending role leaves ignored and children would inherit."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize(("name", "hidden"), [("/tmp/gone.npz", True), ("/srv/gone.npz", False)])
-def test_a_file_of_the_hosts_tmp_is_not_in_a_node(
+def test_a_file_in_the_hosts_tmp_is_missing_in_a_node(
     name: str, hidden: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "own.py"

@@ -1,4 +1,4 @@
-"""A producer's pace, on a clock that is moved by hand: what is due, no more, no less, in order."""
+"""A producer's pace, on a clock advanced by hand: exactly the due records, in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DATA = Prepared(
 
 
 class Kept(Sender):
-    """Takes over as many records as there is room for."""
+    """Accepts as many records as it has room for."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -55,8 +55,8 @@ def feed(rate: float) -> Feed:
     return Feed(0, arrivals, shard, data=DATA, format=FORMAT)
 
 
-def test_what_is_due_is_counted_from_the_beginning() -> None:
-    """Ten a second: 3 after 0.35 s, and after a second that was slept through all 13 by 1.35 s."""
+def test_due_records_are_counted_from_the_start() -> None:
+    """Ten per second: 3 after 0.35 s, and after sleeping for a second all 13 by 1.35 s."""
     subject, sender = feed(10.0), Kept(100)
     for now, expected in ((0.0, 0), (0.05, 0), (0.35, 3), (0.39, 3), (1.35, 13)):
         subject.send_due(sender, now)
@@ -65,7 +65,7 @@ def test_what_is_due_is_counted_from_the_beginning() -> None:
     assert [one.sequence for one in records] == list(range(1, 14))
     assert [one.made for one in records] == pytest.approx([k / 10 for k in range(1, 14)])
     order = Shard(np.arange(4), np.random.default_rng(1)).take(13).tolist()
-    assert [one.sample for one in records] == order  # as the simulation has it
+    assert [one.sample for one in records] == order  # as in the simulation
     assert all(one.label == 3 - one.sample for one in records)
     assert all(one.pixels.item() == one.sample for one in records)
 
@@ -86,8 +86,8 @@ def test_a_record_without_room_is_sent_first_later() -> None:
     ]
 
 
-def test_it_continues_after_the_records_of_a_previous_process() -> None:
-    """12 are there by 1.0 s: nothing is due for so long. Then 13 to 15, of the same order."""
+def test_a_producer_continues_after_the_records_of_a_previous_process() -> None:
+    """12 exist by 1.0 s: none is due for that long. Then 13 to 15, in the same order."""
     subject, sender = feed(10.0), Kept(100)
     subject.send_due(sender, 0.2)
     sender.there = 12
@@ -100,7 +100,7 @@ def test_it_continues_after_the_records_of_a_previous_process() -> None:
     assert [one.sample for one in records] == [order[0], order[1], *order[12:]]
 
 
-def test_several_samples_are_sent_together_when_the_last_is_made() -> None:
+def test_a_lot_is_sent_when_its_last_sample_is_due() -> None:
     """Lots of three, ten samples a second: two lots by 0.65 s, the third at 0.9 s."""
     lots = RecordFormat((1, 1, 1), "f", samples=3)
     shard = Shard(np.arange(4), np.random.default_rng(1))
@@ -119,8 +119,8 @@ def test_several_samples_are_sent_together_when_the_last_is_made() -> None:
     assert [one.sample for one in samples] == [order[one.sequence - 1] for one in samples]
 
 
-def test_it_reports_its_progress() -> None:
-    """At 2.0 s 20 are due; room was for 15: a quarter is not sent."""
+def test_a_producer_reports_its_progress() -> None:
+    """At 2.0 s 20 are due; there was room for 15: a quarter is unsent."""
     time = 0.0
     clock = EmulatedClock(1.0, steady=lambda: time)
     production = Production([feed(10.0)], Kept(15), clock)
@@ -131,8 +131,8 @@ def test_it_reports_its_progress() -> None:
     assert (told.due, told.sent, told.worst_lag_ratio) == (20, 15, 0.25)
 
 
-def test_what_a_broker_has_not_written_is_not_sent() -> None:
-    """All 20 that are due were taken over, 8 of them are still on their way."""
+def test_records_not_written_by_the_broker_are_not_counted_as_sent() -> None:
+    """All 20 due records were accepted; 8 of them are still in transit."""
     time = 0.0
     clock = EmulatedClock(1.0, steady=lambda: time)
     sender = Kept(100)
@@ -144,7 +144,7 @@ def test_what_a_broker_has_not_written_is_not_sent() -> None:
     assert (told.due, told.sent, told.worst_lag_ratio) == (20, 12, 0.4)
 
 
-def test_it_sends_nothing_before_the_training_and_nothing_after_it() -> None:
+def test_a_producer_sends_only_during_the_training() -> None:
     async def live() -> int:
         sender = Kept(100)
         production = Production([feed(1000.0)], sender, EmulatedClock(1.0))

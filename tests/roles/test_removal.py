@@ -1,4 +1,4 @@
-"""Whoever controls the workers' processes reports one that has ended, over the unix socket."""
+"""The controller of the worker processes reports an ended worker over the unix socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAYOUT = Layout(("weight",), ((10, 5),))
 
 @pytest.fixture
 def stage(begin: Callable[..., Any]) -> Any:
-    """A training that has begun, with w0 and w1."""
+    """A started training with w0 and w1."""
     return begin(LAYOUT)
 
 
@@ -38,7 +38,7 @@ def manage(stage: Any, message: bytes) -> None:
 
 
 def push(worker: int) -> bytes:
-    """Its first, of one entry."""
+    """Its first push, of one entry."""
     payload = Sparse(np.array([3], np.int32), np.array([1], np.float32))
     update = Update(payload, version=0, samples=10)
     return encode_push(PushMessage(worker, 1, LAYOUT.fingerprint, update, Timing())).data
@@ -49,7 +49,7 @@ def events(folder: Path, *names: str) -> list[dict[str, Any]]:
     return [entry.as_dict() for entry in entries if entry.name in names]
 
 
-def test_a_removal_is_written_down_once_with_its_reason(stage: Any, tmp_path: Path) -> None:
+def test_a_removal_is_recorded_once_with_its_reason(stage: Any, tmp_path: Path) -> None:
     for reason in ("w1 was ended by SIGKILL", "as if the answer had been lost"):
         manage(stage, removal(1, reason))
     (event,) = events(tmp_path, "left")
@@ -76,10 +76,10 @@ def test_a_push_in_transit_from_a_removed_worker_is_not_refused(stage: Any, tmp_
             removal(1, 1001 * "x"),
             "a reason of 1001 characters, expected at most 1000 (INVALID_ARGUMENT)",
         ),
-        (b"\x12\x01\xff", "not a RemoveRequest"),  # a reason that is no text
+        (b"\x12\x01\xff", "not a RemoveRequest"),  # a reason that is not text
     ],
 )
-def test_what_is_no_removal_is_refused(
+def test_a_request_that_is_not_a_removal_is_refused(
     stage: Any, tmp_path: Path, message: bytes, reason: str
 ) -> None:
     with pytest.raises(RejectedError) as refusal:

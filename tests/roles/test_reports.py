@@ -22,24 +22,24 @@ LAYOUT = Layout(("weight",), ((10, 5),))
 
 @pytest.fixture
 def stage(begin: Callable[..., Any]) -> Any:
-    """A training that has begun."""
+    """A started training."""
     return begin(LAYOUT)
 
 
 def report(**changes: Any) -> bytes:
-    """A report on the initial model; fields replace its own."""
+    """A report on the initial model; fields override its own."""
     values = {"version": 0, "loss": 2.5, "top1": 0.25, "top5": 0.5, "images": 40, "final": False}
     return ps_pb2.ReportRequest(**(values | changes)).SerializeToString()
 
 
-def test_a_snapshot_is_taken_and_reported_on_once(stage: Any, tmp_path: Path) -> None:
+def test_a_snapshot_is_taken_and_reported_once(stage: Any, tmp_path: Path) -> None:
     with stage.connect("evaluator") as connection:
         request = ps_pb2.SnapshotRequest().SerializeToString()
         snapshot = decode_snapshot(connection.call(methods.SNAPSHOT, request))
         assert (snapshot.version, snapshot.final) == (0, False)
         assert snapshot.model.values.tobytes() == stage.half.parameters.tobytes()
         said = report(loss=float("nan"), time_seconds=snapshot.time)
-        for _ in range(2):  # the second as if the answer to the first had been lost
+        for _ in range(2):  # the second repeats the first after a lost answer
             connection.call(methods.REPORT, said)
     (event,) = only(read_events(tmp_path / "events.jsonl"), Evaluated)
     assert event == Evaluated(
@@ -93,7 +93,7 @@ def test_impossible_reports_are_refused(
     assert [(e.node, e.method) for e in only(events, Rejected)] == [("evaluator", "Report")]
 
 
-def test_workers_and_the_evaluator_have_their_own_address(stage: Any) -> None:
+def test_workers_and_the_evaluator_have_separate_addresses(stage: Any) -> None:
     with stage.connect("w0") as connection, pytest.raises(RejectedError, match="UNIMPLEMENTED"):
         connection.call(methods.SNAPSHOT, b"")
     with (

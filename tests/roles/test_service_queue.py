@@ -1,4 +1,4 @@
-"""The queue at the parameter server, live: who waits, who is gone, and the end."""
+"""The request queue at the parameter server, live: waiting, removed workers, and the end."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Bench = Any
 Run = Callable[..., Bench]
 
 
-def test_requests_queue_where_each_takes_time(run: Run) -> None:
+def test_requests_that_take_time_are_queued(run: Run) -> None:
     async def play(bench: Bench) -> None:
         loop = asyncio.get_running_loop()
         bench.join(0, 1)
         began = loop.time()
         await asyncio.gather(bench.pull(1), bench.pull(0))
-        assert loop.time() - began >= 0.04  # two of 0.2 emulated seconds, of which one real has ten
+        assert loop.time() - began >= 0.04  # two of 0.2 emulated seconds at ten per real second
         pushes = [asyncio.create_task(bench.push(worker, 1, 0)) for worker in (1, 0)]
         await bench.settle()
-        bench.seconds = 0.0625  # by this clock, which does not run by itself
-        assert [(await push).blocked for push in pushes] == [0.625, 0.625]  # all of it is held back
+        bench.seconds = 0.0625  # by this clock, which only the test advances
+        assert [(await push).blocked for push in pushes] == [0.625, 0.625]  # all held back
         assert loop.time() - began >= 0.08
         late = asyncio.create_task(bench.push(1, 2, 1))
         await bench.settle()

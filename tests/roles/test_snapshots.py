@@ -1,4 +1,4 @@
-"""When the evaluator gets which model, and what it may report on."""
+"""When the evaluator gets which model, and which reports are accepted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bench = Any
 Run = Callable[..., Bench]
 
 
-def test_snapshots_are_taken_when_they_are_due(run: Run) -> None:
+def test_snapshots_are_taken_when_due(run: Run) -> None:
     async def play(bench: Bench) -> None:
         ask, look = bench.snapshots.ask, bench.training.check_progress
         first = ask(0, 0.0)
@@ -74,7 +74,7 @@ def test_a_late_poll_still_gets_the_initial_model_first(run: Run) -> None:
 
 
 def test_a_snapshot_by_time_is_taken_without_updates(run: Run) -> None:
-    """And one of the same model again at the next time, on which there is a report of its own."""
+    """The same model is taken again at the next time, with a separate report."""
 
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
@@ -93,8 +93,8 @@ def test_a_snapshot_by_time_is_taken_without_updates(run: Run) -> None:
     run(play)
 
 
-def test_a_snapshot_by_time_comes_before_a_later_push(run: Run) -> None:
-    """Also where the event loop is late with it: its model lacks that push."""
+def test_a_snapshot_by_time_is_taken_before_a_later_push(run: Run) -> None:
+    """Even if the event loop is late: its model does not include that push."""
 
     async def play(bench: Bench) -> None:
         bench.join(0, 1)

@@ -1,4 +1,4 @@
-"""A training in which no worker can push any more, and trainings that only seem so."""
+"""Trainings in which no worker can push any more, and trainings that only look stalled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run = Callable[..., Bench]
 LAYOUT = Layout(("weight",), ((2, 2),))
 
 
-def test_a_worker_that_is_frozen_for_long_stalls_waiting_workers(run: Run, barrier: Half) -> None:
+def test_a_long_freeze_stalls_waiting_workers(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -69,7 +69,7 @@ def test_a_short_pause_does_not_stall(run: Run, barrier: Half) -> None:
     run(play, half=barrier)
 
 
-def test_a_training_that_all_have_left_is_stalled(run: Run) -> None:
+def test_a_training_without_workers_is_stalled(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         bench.training.leave(0)
@@ -82,7 +82,7 @@ def test_a_training_that_all_have_left_is_stalled(run: Run) -> None:
 
 
 class Careful(Bsp):
-    """BSP that holds its rounds until the loss of the model that they made is there."""
+    """BSP that holds its rounds until the loss of the resulting model is known."""
 
     def halves(self) -> Halves:
         return WorkerHalf, Auditor
@@ -108,8 +108,8 @@ class Auditor(RoundServer[Careful]):
             self.wanted = None
 
 
-def test_a_barrier_is_held_until_the_evaluator_has_measured_its_model(run: Run) -> None:
-    """The snapshot that is wanted goes out before any other, though none is due."""
+def test_a_barrier_is_held_until_its_model_is_evaluated(run: Run) -> None:
+    """The requested snapshot is sent before any other, though none is due."""
     half = Careful(name="bsp").server(
         LAYOUT, 2, parameters=np.zeros(4, np.float32), rng=np.random.default_rng(0)
     )

@@ -1,4 +1,4 @@
-"""The training without a network: joins, waits, repetitions, the end."""
+"""The training without a network: joins, waits, repeats, the end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_repeated_push_is_applied_once_and_answered_again(run: Run) -> None:
         again = await bench.push(0, 1, 0, attempt=1)
         assert again.reply is not None
         assert again.reply.version == 2
-        await bench.push(0, 2, 2)  # its next push
+        await bench.push(0, 2, 2)  # the next push
 
     bench = run(play)
     assert bench.rows()["sequence"].tolist() == [1, 1, 2]
@@ -88,7 +88,7 @@ def test_a_repeated_push_is_applied_once_and_answered_again(run: Run) -> None:
     assert (done.repeated, done.repeated_bytes) == (1, 16)
 
 
-def test_a_call_that_arrives_after_its_repetition_changes_nothing(run: Run) -> None:
+def test_a_call_that_arrives_after_its_repeat_changes_nothing(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -98,12 +98,12 @@ def test_a_call_that_arrives_after_its_repetition_changes_nothing(run: Run) -> N
                 await bench.push(0, late[0], late[1], attempt=late[2])
         with pytest.raises(SupersededError):
             await bench.training.pull(0)
-        await bench.push(0, 2, 1)  # the late ones have not moved what it had pulled
+        await bench.push(0, 2, 1)  # the late calls did not change its pulled version
 
     assert run(play).rows()["sequence"].tolist() == [1, 2]
 
 
-def test_a_waiting_call_is_overtaken_by_its_repetition(run: Run, barrier: Half) -> None:
+def test_a_waiting_call_is_replaced_by_its_repeat(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -166,7 +166,7 @@ def test_a_removed_worker_does_not_block_others(run: Run, barrier: Half) -> None
     ]
 
 
-def test_a_worker_that_has_left_may_be_removed(run: Run) -> None:
+def test_a_worker_that_left_can_be_removed(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         bench.training.leave(1)
@@ -179,7 +179,7 @@ def test_a_worker_that_has_left_may_be_removed(run: Run) -> None:
     assert events[-1]["reason"] is None
 
 
-def test_what_a_removed_worker_had_sent_changes_nothing(run: Run) -> None:
+def test_a_late_push_of_a_removed_worker_changes_nothing(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -196,7 +196,7 @@ def test_what_a_removed_worker_had_sent_changes_nothing(run: Run) -> None:
     assert bench.half.version == 1
 
 
-def test_a_removed_worker_that_restarts_counts_as_new(run: Run) -> None:
+def test_a_removed_worker_that_restarts_is_new(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(1)
@@ -226,7 +226,7 @@ def test_training_ends_after_exactly_the_configured_updates(run: Run) -> None:
         assert bench.training.ended.is_set()
         assert bench.training.unnotified == [1]
         assert not bench.training.drained.is_set()
-        assert (await bench.push(1, 1, 0)).reply is None  # was on its way
+        assert (await bench.push(1, 1, 0)).reply is None  # was in transit
         assert bench.training.drained.is_set()
         assert (await bench.push(0, 3, 2, attempt=1)).reply is None
 
@@ -239,7 +239,7 @@ def test_training_ends_after_exactly_the_configured_updates(run: Run) -> None:
     assert [(event["reason"], event["version"]) for event in finished] == [("3 updates applied", 3)]
 
 
-def test_training_ends_in_time(run: Run, barrier: Half) -> None:
+def test_training_ends_at_its_time_limit(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         waiting = asyncio.create_task(bench.push(0, 1, 0))
@@ -256,7 +256,7 @@ def test_training_ends_in_time(run: Run, barrier: Half) -> None:
     assert bench.events()[-1]["reason"] == "10 s of emulated time passed"
 
 
-def test_a_worker_that_leaves_need_not_be_notified(run: Run) -> None:
+def test_a_worker_that_left_need_not_be_notified(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -268,7 +268,7 @@ def test_a_worker_that_leaves_need_not_be_notified(run: Run) -> None:
     run(play, stop=StopRule(updates=1))
 
 
-def test_a_removed_worker_cannot_be_notified(run: Run) -> None:
+def test_a_removed_worker_need_not_be_notified(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -296,7 +296,7 @@ def test_a_removed_worker_cannot_be_notified(run: Run) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(run: Run, changes: dict[str, Any], reason: str) -> None:
+def test_mismatched_pushes_are_refused(run: Run, changes: dict[str, Any], reason: str) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
         await bench.pull(0)
@@ -309,7 +309,7 @@ def test_what_does_not_fit_is_refused(run: Run, changes: dict[str, Any], reason:
     assert bench.half.parameters.tolist() == [-1, -1, -1, -1]
 
 
-def test_joining_is_checked(run: Run) -> None:
+def test_joins_are_checked(run: Run) -> None:
     async def play(bench: Bench) -> None:
         with pytest.raises(RejectedError, match="worker 2: expected a number from 0 to 1"):
             bench.join(2)
@@ -323,7 +323,7 @@ def test_joining_is_checked(run: Run) -> None:
 
 
 def test_rows_of_a_round_are_written_when_it_is_applied(run: Run, barrier: Half) -> None:
-    """w1's push comes at 5 and w0's at 10 emulated seconds, in whose moment both are applied."""
+    """w1 pushes at 5 and w0 at 10 emulated seconds, when both are applied."""
 
     async def play(bench: Bench) -> None:
         bench.join(0, 1)

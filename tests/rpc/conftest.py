@@ -1,4 +1,4 @@
-"""A gRPC server in a thread of its own, behind the gate."""
+"""A gRPC server in a thread, behind the gate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Host:
     Attributes:
         gate: see Gate.
         refusals: all so far.
-        failures: errors that nobody foresaw.
+        failures: unexpected errors.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Host:
 
     @contextmanager
     def running(self) -> Iterator[str]:
-        """Yields the address that clients call."""
+        """Yields the address for clients."""
         self._thread.start()
         try:
             port = self._port.result(10)
@@ -64,7 +64,7 @@ class Host:
             self.stop()
 
     def stop(self) -> None:
-        """Go down; doing it twice is harmless."""
+        """Shut down. Idempotent."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._over.set)
             self._thread.join()

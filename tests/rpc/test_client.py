@@ -1,4 +1,4 @@
-"""Repeating calls after a lost connection, and giving up."""
+"""Repeated calls after a lost connection, and timeouts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class HandClock:
 
 
 def connect(address: str, clock: HandClock, *, patience_seconds: float = 5.0) -> Connection:
-    """A connection that waits in no real time."""
+    """A connection whose waits take no real time."""
     return Connection(
         address,
         token=token_of("right", "w3"),
@@ -54,26 +54,26 @@ def connect(address: str, clock: HandClock, *, patience_seconds: float = 5.0) ->
 
 
 @pytest.fixture
-def nobody() -> str:
+def no_server() -> str:
     """An address without a listener."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         return f"ipv4:127.0.0.1:{unused.getsockname()[1]}"
 
 
-def test_a_server_that_is_not_there_is_called_with_growing_pauses(nobody: str) -> None:
+def test_an_absent_server_is_called_with_growing_pauses(no_server: str) -> None:
     clock = HandClock()
-    with connect(nobody, clock) as connection, pytest.raises(NodeError) as caught:
+    with connect(no_server, clock) as connection, pytest.raises(NodeError) as caught:
         connection.call(METHOD, b"")
-    assert clock.pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]  # 2 s more would be above 5
+    assert clock.pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]  # 2 s more would exceed 5
     assert connection.repeated == 6
-    assert f"{nobody}: the parameter server has not answered for 3 s" in str(caught.value)
+    assert f"{no_server}: the parameter server has not answered for 3 s" in str(caught.value)
     assert caught.value.exit_code == 5
 
 
-def test_without_patience_there_is_one_attempt(nobody: str) -> None:
+def test_without_patience_there_is_one_attempt(no_server: str) -> None:
     clock = HandClock()
-    with connect(nobody, clock) as connection, pytest.raises(NodeError):
+    with connect(no_server, clock) as connection, pytest.raises(NodeError):
         connection.call(METHOD, b"", patience_seconds=0.0)
     assert clock.pauses == []
 
@@ -95,7 +95,7 @@ def test_a_call_is_repeated_unchanged_until_it_is_answered(start: Start) -> None
     assert clock.pauses[:2] == [0.05, 0.1]
 
 
-def test_a_repeated_call_says_which_attempt_it_is(start: Start) -> None:
+def test_a_repeated_call_carries_its_attempt_number(start: Start) -> None:
     seen: list[bytes] = []
 
     async def lose_two(message: bytes, call: Call) -> bytes:
@@ -110,9 +110,9 @@ def test_a_repeated_call_says_which_attempt_it_is(start: Start) -> None:
     assert seen[:3] == [b"0", b"1", b"2"]
 
 
-def test_patience_restarts_after_a_call_that_was_held_back(nobody: str) -> None:
+def test_patience_restarts_after_a_call_that_was_held_back(no_server: str) -> None:
     clock = HandClock({6: 60.0})  # the third attempt takes a minute
-    with connect(nobody, clock) as connection, pytest.raises(NodeError):
+    with connect(no_server, clock) as connection, pytest.raises(NodeError):
         connection.call(METHOD, b"")
     assert clock.pauses == [0.05, 0.1, *(0.05, 0.1, 0.2, 0.4, 0.8, 1.6)]
 
@@ -141,7 +141,7 @@ def test_the_wrong_token_is_a_refusal(start: Start) -> None:
         connection.call(METHOD, b"")
 
 
-def test_a_server_that_goes_down_and_comes_back_is_found_again(start: Start) -> None:
+def test_a_restarted_server_is_found_again(start: Start) -> None:
     async def echo(message: bytes, call: Call) -> bytes:
         return message
 

@@ -48,7 +48,7 @@ def push(payload: Payload) -> PushMessage:
 
 
 def generated(**fields: Any) -> ps_pb2.ExchangeRequest:
-    """The same push as the generated class has it; fields replace its own."""
+    """The same push as a generated class; fields override its own."""
     values: dict[str, Any] = {
         "worker": 3,
         "sequence": 5,
@@ -113,7 +113,7 @@ def test_an_update_without_entries() -> None:
 
 
 @pytest.mark.parametrize(("encoding", "width"), [("packed", 4), ("packed16", 2)])
-def test_a_packed_push_comes_back(encoding: Encoding, width: int) -> None:
+def test_a_packed_push_survives_a_round_trip(encoding: Encoding, width: int) -> None:
     sent = sparse({0: 1.0, 258: -2.0})
     encoded = encode_push(push(sent), encoding)
     head, data = split(ps_pb2.ExchangeRequest, encoded.data)
@@ -152,7 +152,9 @@ def test_a_decoded_payload_is_a_view() -> None:
     st.integers(0, 2**31 - 1),
     st.integers(0, 2**63 - 1),
 )
-def test_any_sparse_push_comes_back(entries: dict[int, float], worker: int, number: int) -> None:
+def test_any_sparse_push_survives_a_round_trip(
+    entries: dict[int, float], worker: int, number: int
+) -> None:
     update = Update(sparse(entries), version=number, samples=worker)
     encoded = encode_push(PushMessage(worker, number, 2**64 - 1, update, Timing()))
     read = decode_push(encoded.data)
@@ -217,7 +219,7 @@ STANDING = (
 
 
 @pytest.mark.parametrize("standing", STANDING)
-def test_replies_come_back(standing: StandingOrders) -> None:
+def test_replies_survive_a_round_trip(standing: StandingOrders) -> None:
     reply = Reply(dense(1.5, -2.5), version=9, note={"least": 4.0})
     sent = Delivery(reply, time=3.25, blocked=0.5, standing=standing)
     encoded = encode_delivery(sent)
@@ -234,13 +236,13 @@ def test_replies_come_back(standing: StandingOrders) -> None:
 
 
 @pytest.mark.parametrize("standing", STANDING[1:])
-def test_orders_come_back(standing: StandingOrders) -> None:
+def test_orders_survive_a_round_trip(standing: StandingOrders) -> None:
     assert decode_orders(encode_orders(standing)) == standing
     with pytest.raises(MalformedError, match="not a Orders"):
         decode_orders(b"\xff")
 
 
-def test_a_message_without_a_step_comes_back_with_its_note() -> None:
+def test_a_message_without_a_step_keeps_its_note() -> None:
     update = Update(Sparse.nothing(), version=7, samples=0, steps=0, note={"vote": 1.0})
     read = decode_push(encode_push(PushMessage(3, 5, 0xDEADBEEF, update, TIMING)).data)
     assert (read.update.steps, read.update.samples) == (0, 0)
@@ -260,7 +262,7 @@ def test_a_reply_that_says_stop_has_no_model() -> None:
     assert (read.reply, read.time) == (None, 8.0)
 
 
-def test_snapshots_come_back() -> None:
+def test_snapshots_survive_a_round_trip() -> None:
     data = encode_snapshot(Snapshot(4, 1.5, final=True, model=dense(1.0, 2.0)))
     read = decode_snapshot(data)
     assert (read.version, read.time, read.final) == (4, 1.5, True)

@@ -15,7 +15,7 @@ from testbed.rpc._pb import ps_pb2
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_method_names_are_those_of_the_contract() -> None:
+def test_method_names_match_the_contract() -> None:
     names = {
         f"/{service.full_name}/{method.name}"
         for service in ps_pb2.DESCRIPTOR.services_by_name.values()
@@ -40,8 +40,8 @@ def test_every_kind_of_payload_is_in_the_contract_with_its_arrays() -> None:
         ]
 
 
-def test_the_committed_classes_do_not_ask_for_the_protobuf_that_wrote_them() -> None:
-    """Or a package that holds protobuf back, as flwr does, would break every command."""
+def test_the_committed_classes_do_not_require_the_newest_protobuf() -> None:
+    """Otherwise a package that pins an older protobuf, like flwr, would break every command."""
     for file in (ROOT / "testbed/rpc/_pb").glob("*_pb2.py"):
         text = file.read_text()
         assert "runtime_version" not in text
@@ -51,7 +51,7 @@ def test_the_committed_classes_do_not_ask_for_the_protobuf_that_wrote_them() -> 
 @pytest.mark.skipif(
     importlib.util.find_spec("grpc_tools") is None, reason="needs grpcio-tools: make setup"
 )
-def test_the_committed_classes_are_those_of_the_proto() -> None:
+def test_the_committed_classes_match_the_proto() -> None:
     result = subprocess.run(
         [sys.executable, "protos/generate.py", "--check"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""What a node's environment asks of gRPC, and that the version at hand knows it."""
+"""A node's gRPC environment, with experiments that this version knows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ with grpc.insecure_channel("127.0.0.1:1") as channel:
 """
 
 
-def test_grpc_knows_every_experiment_that_nodes_ask_for() -> None:
+def test_grpc_knows_every_experiment_set_for_nodes() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env=agent_environment({}),

@@ -1,4 +1,4 @@
-"""Long messages in pieces: what they are made of, what is refused, and over a real connection."""
+"""Long messages in chunks: their contents, refusals, and a real connection."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_first_piece_begins_with_the_length() -> None:
 
 
 @pytest.mark.parametrize("message", [b"", b"short", MESSAGE])
-def test_a_message_comes_out_as_it_went_in(message: bytes) -> None:
+def test_a_message_survives_a_round_trip(message: bytes) -> None:
     assembly = Assembly(len(message))
     *before, last = [assembly.add(piece) for piece in pieces(message)]
     assert not any(before)
@@ -60,14 +60,14 @@ def first(total: int, data: bytes) -> bytes:
         ([b"\xff"], "a first piece of 1 bytes, without a length"),
     ],
 )
-def test_what_is_no_message_is_refused(sent: list[bytes], reason: str) -> None:
+def test_invalid_chunks_are_refused(sent: list[bytes], reason: str) -> None:
     assembly = Assembly(10)
     with pytest.raises((MalformedError, OversizedError), match=reason):
         for one in sent:
             assembly.add(one)
 
 
-def test_a_message_that_breaks_off_is_refused() -> None:
+def test_an_incomplete_message_is_refused() -> None:
     assembly = Assembly(10)
     assembly.add(first(4, b"fo"))
     with pytest.raises(MalformedError, match="the pieces end after 2 bytes, too early"):
@@ -75,7 +75,7 @@ def test_a_message_that_breaks_off_is_refused() -> None:
 
 
 def test_a_long_message_over_a_connection(start: Callable[..., Any]) -> None:
-    """Both ways; and one that is longer than any of the model's is refused, and counted."""
+    """Both ways; a message longer than the model's is refused, and counted."""
 
     async def echo(message: bytes, call: Call) -> bytes:
         return bytes(message)
@@ -95,7 +95,7 @@ def test_a_long_message_over_a_connection(start: Callable[..., Any]) -> None:
     assert host.gate.counts == {"OK": 2, "RESOURCE_EXHAUSTED": 1, "UNIMPLEMENTED": 1}
 
 
-def test_only_messages_of_large_models_come_in_pieces() -> None:
+def test_only_messages_of_large_models_are_chunked() -> None:
     most = int(LARGEST_WHOLE) // 4
     assert not MessageLimits.of(most).in_pieces
     assert MessageLimits.of(most).single_bytes == 8 * most + 65_536
@@ -107,7 +107,7 @@ LONG = MessageLimits(message_bytes=3 * PIECE_BYTES, in_pieces=True)
 
 
 class Sender:
-    """A client that sends some pieces of a message, and then nothing more until it is released."""
+    """A client that sends some chunks of a message, and nothing more until it is released."""
 
     def __init__(self, address: str, pieces_sent: int) -> None:
         self._release = threading.Event()
@@ -130,19 +130,19 @@ class Sender:
 
 
 async def length(message: bytes, call: Call) -> bytes:
-    """Answers how long a message was."""
+    """Answers with the length of a message."""
     return str(len(message)).encode()
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that another thread brings about."""
+    """Wait for an effect of another thread."""
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline
 
 
-def test_memory_is_taken_as_pieces_arrive() -> None:
-    """One piece of a MiB of a message of 512: a MiB is taken, not 512."""
+def test_memory_is_allocated_as_chunks_arrive() -> None:
+    """One chunk of a MiB of a message of 512: one MiB is allocated, not 512."""
     assembly = Assembly(2**29)
     before = resident_bytes()
     assembly.add(first(2**29, bytes(PIECE_BYTES)))
@@ -150,12 +150,12 @@ def test_memory_is_taken_as_pieces_arrive() -> None:
 
 
 def resident_bytes() -> int:
-    """How much memory this process has."""
+    """The memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_a_newer_message_of_a_caller_ends_the_older_one(start: Callable[..., Any]) -> None:
-    """Half a message stands on a connection that may be lost: the next one does not wait for it."""
+def test_a_newer_message_of_a_caller_replaces_the_older_one(start: Callable[..., Any]) -> None:
+    """Half a message is on a connection that may be lost: the next does not wait for it."""
     host, address = start({methods.EXCHANGE: length}, limits=LONG)
     with Sender(address, 2) as first, Connection(address, token=TOKEN, limits=LONG) as connection:
         until(lambda: len(open_messages(host)) == 1)
@@ -167,7 +167,7 @@ def test_a_newer_message_of_a_caller_ends_the_older_one(start: Callable[..., Any
     assert [one.reason for one in host.refusals] == ["w3 started another message"]
 
 
-def test_a_message_that_is_given_up_is_sent_again(start: Callable[..., Any]) -> None:
+def test_an_abandoned_message_is_sent_again(start: Callable[..., Any]) -> None:
     """Two clients with one token: the displaced one retries, and both are answered."""
     host, address = start({methods.EXCHANGE: length}, limits=LONG)
     with (
@@ -187,12 +187,12 @@ def open_messages(host: Any) -> list[Any]:
     return [one.message for one in callers if one.message is not None]
 
 
-def test_a_refused_message_is_let_go_at_once(start: Callable[..., Any]) -> None:
-    """gRPC keeps the error of a call in a cycle, and with it would keep the message."""
+def test_a_refused_message_is_freed_at_once(start: Callable[..., Any]) -> None:
+    """gRPC keeps the error of a call in a cycle, which would otherwise keep the message."""
     kept: list[weakref.ref[Any]] = []
 
     class Message(bytearray):
-        """One that a reference can be weak to."""
+        """A message that supports weak references."""
 
     async def refuse(message: bytes, call: Call) -> bytes:
         held = Message(message)

@@ -1,4 +1,4 @@
-"""The gate: who may call, what is refused and counted, and what ends the server."""
+"""The gate: authorized callers, refusals and their counts, and what ends the server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Start = Callable[..., tuple[Any, str]]
 
 
 async def echo(message: bytes, call: Call) -> bytes:
-    """Answers what it was asked."""
+    """Echoes its request."""
     return message
 
 
@@ -40,7 +40,7 @@ def ask(
     metadata: tuple[tuple[str, str | bytes], ...] = ((TOKEN_KEY, TOKEN),),
     compression: grpc.Compression | None = None,
 ) -> bytes | tuple[grpc.StatusCode, str]:
-    """One call as any client makes it: the answer, or status and details."""
+    """A call as any client makes it: the answer, or status and details."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(address, options=options) as channel:
         try:
@@ -53,7 +53,7 @@ def ask(
 
 
 def status(answer: bytes | tuple[grpc.StatusCode, str]) -> str:
-    """The name of the status of a refused call."""
+    """The status name of a refused call."""
     assert isinstance(answer, tuple)
     return answer[0].name
 
@@ -73,14 +73,14 @@ def test_a_call_with_the_token_is_answered(start: Start) -> None:
         ((TOKEN_KEY, "wrong"),),
         ((TOKEN_KEY, TOKEN + "x"),),
         ((TOKEN_KEY, TOKEN.replace("w3", "w4")),),
-        ((TOKEN_KEY, token_of("right", "w4")),),  # of one who does not call here
+        ((TOKEN_KEY, token_of("right", "w4")),),  # of another caller
         ((TOKEN_KEY, TOKEN), (TOKEN_KEY, "wrong")),
         (("authorization", TOKEN),),
         ((TOKEN_KEY + "-bin", TOKEN.encode()),),
     ],
 )
 @pytest.mark.parametrize("method", [METHOD, "/testbed.v1.ParameterServer/Nothing", "/x"])
-def test_without_the_token_nothing_is_answered(
+def test_calls_without_the_token_are_refused(
     start: Start, metadata: tuple[tuple[str, str | bytes], ...], method: str
 ) -> None:
     host, address = start({METHOD: echo})
@@ -114,7 +114,7 @@ def test_a_message_above_the_models_limit_is_refused(start: Start) -> None:
     assert host.gate.counts == {"OK": 1, "RESOURCE_EXHAUSTED": 1}
 
 
-def test_a_message_above_every_limit_is_noticed(start: Start) -> None:
+def test_a_message_above_every_limit_is_counted(start: Start) -> None:
     host, address = start({METHOD: echo})
     assert status(ask(address, bytes(200_000_000))) == "RESOURCE_EXHAUSTED"
     assert ask(address) == b"hello"
@@ -126,7 +126,7 @@ def test_a_compressed_message_is_refused(start: Start, capfd: pytest.CaptureFixt
     answer = ask(address, b"x" * 5000, compression=grpc.Compression.Gzip)
     assert status(answer) == "UNIMPLEMENTED"
     assert host.gate.counts["OK"] == 0
-    capfd.readouterr()  # gRPC says so too
+    capfd.readouterr()  # gRPC logs it too
 
 
 def test_a_call_without_a_message_is_refused(start: Start) -> None:
@@ -139,7 +139,9 @@ def test_a_call_without_a_message_is_refused(start: Start) -> None:
     assert host.gate.counts == {"INCOMPLETE": 1}
 
 
-def test_bytes_that_are_no_http_do_no_harm(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
+def test_bytes_that_are_not_http_are_harmless(
+    start: Start, capfd: pytest.CaptureFixture[str]
+) -> None:
     _, address = start({METHOD: echo})
     port = int(address.rpartition(":")[2])
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -171,7 +173,7 @@ def test_refusals_have_their_status(start: Start, error: Exception, code: str) -
     assert named == ([] if code == "ABORTED" else [("w3", code)])
 
 
-def test_an_unforeseen_error_is_reported(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_is_reported(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     async def fail(message: bytes, call: Call) -> bytes:
         raise ZeroDivisionError("of all things")
 
@@ -181,7 +183,7 @@ def test_an_unforeseen_error_is_reported(start: Start, caplog: pytest.LogCapture
     caplog.clear()  # gRPC logs it too
 
 
-def test_a_disconnected_caller_is_no_failure(start: Start) -> None:
+def test_a_disconnected_caller_is_not_a_failure(start: Start) -> None:
     entered = threading.Event()
 
     async def hold(message: bytes, call: Call) -> bytes:
@@ -199,7 +201,7 @@ def test_a_disconnected_caller_is_no_failure(start: Start) -> None:
 
 
 def test_open_calls_per_caller_are_limited(start: Start) -> None:
-    """Each of MAX_CALLS is held; the next is refused, and read only when one has ended."""
+    """Each of MAX_CALLS is held; the next is refused, and read only after one has ended."""
     entered = threading.Semaphore(0)
 
     async def hold(message: bytes, call: Call) -> bytes:
@@ -227,7 +229,7 @@ def test_open_calls_per_caller_are_limited(start: Start) -> None:
 
 
 def test_concurrent_messages_per_caller_are_limited(start: Start) -> None:
-    """Two begin and do not end; a third waits for one of them, and is answered then."""
+    """Two start and do not end; a third waits for one of them, and is answered then."""
     host, address = start({METHOD: echo})
     metadata = ((TOKEN_KEY, TOKEN),)
     ended = threading.Event()
@@ -253,7 +255,7 @@ def test_concurrent_messages_per_caller_are_limited(start: Start) -> None:
         assert [one.result(10) for one in slow] == [b"late"] * MAX_READ
 
 
-def test_a_port_that_is_taken_is_an_error(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_an_error(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     _, address = start({METHOD: echo})
 
     async def listen_again() -> None:
@@ -268,7 +270,7 @@ def test_a_port_that_is_taken_is_an_error(start: Start, capfd: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("name", ["a,b", "a#b", "a?b", "a%20b", "ratio=0.1,seeds=[1,2]"])
-def test_a_unix_socket_may_lie_in_a_folder_of_any_name(
+def test_a_unix_socket_may_be_in_a_folder_of_any_name(
     start: Start, tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / name / "ps.sock"

@@ -1,4 +1,4 @@
-"""Samples that go from worker to worker, with their pixels."""
+"""Samples sent from worker to worker, with their pixels."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def push(**changes: object) -> PushMessage:
     return PushMessage(0, 1, 5, update, Timing(), shared=SHARED, **changes)  # type: ignore[arg-type]
 
 
-def test_their_pixels_are_payload_on_both_ways() -> None:
-    """Two samples of three bytes; their numbers and labels are none, nor is an empty update."""
+def test_the_pixels_of_shared_samples_are_payload_both_ways() -> None:
+    """Two samples of three bytes; their numbers and labels are not payload, nor an empty update."""
     found = decode_push(encode_push(push()).data)
     assert same(found.shared, SHARED)
     assert found.update.shared is not None
@@ -56,7 +56,7 @@ def test_an_update_carries_the_intake_of_its_stream() -> None:
 
 @pytest.mark.parametrize("place", [0, 2, 8])
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
-def test_numbers_of_a_stream_that_cannot_be_are_refused(place: int, value: float) -> None:
+def test_impossible_numbers_of_a_stream_are_refused(place: int, value: float) -> None:
     intake = Intake()._asdict() | {Intake._fields[place]: value}
     with pytest.raises(MalformedError, match="expected finite numbers"):
         decode_push(encode_push(push(intake=Intake(**intake))).data)
@@ -73,7 +73,7 @@ def test_numbers_of_a_stream_that_cannot_be_are_refused(place: int, value: float
         ps_pb2.Shared(samples=b"\0" * 8, labels=b"\xff" * 8, pixels=b"123"),
     ],
 )
-def test_what_are_no_samples_is_refused(message: ps_pb2.Shared) -> None:
+def test_invalid_samples_are_refused(message: ps_pb2.Shared) -> None:
     with pytest.raises(MalformedError):
         SharedSamples.of(message)
 
@@ -91,7 +91,7 @@ def test_the_server_forwards_the_latest_samples() -> None:
         Exchanged(4).check(SHARED)
 
 
-def test_a_server_restored_from_a_checkpoint_still_has_them() -> None:
+def test_a_server_restored_from_a_checkpoint_has_the_samples() -> None:
     exchanged, after = Exchanged(3), Exchanged(3)
     exchanged.keep(0, SHARED)
     after._latest = unpack(pack(exchanged._latest))

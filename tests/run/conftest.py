@@ -1,4 +1,4 @@
-"""A small run that was set up and not started, and what stands in for its agent."""
+"""A small run that is set up but not started, and a stand-in for its agent."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ stop: {updates: 100}
 
 @dataclass
 class Agent:
-    """Answers as an agent does, from lists that a test fills.
+    """Answers as an agent does, from lists filled by a test.
 
     Attributes:
-        ended: nodes that have ended and were not asked for yet.
-        answers: what the next calls of ``links`` return, or raise.
+        ended: nodes that have ended and were not reported yet.
+        answers: return values or errors of the next calls of ``links``.
         launched: the names of the nodes so far, in that order.
-        still: the names of the nodes that stand still.
+        still: the names of the nodes that are stopped.
         on_launch: called with each of them.
     """
 
@@ -92,12 +92,12 @@ class Agent:
 
 @dataclass
 class Driver:
-    """Makes containers as a driver does, or leaves that to the agent.
+    """Creates containers as a driver does, or leaves that to the agent.
 
     Attributes:
-        makes: whether it makes them itself.
-        contained: what it was asked for.
-        discarded: what was no longer wanted.
+        makes: whether it creates them itself.
+        contained: the requested containers.
+        discarded: the discarded containers.
     """
 
     makes: bool = False
@@ -116,11 +116,11 @@ class Driver:
 
 @dataclass
 class Small:
-    """One run, its agent, and what is seen of it.
+    """One run, its agent, and its visible output.
 
     Attributes:
-        shown: what the console shows.
-        now: what the clock shows; every look at it adds ``tick``.
+        shown: output on the console.
+        now: the clock's time; every read adds ``tick``.
     """
 
     setup: Setup

@@ -1,4 +1,4 @@
-"""What `auto` comes to, and whose uids a runtime has."""
+"""What `auto` resolves to, and which uids a runtime has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.runtimes import Docker, Native
         ("unix:///nowhere/docker.sock", "No Docker engine answers at /nowhere/docker.sock"),
     ],
 )
-def test_native_is_taken_where_no_engine_of_this_machine_answers(
+def test_auto_is_native_where_no_local_engine_answers(
     monkeypatch: pytest.MonkeyPatch, address: str, reason: str
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", address)
@@ -25,5 +25,5 @@ def test_native_is_taken_where_no_engine_of_this_machine_answers(
     assert choice.why.startswith(reason)
 
 
-def test_an_engine_has_every_uid() -> None:
+def test_an_engine_can_use_every_uid() -> None:
     assert users_of(Docker(name="docker")).kind == "root"

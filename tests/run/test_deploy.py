@@ -1,4 +1,4 @@
-"""The order of a bring-up, how many nodes are on their way at once, and what is late."""
+"""The order of a start, the number of concurrent launches, and timeouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINK = {"node": "w0", "differences": [], "left_out": [], "unseeded": False}
 
 
 class UnmeasuredDeployment(Deployment):
-    """One that trusts its links: measuring them takes a kernel."""
+    """Trusts its links without measuring: that would need a kernel."""
 
     def probe_links(self) -> None:
         pass
@@ -26,7 +26,7 @@ def deployment(small: Any) -> Deployment:
 
 
 def obey(small: Any, name: str) -> None:
-    """What the parameter server writes when everything goes well."""
+    """The parameter server's events in a successful start."""
     if name == "ps":
         small.says("listening", port=5000)
     elif name != "evaluator":
@@ -35,7 +35,7 @@ def obey(small: Any, name: str) -> None:
         small.says("started")
 
 
-def test_everything_in_its_order(small: Any) -> None:
+def test_nodes_start_in_order(small: Any) -> None:
     small.agent.on_launch = lambda name: obey(small, name)
     small.agent.answers = [[LINK, {**LINK, "node": "w1"}]]
     deployment(small).bring_up()
@@ -46,7 +46,7 @@ def test_everything_in_its_order(small: Any) -> None:
     assert [event["pid"] for event in launched] == [1001, 1002, 1003, 1004, 1005]
 
 
-def test_containers_of_an_engine_are_there_before_the_first_launch(make_small: Any) -> None:
+def test_containers_of_an_engine_exist_before_the_first_launch(make_small: Any) -> None:
     small = make_small("runtime=docker")
     small.driver.makes = True
     pids: dict[str, int | None] = {}
@@ -66,8 +66,8 @@ def test_containers_of_an_engine_are_there_before_the_first_launch(make_small: A
     assert mounts["w0"] == small.setup.launch(small.setup.plan.node("w0")).mounts
 
 
-def test_who_is_started_again_gets_a_new_container_if_an_engines_has_ended(make_small: Any) -> None:
-    """The driver makes the first five with the pids 500 to 504, and then one, of pid 500."""
+def test_a_restarted_node_gets_a_new_container_if_the_engine_ended_its_own(make_small: Any) -> None:
+    """The driver creates the first five with pids 500 to 504, and then one with pid 500."""
     small = make_small("runtime=docker")
     small.driver.makes = True
     tried: list[tuple[str, int | None]] = []
@@ -89,7 +89,7 @@ def test_who_is_started_again_gets_a_new_container_if_an_engines_has_ended(make_
     assert [spec.node.name for spec in small.driver.contained[5:]] == ["w1"]
 
 
-def test_who_cannot_be_started_the_first_time_is_not_tried_again(make_small: Any) -> None:
+def test_a_node_that_fails_at_first_is_not_retried(make_small: Any) -> None:
     small = make_small("runtime=docker")
     small.driver.makes = True
 
@@ -103,7 +103,7 @@ def test_who_cannot_be_started_the_first_time_is_not_tried_again(make_small: Any
     assert small.driver.discarded == []
 
 
-def test_what_is_left_out_is_said_once_for_a_class(small: Any) -> None:
+def test_omissions_are_reported_once_per_class(small: Any) -> None:
     without = {**LINK, "left_out": ["class fast: up.delay 20ms"], "differences": ["up: rate"]}
     small.agent.on_launch = lambda name: obey(small, name)
     small.agent.answers = [[without, {**without, "node": "w1"}]]
@@ -116,7 +116,7 @@ def test_what_is_left_out_is_said_once_for_a_class(small: Any) -> None:
 
 def test_links_are_compared_before_the_training_starts(small: Any) -> None:
     def links() -> list[Any]:
-        small.says("started")  # which nobody else says here
+        small.says("started")  # which no other node prints here
         return [LINK]
 
     small.agent.on_launch = lambda name: name == "w2" or obey(small, name)
@@ -127,7 +127,7 @@ def test_links_are_compared_before_the_training_starts(small: Any) -> None:
     assert Started in deploying.watch.seen
 
 
-def test_no_more_than_so_many_are_on_their_way_at_once(make_small: Any) -> None:
+def test_the_number_of_concurrent_launches_is_limited(make_small: Any) -> None:
     small = make_small("workers.count=40")
     on_their_way: set[str] = set()
     most = 0
@@ -141,7 +141,7 @@ def test_no_more_than_so_many_are_on_their_way_at_once(make_small: Any) -> None:
             most = max(most, len(on_their_way))
 
     def exits() -> list[Exit]:
-        """Asked when a bring-up looks: one of those on their way joins."""
+        """Called at each check of a start: one of the launching nodes joins."""
         if len(on_their_way) == MOST_STARTING["warm"] or len(small.agent.launched) == 42:
             small.says("joined", node=on_their_way.pop())
             if not on_their_way:
@@ -167,7 +167,7 @@ def test_a_node_that_ends_while_its_link_is_read(small: Any) -> None:
     assert list(deploying.watch.lost) == ["w1"]
 
 
-def test_a_link_that_cannot_be_read_though_all_nodes_live(small: Any) -> None:
+def test_a_link_that_cannot_be_read_with_all_nodes_alive(small: Any) -> None:
     small.agent.on_launch = lambda name: obey(small, name)
     small.agent.answers = [NodeError("w1: its link cannot be read")] * 10
     small.tick = 1.0

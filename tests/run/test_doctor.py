@@ -1,4 +1,4 @@
-"""The doctor's checks, one by one, on hosts that are made up."""
+"""The doctor's checks, one by one, on made-up hosts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_kernel_must_know_mount_setattr(release: str, level: str) -> None:
     assert host.check_kernel(release).level == level
 
 
-def test_capabilities_that_root_lacks_are_named(tmp_path: Path) -> None:
+def test_missing_capabilities_of_root_are_named(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tx\nCapEff:\t000001ffffffffff\n")
     assert host.check_capabilities(status, root=True).level == "ok"
@@ -70,7 +70,7 @@ def test_open_files_are_counted_by_the_workers(case: ExaminedRun) -> None:
     assert short.fix.endswith("ulimit -n 370")
 
 
-def test_the_soft_limit_of_open_files_is_none_as_the_agent_raises_it(case: ExaminedRun) -> None:
+def test_the_soft_limit_of_open_files_is_ignored_as_the_agent_raises_it(case: ExaminedRun) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
@@ -112,7 +112,7 @@ def test_data_that_is_named_but_not_there(case: ExaminedRun, tmp_path: Path) -> 
     assert host.check_data(named).level == "missing"
 
 
-def test_kafka_is_missing_where_a_scenario_needs_it(case: ExaminedRun) -> None:
+def test_missing_kafka_is_reported_if_a_scenario_needs_it(case: ExaminedRun) -> None:
     without = replace(case, environment={"PATH": "/nowhere"})
     assert host.check_kafka(without).level == "ok"
     text = """\
@@ -138,7 +138,7 @@ def test_the_interpreter_and_its_packages() -> None:
 ABLE = dict.fromkeys(("MemoryLimit", "SwapLimit", "CpuCfsQuota", "CPUSet", "PidsLimit"), True)
 
 
-def test_an_engine_that_cannot_be_used_is_all_that_is_said(
+def test_an_unusable_engine_is_the_only_finding(
     case: ExaminedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "ssh://elsewhere")
@@ -147,14 +147,14 @@ def test_an_engine_that_cannot_be_used_is_all_that_is_said(
     assert "ssh://elsewhere" in found.found
 
 
-def test_what_an_engine_cannot_limit() -> None:
+def test_limits_that_an_engine_cannot_enforce() -> None:
     assert docker.check_engine_limits(ABLE).level == "ok"
     found = docker.check_engine_limits(ABLE | {"MemoryLimit": False, "CPUSet": False})
     assert found.level == "warning"
     assert found.found.startswith("the engine cannot limit memory, cpuset: ")
 
 
-def test_an_engine_s_control_groups() -> None:
+def test_the_control_groups_of_an_engine() -> None:
     found = docker.check_group_driver({"CgroupDriver": "systemd", "CgroupVersion": "2"})
     assert (found.level, found.found) == ("ok", "version 2, driver systemd")
     assert docker.check_group_driver({"CgroupDriver": "none"}).level == "missing"

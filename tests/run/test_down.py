@@ -1,4 +1,4 @@
-"""Runs are ended from outside: whatever became of their controller, and one after the other."""
+"""Runs are ended from outside, whatever happened to their controller, one after the other."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
 
 @dataclass
 class Host:
-    """A driver of a host with some runs on it.
+    """The driver of a host with some runs.
 
     Attributes:
-        present: names of the runs that have something here.
-        foreign: those of them that are not stopped through a folder of ours.
+        present: names of the runs with remains on this host.
+        foreign: those of them in other folders.
         stuck: those that cannot be removed.
-        orphans: where the folders of those were that have none any more.
+        orphans: former folders of runs whose folder was deleted.
         on_stop: called when a run is stopped.
     """
 
@@ -95,7 +95,7 @@ def test_a_run_whose_controller_died(tmp_path: Path) -> None:
         ("finished", "interrupted", "stopped by `testbed down`"),
     ],
 )
-def test_a_run_that_had_come_to_its_end_without_its_controller(
+def test_a_run_that_ended_without_its_controller(
     tmp_path: Path, last: str, state: str, reason: str
 ) -> None:
     folder = make(tmp_path, "r1", "training")
@@ -107,7 +107,7 @@ def test_a_run_that_had_come_to_its_end_without_its_controller(
     assert (folder.state().state, folder.state().reason) == (state, reason)
 
 
-def test_what_a_finished_run_has_left_is_removed_and_its_end_stands(tmp_path: Path) -> None:
+def test_remains_of_a_finished_run_are_removed_and_its_state_is_kept(tmp_path: Path) -> None:
     folder = make(tmp_path, "r1", "finished")
     host = Host({"r1"})
     assert end(folder, host).acted
@@ -115,13 +115,13 @@ def test_what_a_finished_run_has_left_is_removed_and_its_end_stands(tmp_path: Pa
     assert folder.state().state == "finished"
 
 
-def test_a_run_of_the_same_name_elsewhere_is_not_said_to_have_been_ended(tmp_path: Path) -> None:
+def test_a_run_of_the_same_name_in_another_folder_is_not_reported_as_ended(tmp_path: Path) -> None:
     folder = make(tmp_path, "r1", "finished")
     assert not end(folder, Host({"r1"}, foreign={"r1"})).acted
 
 
 @pytest.mark.parametrize("part", ["scenario.yaml", "updates", "logs", "ps", "control"])
-def test_a_run_that_lacks_a_part_is_ended_all_the_same(tmp_path: Path, part: str) -> None:
+def test_an_incomplete_run_is_ended(tmp_path: Path, part: str) -> None:
     folder = make(tmp_path, "r1", "starting")
     lost = folder.path / part
     lost.rmdir() if lost.is_dir() else lost.unlink()
@@ -130,7 +130,7 @@ def test_a_run_that_lacks_a_part_is_ended_all_the_same(tmp_path: Path, part: str
     assert folder.state().state == "interrupted"
 
 
-def test_a_run_whose_plan_cannot_be_read_does_not_keep_the_others(tmp_path: Path) -> None:
+def test_a_run_with_an_unreadable_plan_does_not_block_the_others(tmp_path: Path) -> None:
     for name in ("bad", "good"):
         make(tmp_path, name, "training")
 
@@ -152,12 +152,12 @@ def test_a_run_whose_plan_cannot_be_read_does_not_keep_the_others(tmp_path: Path
     assert host.present == {"bad"}
 
 
-def test_what_has_no_state_is_no_run_to_be_ended(tmp_path: Path) -> None:
+def test_a_folder_without_state_is_not_a_run_to_end(tmp_path: Path) -> None:
     make(tmp_path, "r1", "created").run_file.unlink()
     assert end_every(tmp_path, Registry(tmp_path / "none"), native=Host()) == []
 
 
-def test_a_controller_that_lives_learns_that_it_was_no_failure(tmp_path: Path) -> None:
+def test_a_live_controller_is_told_that_the_stop_is_not_a_failure(tmp_path: Path) -> None:
     folder = make(tmp_path, "r1", "training")
     lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -173,7 +173,7 @@ def test_a_controller_that_lives_learns_that_it_was_no_failure(tmp_path: Path) -
     assert folder.state().reason == "seen"
 
 
-def test_one_that_cannot_be_ended_does_not_keep_the_next(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_ended_does_not_block_the_next(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     stuck, damaged, good = (make(runs, name, "training") for name in ("a", "b", "c"))
     damaged.run_file.write_text("[]")
@@ -189,7 +189,7 @@ def test_one_that_cannot_be_ended_does_not_keep_the_next(tmp_path: Path) -> None
     assert stuck.state().state == "training"
 
 
-def test_all_are_those_of_the_folder_of_the_registry_and_of_the_host(tmp_path: Path) -> None:
+def test_all_covers_the_folder_the_registry_and_the_host(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "registry")
     make(tmp_path / "runs", "here", "training")
     registry.add(make(tmp_path / "elsewhere", "there", "training").path)
@@ -205,7 +205,7 @@ def test_all_are_those_of_the_folder_of_the_registry_and_of_the_host(tmp_path: P
     assert host.present == {"somebody's"}
 
 
-def test_runs_whose_folders_were_deleted_are_ended_wherever_those_were(tmp_path: Path) -> None:
+def test_runs_with_deleted_folders_are_ended_wherever_those_were(tmp_path: Path) -> None:
     make(tmp_path, "here", "training")
     orphans = {Path("/elsewhere/deleted"), Path("/elsewhere/stuck")}
     host: Any = Host({"here", "deleted", "stuck", "somebody's"}, {"somebody's"}, {"stuck"}, orphans)
@@ -219,13 +219,13 @@ def test_runs_whose_folders_were_deleted_are_ended_wherever_those_were(tmp_path:
 
 
 class Silent(Host):
-    """One whose engine does not answer."""
+    """A host whose engine does not answer."""
 
     def find(self) -> tuple[str, ...]:
         raise HostError("No Docker engine answers.", hint="Start it.")
 
 
-def test_an_engine_that_does_not_answer_keeps_no_other_run_from_being_ended(tmp_path: Path) -> None:
+def test_an_engine_that_does_not_answer_blocks_no_other_run(tmp_path: Path) -> None:
     make(tmp_path, "plain", "training")
     make(tmp_path, "docker-1", "training")
     make(tmp_path, "docker-2", "finished")
@@ -238,7 +238,7 @@ def test_an_engine_that_does_not_answer_keeps_no_other_run_from_being_ended(tmp_
     }
 
 
-def test_every_runtime_is_asked_what_is_left(tmp_path: Path) -> None:
+def test_every_runtime_is_asked_for_remains(tmp_path: Path) -> None:
     make(tmp_path, "docker-1", "training")
     native, docker = Host({"left"}), Host({"docker-1", "docker-left"})
     end_every(tmp_path, Registry(tmp_path / "none"), native=native, docker=docker)

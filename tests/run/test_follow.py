@@ -1,4 +1,4 @@
-"""What nodes printed, of a run that has ended and of one that goes on."""
+"""The output of nodes, of an ended run and of an active one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def folder(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path, "r1", scenario="quick", text="", classes=["fast"], now=0.0)
 
 
-def test_one_node_after_the_other(folder: RunFolder) -> None:
+def test_nodes_are_shown_one_after_the_other(folder: RunFolder) -> None:
     folder.log("w0").write_text("zero\nhalf")
     folder.log("ps").write_text("first\n")
     assert list(read_logs(folder, ["ps", "evaluator", "w0"])) == [

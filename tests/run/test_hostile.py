@@ -1,4 +1,4 @@
-"""Models that do what no model should: each is told as what it is, and the run has a clear end."""
+"""Misbehaving models: each is reported precisely, and the run ends cleanly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch  # noqa: F401 - here, so that no process apart has to
+import torch  # noqa: F401 - here, so that no child process has to
 
 from testbed.errors import TestbedError
 from testbed.run.prepare import RunRequest
@@ -50,13 +50,13 @@ class Net(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Hostile:
-    """A model, and what is said of it.
+    """A model, and the expected message.
 
     Attributes:
-        head: code at the file's beginning; ``make`` is in ``__init__``, ``use`` in ``forward``.
-        told: a pattern for the message; empty where the run goes to its end.
+        head: code at the top of the file; ``make`` is in ``__init__``, ``use`` in ``forward``.
+        told: a pattern for the message; empty if the run completes.
         code: the exit code.
-        hangs: whether it has to be given little time.
+        hangs: whether it needs a short timeout.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Hostile:
     hangs: bool = False
 
     def source(self) -> str:
-        """The file."""
+        """The text of the file."""
         parts = {"head": (self.head, 0), "make": (self.make, 8), "use": (self.use, 12)}
         return NET.format(
             **{
@@ -160,7 +160,7 @@ IN_USE = (
 )
 MODELS = (*AT_IMPORT, *IN_THE_MAKING, *IN_USE)
 QUICK = ("leave", "base", "make-by-process", "use-leave")
-"""So many of them also where time is short."""
+"""The models that are also tested in quick runs."""
 
 
 def simulate(model: Hostile, folder: Path, cache: Path) -> None:
@@ -203,7 +203,7 @@ def test_simulated(model: Hostile, tmp_path: Path, cache: Path) -> None:
         simulate(model, tmp_path, cache)
     assert re.search(model.told, failure.value.message)
     assert failure.value.exit_code == model.code
-    if model.name in ("lacks", "syntax"):  # its text tells, before a run is made
+    if model.name in ("lacks", "syntax"):  # found in its text, before a run is created
         assert not folder.path.exists()
         return
     state = folder.state()
@@ -212,5 +212,5 @@ def test_simulated(model: Hostile, tmp_path: Path, cache: Path) -> None:
     assert not folder.alive()
 
 
-def test_there_are_more_than_forty_five() -> None:
+def test_there_are_more_than_forty_five_models() -> None:
     assert len({model.name for model in MODELS}) == len(MODELS) > 45

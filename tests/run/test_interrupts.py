@@ -1,4 +1,4 @@
-"""Signals end a run where that does no harm, and wait where it would."""
+"""Signals interrupt a run where that is safe, and are deferred where it is not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.run.interrupts import SIGNALS, Interrupted, Interrupts
 
 @pytest.fixture(autouse=True)
 def hangup_is_heard() -> Iterator[None]:
-    """As in a terminal; these tests may have been started by ``nohup``, which has it ignored."""
+    """As in a terminal; ``nohup`` may have set SIGINT to be ignored for these tests."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -30,7 +30,7 @@ def test_a_signal_interrupts_where_it_is_allowed(number: signal.Signals) -> None
         os.kill(os.getpid(), number)
 
 
-def test_elsewhere_it_waits_until_it_is_allowed() -> None:
+def test_elsewhere_a_signal_is_deferred_until_allowed() -> None:
     steps = []
     with Interrupts() as interrupts, pytest.raises(Interrupted, match="SIGTERM"):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -40,7 +40,7 @@ def test_elsewhere_it_waits_until_it_is_allowed() -> None:
     assert steps == ["done"]
 
 
-def test_elsewhere_it_waits_until_it_is_asked_for() -> None:
+def test_elsewhere_a_signal_is_deferred_until_checked() -> None:
     with Interrupts() as interrupts:
         interrupts.check()
         os.kill(os.getpid(), signal.SIGHUP)
@@ -48,7 +48,7 @@ def test_elsewhere_it_waits_until_it_is_asked_for() -> None:
             interrupts.check()
 
 
-def test_a_sleep_is_cut_short() -> None:
+def test_a_signal_interrupts_a_sleep() -> None:
     with Interrupts() as interrupts:
         interrupts.sleep(0.0)
         Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
@@ -56,14 +56,14 @@ def test_a_sleep_is_cut_short() -> None:
             interrupts.sleep(600.0)
 
 
-def test_a_sleep_of_no_time_is_where_a_signal_takes_effect() -> None:
+def test_a_deferred_signal_takes_effect_in_a_sleep_of_zero_seconds() -> None:
     with Interrupts() as interrupts:
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(Interrupted, match="SIGINT"):
             interrupts.sleep(0.0)
 
 
-def test_the_tear_down_is_not_cut_short_by_a_second_one() -> None:
+def test_a_second_signal_does_not_interrupt_the_tear_down() -> None:
     steps = []
     with Interrupts() as interrupts:
         with pytest.raises(Interrupted, match="SIGINT"), interrupts.allowed():
@@ -78,7 +78,7 @@ def test_the_tear_down_is_not_cut_short_by_a_second_one() -> None:
     assert steps == ["torn down", "reported"]
 
 
-def test_after_the_allowed_part_signals_wait_again() -> None:
+def test_after_the_allowed_part_signals_are_deferred_again() -> None:
     with Interrupts() as interrupts:
         with interrupts.allowed():
             pass
@@ -95,7 +95,7 @@ def test_nohup_is_respected() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_the_former_handlers_come_back() -> None:
+def test_the_previous_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     with Interrupts():
         assert signal.getsignal(signal.SIGINT) != before[0]

@@ -1,4 +1,4 @@
-"""The nodes of a run that another process controls, as an agent answers that is about to end."""
+"""The nodes of a run with another controller, as reported by an agent that is ending."""
 
 from __future__ import annotations
 

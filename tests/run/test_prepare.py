@@ -1,4 +1,4 @@
-"""What is made before a run starts, and in what order things are refused."""
+"""Files created before a run starts, and the order of refusals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def prepared(request: RunRequest) -> Any:
     return prepare(request, planned, data, driver=NativeDriver(), users=Users("root"))
 
 
-def test_a_folder_with_all_that_the_nodes_need(asked: RunRequest) -> None:
+def test_a_folder_has_everything_that_the_nodes_need(asked: RunRequest) -> None:
     setup = prepared(asked)
     folder = setup.folder
     assert folder.name == "quick-0101-120000"
@@ -67,19 +67,19 @@ def test_a_folder_with_all_that_the_nodes_need(asked: RunRequest) -> None:
     assert read_plan(folder) == setup.plan
 
 
-def test_runs_of_the_same_second_get_other_names(asked: RunRequest) -> None:
+def test_runs_of_the_same_second_get_different_names(asked: RunRequest) -> None:
     names = [prepared(asked).folder.name for _ in range(3)]
     assert names == [f"quick-0101-120000{end}" for end in ("", "-2", "-3")]
 
 
-def test_a_name_that_the_user_chose_is_taken_or_refused(asked: RunRequest) -> None:
+def test_a_name_given_by_the_user_is_used_or_refused(asked: RunRequest) -> None:
     named = replace(asked, name="mine")
     assert prepared(named).folder.name == "mine"
     with pytest.raises(ScenarioError, match="--name: found mine, expected a name that no run"):
         prepared(named)
 
 
-def test_what_the_kernel_lacks_is_refused_before_anything_is_made(asked: RunRequest) -> None:
+def test_missing_kernel_features_are_refused_before_anything_is_created(asked: RunRequest) -> None:
     if kernel_has_netem():
         pytest.skip("this kernel has netem")
     text = TEXT + "ps: {link: {up: {delay: 10ms}}}\n"
@@ -92,7 +92,7 @@ def test_what_the_kernel_lacks_is_refused_before_anything_is_made(asked: RunRequ
     assert environment["left_out"] == ["ps: up.delay 10ms"]
 
 
-def test_every_run_has_a_secret_of_its_own(asked: RunRequest) -> None:
+def test_every_run_has_its_own_secret(asked: RunRequest) -> None:
     secrets = {prepared(asked).secret for _ in range(3)}
     assert len(secrets) == 3
     assert {len(secret) for secret in secrets} == {32}

@@ -43,26 +43,26 @@ def found(up: Direction, down: Direction) -> ClassProbe:
     return ClassProbe("far", up, down, None, None, None, 16, 0.1, 0.1)
 
 
-def test_only_classes_with_a_shape_are_probed() -> None:
+def test_only_classes_with_shaped_links_are_probed() -> None:
     links = shaped_links(plan(load_text(SCENARIO), "r"))
     assert list(links) == ["far"]
     asked = Direction(rate=Rate(1e6), delay=Duration(0.03))
     assert links["far"].up == asked
 
 
-def test_fast_links_are_filled_one_after_the_other_when_the_slow_ones_are_through() -> None:
+def test_fast_links_are_probed_one_by_one_after_the_slow_ones() -> None:
     workers = list(plan(load_text(LINES), "r").workers)
 
     def filled(cpus: int) -> list[list[str]]:
         return [[node.device_class for node in batch] for batch in batches(workers, cpus=cpus)]
 
-    # 0, 8 and 12 mbit are 20 together; 50 more are above 40, and a gigabit is so alone.
+    # 0, 8 and 12 mbit are 20 together; 50 more are above 40, and so is a gigabit alone.
     assert filled(1) == [["far", "adsl", "radio"], ["vdsl"], ["fibre"]]
     # 70 of the 80 that two CPUs fill, which are the most.
     assert filled(2) == filled(64) == [["far", "adsl", "radio", "vdsl"], ["fibre"]]
 
 
-def test_the_expected_round_trip_is_the_medians_of_both_ways() -> None:
+def test_the_expected_round_trip_is_the_sum_of_both_medians() -> None:
     plain = found(Direction(delay=Duration(0.03)), Direction(delay=Duration(0.02)))
     assert plain.expected_round_trip_seconds == pytest.approx(0.05)
     assert plain.round_trip_error_seconds == 0

@@ -1,4 +1,4 @@
-"""Which runs can be resumed, and what is said of the others."""
+"""Which runs can be resumed, and the errors for the others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_live_run_is_not_resumed(tmp_path: Path) -> None:
     assert f"testbed up {run.scenario} --name NAME" in error.value.hint
 
 
-def test_nor_one_that_goes_on_or_has_ended_or_was_never_saved(tmp_path: Path) -> None:
+def test_an_active_ended_or_never_saved_simulation_is_not_resumed(tmp_path: Path) -> None:
     run = folder(tmp_path)
     with pytest.raises(TestbedError, match="There is no checkpoint"):
         resumable(run)
@@ -50,6 +50,6 @@ def test_nor_one_that_goes_on_or_has_ended_or_was_never_saved(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("every", ["0", "-3", "0s", "10us", "often", "1.5", "true", "null"])
-def test_a_checkpoint_that_cannot_be_is_refused_with_its_line(every: str) -> None:
+def test_an_impossible_checkpoint_is_refused_with_its_line(every: str) -> None:
     with pytest.raises(ScenarioError, match=r":8: checkpoint.every: "):
         load_text(TEXT.format(runtime="simulated", every=every))

@@ -1,4 +1,4 @@
-"""How a run ends is written down, whatever ended it, and never before it is torn down."""
+"""The end of a run is always recorded, and never before the run is torn down."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from testbed.telemetry.rows import UPDATE
 
 @dataclass
 class Lifeline:
-    """Remembers what is done with it, and in which state the run's folder was meanwhile."""
+    """Records its calls, and the state of the run's folder at each."""
 
     small: Any
     done: list[tuple[str, str]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Driver:
 
 @dataclass
 class UntrainedExecution(Execution):
-    """One whose training is what a test says."""
+    """Replaces the training by what a test provides."""
 
     training: Any = None
 
@@ -65,7 +65,7 @@ class UntrainedExecution(Execution):
 
 @dataclass
 class Training:
-    """What happens instead of a training."""
+    """Runs in place of a training."""
 
     failure: BaseException | None = None
     signals: tuple[int, ...] = ()
@@ -89,7 +89,7 @@ def carry_out(small: Any, driver: Driver, training: Training) -> Any:
     return small.setup.folder.state()
 
 
-def test_a_good_end_is_said_after_the_tear_down_and_before_the_lock_is_free(small: Any) -> None:
+def test_success_is_reported_after_the_tear_down_and_before_the_lock_is_free(small: Any) -> None:
     lifeline = Lifeline(small)
     state = carry_out(small, Driver(lifeline), Training())
     assert (state.state, state.reason) == ("finished", "100 updates applied")
@@ -97,7 +97,7 @@ def test_a_good_end_is_said_after_the_tear_down_and_before_the_lock_is_free(smal
     assert [event["event"] for event in small.events()] == ["state", "torn_down", "state"]
 
 
-def test_what_the_ps_writes_until_it_is_gone_is_in_the_record(small: Any) -> None:
+def test_events_of_the_ps_until_its_end_are_recorded(small: Any) -> None:
     class Leaving(Lifeline):
         def stop(self) -> None:
             small.says("left", node="w1")
@@ -116,7 +116,7 @@ def test_what_the_ps_writes_until_it_is_gone_is_in_the_record(small: Any) -> Non
     assert [event["event"] for event in small.events()] == ["state", "left", "torn_down", "state"]
 
 
-def test_a_failure_is_written_down_with_the_last_line_that_it_quotes(small: Any) -> None:
+def test_a_failure_is_recorded_with_the_last_line_that_it_quotes(small: Any) -> None:
     lifeline = Lifeline(small)
     failure = NodeError("w1 exited with status 2; it printed:\n    oh no", hint="See the log.")
     with pytest.raises(NodeError):
@@ -127,7 +127,7 @@ def test_a_failure_is_written_down_with_the_last_line_that_it_quotes(small: Any)
 
 
 @pytest.mark.parametrize("kind", [HostError, NodeError])
-def test_what_has_happened_from_outside_stands_behind_who_was_lost(small: Any, kind: Any) -> None:
+def test_external_causes_follow_the_lost_nodes(small: Any, kind: Any) -> None:
     happened = kind("the engine was stopped.", hint="Start it.")
     lost = NodeError("the agent has ended.", hint="See its log.")
     with pytest.raises(kind) as failure:
@@ -147,7 +147,7 @@ def test_what_has_happened_from_outside_stands_behind_who_was_lost(small: Any, k
         (Interrupted("SIGINT"), "interrupted", "by SIGINT", None),
     ],
 )
-def test_what_cannot_be_removed_is_told_with_why_the_run_has_ended(
+def test_remains_are_reported_with_the_reason_for_the_end(
     small: Any, failure: Any, state: str, reason: str, exit_code: int | None
 ) -> None:
     class Stuck(Lifeline):
@@ -174,7 +174,7 @@ def test_an_agent_that_does_not_start(small: Any) -> None:
     assert (state.state, state.reason) == ("failed", "no cgroups")
 
 
-def test_what_nobody_foresaw_is_torn_down_too(small: Any) -> None:
+def test_an_unexpected_error_tears_the_run_down_too(small: Any) -> None:
     lifeline = Lifeline(small)
     with pytest.raises(ZeroDivisionError):
         carry_out(small, Driver(lifeline), Training(ZeroDivisionError("oops")))
@@ -182,7 +182,7 @@ def test_what_nobody_foresaw_is_torn_down_too(small: Any) -> None:
     assert lifeline.done[-1] == ("close", "failed")
 
 
-def test_a_reader_that_has_gone_is_no_failure_of_the_run(small: Any) -> None:
+def test_a_closed_pipe_does_not_fail_the_run(small: Any) -> None:
     lifeline = Lifeline(small)
     with pytest.raises(BrokenPipeError):
         carry_out(small, Driver(lifeline), Training(BrokenPipeError()))
@@ -196,10 +196,10 @@ def test_a_reader_that_has_gone_is_no_failure_of_the_run(small: Any) -> None:
     [NodeError("ps exited with status 1."), FileNotFoundError(2, "no"), RunNotFound("no run.json")],
     ids=lambda failure: type(failure).__name__,
 )
-def test_a_folder_that_is_deleted_is_what_is_told_whatever_is_met_first(
+def test_a_deleted_folder_is_the_reported_reason_whichever_error_is_first(
     small: Any, failure: Exception
 ) -> None:
-    """Also with updates that wait for their place in it."""
+    """Also with updates that wait to be written into it."""
     folder = small.setup.folder
 
     class Deletion(Training):
@@ -214,7 +214,7 @@ def test_a_folder_that_is_deleted_is_what_is_told_whatever_is_met_first(
     assert failed.value.message.startswith(f"{folder.path} was deleted while the run was active")
 
 
-def test_a_signal_in_the_training_and_more_in_the_tear_down(small: Any) -> None:
+def test_a_signal_during_the_training_and_more_during_the_tear_down(small: Any) -> None:
     class Impatient(Lifeline):
         def stop(self) -> None:
             os.kill(os.getpid(), signal.SIGINT)
@@ -238,7 +238,7 @@ def test_a_signal_before_the_start_starts_nothing(small: Any) -> None:
     assert small.setup.folder.state().state == "interrupted"
 
 
-def test_an_agent_that_down_has_killed_is_no_failure(small: Any) -> None:
+def test_an_agent_killed_by_down_is_not_a_failure(small: Any) -> None:
     lifeline = Lifeline(small)
     (small.setup.folder.control / "down").touch()
     with pytest.raises(Interrupted, match="stopped by `testbed down`"):

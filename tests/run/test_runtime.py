@@ -1,4 +1,4 @@
-"""``runtime: auto`` is settled before anything else is done."""
+"""``runtime: auto`` is resolved before anything else."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def always(choice: Choice, *, gpu: bool = False) -> Callable[..., Choice]:
 
 
 def never(*, gpu: bool) -> Choice:
-    raise AssertionError("nobody left that to the host")
+    raise AssertionError("the scenario sets this, it is not left to the host")
 
 
 @pytest.mark.parametrize("name", ["native", "docker"])
-def test_a_runtime_that_is_named_is_taken(name: str) -> None:
+def test_a_named_runtime_is_used(name: str) -> None:
     asked = scenario(name)
     settled = settle(asked, choose=never)
     assert (settled.scenario, settled.runtime.name, settled.choice) == (asked, name, None)
@@ -53,7 +53,7 @@ def test_a_runtime_that_is_named_is_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize("choice", [NATIVE, DOCKER], ids=["native", "docker"])
-def test_the_scenario_names_what_auto_came_to(choice: Choice) -> None:
+def test_the_scenario_names_the_resolved_runtime(choice: Choice) -> None:
     settled = settle(scenario("auto"), choose=always(choice))
     assert settled.scenario.runtime == settled.runtime == choice.runtime
     assert settled.choice == choice
@@ -62,19 +62,19 @@ def test_the_scenario_names_what_auto_came_to(choice: Choice) -> None:
     )
 
 
-def test_gpus_are_had_from_docker_or_not_at_all() -> None:
+def test_gpus_need_docker() -> None:
     asked = scenario("auto", gpus=1)
     assert settle(asked, choose=always(DOCKER, gpu=True)).runtime.name == "docker"
     with pytest.raises(HostError, match=r"class strong has GPUs.*native here: no engine answers"):
         settle(asked, choose=always(NATIVE, gpu=True))
 
 
-def test_what_a_choice_says() -> None:
+def test_the_message_of_a_choice() -> None:
     assert str(NATIVE) == "runtime native: no engine answers"
 
 
 def run_with(place: Path, runtime: str, *, planned: bool = True) -> RunFolder:
-    """The folder of a run, as it is or as it was before there were plans."""
+    """The folder of a run, with a plan or as created by older versions."""
     text = TEXT.replace("RUNTIME", runtime).replace("GPUS", "0")
     made = plan_text(plan(load_text(text), "r1")) if planned else ""
     return RunFolder.create(
@@ -91,20 +91,20 @@ def run_with(place: Path, runtime: str, *, planned: bool = True) -> RunFolder:
         ("{docker: {image: 'mine:1'}}", Docker(name="docker", image="mine:1")),
     ],
 )
-def test_what_made_the_containers_of_a_run(
+def test_the_runtime_of_a_run(
     tmp_path: Path, runtime: str, expected: Native | Docker, planned: bool
 ) -> None:
     assert runtime_of(run_with(tmp_path, runtime, planned=planned)) == expected
 
 
-def test_a_folder_that_says_nothing_any_more(tmp_path: Path) -> None:
+def test_a_folder_without_its_runtime(tmp_path: Path) -> None:
     assert runtime_of(RunFolder(tmp_path / "gone")) == Native(name="native")
     folder = run_with(tmp_path, "docker", planned=False)
     folder.scenario.write_text("runtime: [\n")
     assert runtime_of(folder) == Native(name="native")
 
 
-def test_a_plan_that_cannot_be_read_is_no_reason_to_guess(tmp_path: Path) -> None:
+def test_the_runtime_is_not_guessed_from_an_unreadable_plan(tmp_path: Path) -> None:
     folder = run_with(tmp_path, "docker")
     folder.plan.write_text("{")
     with pytest.raises(TestbedError, match=r"plan\.json: not a valid plan"):

@@ -1,4 +1,4 @@
-"""What a run's nodes are started with, and what a run is called."""
+"""Arguments of a run's nodes, and names of runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
 
 
 def targets(small: Any, node: str) -> dict[str, bool]:
-    """What a node sees of the host, and whether it may write there."""
+    """Mounts of a node, and whether they are writable."""
     launch = small.setup.launch(small.setup.plan.node(node))
     launch.check()
     return {str(mount.target): mount.writable for mount in launch.mounts}
 
 
-def test_ps_and_evaluator_may_write_and_workers_do_not_see_their_folders(small: Any) -> None:
+def test_ps_and_evaluator_can_write_and_workers_do_not_see_their_folders(small: Any) -> None:
     everybody = {
         "/run/testbed/scenario.yaml": False,
         "/run/testbed/data": False,
@@ -65,7 +65,7 @@ def test_a_role_gets_its_arguments(small: Any) -> None:
     }
     assert launch.log == small.setup.folder.log("w2")
     ps = small.setup.launch(small.setup.plan.ps)
-    assert ps.arguments["token"] == "s3cret"  # from which it knows those of all others
+    assert ps.arguments["token"] == "s3cret"  # from which it derives all others
 
 
 def test_cold_nodes_need_no_template(make_small: Any) -> None:
@@ -78,13 +78,13 @@ def test_warm_nodes_are_forked_from_one_that_has_imported_every_role(small: Any)
     assert template.arguments["scenario"] == str(small.setup.folder.scenario)
 
 
-def test_the_agent_reads_the_data_that_it_warms_up_with(small: Any) -> None:
+def test_the_agent_can_read_the_data_for_its_warm_up(small: Any) -> None:
     start = small.setup.start()
     assert start.reads == (small.setup.data,)
     assert start.template == small.setup.template()
 
 
-def test_a_container_has_what_the_role_in_it_is_launched_with(small: Any) -> None:
+def test_a_container_has_the_environment_of_its_role(small: Any) -> None:
     for node in small.setup.plan.nodes:
         container, launch = small.setup.container(node), small.setup.launch(node)
         assert (container.node, container.mounts, container.log) == (
@@ -94,7 +94,7 @@ def test_a_container_has_what_the_role_in_it_is_launched_with(small: Any) -> Non
         )
 
 
-def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
+def test_a_name_in_use_gets_a_number(tmp_path: Path) -> None:
     assert run_name("quick", now=NOON, taken=tmp_path) == "quick-0101-120000"
     (tmp_path / "quick-0101-120000").mkdir()
     (tmp_path / "quick-0101-120000-2").symlink_to("nowhere")
@@ -120,7 +120,7 @@ def own(folder: Path, *, model: str, dataset: str) -> tuple[Path, ...]:
     return custom_files(load(file), folder)
 
 
-def test_files_of_ones_own(tmp_path: Path) -> None:
+def test_own_files(tmp_path: Path) -> None:
     assert own(tmp_path, model="net.py", dataset="data.py") == (
         tmp_path / "data.py",
         tmp_path / "net.py",
@@ -128,7 +128,7 @@ def test_files_of_ones_own(tmp_path: Path) -> None:
     assert own(tmp_path, model="net.py", dataset="./net.py") == (tmp_path / "net.py",)
 
 
-def test_two_files_of_one_name(tmp_path: Path) -> None:
+def test_two_own_files_of_the_same_name(tmp_path: Path) -> None:
     with pytest.raises(
         ScenarioError, match=r"dataset.file: found .*b/net.py, expected a name other than"
     ):

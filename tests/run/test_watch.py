@@ -1,4 +1,4 @@
-"""What is made of the parameter server's records and of nodes that end."""
+"""Handling of the parameter server's records and of nodes that end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start(small: Any) -> Any:
     return watch
 
 
-def test_a_record_that_is_none_ends_the_run_and_is_not_waited_for(small: Any) -> None:
+def test_an_invalid_record_ends_the_run_at_once(small: Any) -> None:
     watch = start(small)
     small.setup.folder.ps_events.unlink()
     os.mkfifo(small.setup.folder.ps_events)
@@ -39,7 +39,7 @@ def test_a_record_that_is_none_ends_the_run_and_is_not_waited_for(small: Any) ->
         watch.look()
 
 
-def test_updates_of_workers_that_there_are_not(small: Any) -> None:
+def test_updates_of_unknown_workers_end_the_run(small: Any) -> None:
     values = dict.fromkeys(UpdateRow._fields, 0) | {"sequence": 1, "worker": 3}
     with closing(SpoolWriter(small.setup.folder.spool)) as spool:
         spool.append(UpdateRow(**values))  # there are w0, w1 and w2
@@ -69,7 +69,7 @@ def test_the_training_is_announced_before_its_first_status(small: Any) -> None:
     assert status.startswith("0 updates (0%)")
 
 
-def test_a_worker_that_ends_is_named_and_the_others_go_on(small: Any) -> None:
+def test_a_worker_that_ends_is_named_and_the_others_continue(small: Any) -> None:
     watch = start(small)
     small.agent.ended = [Exit("w1", -9)]
     watch.look()
@@ -89,7 +89,7 @@ def test_a_rejected_push_is_shown(small: Any) -> None:
     assert small.shown.getvalue().splitlines()[-1] == "w2: rejected: a value is NaN"
 
 
-def test_what_was_said_after_the_last_look_is_taken_in_once(small: Any) -> None:
+def test_records_after_the_last_poll_are_read_once(small: Any) -> None:
     watch = start(small)
     small.says("rejected", node="w2", reason="a value is NaN")
     small.says("left", node="w2")
@@ -129,7 +129,7 @@ def test_without_workers_the_parameter_server_ends_the_training(small: Any) -> N
         ((-11, 5, 5), UserCodeError, "w0: net.py: the process of this code was ended by SIGSEGV;"),
     ],
 )
-def test_workers_that_ones_own_code_has_ended(
+def test_workers_ended_by_own_code(
     small: Any, statuses: tuple[int, ...], failure: type[TestbedError], says: str
 ) -> None:
     watch = start(small)
@@ -150,7 +150,7 @@ def test_reasons_are_whole_sentences() -> None:
 
 
 @pytest.mark.parametrize("node", ["ps", "evaluator"])
-def test_some_nodes_cannot_be_done_without(small: Any, node: str) -> None:
+def test_the_end_of_an_essential_node_ends_the_run(small: Any, node: str) -> None:
     watch = start(small)
     small.agent.ended = [Exit(node, 1)]
     with pytest.raises(NodeError, match=f"{node} exited with status 1; it printed nothing") as it:
@@ -159,7 +159,7 @@ def test_some_nodes_cannot_be_done_without(small: Any, node: str) -> None:
 
 
 def start_again(small: Any) -> tuple[Any, list[str]]:
-    """A watch that starts the parameter server again; the nodes that it has launched."""
+    """A watch that restarts the parameter server, and the nodes that it launched."""
     watch, launched = start(small), list[str]()
 
     def launch(node: Any) -> int:
@@ -175,12 +175,10 @@ def start_again(small: Any) -> tuple[Any, list[str]]:
     [
         (-9, "ps was ended by SIGKILL"),
         (0, "ps exited with status 0"),  # by SIGTERM
-        (143, "ps exited with status 143"),  # by SIGTERM, before the role had a handler of its own
+        (143, "ps exited with status 143"),  # by SIGTERM, before the role installed its handler
     ],
 )
-def test_a_parameter_server_that_is_killed_is_started_again(
-    small: Any, status: int, how: str
-) -> None:
+def test_a_killed_parameter_server_is_restarted(small: Any, status: int, how: str) -> None:
     watch, launched = start_again(small)
     small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
     watch.look()
@@ -199,8 +197,8 @@ def test_a_parameter_server_that_is_killed_is_started_again(
 
 
 @pytest.mark.parametrize("version", [0, 500])
-def test_one_that_was_not_started_again_cannot_go_back(small: Any, version: int) -> None:
-    """Whoever writes there could have the controller's record cut otherwise."""
+def test_a_parameter_server_that_was_not_restarted_cannot_go_back(small: Any, version: int) -> None:
+    """Any user who can write there could otherwise truncate the controller's record."""
     watch, _ = start_again(small)
     small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
     small.says("restored", version=version, time_seconds=1.0, lost_updates=0)
@@ -211,8 +209,8 @@ def test_one_that_was_not_started_again_cannot_go_back(small: Any, version: int)
     assert small.events()[-1]["event"] == "saved"
 
 
-def test_one_that_dies_again_and_again_ends_the_run(small: Any) -> None:
-    """Three times from the checkpoint at 500, then one at 600: three times more, and no fourth."""
+def test_a_parameter_server_that_dies_repeatedly_ends_the_run(small: Any) -> None:
+    """Three times from the checkpoint at 500, then one at 600: three more times, and no fourth."""
     watch, launched = start_again(small)
     for version in (500, 600):
         small.says("saved", version=version, size_bytes=1, held_seconds=0.1, seconds=0.2)
@@ -228,7 +226,7 @@ def test_one_that_dies_again_and_again_ends_the_run(small: Any) -> None:
 
 
 @pytest.mark.parametrize("status", [-9, 1], ids=["before a checkpoint", "by an error of its own"])
-def test_one_that_has_nothing_to_go_on_from_ends_the_run(small: Any, status: int) -> None:
+def test_a_parameter_server_without_a_checkpoint_ends_the_run(small: Any, status: int) -> None:
     watch, launched = start_again(small)
     if status > 0:
         small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
@@ -239,14 +237,14 @@ def test_one_that_has_nothing_to_go_on_from_ends_the_run(small: Any, status: int
     assert launched == []
 
 
-def test_before_the_training_no_node_can(small: Any) -> None:
+def test_no_node_may_end_before_the_training(small: Any) -> None:
     watch = small.watch()
     small.agent.ended = [Exit("w0", 0)]
     with pytest.raises(NodeError, match="w0 exited with status 0"):
         watch.look()
 
 
-def test_after_the_training_a_good_end_is_as_planned(small: Any) -> None:
+def test_a_clean_exit_after_the_training_is_planned(small: Any) -> None:
     watch = start(small)
     small.says("finished", reason="100 updates applied", version=100)
     small.agent.ended = [Exit("evaluator", 0), Exit("w0", 0)]
@@ -255,7 +253,7 @@ def test_after_the_training_a_good_end_is_as_planned(small: Any) -> None:
     assert [event["planned"] for event in small.events()[-2:]] == [True, True]
 
 
-def test_what_a_node_wrote_before_its_end_is_read_before_its_end_is_judged(small: Any) -> None:
+def test_the_records_of_a_node_are_read_before_its_exit_is_classified(small: Any) -> None:
     """The evaluator may end right after the parameter server wrote that training has ended."""
     watch = start(small)
     asked = small.agent.exits
@@ -269,7 +267,7 @@ def test_what_a_node_wrote_before_its_end_is_read_before_its_end_is_judged(small
     assert watch.ending == "100 updates applied"
 
 
-def test_a_folder_that_was_deleted_ends_the_run(small: Any) -> None:
+def test_a_deleted_folder_ends_the_run(small: Any) -> None:
     watch = start(small)
     shutil.rmtree(small.setup.folder.path)
     with pytest.raises(HostError, match="was deleted while the run was active"):
@@ -301,7 +299,7 @@ def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
 
 
 def restarting(small: Any) -> tuple[Any, list[str]]:
-    """A watch over a run whose w2 stands aside and is to be started again."""
+    """A watch over a run whose w2 is suspended and has to be restarted."""
     watch, launched = start(small), list[str]()
     plan, aside = watch.plan, replace(watch.plan.node("w2"), part="aside", end="restarted")
     watch.plan = replace(plan, nodes=(*plan.nodes[:-1], aside))
@@ -314,7 +312,7 @@ def restarting(small: Any) -> tuple[Any, list[str]]:
     return watch, launched
 
 
-def test_a_node_that_is_to_be_is_started_again_when_it_was_killed(small: Any) -> None:
+def test_a_killed_node_is_restarted_if_configured(small: Any) -> None:
     watch, launched = restarting(small)
     small.agent.ended = [Exit("w2", -9)]
     watch.look()
@@ -325,8 +323,8 @@ def test_a_node_that_is_to_be_is_started_again_when_it_was_killed(small: Any) ->
     assert watch.lost == {}
 
 
-def test_faults_that_kill_it_are_no_sign_that_it_never_lives_for_long(small: Any) -> None:
-    """Three kills within a minute that nobody planned would be the most."""
+def test_kills_by_faults_do_not_count_towards_the_restart_limit(small: Any) -> None:
+    """Three unplanned kills within a minute would reach the limit."""
     watch, launched = restarting(small)
     for _ in range(5):
         watch.planned_exits.ending.add("w2")
@@ -338,7 +336,9 @@ def test_faults_that_kill_it_are_no_sign_that_it_never_lives_for_long(small: Any
 
 
 @pytest.mark.parametrize("end", ["restarted", "fatal", "noticed"])
-def test_what_was_killed_for_a_time_is_started_by_nobody_else(small: Any, end: Any) -> None:
+def test_a_node_killed_temporarily_by_a_fault_is_restarted_only_by_the_fault(
+    small: Any, end: Any
+) -> None:
     watch, launched = restarting(small)
     aside = replace(watch.plan.node("w2"), end=end)
     watch.plan = replace(watch.plan, nodes=(*watch.plan.nodes[:-1], aside))
@@ -351,7 +351,7 @@ def test_what_was_killed_for_a_time_is_started_by_nobody_else(small: Any, end: A
     assert (launched, watch.lost, watch.planned_exits.ending) == ([], {}, set())
 
 
-def test_but_not_when_it_has_ended_by_itself(small: Any) -> None:
+def test_a_node_that_ended_by_itself_is_not_restarted(small: Any) -> None:
     watch, launched = restarting(small)
     small.agent.ended = [Exit("w2", 1)]
     with pytest.raises(NodeError, match="w2 exited with status 1"):
@@ -359,8 +359,8 @@ def test_but_not_when_it_has_ended_by_itself(small: Any) -> None:
     assert launched == []
 
 
-def test_nor_for_the_fourth_time_within_a_minute(small: Any) -> None:
-    """At 0, 10 and 20 s it is started again, and at 61 s too: the first was a minute before."""
+def test_a_node_is_not_restarted_a_fourth_time_within_a_minute(small: Any) -> None:
+    """At 0, 10 and 20 s it is restarted, and at 61 s too: the first was over a minute before."""
     watch, launched = restarting(small)
     begun = small.now
     for at in (0.0, 10.0, 20.0, 61.0):
@@ -374,7 +374,7 @@ def test_nor_for_the_fourth_time_within_a_minute(small: Any) -> None:
         watch.look()
 
 
-def test_nor_after_the_training(small: Any) -> None:
+def test_a_node_is_not_restarted_after_the_training(small: Any) -> None:
     watch, launched = restarting(small)
     small.says("finished", reason="500 updates", version=500)
     watch.look()

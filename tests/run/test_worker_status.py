@@ -1,4 +1,4 @@
-"""The parameter server is told which workers are gone, and a run does not depend on it."""
+"""The parameter server is told which workers left, and a run does not depend on it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Heard(list[tuple[int, str]]):
 
 @contextmanager
 def server(socket: Path, answer: Answer, method: str = methods.REMOVE) -> Iterator[None]:
-    """Answers reports at a socket, in its own thread."""
+    """Answers reports at a socket, in a thread."""
     loop, over, listening = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
 
     async def remove(message: bytes, call: Call) -> bytes:
@@ -68,13 +68,13 @@ def server(socket: Path, answer: Answer, method: str = methods.REMOVE) -> Iterat
 
 @pytest.fixture
 def socket(tmp_path: Path) -> Path:
-    """Deep enough to be no address."""
+    """A folder too deep for a socket address."""
     folder = tmp_path / ("run" * 40) / "ps"
     folder.mkdir(parents=True)
     return folder / "ps.sock"
 
 
-def test_each_is_reported_once(socket: Path) -> None:
+def test_each_lost_worker_is_reported_once(socket: Path) -> None:
     heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
     with server(socket, heard):
         reporter.send()
@@ -91,39 +91,39 @@ def test_each_is_reported_once(socket: Path) -> None:
     ]
 
 
-def test_who_stands_still_and_who_goes_on_is_reported_when_it_changes(socket: Path) -> None:
+def test_workers_that_stop_and_resume_are_reported_on_change(socket: Path) -> None:
     heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
 
     async def silence(message: bytes) -> bytes:
         request = ps_pb2.SilenceRequest.FromString(message)
-        heard.append((request.worker, "silent" if request.silent else "goes on"))
+        heard.append((request.worker, "silent" if request.silent else "answers"))
         return ps_pb2.SilenceReply().SerializeToString()
 
     with server(socket, silence, methods.SILENCE):
         for frozen in (set(), {1}, {1}, {1, 2}, {2}):
             reporter.set_frozen(frozen)
             reporter.send()
-    assert heard == [(1, "silent"), (2, "silent"), (1, "goes on")]
+    assert heard == [(1, "silent"), (2, "silent"), (1, "answers")]
 
 
-def test_what_nobody_hears_is_said_again(socket: Path) -> None:
+def test_reports_without_a_listener_are_repeated(socket: Path) -> None:
     heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
     reporter.add(1, "killed")
-    reporter.send()  # nobody listens
+    reporter.send()  # no socket listens
     with server(socket, heard):
         reporter.send()
         reporter.send()
     assert heard == [(1, "killed")]
 
 
-def test_a_folder_that_is_gone_is_no_failure_of_the_run(socket: Path) -> None:
+def test_a_deleted_folder_does_not_fail_the_run(socket: Path) -> None:
     reporter = WorkerStatusReporter(socket, TOKEN)
     reporter.add(1, "killed")
     socket.parent.rmdir()
     reporter.send()
 
 
-def test_a_server_that_does_not_answer_is_not_waited_for(socket: Path) -> None:
+def test_a_server_that_does_not_answer_is_not_awaited(socket: Path) -> None:
     reporter = WorkerStatusReporter(socket, TOKEN, answer_seconds=0.1)
     reporter.add(1, "killed")
 
@@ -139,7 +139,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(socket: Path) -> None:
     assert heard == [(1, "killed")]
 
 
-def test_what_is_refused_is_not_said_again(socket: Path) -> None:
+def test_refused_reports_are_not_repeated(socket: Path) -> None:
     reporter, asked = WorkerStatusReporter(socket, TOKEN), Heard()
 
     async def refuse(message: bytes) -> bytes:
@@ -154,7 +154,7 @@ def test_what_is_refused_is_not_said_again(socket: Path) -> None:
     assert [worker for worker, _ in asked] == [7, 1]
 
 
-def test_a_worker_that_ends_unforeseen_is_reported(small: Any) -> None:
+def test_a_worker_that_ends_unexpectedly_is_reported(small: Any) -> None:
     watch, heard = small.watch(), Heard()
     small.says("started")
     small.agent.ended = [Exit("w1", -9)]
@@ -166,7 +166,7 @@ def test_a_worker_that_ends_unforeseen_is_reported(small: Any) -> None:
     assert heard == [(1, "w1 was ended by SIGKILL"), (2, "w2 was ended by SIGTERM")]
 
 
-def test_without_a_parameter_server_the_watch_goes_on(small: Any) -> None:
+def test_the_watch_continues_without_a_parameter_server(small: Any) -> None:
     watch = small.watch()
     small.says("started")
     small.agent.ended = [Exit("w1", -9)]

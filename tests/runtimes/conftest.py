@@ -43,10 +43,10 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def wait_until(look: Callable[[], Any]) -> Any:
-    """Look again and again until there is something to see."""
+    """Poll until the result is true, and return it."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not (found := look()):
-        assert time.monotonic() < deadline, "nothing to see in time"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.005)
     return found
 
@@ -60,7 +60,7 @@ NEEDS = {"native": pytest.mark.namespaces, "docker": pytest.mark.docker}
 
 @dataclass
 class LiveRun:
-    """A started run, and short ways to do what tests do with one."""
+    """A started run, and shortcuts for what tests do with it."""
 
     driver: RuntimeDriver
     folder: RunFolder
@@ -97,7 +97,7 @@ class LiveRun:
         return self.client.launch(self.asked(node, entry, **options))
 
     def asked(self, node: str | NodeSpec, entry: str, **options: Any) -> LaunchSpec:
-        """What the agent is asked for; the container is there, where the agent makes none."""
+        """The request to the agent; the container exists already where the runtime makes it."""
         spec = self.node(node) if isinstance(node, str) else node
         options.setdefault("arguments", {})
         if "container" not in options:
@@ -106,13 +106,13 @@ class LiveRun:
         return LaunchSpec(node=spec, network=NetworkSpec(), entry=entry, log=log, **options)
 
     def contain(self, node: NodeSpec, mounts: tuple[Mount, ...]) -> int | None:
-        """Have the runtime make the container, where the agent does not."""
+        """Have the runtime create the container, where the agent does not."""
         plan = Plan(self.folder.name, (node,), NetworkSpec(), "warm", {})
         spec = ContainerSpec(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
         return self.driver.contain(plan, self.folder, [spec]).get(node.name)
 
     def condition(self, name: str) -> str:
-        """Whether a node runs or is frozen; ``ended`` if it does not run."""
+        """State of a node: running, frozen or ``ended``."""
         state = running_nodes(self.folder).get(name)
         return "ended" if state is None else state.condition
 
@@ -121,7 +121,7 @@ class LiveRun:
         return run_command(self.driver, self.folder, name, command)
 
     def run(self, node: str | NodeSpec, entry: str, **options: Any) -> tuple[int, str]:
-        """Launch a node, wait for its end; its status and what it printed."""
+        """Launch a node, wait for its end, and return its status and output."""
         self.launch(node, entry, **options)
         name = node if isinstance(node, str) else node.name
         return self.wait_for_exit(name).status, self.output(name)
@@ -146,7 +146,7 @@ StartRun = Callable[..., AbstractContextManager[LiveRun]]
 
 @contextmanager
 def live_run(driver: RuntimeDriver, runs: Path, name: str, **start: Any) -> Iterator[LiveRun]:
-    """A run of its own, stopped at the end of the body."""
+    """A new run, stopped at the end of the block."""
     folder = RunFolder.create(
         runs, name, scenario="test", text="name: test\n", classes=(), now=time.time()
     )
@@ -162,26 +162,26 @@ def live_run(driver: RuntimeDriver, runs: Path, name: str, **start: Any) -> Iter
 
 @pytest.fixture(scope="session")
 def users() -> Users:
-    """Where the uids of nodes come from, for the user who runs the tests."""
+    """The source of node uids for the user who runs the tests."""
     return find_users()
 
 
 @pytest.fixture
 def no_cpuset() -> str:
-    """Why a kernel binds no node to CPUs; empty if it does."""
+    """Why the kernel cannot bind nodes to CPUs; empty if it can."""
     found = any("cpuset" in tree.controllers for tree in find_hierarchies())
     return "" if found else "needs a kernel with the controller cpuset (CONFIG_CPUSETS)"
 
 
 @pytest.fixture(scope="module")
 def driver() -> RuntimeDriver:
-    """The runtime that a module tests; in test_contract.py it is any of them."""
+    """The runtime that a module tests; in test_contract.py, each of them."""
     return NativeDriver()
 
 
 @pytest.fixture(scope="module", params=[pytest.param(name, marks=NEEDS[name]) for name in DRIVERS])
 def runtime(request: pytest.FixtureRequest) -> str:
-    """Every runtime, one after the other; skipped where the host lacks what it needs."""
+    """Every runtime in turn; skipped where the host lacks what it needs."""
     if request.param == "docker":
         request.getfixturevalue("image")
     return str(request.param)
@@ -189,13 +189,13 @@ def runtime(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def every_driver(runtime: str) -> RuntimeDriver:
-    """That runtime's driver."""
+    """The driver of that runtime."""
     return DRIVERS[runtime]()
 
 
 @pytest.fixture(scope="session")
 def image() -> str:
-    """The image that nodes of Docker are made from; a test that needs it is skipped without."""
+    """The image of the Docker nodes; tests that need it are skipped without one."""
     from testbed.runtimes.docker.engine import connect
     from testbed.runtimes.docker.image import check_image
 
@@ -216,7 +216,7 @@ def start_run(driver: RuntimeDriver, tmp_path: Path) -> StartRun:
 
 @pytest.fixture(scope="module")
 def live(driver: RuntimeDriver, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRun]:
-    """A run that all tests of a module share; each uses nodes of its own."""
+    """A run shared by all tests of a module; each test uses its own nodes."""
     runs = tmp_path_factory.mktemp("runs")
     with live_run(driver, runs, f"shared-{runs.parent.name}-{runs.name}") as run:
         yield run
@@ -224,7 +224,7 @@ def live(driver: RuntimeDriver, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="module", params=["warm", "cold"])
 def seen(live: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What a node finds in its container."""
+    """Entries that a node finds in its container."""
     name = {"warm": "w7", "cold": "w8"}[request.param]
     status, output = live.run(
         name,
@@ -240,7 +240,7 @@ def seen(live: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def live_in(driver: RuntimeDriver) -> Iterator[Callable[..., AbstractContextManager[LiveRun]]]:
-    """Starts a run whose folder lies in a folder of the test's choice; removed afterwards."""
+    """Starts a run in a folder below a parent that the test chooses; removed afterwards."""
     with ExitStack() as cleanup:
 
         def start(where: Path, **options: Any) -> AbstractContextManager[LiveRun]:
@@ -265,11 +265,11 @@ class Account:
 
     @property
     def python(self) -> str:
-        """Its interpreter."""
+        """The user's Python interpreter."""
         return str(self.home / ".venv/bin/python")
 
     def command(self, *words: str) -> list[str]:
-        """What root calls to run a command as this user, without anything of root's."""
+        """The prefix with which root runs a command as this user, without root's environment."""
         become = ["setpriv", f"--reuid={self.name}", f"--regid={self.name}", "--init-groups"]
         clean = ["env", "-i", f"HOME={self.home}", f"USER={self.name}", "PATH=/usr/bin:/bin"]
         return [*become, *clean, "LANG=C.UTF-8", *words]
@@ -282,7 +282,7 @@ class Account:
 
 
 def missing() -> str:
-    """Why no such user can be made; empty if one can."""
+    """Why no such user can be created; empty if one can."""
     if lacking := [tool for tool in ("useradd", "userdel", "setpriv") if not shutil.which(tool)]:
         return f"needs {', '.join(lacking)}"
     show = "import sys; print('{0.major}.{0.minor}'.format(sys.version_info))"
@@ -295,17 +295,17 @@ def missing() -> str:
 
 
 def missing_ranges() -> str:
-    """Why a user has no subordinate uids; empty if it can have them."""
+    """Why a user gets no subordinate uids; empty if it gets them."""
     lacking = [tool for tool in ("newuidmap", "newgidmap") if not shutil.which(tool)]
     return f"needs {' and '.join(lacking)} (Debian, Ubuntu: apt install uidmap)" if lacking else ""
 
 
 @contextmanager
 def account(*, ranges: bool) -> Iterator[Account]:
-    """A user, with subordinate uids or without; gone afterwards, with all that it has.
+    """A user, with or without subordinate uids; removed afterwards with all its files.
 
-    Its interpreter is the system's, in an environment of its own, which borrows the packages of the
-    one that runs the tests: installing them again would take minutes.
+    Its interpreter is the system's, in a separate environment that shares the packages of the
+    environment running the tests: installing them again would take minutes.
     """
     if reason := missing() or (missing_ranges() if ranges else ""):
         pytest.skip(reason)
@@ -329,7 +329,7 @@ def _furnish(made: Account) -> None:
     for name in PROJECT:
         source, target = PACKAGE_ROOT / name, made.home / name
         if source.is_dir():
-            shutil.copytree(source, target)  # with what is compiled
+            shutil.copytree(source, target)  # including compiled files
         else:
             shutil.copy(source, target)
     subprocess.run(["chown", "-R", f"{made.name}:{made.name}", made.home], check=True)
@@ -341,5 +341,5 @@ def _furnish(made: Account) -> None:
 
 @pytest.fixture(scope="session")
 def new_account() -> Callable[..., AbstractContextManager[Account]]:
-    """Makes an ordinary user; a test for whom none can be made is skipped."""
+    """Makes an ordinary user; skips the test where none can be made."""
     return account

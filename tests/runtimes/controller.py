@@ -1,8 +1,8 @@
-"""A controller of its own, for tests to kill: ``python controller.py RUNS NAME STEP [detached]``.
+"""A controller for tests to kill: ``python controller.py RUNS NAME STEP [detached]``.
 
-It starts a run, goes up to STEP, and kills itself there as SIGKILL would, at that very instruction;
-at the step ``up`` it waits to be killed. A step ``after 0.1`` is so many seconds after the agent
-was put on record, while it comes up.
+It starts a run up to STEP, where it kills itself as SIGKILL would, at that very instruction;
+at the step ``up`` it waits to be killed. A step ``after 0.1`` is 0.1 seconds after the agent
+was recorded, while the run is starting.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def die() -> NoReturn:
 
 
 class DyingLifeline(NativeLifeline):
-    """Ends its process before, or right after, the agent is on record."""
+    """Ends its process just before or after the agent is recorded."""
 
     step = ""
 

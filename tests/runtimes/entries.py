@@ -1,4 +1,4 @@
-"""Roles for tests. A node runs them as ``entries:<function>``; they get their arguments as text."""
+"""Roles for tests. A node runs them as ``entries:<function>`` with its arguments as text."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ COLUMN = int(platform.machine() != "x86_64")
 
 
 def wait(arguments: Arguments) -> int:
-    """Say so, then do nothing until somebody ends it."""
+    """Print a line, then wait to be ended."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer)  # so that a signal that comes before the reading ends that, too
+    signal.set_wakeup_fd(writer)  # so that a signal before the read ends it too
     print("waiting", flush=True)
     while True:
         os.read(reader, 1)
 
 
 def finish(arguments: Arguments) -> int:
-    """End with the status that is asked for."""
+    """Exit with the given status."""
     print("finishing")
     return int(arguments["status"])
 
 
 def end_on_request(arguments: Arguments) -> int:
-    """Wait for SIGTERM with a handler of its own, and end with 7."""
+    """Wait for SIGTERM with a handler, and exit with 7."""
 
     def handle(number: int, frame: object) -> None:
         sys.exit(7)
@@ -54,24 +54,24 @@ def end_on_request(arguments: Arguments) -> int:
 
 
 def reject(arguments: Arguments) -> int:
-    """Fail as a role does that was refused."""
+    """Fail as a role does whose input was refused."""
     raise RejectedError("w0: the push was refused.", hint="Ask why.")
 
 
 def crash(arguments: Arguments) -> int:
-    """Fail as a role does that has a bug."""
+    """Fail as a role with a bug does."""
     return {"x": 1}[arguments["missing"]]
 
 
 def allocate(arguments: Arguments) -> int:
-    """Use memory."""
+    """Allocate memory."""
     block = bytearray(int(arguments["bytes"]))
     block[::4096] = b"x" * len(block[::4096])
     return 0
 
 
 def try_files(arguments: Arguments) -> int:
-    """Report what it can do with each path: list, read and write it."""
+    """Report for each path whether it can list, read and write it."""
     print(json.dumps({path: _try(Path(path)) for path in arguments["paths"].split(":")}))
     return 0
 
@@ -91,7 +91,7 @@ def _try(path: Path) -> str:
 
 
 def fill_scratch(arguments: Arguments) -> int:
-    """Make empty files in /tmp until it refuses; report how many, and the error."""
+    """Create empty files in /tmp until that fails; report how many, and the error."""
     made = 0
     try:
         for made in range(10**6):
@@ -102,7 +102,7 @@ def fill_scratch(arguments: Arguments) -> int:
 
 
 def import_late(arguments: Arguments) -> int:
-    """Import what nobody has imported before, from the library and from next to this file."""
+    """Import modules not imported before, from the library and from next to this file."""
     import xmlrpc.client
 
     import late
@@ -112,7 +112,7 @@ def import_late(arguments: Arguments) -> int:
 
 
 def start_programs(arguments: Arguments) -> int:
-    """Start a thread's worth of ordinary programs, to see that no more is refused than must be."""
+    """Start a thread's worth of ordinary programs, which must not be refused."""
     print(subprocess.run(["/bin/echo", "from a child"], capture_output=True, check=True).stdout)
     made = subprocess.run(["/usr/bin/unshare", "-U", "true"], capture_output=True, check=False)
     print("unshare", made.returncode)
@@ -120,7 +120,7 @@ def start_programs(arguments: Arguments) -> int:
 
 
 def try_to_rise(arguments: Arguments) -> int:
-    """Try every way to more rights than it has, and report how each of them ends."""
+    """Try every way to gain privileges, and report the outcome of each."""
     libc = ctypes.CDLL(None, use_errno=True)
     all_capabilities = struct.pack("=6I", *[0xFFFF_FFFF] * 2, 0, *[0xFFFF_FFFF] * 2, 0)
     calls = {
@@ -180,7 +180,7 @@ def try_to_reach(arguments: Arguments) -> int:
 
 
 def try_to_connect(arguments: Arguments) -> int:
-    """Report how connecting to each of the sockets ends."""
+    """Report the outcome of connecting to each of the sockets."""
     found = {}
     for path in arguments["paths"].split(":"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
@@ -195,7 +195,7 @@ def try_to_connect(arguments: Arguments) -> int:
 
 
 def try_to_connect_later(arguments: Arguments) -> int:
-    """Wait for a file with the path of a socket, and report how connecting to it ends."""
+    """Wait for a file that holds a socket's path, and report the outcome of connecting to it."""
     note = Path(arguments["note"])
     while not note.exists():
         time.sleep(0.01)
@@ -203,7 +203,7 @@ def try_to_connect_later(arguments: Arguments) -> int:
 
 
 def multiply(arguments: Arguments) -> int:
-    """Start threads, which count as processes, until that is refused; print how many it has."""
+    """Start threads, which count as processes, until one is refused; print how many there are."""
     threading.stack_size(1 << 16)
     end = threading.Event()
     threads = []
@@ -218,7 +218,7 @@ def multiply(arguments: Arguments) -> int:
 
 
 def flood(arguments: Arguments) -> int:
-    """Print so many bytes."""
+    """Print this many bytes."""
     line = b"x" * 1023 + b"\n"
     for _ in range(int(arguments["bytes"]) // len(line)):
         os.write(1, line)
@@ -226,7 +226,7 @@ def flood(arguments: Arguments) -> int:
 
 
 def ping(arguments: Arguments) -> int:
-    """Send an echo request as ``ping`` does, and print the type of what comes back."""
+    """Send an echo request as ``ping`` does, and print the type of the reply."""
     checksum = 0xFFFF - (0x0800 + 1)  # of a request's type, and its sequence number
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP) as echo:
         echo.settimeout(10)
@@ -236,7 +236,7 @@ def ping(arguments: Arguments) -> int:
 
 
 def serve(arguments: Arguments) -> int:
-    """Listen on the node's address and send back what one peer sends."""
+    """Listen on the node's address and echo what one peer sends."""
     with socket.create_server((arguments["address"], 5000)) as server:
         print("listening", flush=True)
         peer, _ = server.accept()
@@ -247,7 +247,7 @@ def serve(arguments: Arguments) -> int:
 
 
 def call(arguments: Arguments) -> int:
-    """Send bytes to ``serve`` and count what comes back."""
+    """Send bytes to ``serve`` and count those that return."""
     size = int(arguments["bytes"])
     with socket.create_connection((arguments["address"], 5000), timeout=20) as peer:
         peer.sendall(bytes(size))
@@ -265,10 +265,10 @@ def show(arguments: Arguments) -> int:
 
 
 def look_for_gpus(arguments: Arguments) -> int:
-    """Print what says which GPUs there are, and whether the first of them can be opened."""
+    """Print the variables that select GPUs, and whether the first GPU can be opened."""
     names = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
     found = {name: os.environ.get(name) for name in names}
-    # As a library sees it that asks the C library, and not Python.
+    # As a library sees it that calls the C library instead of Python.
     getenv = ctypes.CDLL(None).getenv
     getenv.restype = ctypes.c_char_p
     encoded = {name: None if value is None else value.encode() for name, value in found.items()}

@@ -1,4 +1,4 @@
-"""The family of runtimes, as a scenario writes them."""
+"""The family of runtimes, as written in a scenario."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANY = TypeAdapter(Runtime)
 
 
 @pytest.mark.parametrize("text", ["native", {"name": "native"}, {"native": {}}, {"native": None}])
-def test_the_native_runtime_may_be_written_short(text: object) -> None:
+def test_the_native_runtime_has_a_short_form(text: object) -> None:
     assert ANY.validate_python(text) == Native(name="native")
 
 

@@ -1,4 +1,4 @@
-"""What every runtime does. A new one is listed in conftest.DRIVERS, and this covers it."""
+"""The contract of every runtime. A new one is listed in conftest.DRIVERS and tested here."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def test_a_node_runs_its_role_and_reports_its_exit_status(live: Any, mode: str) 
     assert name not in live.client.running()
 
 
-def test_the_pid_is_the_role_as_this_process_sees_it(live: Any) -> None:
+def test_the_pid_of_a_node_is_valid_in_this_process(live: Any) -> None:
     pid = live.launch("w102", "entries:wait")
     assert Path(f"/proc/{pid}/comm").read_text() == "w102\n"
-    # w100 has ended, and w99 was never there.
+    # w100 has ended, and w99 was never launched.
     read = live.client.private_bytes(["w100", "w102", "w99"])
     assert read.keys() == {"w102"}
     assert read["w102"] > 100_000
-    # One that has ended, and was waited for, has none any more.
+    # A node that has ended and was reaped has no pid.
     ended = live.launch("w115", "entries:finish", arguments={"status": "0"})
     assert ended is None or ended > 1
 
 
-def test_errors_of_a_role_end_in_its_log(live: Any) -> None:
+def test_errors_of_a_role_are_logged(live: Any) -> None:
     status, output = live.run("w103", "entries:reject")
     assert (status, output) == (8, "w0: the push was refused. Ask why.\n")
     status, output = live.run("w104", "entries:crash", arguments={"missing": "y"})
@@ -68,7 +68,7 @@ def test_errors_of_a_role_end_in_its_log(live: Any) -> None:
 
 def test_signals_reach_a_role(live: Any) -> None:
     for name, entry, number, status in (
-        ("w106", "entries:wait", signal.SIGTERM, 128 + 15),  # without a handler of its own
+        ("w106", "entries:wait", signal.SIGTERM, 128 + 15),  # without a handler
         ("w107", "entries:end_on_request", signal.SIGTERM, 7),
         ("w108", "entries:wait", signal.SIGKILL, -9),
     ):
@@ -78,15 +78,15 @@ def test_signals_reach_a_role(live: Any) -> None:
         assert live.wait_for_exit(name).status == status
 
 
-def test_an_end_is_told_to_all_who_wait_for_one(live: Any) -> None:
+def test_an_exit_is_reported_to_all_waiting_clients(live: Any) -> None:
     live.launch("w116", "entries:wait")
     live.wait_for_output("w116", "waiting")
     socket = live.folder.control / "agent.sock"
     with AgentClient.connect(socket, deadline=time.monotonic() + 5) as other:
-        while other.exits(0.5):  # of the tests before
+        while other.exits(0.5):  # of earlier tests
             pass
         with AgentClient.connect(socket, deadline=time.monotonic() + 5) as gone:
-            gone.exits()  # it asks, and does not wait for the answer
+            gone.exits()  # sends the request without waiting for the answer
         assert other.exits() == []
         live.client.signal("w116", signal.SIGKILL)
         assert [(one.node, one.status) for one in other.exits(20.0)] == [("w116", -9)]
@@ -94,7 +94,7 @@ def test_an_end_is_told_to_all_who_wait_for_one(live: Any) -> None:
         assert other.exits() == []
 
 
-def test_a_frozen_node_stands_still_until_it_is_thawed(live: Any) -> None:
+def test_a_frozen_node_makes_no_progress_until_it_is_thawed(live: Any) -> None:
     pid = live.launch("w109", "entries:end_on_request")
     live.wait_for_output("w109", "waiting")
     live.client.freeze("w109")
@@ -113,7 +113,7 @@ def test_a_frozen_node_stands_still_until_it_is_thawed(live: Any) -> None:
         live.exec("w109", "true")
 
 
-def test_a_node_that_is_killed_while_it_is_frozen_ends(live: Any) -> None:
+def test_a_node_killed_while_frozen_ends(live: Any) -> None:
     live.launch("w110", "entries:wait")
     live.client.freeze("w110")
     live.client.signal("w110", signal.SIGKILL)
@@ -144,7 +144,7 @@ def test_exec_runs_in_the_node_with_its_restrictions(
     assert live.exec("w111", "sh", "-c", "kill -9 $$") == 128 + 9
 
 
-def test_a_node_reaches_into_none_of_its_processes(live: Any) -> None:
+def test_a_node_cannot_access_its_other_processes(live: Any) -> None:
     status, output = live.run("w117", "entries:try_to_reach")
     assert status == 0, output
     assert json.loads(output) == dict.fromkeys(("ptrace", "read", "write", "pidfd_getfd"), "EPERM")
@@ -155,15 +155,15 @@ def test_a_node_can_ping(live: Any) -> None:
     assert live.run("w118", "entries:ping", arguments={"address": "127.0.0.1"}) == (0, "0\n")
 
 
-def test_a_node_has_so_many_processes_and_no_more(live: Any) -> None:
+def test_the_number_of_processes_is_limited(live: Any) -> None:
     status, output = live.run("w119", "entries:multiply")
     assert status == 0, output
-    # Its own limit, or for a user with one uid and no control groups that of all the run's nodes.
+    # Its own limit, or with one uid and no control groups the limit of all the run's nodes.
     assert 100 < int(output) <= 2048
     assert live.run("w120", "entries:finish", arguments={"status": "0"})[0] == 0
 
 
-def test_a_log_has_an_end_and_says_so(live: Any) -> None:
+def test_a_log_is_limited_and_says_so(live: Any) -> None:
     status, _ = live.run("w121", "entries:flood", arguments={"bytes": str(LOG_BYTES + 2**20)})
     assert status == 0
     log = live.folder.log("w121").read_bytes()
@@ -171,7 +171,7 @@ def test_a_log_has_an_end_and_says_so(live: Any) -> None:
     assert is_full(live.folder.log("w121"))
 
 
-def test_a_launch_that_fails_names_the_node_and_leaves_nothing(driver: Any, live: Any) -> None:
+def test_a_failed_launch_names_the_node_and_leaves_nothing_behind(driver: Any, live: Any) -> None:
     missing = Mount(Path("/does/not/exist"), Path("/run/testbed/data"))
     with pytest.raises(NodeError, match=r"w112: .*No such file.*/does/not/exist"):
         live.launch("w112", "entries:wait", mounts=(missing,))
@@ -180,7 +180,7 @@ def test_a_launch_that_fails_names_the_node_and_leaves_nothing(driver: Any, live
     assert live.run("w112", "entries:finish", arguments={"status": "0"})[0] == 0
 
 
-def test_a_node_cannot_be_launched_twice_but_again_after_its_end(live: Any) -> None:
+def test_a_node_can_be_launched_again_only_after_its_end(live: Any) -> None:
     live.launch("w113", "entries:wait")
     with pytest.raises(NodeError, match="w113 is already running"):
         live.launch("w113", "entries:wait")
@@ -191,7 +191,7 @@ def test_a_node_cannot_be_launched_twice_but_again_after_its_end(live: Any) -> N
     assert "w113" in live.client.running()
 
 
-def test_asking_for_an_unknown_node_says_so(driver: Any, live: Any) -> None:
+def test_an_unknown_node_is_an_error(driver: Any, live: Any) -> None:
     for ask in (live.client.thaw, live.client.freeze):
         with pytest.raises(NodeError, match="w998 was never launched"):
             ask("w998")
@@ -216,7 +216,7 @@ def test_stop_ends_everything_and_can_be_repeated(driver: Any, start_run: Any) -
     assert not run.folder.alive()
 
 
-def test_a_run_can_be_stopped_from_elsewhere_while_its_controller_lives(
+def test_another_process_can_stop_a_run_with_a_live_controller(
     driver: Any, start_run: Any, eventually: Callable[[Callable[[], Any]], Any]
 ) -> None:
     with start_run() as run, ThreadPoolExecutor(1) as elsewhere:
@@ -237,17 +237,13 @@ def test_a_run_cannot_be_started_twice(driver: Any, start_run: Any) -> None:
         assert run.client.running() == []
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_in_one_line(
-    driver: Any, tmp_path: Path
-) -> None:
+def test_a_read_only_folder_is_an_error_in_one_line(driver: Any, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "missing" / "run")
     with pytest.raises(HostError, match="No such file or directory; the agent cannot be started"):
         driver.start(Plan("run", (), NetworkSpec(), "warm", {}), folder, Start())
 
 
-def test_two_runs_at_once_know_nothing_of_each_other(
-    driver: Any, live: Any, start_run: Any
-) -> None:
+def test_two_concurrent_runs_are_isolated(driver: Any, live: Any, start_run: Any) -> None:
     with start_run() as other:
         mine = live.launch("w115", "entries:wait")
         theirs = Process.of(other.launch("w115", "entries:wait"))
@@ -258,7 +254,7 @@ def test_two_runs_at_once_know_nothing_of_each_other(
     assert not live.ended()
 
 
-def test_a_template_that_fails_says_why(start_run: Any) -> None:
+def test_a_failing_template_reports_why(start_run: Any) -> None:
     with (
         pytest.raises(NodeError, match=r"(?s)template: exited .*No module named 'missing_module'"),
         start_run(template=Template(preload=("missing_module",))),
@@ -270,7 +266,7 @@ def test_a_template_that_fails_says_why(start_run: Any) -> None:
 def victim(
     driver: Any, runtime: str, tmp_path: Path
 ) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], RunFolder]]]:
-    """Starts a run of four nodes in a controller of its own, to be killed."""
+    """Starts a run of four nodes in a separate controller, to be killed."""
     started: list[tuple[subprocess.Popen[bytes], RunFolder]] = []
 
     def start(*options: str) -> tuple[subprocess.Popen[bytes], RunFolder]:

@@ -1,4 +1,4 @@
-"""Whoever is killed, and whenever: nothing is left that was not there before."""
+"""Whichever process is killed, at any moment, nothing remains that was not there before."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Eventually = Callable[[Callable[[], Any]], Any]
 
 @dataclass
 class Controller:
-    """A controller in a process of its own."""
+    """A controller in its own process."""
 
     process: subprocess.Popen[bytes]
     folder: RunFolder
@@ -56,9 +56,9 @@ class Controller:
         return path.read_text() if path.exists() else ""
 
     def members(self) -> list[int]:
-        """Every process whose command line or control group names the run, or is with one that is.
+        """Processes whose command line or control group names the run, or in a namespace with one.
 
-        Together in a user namespace, that is: an ordinary user's run has one of its own.
+        That is a user namespace: the run of an ordinary user has its own.
         """
         needle = self.folder.name.encode()
         named = [pid for pid in _pids() if needle in _read(pid, "cmdline") + _read(pid, "cgroup")]
@@ -66,9 +66,9 @@ class Controller:
         return [pid for pid in _pids() if pid in named or _user_namespace(pid) in runs]
 
     def namespaces(self) -> set[str]:
-        """The namespaces that members live in, and this process does not.
+        """The members' namespaces that this process is not in.
 
-        They are held open: else the kernel gives their numbers to a run that starts meanwhile.
+        They are held open so that the kernel does not reuse their numbers for a concurrent run.
         """
         found: set[str] = set()
         for pid in self.members():
@@ -90,7 +90,7 @@ class Controller:
 
 
 def _pids() -> list[int]:
-    """All processes but those that have ended and wait for their parent to notice."""
+    """All processes except zombies."""
     found = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
     return [pid for pid in found if b") Z " not in _read(pid, "stat")]
 
@@ -156,7 +156,7 @@ def test_the_controller_kills_itself_at_a_step(
 def test_the_controller_is_killed_while_the_agent_comes_up(
     control: Callable[..., Controller], hundredths: int
 ) -> None:
-    """The agent ends then, not once it is up: it never answers at its socket."""
+    """The agent ends then, not once it is ready: it never answers at its socket."""
     controller = control(f"after {hundredths / 100}")
     assert controller.process.wait() == -signal.SIGKILL
     controller.assert_nothing_is_left(controller.namespaces(), own_stop=False)
@@ -200,7 +200,7 @@ def test_a_detached_run_outlives_its_controller_until_it_is_stopped(
     controller.assert_nothing_is_left(namespaces, own_stop=True)
 
 
-def test_a_run_whose_folder_is_gone_can_still_be_stopped(
+def test_a_run_with_a_deleted_folder_can_still_be_stopped(
     control: Callable[..., Controller],
 ) -> None:
     controller = control("up", "detached")
@@ -212,7 +212,7 @@ def test_a_run_whose_folder_is_gone_can_still_be_stopped(
     controller.assert_nothing_is_left(namespaces, own_stop=True)
 
 
-def test_a_run_whose_folder_is_gone_is_waited_for_when_it_ends_by_itself(
+def test_a_stop_waits_for_a_run_with_a_deleted_folder_that_is_ending(
     control: Callable[..., Controller],
 ) -> None:
     controller = control("up", "detached")
@@ -226,7 +226,7 @@ def test_a_run_whose_folder_is_gone_is_waited_for_when_it_ends_by_itself(
     controller.assert_nothing_is_left(namespaces, own_stop=True)
 
 
-def test_a_controller_that_does_not_react_is_named_and_how_to_end_it(
+def test_an_unresponsive_controller_is_reported_with_how_to_end_it(
     control: Callable[..., Controller],
 ) -> None:
     controller = control("up")
@@ -246,7 +246,7 @@ def test_a_controller_that_does_not_react_is_named_and_how_to_end_it(
     controller.assert_nothing_is_left(namespaces, own_stop=True)
 
 
-def test_a_run_of_the_same_name_elsewhere_is_left_alone(
+def test_a_run_of_the_same_name_in_another_folder_is_untouched(
     control: Callable[..., Controller], tmp_path: Path
 ) -> None:
     controller = control("up", "detached")
@@ -262,7 +262,7 @@ def test_a_run_of_the_same_name_elsewhere_is_left_alone(
         now=time.time(),
     )
     plan = Plan(namesake.name, (), NetworkSpec(), "warm", {})
-    if has_groups():  # only they have the run's name on the host
+    if has_groups():  # only these show the run's name on the host
         with pytest.raises(HostError, match="exists: a run of that name is active"):
             NativeDriver().start(plan, namesake, Start())
     NativeDriver().stop(namesake)

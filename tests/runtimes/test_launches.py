@@ -1,4 +1,4 @@
-"""Nodes that are asked for before the one in front of them is there, in every runtime."""
+"""Nodes requested before the previous one is up, in every runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def driver(every_driver: RuntimeDriver) -> RuntimeDriver:
     return every_driver
 
 
-def test_all_come_up_that_were_asked_for_at_once(live: Any) -> None:
+def test_all_nodes_requested_at_once_start(live: Any) -> None:
     names = [f"w{index}" for index in range(200, 212)]
     asked = [live.client.begin_launch(live.asked(name, "entries:wait")) for name in names]
     pids = [launched() for launched in asked]
@@ -29,7 +29,7 @@ def test_all_come_up_that_were_asked_for_at_once(live: Any) -> None:
     assert set(names) <= set(live.client.running())
 
 
-def test_one_that_fails_takes_no_other_along_and_can_be_launched_again(live: Any) -> None:
+def test_a_failed_node_affects_no_other_and_can_be_launched_again(live: Any) -> None:
     wrong = replace(live.asked("w221", "entries:wait"), mounts=(_mount_outside(),))
     asked = [
         live.client.begin_launch(live.asked("w220", "entries:wait")),
@@ -46,7 +46,7 @@ def test_one_that_fails_takes_no_other_along_and_can_be_launched_again(live: Any
     live.wait_for_output("w221", "waiting")
 
 
-def test_one_whose_program_is_not_there_is_named_although_it_was_begun(live: Any) -> None:
+def test_a_node_with_a_missing_program_is_named(live: Any) -> None:
     node = live.node("w231", command=("no-such-program",))
     asked = [
         live.client.begin_launch(live.asked("w230", "entries:wait")),
@@ -60,7 +60,7 @@ def test_one_whose_program_is_not_there_is_named_although_it_was_begun(live: Any
     assert "w231" not in live.client.running()
 
 
-def test_a_node_that_is_asked_for_twice_at_once_is_there_once(live: Any) -> None:
+def test_a_node_requested_twice_at_once_starts_once(live: Any) -> None:
     spec = live.asked("w240", "entries:wait")
     first, second = live.client.begin_launch(spec), live.client.begin_launch(spec)
     pid = first()

@@ -18,7 +18,7 @@ def folder(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path, "r1", scenario="s", text="", classes=(), now=0.0)
 
 
-def test_it_is_had_as_soon_as_it_is_let_go(folder: RunFolder) -> None:
+def test_the_lock_is_acquired_as_soon_as_it_is_released(folder: RunFolder) -> None:
     lock, found = take_lock(folder), []
     for _ in attempts(folder, within_seconds=60):
         with folder.locked() as mine:
@@ -30,13 +30,13 @@ def test_it_is_had_as_soon_as_it_is_let_go(folder: RunFolder) -> None:
     assert found == [False, False, True]
 
 
-def test_when_the_time_is_up_it_is_said_who_has_it(folder: RunFolder) -> None:
+def test_a_timeout_names_the_holder(folder: RunFolder) -> None:
     lock, rounds = take_lock(folder), 0
     with pytest.raises(NodeError) as late:
         for _ in attempts(folder, within_seconds=0.0):
             rounds += 1
     os.close(lock)
-    assert rounds == 1  # who has no time may still try once
+    assert rounds == 1  # without patience there is still one attempt
     pid = os.getpid()
     assert folder.lock.read_text().startswith(f"{pid} ")
     assert late.value.message == (
@@ -47,7 +47,7 @@ def test_when_the_time_is_up_it_is_said_who_has_it(folder: RunFolder) -> None:
     assert late.value.hint == f"`kill -9 {pid}`, then `testbed down r1`."
 
 
-def test_it_is_taken_once(folder: RunFolder) -> None:
+def test_the_lock_is_acquired_once(folder: RunFolder) -> None:
     lock = take_lock(folder)
     with pytest.raises(NodeError, match=r"is in use: its lock is held. `testbed down r1`"):
         take_lock(folder)

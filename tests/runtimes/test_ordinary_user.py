@@ -1,8 +1,8 @@
-"""Somebody who is not root, with a home that is closed to others: everything in it works.
+"""An ordinary user whose home is closed to others can use every feature there.
 
-Some tests of the runtime are run once more by such a user, with subordinate uids and without; all
-of them in `make nightly`. Its interpreter is the system's, in an environment of its own, which
-borrows the packages of the one that runs the tests: installing them again would take minutes.
+Some runtime tests are repeated as this user, with and without subordinate uids; all of them in
+`make nightly`. The user's interpreter is the system's, in a separate environment that
+shares the packages of the one that runs the tests: installing them again would take minutes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ QUICKSTART = "scenarios/quickstart.yaml"
 FILES = ("test_contract.py", "native/test_driver.py", "native/test_reach.py", "test_death.py")
 SMOKE = (
     "test_contract.py::test_exec_runs_in_the_node_with_its_restrictions[native]",
-    "test_contract.py::test_a_frozen_node_stands_still_until_it_is_thawed[native]",
+    "test_contract.py::test_a_frozen_node_makes_no_progress_until_it_is_thawed[native]",
     "test_contract.py::test_a_run_ends_when_its_controller_is_killed[native]",
-    "native/test_driver.py::test_it_has_a_uid_of_its_own_and_no_privileges",
-    "native/test_driver.py::test_it_sees_nothing_private_of_the_user",
-    "native/test_reach.py::test_a_node_reaches_no_agent_of_a_later_run_in_a_folder_that_it_sees",
-    "native/test_driver.py::test_linked_nodes_reach_each_other_and_are_counted",
+    "native/test_driver.py::test_a_node_has_its_own_uid_and_no_privileges",
+    "native/test_driver.py::test_a_node_sees_no_private_files_of_the_user",
+    "native/test_reach.py::test_a_node_reaches_no_agent_of_a_later_run_in_a_visible_folder",
+    "native/test_driver.py::test_linked_nodes_reach_each_other_and_their_bytes_are_counted",
 )
 """What a user's own namespaces, instead of root's, may break first."""
 
@@ -41,13 +41,13 @@ def user(request: pytest.FixtureRequest, new_account: Any) -> Iterator[Any]:
         yield made
 
 
-def test_it_has_what_its_account_allows(user: Any) -> None:
+def test_the_uids_are_those_the_account_allows(user: Any) -> None:
     found = user.run(user.python, "-m", "testbed.host.user_namespace")
     kind = "range" if user.name.endswith("r") else "one"
     assert json.loads(found.stdout) == {"users": kind}, found.stderr
 
 
-def test_a_plan_shows_what_its_run_would_ask_for(user: Any) -> None:
+def test_a_plan_shows_the_requests_of_its_run(user: Any) -> None:
     planned = user.run(user.python, "-m", "testbed", "plan", QUICKSTART, "--json")
     start = json.loads(planned.stdout)["requests"][0]["body"]
     kind = "range" if user.name.endswith("r") else "one"
@@ -59,7 +59,7 @@ def test_a_plan_shows_what_its_run_would_ask_for(user: Any) -> None:
 
 
 @pytest.mark.parametrize("launch", ["warm", "cold"])
-def test_the_quickstart_runs_and_its_folder_is_the_users(user: Any, launch: str) -> None:
+def test_the_quickstart_runs_and_the_user_owns_its_folder(user: Any, launch: str) -> None:
     name = f"quick-{launch}"
     up = user.run(
         *(user.python, "-m", "testbed", "up", QUICKSTART, "--name", name),
@@ -75,7 +75,9 @@ def test_the_quickstart_runs_and_its_folder_is_the_users(user: Any, launch: str)
     assert removed.returncode == 0, removed.stderr
 
 
-def test_root_reaches_its_agent(user: Any, eventually: Callable[[Callable[[], Any]], Any]) -> None:
+def test_root_reaches_the_users_agent(
+    user: Any, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
     long = ("--set", "stop.updates=1000000", "--workers", "3", "--detach", "--name", "long")
     up = user.run(user.python, "-m", "testbed", "up", QUICKSTART, *long)
     assert up.returncode == 0, up.stderr
@@ -88,7 +90,7 @@ def test_root_reaches_its_agent(user: Any, eventually: Callable[[Callable[[], An
     assert conditions["w0"] == "running", listed.stderr
 
 
-def test_a_limit_that_it_cannot_have_enforced_is_refused_with_the_cure(user: Any) -> None:
+def test_a_limit_that_cannot_be_enforced_is_refused_with_how_to_fix_it(user: Any) -> None:
     limited = ("--set", "workers.classes.slow.memory=500MiB", "--name", "limited")
     up = user.run(user.python, "-m", "testbed", "up", QUICKSTART, *limited)
     assert up.returncode == 3
@@ -97,7 +99,7 @@ def test_a_limit_that_it_cannot_have_enforced_is_refused_with_the_cure(user: Any
     assert not (user.home / "runs/limited").exists()
 
 
-def test_where_namespaces_are_forbidden_it_is_told_what_forbids_them(user: Any) -> None:
+def test_forbidden_namespaces_are_reported_with_what_forbids_them(user: Any) -> None:
     forbidden = Path(__file__).with_name("without_namespaces.py")
     up = user.command(user.python, "-m", "testbed", "up", QUICKSTART, "--name", "forbidden")
     done = subprocess.run(
@@ -118,7 +120,7 @@ def test_where_namespaces_are_forbidden_it_is_told_what_forbids_them(user: Any) 
     "tests",
     [pytest.param(SMOKE, id="some"), pytest.param(FILES, id="all", marks=pytest.mark.nightly)],
 )
-def test_the_tests_of_the_runtime_pass(user: Any, tests: tuple[str, ...]) -> None:
+def test_the_runtime_tests_pass(user: Any, tests: tuple[str, ...]) -> None:
     options = ("-v", "-p", "no:cacheprovider", "-m", "namespaces and not slow")
     named = [f"tests/runtimes/{name}" for name in tests]
     done = user.run(user.python, "-m", "pytest", *options, *named)
@@ -129,7 +131,7 @@ def test_the_tests_of_the_runtime_pass(user: Any, tests: tuple[str, ...]) -> Non
 
 
 @pytest.mark.nightly
-def test_its_controller_is_killed_at_random_moments(user: Any) -> None:
+def test_the_users_controller_is_killed_at_random_moments(user: Any) -> None:
     options = ("-q", "-s", "-p", "no:cacheprovider", "-k", "random_moments")
     rounds = f"SOAK_ROUNDS={os.environ.get('SOAK_ROUNDS', '10')}"
     tests = "tests/runtimes/test_death.py"

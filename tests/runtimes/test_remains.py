@@ -1,4 +1,4 @@
-"""A run that does not end: who is left of it, and what to type."""
+"""A run that does not end: its remaining processes, and what to type."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts a process, and waits until it has printed a line."""
+    """Starts a process, and waits until it prints a line."""
     with ExitStack() as started:
 
         def begin(code: str, *words: str, keep: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
@@ -56,10 +56,10 @@ def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         yield begin
 
 
-def test_processes_of_the_agent_are_named_where_the_lock_is_free(
+def test_processes_of_the_agent_are_named_if_the_lock_is_free(
     folder: RunFolder, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    os.close(take_lock(folder))  # by this process, which lives and holds it no more
+    os.close(take_lock(folder))  # by this process, which is alive but no longer holds it
     ending = start(ENDING, title_of(folder.path))
     driver = NativeDriver(hierarchies=(), stop_seconds=0.1)
     with pytest.raises(NodeError) as stuck:
@@ -74,7 +74,7 @@ def test_processes_of_the_agent_are_named_where_the_lock_is_free(
     driver.stop(folder)
 
 
-def test_whoever_holds_the_lock_besides_is_named_too(
+def test_another_holder_of_the_lock_is_named_too(
     folder: RunFolder, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     ending, lock, pid = start(ENDING, title_of(folder.path)), take_lock(folder), os.getpid()
@@ -88,7 +88,7 @@ def test_whoever_holds_the_lock_besides_is_named_too(
     assert found.hint == f"`kill -9 {ending.pid} {pid}`, then `testbed down r1`."
 
 
-def test_a_lock_that_outlives_who_took_it_is_for_other_tools_to_explain(
+def test_a_lock_that_outlives_its_taker_refers_to_other_tools(
     folder: RunFolder, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     lock, taker = take_lock(folder), start(OTHERS)

@@ -1,4 +1,4 @@
-"""A switch with a thousand nodes: all of them answer, and nothing of them is left."""
+"""A switch with a thousand nodes: all of them answer, and nothing remains of them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ BENCH = ROOT / "tests/bench/thousand_nodes.py"
 @pytest.mark.root
 @pytest.mark.slow
 @pytest.mark.parametrize("nodes", [300, pytest.param(1000, marks=pytest.mark.nightly)])
-def test_many_nodes_answer_and_are_gone(tmp_path: Path, nodes: int) -> None:
-    """More than one byte of an address can tell apart, at any rate."""
+def test_many_nodes_answer_and_are_removed(tmp_path: Path, nodes: int) -> None:
+    """At least more nodes than one byte of an address can distinguish."""
     done = subprocess.run(
         [sys.executable, BENCH, str(nodes)],
         cwd=tmp_path,

@@ -1,6 +1,6 @@
-"""Control groups version 2 for real: everything that the runtime does with them, on a host's tree.
+"""Control groups version 2: everything that the runtime does with them, on the host's tree.
 
-A host that has version 1 lends its controllers to no version 2, and so has none to test.
+Hosts with version 1 provide no controllers to version 2, and skip these tests.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ OF_A_USER = "control_groups or memory or freezes or agent_is_killed"
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[Path]:
-    """Where version 2 is mounted; mounted here if it is nowhere."""
+    """The mount point of version 2; mounted here if it is not mounted."""
     mine = None
     if "cgroup" not in Path("/proc/self/mounts").read_text():
         mine = Path(tempfile.mkdtemp(dir="/var/tmp"))
-        mine.chmod(0o755)  # ordinary users have to reach it
+        mine.chmod(0o755)  # for ordinary users
         syscalls.mount("none", str(mine), "cgroup2")
     found = find_hierarchies()
     if {tree.version for tree in found} != {2}:
@@ -45,7 +45,7 @@ def root() -> Iterator[Path]:
 def assert_passed(
     done: subprocess.CompletedProcess[str], no_cpuset: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing failed, and nothing was skipped but what this kernel cannot do, which is shown."""
+    """Assert success, and that only tests that this kernel cannot run were skipped."""
     assert done.returncode == 0, done.stdout[-5000:]
     lines = done.stdout.splitlines()
     skipped = [line for line in lines if line.startswith("SKIPPED")]
@@ -56,7 +56,7 @@ def assert_passed(
 
 
 def some_or_all(some: str) -> pytest.MarkDecorator:
-    """Which tests are run, as pytest's option -k has it."""
+    """The tests to run, as pytest's option -k expects them."""
     every = pytest.param(ABOUT_GROUPS, id="all", marks=pytest.mark.nightly)
     return pytest.mark.parametrize("chosen", [pytest.param(some, id="some"), every])
 
@@ -84,7 +84,7 @@ def test_limits_freezing_and_death(
 
 @some_or_all(OF_A_USER)
 @pytest.mark.parametrize("ranges", [True, False], ids=["range", "one"])
-def test_an_ordinary_user_has_limits_where_a_part_is_delegated(
+def test_an_ordinary_user_has_limits_in_a_delegated_subtree(
     root: Path,
     new_account: Any,
     ranges: bool,

@@ -1,4 +1,4 @@
-"""A controller of its own, for tests to kill: ``python victim.py RUNTIME RUNS NAME [detached]``.
+"""A controller for tests to kill: ``python victim.py RUNTIME RUNS NAME [detached]``.
 
 It starts a run with four nodes, freezes the second, says "up", and waits to be killed.
 """
@@ -57,7 +57,7 @@ def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
     client.freeze("w1")
     print("up", flush=True)
     signal.pause()
-    lifeline.close()  # never reached: until here this process holds the run
+    lifeline.close()  # never reached: this process holds the run until killed
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""``python without_namespaces.py COMMAND...``: runs it, as root, where nobody may make namespaces.
+"""``python without_namespaces.py COMMAND...``: run it as root where namespaces are forbidden.
 
-In a user namespace, that is, in which everybody exists and which allows no other one in it.
+It runs in a user namespace in which every uid exists and which allows no further namespace.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVERYBODY = "0 0 4294967295"
 def main(command: list[str]) -> None:
     inside, outside = os.getpid(), os.pipe()
     mapper = os.fork()
-    if mapper == 0:  # only from outside can more than one uid be given
+    if mapper == 0:  # only a process outside can map more than one uid
         os.close(outside[1])
         os.read(outside[0], 1)
         for kind in ("uid", "gid"):

@@ -1,4 +1,4 @@
-"""A small scenario that every test of this folder may start from."""
+"""A small scenario as a starting point for the tests of this folder."""
 
 import pytest
 

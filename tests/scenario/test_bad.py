@@ -1,6 +1,6 @@
-"""One folder per bad input: what ``testbed validate`` says about it, word by word.
+"""One folder per invalid input, with the exact output of ``testbed validate``.
 
-After a wanted change of words: ``cd bad/NAME && testbed validate scenario.yaml 2> expected.txt``.
+To update one: ``cd bad/NAME && testbed validate scenario.yaml 2> expected.txt``.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ FOLDERS = sorted(path for path in (Path(__file__).parent / "bad").iterdir() if p
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_everything_wrong_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_error_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     with pytest.raises(ScenarioError) as refused:
         load("scenario.yaml")

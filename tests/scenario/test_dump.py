@@ -53,7 +53,7 @@ datasets = st.fixed_dictionaries(
 
 
 def measured(data: dict[str, Any]) -> dict[str, Any]:
-    """An accuracy that ends the run is measured before: as often as it is by default."""
+    """A target accuracy needs evaluations: at the default interval."""
     return {key: data[key] for key in data if key != "evaluate" or "accuracy" not in data["stop"]}
 
 
@@ -90,14 +90,14 @@ scenarios = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(data=scenarios)
-def test_what_is_written_loads_back_equal(data: dict[str, Any]) -> None:
+def test_a_dumped_scenario_loads_back_equal(data: dict[str, Any]) -> None:
     scenario = Scenario.model_validate(data)
     text = dump(scenario)
     assert load_text(text) == scenario
     assert dump(load_text(text)) == text
 
 
-def test_every_default_is_written_out(small: str) -> None:
+def test_every_default_is_written(small: str) -> None:
     written = yaml.safe_load(dump(load_text(small)))
     assert written["algorithm"]["name"] == "adacomp"
     assert written["evaluate"] == {"every": 5, "images": 2000, "timeout": "10min"}
@@ -105,8 +105,8 @@ def test_every_default_is_written_out(small: str) -> None:
     assert written["runtime"] == {"name": "native"}
 
 
-def test_none_is_only_ever_a_default_that_may_be_left_out() -> None:
-    """What is None is not written: then it must be what a missing key means."""
+def test_none_is_always_the_default() -> None:
+    """None is not written, so it must be the meaning of a missing key."""
     for model in models_inside(SchemaNode(Scenario), set()):
         for name, field in model.model_fields.items():
             allows_none = type(None) in getattr(field.annotation, "__args__", ())

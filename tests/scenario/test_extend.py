@@ -1,4 +1,4 @@
-"""Scenarios on top of others."""
+"""Scenarios that extend others."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def write(tmp_path: Path, small: str) -> Path:
 
 
 def extended(folder: Path, text: str, *, name: str = "above.yaml") -> Scenario:
-    """A scenario on top of small.yaml."""
+    """A scenario that extends small.yaml."""
     file = folder / name
     file.write_text(f"extends: small.yaml\n{text}\n", encoding="utf-8")
     return load(file)
@@ -48,14 +48,14 @@ def extended(folder: Path, text: str, *, name: str = "above.yaml") -> Scenario:
         ("x-mine: [1]", []),
     ],
 )  # fmt: skip
-def test_it_is_as_if_its_values_were_set(
+def test_extending_equals_setting_the_values(
     write: Path, small: str, text: str, settings: list[str]
 ) -> None:
     overrides = [Override.parse(setting) for setting in settings]
     assert extended(write, text) == load_text(small, overrides=overrides)
 
 
-def test_a_member_keeps_the_options_that_are_not_named_again(write: Path) -> None:
+def test_a_member_keeps_options_that_are_not_overridden(write: Path) -> None:
     extended(write, "algorithm: {adacomp: {ratio: 0.5, learning_rate: 0.2}}", name="first.yaml")
     second = write / "second.yaml"
     second.write_text("extends: first.yaml\nalgorithm: {adacomp: {ratio: 0.25}}\n")
@@ -63,7 +63,7 @@ def test_a_member_keeps_the_options_that_are_not_named_again(write: Path) -> Non
     assert algorithm.model_dump() == {"name": "adacomp", "ratio": 0.25, "learning_rate": 0.2}
 
 
-def test_lists_are_replaced_whole(write: Path) -> None:
+def test_lists_are_replaced_entirely(write: Path) -> None:
     extended(write, "programs: {one: {command: [a, b, c], cpu: 1.0}}", name="first.yaml")
     second = write / "second.yaml"
     second.write_text("extends: first.yaml\nprograms: {one: {command: [d]}}\n")
@@ -71,7 +71,7 @@ def test_lists_are_replaced_whole(write: Path) -> None:
     assert (program.command, program.cpu) == (("d",), 1.0)
 
 
-def test_what_comes_out_is_whole_and_extends_nothing(write: Path) -> None:
+def test_the_result_is_complete_and_extends_nothing(write: Path) -> None:
     scenario = extended(write, "seed: 3")
     assert "extends" not in dump(scenario)
     assert load_text(dump(scenario)) == scenario
@@ -115,7 +115,7 @@ evaluate: {every: 10}
 
 
 @pytest.mark.parametrize("over_time", ["{trace: {file: f.csv}}", "{name: trace, file: f.csv}"])
-def test_a_base_finds_its_recordings_from_anywhere(tmp_path: Path, over_time: str) -> None:
+def test_a_base_finds_its_traces_from_anywhere(tmp_path: Path, over_time: str) -> None:
     common = tmp_path / "common"
     common.mkdir()
     (common / "a.csv").write_text("time_seconds,available\n0,1\n9,0\n10,1\n")
@@ -153,7 +153,7 @@ class Second(Asgd):
         ("{learning_rate: 0.5}", {"alpha": 5.0}),
     ],
 )
-def test_another_class_of_ones_own_has_no_options_of_the_first(
+def test_another_own_class_has_no_options_of_the_first(
     write: Path, small: str, above: str, options: dict[str, float]
 ) -> None:
     (write / "own.py").write_text(OWN)
@@ -165,7 +165,7 @@ def test_another_class_of_ones_own_has_no_options_of_the_first(
     assert {key: found[key] for key in found if key in ("alpha", "beta")} == options
 
 
-def test_text_that_is_in_no_file_extends_none() -> None:
+def test_text_without_a_file_extends_nothing() -> None:
     with pytest.raises(
         ScenarioError, match=r"scenario:1: extends: .*Only a scenario in a file can extend"
     ):
@@ -183,7 +183,7 @@ def test_text_that_is_in_no_file_extends_none() -> None:
         ("~", "found nothing, expected the name of a scenario file"),
     ],
 )
-def test_names_that_lead_nowhere(tmp_path: Path, name: str, found: str) -> None:
+def test_missing_bases(tmp_path: Path, name: str, found: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     file = tmp_path / "above.yaml"
     file.write_text(f"name: a\nextends: {name}\n")
@@ -191,7 +191,7 @@ def test_names_that_lead_nowhere(tmp_path: Path, name: str, found: str) -> None:
         load(file)
 
 
-def test_a_link_to_oneself_is_a_circle_too(tmp_path: Path) -> None:
+def test_a_link_to_itself_is_a_cycle_too(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("extends: two.yaml\n")
     (tmp_path / "two.yaml").symlink_to("one.yaml")
     with pytest.raises(ScenarioError, match=r"'two\.yaml', which extends itself"):

@@ -1,4 +1,4 @@
-"""Hundreds of damaged scenarios: each is accepted, or refused in our own words."""
+"""Hundreds of damaged scenarios: each is accepted, or refused with a message of this package."""
 
 import re
 from typing import Any
@@ -100,7 +100,7 @@ def test_changed_values_and_keys(changes: list[tuple[Any, ...]]) -> None:
         try:
             data = mutate(data, path, action, value)
         except (KeyError, IndexError, TypeError):
-            continue  # an earlier change took the place away
+            continue  # an earlier change removed this location
     check(yaml.safe_dump(data, allow_unicode=True))
 
 
@@ -150,6 +150,6 @@ def test_any_option(path: str, value: str) -> None:
             assert str(problem).isprintable(), problem
 
 
-def test_the_scenario_that_is_damaged_is_a_good_one() -> None:
+def test_the_undamaged_scenario_is_valid() -> None:
     check(SCENARIO)
     load_text(SCENARIO)

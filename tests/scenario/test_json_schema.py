@@ -27,14 +27,14 @@ def study_validator() -> Draft202012Validator:
     return Draft202012Validator(json.loads(study_schema_text()))
 
 
-def test_the_committed_copy_is_what_the_code_says() -> None:
+def test_the_committed_copy_matches_the_code() -> None:
     committed = (SCENARIOS / "schema.json").read_text(encoding="utf-8")
     assert committed == json_schema_text(), "run: make schema"
     committed = (SCENARIOS / "study-schema.json").read_text(encoding="utf-8")
     assert committed == study_schema_text(), "run: make schema"
 
 
-def test_it_is_a_schema_and_describes_what_it_can() -> None:
+def test_the_schema_is_valid_and_has_descriptions() -> None:
     schema = json_schema()
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -47,7 +47,7 @@ def test_it_is_a_schema_and_describes_what_it_can() -> None:
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.relative_to(SCENARIOS)))
-def test_a_shipped_scenario_is_valid_and_tells_editors_its_schema(
+def test_a_shipped_scenario_is_valid_and_names_its_schema(
     file: Path, validator: Draft202012Validator
 ) -> None:
     text = file.read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ def test_a_shipped_scenario_is_valid_and_tells_editors_its_schema(
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: str(file.relative_to(SCENARIOS)))
-def test_a_shipped_study_is_valid_and_tells_editors_its_schema(
+def test_a_shipped_study_is_valid_and_names_its_schema(
     file: Path, study_validator: Draft202012Validator
 ) -> None:
     text = file.read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ def test_a_shipped_study_is_valid_and_tells_editors_its_schema(
     load_study(file)
 
 
-def test_the_schema_of_studies_knows_scenarios_in_place(small: str) -> None:
+def test_the_schema_of_studies_allows_inline_scenarios(small: str) -> None:
     schema = json.loads(study_schema_text())
     Draft202012Validator.check_schema(schema)
     assert all(key.get("description") for key in schema["properties"].values())
@@ -88,7 +88,7 @@ def test_the_small_scenario_passes(small: str, validator: Draft202012Validator) 
     validator.validate({**yaml.safe_load(small), "version": 1, "x-links": [1], "name": "a.b_c"})
 
 
-def test_only_a_scenario_that_extends_another_may_leave_out_what_is_required(
+def test_only_a_scenario_that_extends_another_may_omit_required_keys(
     small: str, validator: Draft202012Validator
 ) -> None:
     validator.validate(
@@ -118,12 +118,12 @@ def test_only_a_scenario_that_extends_another_may_leave_out_what_is_required(
         ("time_scale", "auto"),
     ],
 )
-def test_it_refuses_what_loading_refuses(
+def test_the_schema_refuses_what_loading_refuses(
     key: str, value: object, small: str, validator: Draft202012Validator
 ) -> None:
     data: dict[str, Any] = {**yaml.safe_load(small), key: value}
     assert not validator.is_valid(data)
 
 
-def test_its_text_is_json() -> None:
+def test_the_text_of_the_schema_is_json() -> None:
     assert json.loads(json_schema_text()) == json_schema()

@@ -1,4 +1,4 @@
-"""Fields of a link that only make sense together."""
+"""Fields of a link that must be consistent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ time_scale: 2
         ("delay: 5ms, jitter: 1ms, distribution: cauchy", "normal"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(up: str, message: str) -> None:
+def test_inconsistent_fields_are_refused(up: str, message: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         load_text(TEXT.replace("UP", up))
     assert message in str(refused.value)
@@ -64,7 +64,7 @@ def test_laws_and_shares_are_the_same_in_emulated_and_in_real_time() -> None:
     )
 
 
-def test_a_shape_in_real_time_leads_back_to_the_scenario_s_direction() -> None:
+def test_a_shape_in_real_time_converts_back_to_the_direction() -> None:
     fields = "rate: 1mbit, delay: 20ms, jitter: 4ms, distribution: pareto, queue: 200ms"
     for up in (fields, f"{fields}, loss: 0.01, loss_correlation: 0.5", "delay: 1ms", ""):
         scenario = load_text(TEXT.replace("{UP}", f"{{{up}}}"))
@@ -75,8 +75,8 @@ def test_a_shape_in_real_time_leads_back_to_the_scenario_s_direction() -> None:
         )
 
 
-def test_a_link_without_delay_jitter_and_loss_is_a_sweep_s_baseline() -> None:
-    """All three may be 0: the link is a plain rate then, without netem, live and simulated."""
+def test_delay_jitter_and_loss_may_all_be_zero() -> None:
+    """The baseline of a sweep: the link is a plain rate, without netem, live and simulated."""
     zeros = "rate: 1mbit, delay: 0ms, jitter: 0ms, distribution: pareto"
     text = TEXT.replace("UP", f"{zeros}, loss: 0, loss_correlation: 0.5")
     link = load_text(text).workers.classes["far"].link
@@ -88,7 +88,7 @@ def test_a_link_without_delay_jitter_and_loss_is_a_sweep_s_baseline() -> None:
     assert (hop.delay_seconds, hop.jitter_seconds, up.loss_ratio) == (0.0, 0.0, 0.0)
 
 
-def test_a_correlation_without_a_loss_is_not_asked_of_the_kernel() -> None:
+def test_a_correlation_without_loss_is_not_sent_to_the_kernel() -> None:
     text = TEXT.replace("UP", "delay: 5ms, loss: 0.0, loss_correlation: 0.5")
     spec = link_spec(load_text(text).workers.classes["far"].link, address="", mac="", time_scale=1)
     up, _ = qdiscs_of(spec)

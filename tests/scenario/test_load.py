@@ -1,4 +1,4 @@
-"""Scenarios that are right, and what they become."""
+"""Valid scenarios, and their loaded values."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from testbed.values.laws import Law
 from testbed.values.units import Duration, Rate
 
 
-def test_the_least_a_scenario_needs() -> None:
+def test_a_minimal_scenario() -> None:
     scenario = load_text(
         "{name: a, algorithm: asgd, model: digits-cnn, dataset: digits,"
         " workers: {count: 3}, stop: {updates: 5}}"
@@ -40,7 +40,7 @@ def test_quantities_and_laws_have_their_types(small: str) -> None:
 @pytest.mark.parametrize(
     "algorithm", ["adacomp", "{adacomp: null}", "{adacomp: {}}", "{name: adacomp}"]
 )
-def test_every_form_of_a_member_gives_the_same(small: str, algorithm: str) -> None:
+def test_every_form_of_a_member_is_equivalent(small: str, algorithm: str) -> None:
     text = small.replace("algorithm: adacomp", f"algorithm: {algorithm}")
     assert load_text(text) == load_text(small)
 
@@ -78,7 +78,7 @@ def test_a_curve_has_twenty_points_by_default(
     ("count", "counts"),
     [(1, [0, 1, 0]), (2, [1, 1, 0]), (3, [1, 1, 1]), (10, [3, 4, 3]), (200, [60, 80, 60])],
 )
-def test_workers_are_shared_out_to_the_last(small: str, count: int, counts: list[int]) -> None:
+def test_every_worker_is_assigned_to_a_class(small: str, count: int, counts: list[int]) -> None:
     """30 %, 40 % and 30 %: remainders go to the largest, then to the first."""
     classes = "{a: {share: 0.3}, b: {share: 0.4}, c: {share: 0.3}}"
     head = small.partition("workers:")[0]
@@ -86,7 +86,7 @@ def test_workers_are_shared_out_to_the_last(small: str, count: int, counts: list
     assert list(load_text(text).workers.class_counts().values()) == counts
 
 
-def test_three_thirds_are_a_whole(small: str) -> None:
+def test_three_thirds_add_up(small: str) -> None:
     head = small.partition("workers:")[0]
     third = "{share: 0.3333333}"
     classes = f"{{a: {third}, b: {third}, c: {third}}}"
@@ -103,7 +103,7 @@ def test_three_thirds_are_a_whole(small: str) -> None:
     ],
     ids=["counts alone", "the rest", "29 in halves"],
 )
-def test_classes_may_say_how_many_they_are(small: str, classes: str, counts: list[int]) -> None:
+def test_classes_may_have_a_count(small: str, classes: str, counts: list[int]) -> None:
     head = small.partition("workers:")[0]
     text = f"{head}workers: {{count: 30, classes: {classes}}}\nstop: {{updates: 1}}\n"
     scenario = load_text(text)
@@ -111,31 +111,31 @@ def test_classes_may_say_how_many_they_are(small: str, classes: str, counts: lis
     assert load_text(dump(scenario)) == scenario
 
 
-def test_what_stands_aside_is_a_place_for_anchors(small: str) -> None:
+def test_extra_keys_can_hold_anchors(small: str) -> None:
     aside = "x-slow: &slow {share: 0.5, speed: 50ms}\nx-more: {of: [any, 1, kind]}\n"
     text = aside + small.replace("{share: 0.5, speed: 50ms}", "*slow")
     assert load_text(text) == load_text(small)
 
 
 @pytest.mark.parametrize("name", ["lr0.01_s1", "a", "0a", "a-b.c_d", "FedAvg_LR0.1"])
-def test_names_of_sweeps_are_names(small: str, name: str) -> None:
+def test_names_of_sweep_runs_are_valid(small: str, name: str) -> None:
     assert load_text(small.replace("name: small", f"name: {name}")).name == name
 
 
 @pytest.mark.parametrize("name", [".a", "_a", "-a", "a/b", "a b", "a" * 41])
-def test_what_cannot_name_a_folder_is_no_name(small: str, name: str) -> None:
+def test_a_name_must_be_a_valid_folder_name(small: str, name: str) -> None:
     with pytest.raises(ScenarioError, match=r"like lr0\.01_s1"):
         load_text(small.replace("name: small", f"name: {name}"))
 
 
 @pytest.mark.parametrize("version", ["1.0", "true", "'1'", "0", "null"])
-def test_a_version_is_the_whole_number_one(small: str, version: str) -> None:
+def test_the_version_must_be_the_integer_one(small: str, version: str) -> None:
     assert load_text(f"version: 1\n{small}") == load_text(small)
     with pytest.raises(ScenarioError, match=r"scenario:1: version: found .*, expected `1`"):
         load_text(f"version: {version}\n{small}")
 
 
-def test_a_custom_file_is_looked_for_beside_the_scenario(tmp_path: Path, small: str) -> None:
+def test_a_custom_file_is_relative_to_the_scenario(tmp_path: Path, small: str) -> None:
     file = tmp_path / "scenario.yaml"
     file.write_text(
         small.replace("digits-cnn", "{custom: {file: nets/mine.py, class: Net}}"), encoding="utf-8"
@@ -147,7 +147,7 @@ def test_a_custom_file_is_looked_for_beside_the_scenario(tmp_path: Path, small: 
     assert load(file).model.name == "custom"
 
 
-def test_custom_files_may_lie_elsewhere(tmp_path: Path, small: str) -> None:
+def test_custom_files_may_be_elsewhere(tmp_path: Path, small: str) -> None:
     file = tmp_path / "scenario.yaml"
     file.write_text(
         small.replace("digits-cnn", "{custom: {file: mine.py, class: Net}}"), encoding="utf-8"
@@ -157,7 +157,7 @@ def test_custom_files_may_lie_elsewhere(tmp_path: Path, small: str) -> None:
     assert load(file, custom_files=tmp_path / "custom").model.name == "custom"
 
 
-def test_twenty_thousand_unknown_keys_do_not_take_long_to_name(small: str) -> None:
+def test_twenty_thousand_unknown_keys_are_reported_quickly(small: str) -> None:
     keys = "\n".join(f"key{i}: 1" for i in range(5000))
     with pytest.raises(ScenarioError) as refused:
         load_text(f"{small}{keys}\n")
@@ -165,8 +165,8 @@ def test_twenty_thousand_unknown_keys_do_not_take_long_to_name(small: str) -> No
     assert str(refused.value.problems[-1]) == "scenario: and 4,900 more problems"
 
 
-def test_shares_that_were_rounded_to_three_digits_add_up(small: str) -> None:
-    """19 classes of 1/19, as 0.0526: 0.9994 in all, of 38 workers two each; a third as 0.33 not."""
+def test_shares_rounded_to_three_digits_add_up(small: str) -> None:
+    """19 classes of 1/19, as 0.0526: 0.9994 in total, two of 38 workers each; 0.33 is no third."""
     alike = ", ".join(f"c{number}: {{share: 0.0526}}" for number in range(19))
     text = small.replace("count: 4", "count: 38")
     head, _, tail = text.partition("  classes:")

@@ -38,7 +38,7 @@ def test_an_option_of_a_member_in_any_form(small: str, written: str, path: str) 
     assert changed(text, f"{path}={value}") == changed(small, "algorithm.ratio=0.25")
 
 
-def test_the_path_may_hold_the_name_where_the_file_does(small: str) -> None:
+def test_the_path_may_include_the_name_of_the_member(small: str) -> None:
     text = small.replace("algorithm: adacomp", "algorithm: {adacomp: {ratio: 0.5}}")
     scenario = changed(text, "algorithm.adacomp.ratio=0.25")
     assert scenario == changed(small, "algorithm.ratio=0.25")
@@ -74,7 +74,7 @@ def test_another_member_by_name(small: str) -> None:
         ("a" + ".a" * 5000 + "=3", "found no path=value"),
     ],
 )
-def test_what_is_wrong_names_the_option(small: str, option: str, message: str) -> None:
+def test_errors_name_the_option(small: str, option: str, message: str) -> None:
     found = refusal(small, option)
     assert found.startswith(
         f"--set {option}: " if len(option) < 80 and option.isprintable() else "--set '"
@@ -83,11 +83,11 @@ def test_what_is_wrong_names_the_option(small: str, option: str, message: str) -
     assert "\n" not in found
 
 
-def test_the_nearest_key_is_offered(small: str) -> None:
+def test_the_nearest_key_is_suggested(small: str) -> None:
     assert refusal(small, "workers.cuont=5").endswith("Did you mean count?")
 
 
-def test_the_lines_of_a_member_stay_when_it_is_changed(small: str) -> None:
+def test_a_changed_member_keeps_its_lines(small: str) -> None:
     text = small.replace("algorithm: adacomp", "algorithm:\n  adacomp:\n    ratoi: 0.5")
     found = refusal(text, "algorithm.ratio=0.2")
     assert found.startswith("s.yaml:4: algorithm.ratoi: found an unknown key")

@@ -24,17 +24,17 @@ def problem_of(text: str, loader: Any) -> str:
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
-def test_a_deep_nesting_ends_early(opening: str, loader: Any) -> None:
+def test_deep_nesting_is_refused_early(opening: str, loader: Any) -> None:
     assert "more than 32 levels of nesting" in problem_of(opening * 100_000, loader)
 
 
-def test_aliases_are_counted_as_often_as_they_are_used(loader: Any) -> None:
+def test_every_use_of_an_alias_counts(loader: Any) -> None:
     row = ", ".join(["x"] * 100)
     uses = ", ".join(["*row"] * (MOST_NODES // 100))
     assert "more than 20,000 values" in problem_of(f"row: &row [{row}]\nuses: [{uses}]", loader)
 
 
-def test_aliases_cannot_be_stacked_to_a_great_depth(loader: Any) -> None:
+def test_deeply_nested_aliases_are_refused(loader: Any) -> None:
     lines = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 60)]
     assert "more than 32 levels of nesting" in problem_of("\n".join(lines), loader)
 
@@ -44,7 +44,7 @@ def test_many_values_are_refused(loader: Any) -> None:
     assert "more than 20,000 values" in problem_of(text, loader)
 
 
-def test_many_problems_end_the_reading(loader: Any) -> None:
+def test_many_problems_end_the_parsing(loader: Any) -> None:
     with pytest.raises(ScenarioError) as refused:
         parse_document("a: 1\n" * 1000, "x.yaml", loader=loader)
     assert len(refused.value.problems) == 101
@@ -76,7 +76,7 @@ def test_half_a_surrogate_pair_is_refused(loader: Any) -> None:
     assert "half of a surrogate pair" in str(document.problems[0])
 
 
-def test_a_merge_takes_over_what_is_not_given(loader: Any) -> None:
+def test_a_merge_adds_missing_keys(loader: Any) -> None:
     text = "base: &base {a: 1, b: 2}\nmore: &more {b: 3, c: 4}\nx:\n  b: 5\n  <<: [*base, *more]\n"
     document = parse_document(text, "x.yaml", loader=loader)
     assert list(document.at(("x",)).items()) == [("b", 5), ("a", 1), ("c", 4)]
@@ -84,7 +84,7 @@ def test_a_merge_takes_over_what_is_not_given(loader: Any) -> None:
     assert document.problems == ()
 
 
-def test_a_key_may_be_an_alias_and_no_collection_even_a_tagged_one(loader: Any) -> None:
+def test_a_key_may_be_an_alias_but_never_a_collection(loader: Any) -> None:
     document = parse_document("a: &x foo\nb: &y 5\n*x : 1\n*y : 2\n", "x.yaml", loader=loader)
     assert document.data == {"a": "foo", "b": 5, "foo": 1, "5": 2}
     refused = parse_document("a: 1\n? !t [b]\n: 2\n", "x.yaml", loader=loader)

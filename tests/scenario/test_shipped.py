@@ -1,4 +1,4 @@
-"""The scenarios that come with testbed, by name."""
+"""The shipped scenarios, by name."""
 
 import tomllib
 from pathlib import Path
@@ -14,14 +14,16 @@ from testbed.scenario.source import find_scenario, shipped
 ROOT = Path(__file__).parents[2]
 
 
-def test_they_are_known_by_their_paths_without_the_ending() -> None:
+def test_shipped_scenarios_are_named_by_path_without_extension() -> None:
     assert shipped()["quickstart"] == ROOT / "scenarios" / "quickstart.yaml"
     assert shipped()["adacomp/paper"] == ROOT / "scenarios" / "adacomp" / "paper.yaml"
     assert list(shipped()) == sorted(shipped())
     assert not {"adacomp/fig3", "adacomp/waiting-law"} & set(shipped())  # studies
 
 
-def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_that_name_takes_precedence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_scenario(Path("quickstart")) == shipped()["quickstart"]
     Path("quickstart").touch()
@@ -30,7 +32,7 @@ def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.Mon
         assert find_scenario(path) == path
 
 
-def test_they_are_loaded_and_extended_by_name(
+def test_shipped_scenarios_are_loaded_and_extended_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -44,7 +46,7 @@ def test_they_are_loaded_and_extended_by_name(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["custom/dc-asgd", "traces/traces"])
-def test_what_they_need_lies_beside_them_and_not_in_the_current_folder(
+def test_their_files_are_relative_to_them_and_not_to_the_current_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -56,7 +58,7 @@ def test_what_they_need_lies_beside_them_and_not_in_the_current_folder(
     assert len(run.updates) == 12
 
 
-def test_the_wheel_has_every_one_of_them() -> None:
+def test_the_wheel_has_every_shipped_scenario() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packed = [
         file

@@ -1,4 +1,4 @@
-"""Files that are none, or no text: refused at once, without blocking and without a traceback."""
+"""Paths that are not text files are refused at once, without blocking and without a traceback."""
 
 import os
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file(tmp_path: Path) -> None:
     secret = tmp_path / "secret.yaml"
     secret.touch(mode=0)
     assert "found a file you may not read" in refusal(secret)
@@ -58,11 +58,11 @@ def test_a_link_to_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["a\0b", "x" * 5000])
-def test_names_that_no_file_can_have(path: str) -> None:
+def test_impossible_file_names(path: str) -> None:
     assert "cannot be read" in refusal(path)
 
 
-def test_a_large_file_is_refused_by_its_size_alone(tmp_path: Path) -> None:
+def test_a_large_file_is_refused_without_reading_it(tmp_path: Path) -> None:
     large = tmp_path / "large.yaml"
     with large.open("wb") as stream:
         stream.truncate(10**8)
@@ -71,18 +71,18 @@ def test_a_large_file_is_refused_by_its_size_alone(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_has_no_size_is_read_no_further_than_allowed() -> None:
+def test_a_file_without_a_size_is_read_up_to_the_limit() -> None:
     with pytest.raises(ScenarioError):
         load("/proc/self/maps")
 
 
-def test_one_long_scalar_makes_a_short_message(tmp_path: Path) -> None:
+def test_a_long_scalar_gives_a_short_message(tmp_path: Path) -> None:
     file = tmp_path / "long.yaml"
     file.write_text("a" * (LARGEST_BYTES - 10), encoding="utf-8")
     assert len(refusal(file)) < 300
 
 
-def test_a_utf8_byte_order_mark_is_taken_off(tmp_path: Path, small: str) -> None:
+def test_a_utf8_byte_order_mark_is_removed(tmp_path: Path, small: str) -> None:
     file = tmp_path / "marked.yaml"
     file.write_bytes(b"\xef\xbb\xbf" + small.encode())
     assert read_text(file) == small
@@ -95,7 +95,7 @@ def test_windows_line_ends(tmp_path: Path, small: str) -> None:
     assert load(file).name == "small"
 
 
-def test_a_name_that_is_no_text_is_shown_nevertheless(tmp_path: Path) -> None:
+def test_a_name_that_is_not_text_is_shown(tmp_path: Path) -> None:
     name = os.fsdecode(bytes(tmp_path) + b"/\xff\x1b.yaml")
     message = refusal(name)
     assert message.isprintable()

@@ -1,4 +1,4 @@
-"""A problem that showed only when the data were there gets the line of the file it came from."""
+"""A problem found only with the data names the line of the file it came from."""
 
 from pathlib import Path
 
@@ -44,12 +44,12 @@ def told(error: ScenarioError, file: Path, *settings: str) -> str:
         (PATH, 6),
         ("dataset.partition", 5),
         ("dataset.fraction", 4),
-        ("model", 1),  # not said in the file: that of what is around it
+        ("model", 1),  # not in the file: the line of its parent
         ("workers.batch_size", 7),
         ("faults.1", 11),
     ],
 )
-def test_the_line_is_that_of_the_value(file: Path, path: str, line: int) -> None:
+def test_a_problem_names_the_line_of_the_value(file: Path, path: str, line: int) -> None:
     message = told(ScenarioError.at(path, "11", "at most 10"), file)
     assert message == f"{file}:{line}: {path}: found 11, expected at most 10"
 
@@ -58,26 +58,26 @@ def test_the_line_is_that_of_the_value(file: Path, path: str, line: int) -> None
     "form",
     ["{name: digits, partition: {name: by_label, labels_per_worker: 11}}", "digits"],
 )
-def test_in_any_form_of_the_family(tmp_path: Path, form: str) -> None:
+def test_the_line_is_found_in_any_form_of_a_member(tmp_path: Path, form: str) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(f"name: s\nseed: 1\ndataset: {form}\n")
     assert told(ScenarioError.at(PATH, "11", "10"), file).startswith(f"{file}:3: {PATH}: ")
 
 
-def test_a_value_from_an_option_is_the_options(file: Path) -> None:
+def test_a_value_set_by_an_option_names_the_option(file: Path) -> None:
     option = f"{PATH}=12"
     message = told(ScenarioError.at(PATH, "12", "at most 10"), file, option)
     assert message == f"--set {option}: {PATH}: found 12, expected at most 10"
 
 
-def test_a_value_from_a_base_is_the_bases(file: Path) -> None:
+def test_a_value_from_a_base_names_the_base(file: Path) -> None:
     above = file.with_name("above.yaml")
     above.write_text("extends: s.yaml\nworkers: {count: 8}\n")
     assert told(ScenarioError.at(PATH, "11", "10"), above).startswith(f"{file}:6: ")
     assert told(ScenarioError.at("workers.count", "8", "4"), above).startswith(f"{above}:2: ")
 
 
-def test_a_file_that_cannot_be_read_again_hides_nothing(file: Path) -> None:
+def test_an_unreadable_file_does_not_hide_the_problem(file: Path) -> None:
     error = ScenarioError.at("workers.count", "8", "4")
     with pytest.raises(ScenarioError) as raised, with_source_lines(file):
         file.unlink()
@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_read_again_hides_nothing(file: Path) -> None:
     assert raised.value is error
 
 
-def test_whatever_has_a_place_keeps_it_and_every_error_its_class(file: Path) -> None:
+def test_errors_keep_their_location_and_class(file: Path) -> None:
     own = UserFileError([Problem("net.py", 7, "", "no class Net", "one")])
     with pytest.raises(UserFileError) as raised, with_source_lines(file):
         raise own

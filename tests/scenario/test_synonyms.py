@@ -1,4 +1,4 @@
-"""The words of other programs lead to keys that are there."""
+"""Synonyms from other programs lead to existing keys."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from testbed.scenario.synonyms import MEANINGS, REMARKS, nearest_key
 
 
 @pytest.mark.parametrize("path", MEANINGS)
-def test_every_path_is_one_of_the_schema(path: str) -> None:
+def test_every_path_is_in_the_schema(path: str) -> None:
     places = [SchemaNode(Scenario)]
     for key in path.split("."):
         name = "any" if key == "*" else key
@@ -18,12 +18,12 @@ def test_every_path_is_one_of_the_schema(path: str) -> None:
 
 
 def _inside(place: SchemaNode, key: str) -> list[SchemaNode]:
-    """The places under a key; in a family those of all members that have it."""
+    """The values under a key; in a family, those of all members that have it."""
     around = [*place.members.values()] or [place]
     return [found for one in around if (found := one.enter(key)) is not None]
 
 
-def test_no_word_is_a_key_where_it_would_be_meant() -> None:
+def test_no_synonym_is_a_key_where_it_applies() -> None:
     for path, words in MEANINGS.items():
         assert path.rpartition(".")[2] not in words
     assert set(REMARKS) <= set(MEANINGS)
@@ -47,7 +47,7 @@ def test_no_word_is_a_key_where_it_would_be_meant() -> None:
         ("zzz", ["name", "seed"], ""),
     ],
 )
-def test_the_key_meant_is_offered(word: str, keys: list[str], hint: str) -> None:
+def test_the_intended_key_is_suggested(word: str, keys: list[str], hint: str) -> None:
     found = nearest_key(word, keys)
     assert found.startswith(hint)
     assert bool(found) == bool(hint)

@@ -1,4 +1,4 @@
-"""Links that follow recordings, in a scenario."""
+"""Links that follow traces, in a scenario."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_mean_of_a_recording_stands_beside_it(folder: Path) -> None:
+def test_a_trace_is_shown_with_its_mean(folder: Path) -> None:
     """Three of four seconds 1 mbit, one 10 kbit, the least; 20 ms until the last value is held."""
     scenario = load(folder / "inner" / "base.yaml")
     link = scenario.workers.classes["all"].link
@@ -43,13 +43,13 @@ def test_the_mean_of_a_recording_stands_beside_it(folder: Path) -> None:
     assert load_text(dump(scenario)) == scenario
 
 
-def test_a_recording_of_a_base_is_found_beside_it(folder: Path) -> None:
+def test_a_trace_of_a_base_is_relative_to_the_base(folder: Path) -> None:
     link = load(folder / "above.yaml").workers.classes["all"].link
     assert link.up.rate_trace is not None
     assert link.up.rate_trace.trace == "inner/rate.csv"
 
 
-def test_offloads_are_off_from_the_beginning_where_a_fault_will_need_that(folder: Path) -> None:
+def test_offloads_are_off_from_the_start_if_a_fault_needs_that(folder: Path) -> None:
     link = "{at: {time: 3s}, workers: [w1], up: {rate: 1mbit, delay: 20ms}}"
     text = BASE.replace("rate: {trace: rate.csv}", "rate: 2mbit")
     text = text.replace("delay: {trace: delay.csv, then: hold}", "rate: 2mbit")

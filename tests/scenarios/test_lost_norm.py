@@ -1,4 +1,4 @@
-"""What Top-k loses of a norm, counted in three ways, by hand."""
+"""The share of a norm lost by Top-k, computed in three ways, by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parents[2] / "scenarios" / "scadles"
 
 
 def test_two_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of (3, 4) and (6, 8) half is kept: 4 and 8 of each alone, 8 and 6 of all at once. Lost are
+    """Half of (3, 4) and (6, 8) is kept: 4 and 8 of each alone, 8 and 6 of both together. Lost are
     squared 45 of 125, by norms 3 of 15, and 25 of 125."""
     monkeypatch.syspath_prepend(FOLDER)
     lost = import_module("lost_norm").lost

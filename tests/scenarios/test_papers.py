@@ -1,4 +1,4 @@
-"""The table of the papers' figures: what stands in it, and how verdicts are counted."""
+"""The table of the papers' figures: its contents, and how verdicts are counted."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_verdicts_are_counted_by_kind() -> None:
     assert PAPERS["seeds"]([judged("not run", 0)]) == ""
 
 
-def test_a_drawing_rests_on_nothing() -> None:
+def test_a_drawing_has_no_study() -> None:
     drawing = list(PAPERS["cells"]({"figure": "figure 2", "shows": "a drawing", "size": "drawing"}))
     assert drawing == ["figure 2", "a drawing", "none", "drawing", "none", "", "none", "", "", ""]
 
 
-def test_arithmetic_is_counted_apart() -> None:
+def test_arithmetic_is_counted_separately() -> None:
     row = {"figure": "1", "shows": "", "size": "full", "evidence": "training"}
     cells = list(PAPERS["cells"]({**row, "study": "adacomp/encodings.yaml"}))
     assert cells[5:] == ["1", "training", "2 not resolved", "", "2 reproduced"]

@@ -1,4 +1,4 @@
-"""What Slim-DP and Quant-DP save at the true sizes: the arithmetic, by hand, and the program."""
+"""The savings of Slim-DP and Quant-DP at the true sizes: by hand, and by the program."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_break_even_bandwidths(savings: Any) -> None:
     assert quant.seconds(4, 10.0) == pytest.approx(0.0466944)
 
 
-def test_a_new_core_is_selected_once_in_q_rounds(savings: Any) -> None:
+def test_a_new_core_is_selected_every_q_rounds(savings: Any) -> None:
     """Of a million: 20 ms / 4 at the worker, 40 ms / 4 at the server; merged in 8, twice 2 ms."""
     case = savings.Case("small", 1_000_000, 0.5, 0.25)
     codec = Codec.model_validate(

@@ -1,4 +1,4 @@
-"""What needs no run of ScaDLES's tables: by hand, and as the program prints it."""
+"""The parts of ScaDLES's tables that need no run: by hand, and as printed by the program."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ def arithmetic(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def rows(table: Any) -> list[dict[str, Any]]:
-    """A table's rows, by its headings."""
+    """The rows of a table, by column header."""
     head, *body = table()
     return [dict(zip(head, row, strict=True)) for row in body]
 
 
-def test_what_a_stream_brings(arithmetic: Any) -> None:
+def test_the_volume_of_a_stream(arithmetic: Any) -> None:
     """600 * 1.2 s * 100,000 * 3,072 bytes are 221.184e9, 205.99 GiB; the paper prints 200.6."""
     found = rows(arithmetic.table2)
     (misprint,) = [row for row in found if row["the paper's GB"] == 200.6]
     assert (misprint["S"], misprint["T"], misprint["GiB"]) == (600, "100,000", "205.99")
     others = [row for row in found if row is not misprint]
     assert len(others) == 11
-    for row in others:  # the paper's own are rounded to the third digit, or less
+    for row in others:  # the paper rounds to three digits or fewer
         assert float(row["GiB"]) == pytest.approx(row["the paper's GB"], rel=0.03)
 
 
 def test_a_synchronisation(arithmetic: Any) -> None:
-    """VGG19: 143,667,240 values of 4 bytes, 2 * 7/8 of them at 625e6 bytes/s: 1.609 s of 1.6."""
+    """VGG19: 143,667,240 values of 4 bytes, 2 * 7/8 of them at 625e6 bytes/s: 1.609 s (1.6)."""
     vgg = rows(arithmetic.fig4b)[1]
     assert (vgg["gradient"], vgg["ring, n = 8"], vgg["of an iteration"]) == (
         "574.7 MB",
@@ -49,9 +49,9 @@ def test_a_synchronisation(arithmetic: Any) -> None:
 
 
 def test_rounds_that_fill_a_buffer(arithmetic: Any) -> None:
-    """S1, ResNet152: (1.2 - 1) * 16 * 38 = 121.6 wait more after a round, 0.2 * 86 = 17.2 of one.
+    """S1, ResNet152: (1.2 - 1) * 16 * 38 = 121.6 more wait after each round, or 0.2 * 86 = 17.2.
 
-    2.9e5 do after 2,385 rounds, or 16,860; 129 samples in 1.2 s are 107.5 a second, more than the
+    2.9e5 wait after 2,385 rounds, or 16,860; 129 samples in 1.2 s are 107.5/s, more than the
     79.6 that S1 has at most.
     """
     first = rows(arithmetic.table4)[0]
@@ -60,7 +60,7 @@ def test_rounds_that_fill_a_buffer(arithmetic: Any) -> None:
     assert first["truncation"] == 129
 
 
-def test_values_that_are_sent(arithmetic: Any) -> None:
+def test_the_number_of_sent_values(arithmetic: Any) -> None:
     """ResNet152, CR 0.1, CNC 0.29: 10,000 * 60,192,808 * (1 - 0.29 + 0.029) = 4.45e11.
 
     The misprints are less than compressing every round comes to.
@@ -75,7 +75,7 @@ def test_values_that_are_sent(arithmetic: Any) -> None:
     ]
 
 
-def test_what_is_shared(arithmetic: Any) -> None:
+def test_the_volume_of_shared_samples(arithmetic: Any) -> None:
     """S2, half of ten devices, half of 300 samples of 3,072 bytes: 2,304 kB, to nine others."""
     (most,) = [
         row
@@ -85,7 +85,7 @@ def test_what_is_shared(arithmetic: Any) -> None:
     assert (most["shared"], most["delivered"]) == ("2,304 kB", "20,736 kB")
 
 
-def test_the_program_prints_what_is_asked_for() -> None:
+def test_the_program_prints_the_requested_table() -> None:
     def run(*names: str) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, str(FOLDER / "arithmetic.py"), *names]
         return subprocess.run(words, capture_output=True, text=True, check=False)

@@ -55,7 +55,7 @@ def test_activations_by_hand(shapes: Any) -> None:
 
 
 def test_memory_grows_with_the_batch_and_the_optimizers_states(shapes: Any) -> None:
-    """Two, three and four values of four bytes for each parameter; activations for each image."""
+    """Two, three and four values of four bytes per parameter; activations per image."""
     shape = shapes.vgg19()
     assert shape.dense_bytes == 574_668_960
     assert shape.training_bytes(0, "sgd") == 2 * shape.dense_bytes
@@ -65,9 +65,7 @@ def test_memory_grows_with_the_batch_and_the_optimizers_states(shapes: Any) -> N
 
 
 @pytest.mark.parametrize(("ratio", "most"), [(0.1, 0.1), (0.01, 0.0101)])
-def test_small_tensors_cost_little_more_than_the_ratio(
-    shapes: Any, ratio: float, most: float
-) -> None:
+def test_small_tensors_add_little_to_the_ratio(shapes: Any, ratio: float, most: float) -> None:
     """At least one value of each of 467 tensors is sent."""
     shape = shapes.resnet152()
     sent = sum(quota.count for quota in quotas(shape.layout.sizes, ratio))

@@ -1,4 +1,4 @@
-"""A tiny simulated world: real digits, real gradients, modelled seconds."""
+"""A tiny simulated world: real digits, real gradients, modelled time."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class MadeUp(Learner):
     """Gradients and losses that depend on the model and on the data, without a network."""
 
     def __init__(self) -> None:
-        """There is nothing to bind."""
+        """No model to bind."""
 
     def gradient(self, at: Vector, step: Step) -> Vector:
         rng = np.random.default_rng([*step.samples.tolist(), step.draw])
@@ -140,7 +140,7 @@ class MadeUp(Learner):
 
 
 class Book(Sink):
-    """What a simulation writes down."""
+    """The records of a simulation."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
@@ -172,7 +172,7 @@ def steps(seconds: float) -> Constant:
 
 
 def links() -> tuple[model.Path, model.Path]:
-    """Up and down, of any rate: what is the worker's own, and what is the PS's."""
+    """Up and down, unshaped: the worker's own links, and the PS's."""
     own, server = Hop(LATENCY, 0.0, "normal"), Hop(0.0, 0.0, "normal")
     return (
         model.Path(Bucket(inf, 0), (own, server), 0.0, 2 * LATENCY),
@@ -197,10 +197,10 @@ def play(
     policy: Policy = TRUNCATION,
     codec: dict[str, Any] | None = None,
 ) -> tuple[Engine, Book]:
-    """Every message takes LATENCY, an evaluation nothing, and the model begins with draws.
+    """Every message takes LATENCY, an evaluation no time, and the model starts with random values.
 
-    With ``rates`` samples come as streams, after 2 s without which nobody waits for them.
-    It is saved after every update if anything is to ``save`` it, and goes on from a ``state``.
+    With ``rates`` samples come as streams, which are no longer awaited after 2 s without any.
+    With ``save`` its state is saved after every update; with ``state`` it resumes from there.
     """
     count, events, book = len(step_seconds), EventQueue(), Book()
     parameters = np.random.default_rng(0).standard_normal(LAYOUT.size).astype(np.float32)
@@ -208,14 +208,14 @@ def play(
     def build(number: int, _: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
         made = {}
         for index in range(number, count, processes):
-            anew = partial(one, index)
-            worker, stream = anew(), None
+            remake = partial(one, index)
+            worker, stream = remake(), None
             if rates is not None:
                 assert worker.source is not None
                 arrivals = Arrivals(rates[index], Steady(name="steady"))
                 stream = SimulatedStream(arrivals, policy.buffer(), worker.source, 2, 2.0)
             drawn = steps(step_seconds[index])
-            made[index] = SimulatedWorker(index, worker, drawn, anew, stream)
+            made[index] = SimulatedWorker(index, worker, drawn, remake, stream)
         return made, MadeUp()
 
     def one(index: int) -> Worker:
@@ -227,7 +227,7 @@ def play(
     plans = TypeAdapter(tuple[Fault, ...]).validate_python(faults)
     timeline = Timeline.of(plans, ["all"] * count, seed=0, availabilities=availabilities)
 
-    size = 2 * LAYOUT.size + SLACK  # so that keyed payloads have room, too
+    size = 2 * LAYOUT.size + SLACK  # so that keyed payloads fit too
     with Pool(build, workers=count, size=size, processes=processes) as pool:
         engine = Engine(
             server=Server(
@@ -271,5 +271,5 @@ def play(
 
 @pytest.fixture
 def world() -> Callable[..., tuple[Engine, Book]]:
-    """Plays a small made-up world to its end: see ``play``."""
+    """Runs a small made-up world to its end with ``play``."""
     return play

@@ -1,4 +1,4 @@
-"""Simulated workers that come and go as recordings have it: moments worked by hand, and exact."""
+"""Simulated workers that come and go according to traces: exact times, worked by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def no_think(worker: int) -> Constant:
 
 
 def play(world: World, updates: int, *availabilities: Availability, **options: Any) -> Any:
-    """A step takes 1, a reply and a push 0.01 each, without thinking."""
+    """A step takes 1, a reply and a push 0.01 each, without think time."""
     return world(
         *(options.pop("config", ASGD), StopRule(updates=updates)),
         step_seconds=options.pop("step_seconds", [1.0]),
@@ -42,7 +42,7 @@ def play(world: World, updates: int, *availabilities: Availability, **options: A
 
 def test_a_worker_is_present_exactly_as_recorded(world: World) -> None:
     """Pushes at 1.02 and 2.04; the third step ends with the worker. At 4 it starts again:
-    4.01 reply, 5.01 computed, 5.02 pushed, and 6.04; from 8 on the same."""
+    4.01 reply, 5.01 computed, 5.02 pushed, and 6.04; the same from 8 on."""
     _, book = play(world, 6, Availability(0, SHIFTS))
     assert book.column("time_seconds") == pytest.approx([1.02, 2.04, 5.02, 6.04, 9.02, 10.04])
     assert book.column("sequence") == [1, 2] * 3
@@ -60,8 +60,8 @@ def test_a_worker_absent_at_the_start_joins_on_time(world: World) -> None:
 
 
 def test_no_barrier_waits_for_absent_workers(world: World) -> None:
-    """Rounds of 1.02 for both; at 2.5 w1 goes, and w0's push at 3.06 is a round of its own. Its
-    next, at 4.08, waits for w1, which is back since 4 and has computed by 5.02."""
+    """Rounds of 1.02 for both; at 2.5 w1 leaves, and w0's push at 3.06 is a round alone. Its
+    next, at 4.08, waits for w1, which is back at 4 and has computed by 5.02."""
     _, book = play(
         world, 7, Availability(1, SHIFTS), config=Bsp(name="bsp"), step_seconds=[1.0, 1.0]
     )
@@ -70,7 +70,7 @@ def test_no_barrier_waits_for_absent_workers(world: World) -> None:
     assert book.column("worker") == [0, 1, 0, 1, 0, 0, 1]
 
 
-def test_recordings_continue_from_a_checkpoint(world: World) -> None:
+def test_traces_continue_from_a_checkpoint(world: World) -> None:
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:
@@ -90,9 +90,9 @@ def test_recordings_continue_from_a_checkpoint(world: World) -> None:
 
 
 def lines_per_change(world: World, devices: int, **options: Any) -> float:
-    """How many lines of Python this process carries out for each time that a device comes or goes.
+    """Lines of Python executed per arrival or departure of a device.
 
-    All devices but the first come, one after the other, from 1 back, and go a second later.
+    From 1 back, all devices but the first arrive one after the other, and leave a second later.
     """
     once = Trace((0.0, 1.0, 2.0), (0.0, 1.0, 0.0), 2.0, repeats=False)
     carried_out = 0
@@ -120,6 +120,8 @@ SLOWED = {"slow": {"at": {"time": "50s"}, "for": "1s", "factor": 2.0, "workers":
 
 
 @pytest.mark.parametrize("faults", [(), (SLOWED,)], ids=["no faults", "a slow one is planned"])
-def test_a_change_takes_no_longer_with_more_devices(world: World, faults: Any) -> None:
+def test_the_cost_of_a_change_is_independent_of_the_number_of_devices(
+    world: World, faults: Any
+) -> None:
     few, many = (lines_per_change(world, devices, faults=faults) for devices in (20, 320))
     assert many < 1.3 * few

@@ -1,4 +1,4 @@
-"""Links that change during a run, each case worked by hand: bytes, and bytes a second."""
+"""Links that change during a run, worked by hand in bytes, and bytes per second."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def arrivals(
     capacity: float = inf,
     others: list[tuple[float, float]] | None = None,
 ) -> list[float]:
-    """When each message (start, size), then each of another worker's, arrives."""
+    """When each message (start, size) arrives, then each message of another worker."""
     events = EventQueue()
     link, arrived = FairLink(events, capacity), dict[int, float]()
     another = Bucket(inf, 0.0)
@@ -69,14 +69,14 @@ def test_a_change_and_its_end() -> None:
     assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0)], *changes) == [12.5]
 
 
-def test_a_link_that_was_not_shaped_becomes_so_and_is_not_any_more() -> None:
+def test_an_unshaped_link_becomes_shaped_and_unshaped_again() -> None:
     # The PS's 100 bytes/s until 2 s: 300 of 500 are left. At 10 for 5 s: 250; then 100 again.
     changes = (2.0, to(10.0)), (7.0, to(inf, 0.0))
     bucket = Bucket(inf, 0.0)
     assert arrivals(bucket, [(0.0, 500.0)], *changes, capacity=100.0) == pytest.approx([9.5])
 
 
-def test_a_change_leaves_the_tokens_that_are_there() -> None:
+def test_a_change_keeps_the_tokens_in_the_bucket() -> None:
     # Empty at 11 s. Two seconds at 10 make 20; three at 20 would make 60 more: 30 fit.
     # So of 130 bytes at 16 s 30 pass at once, and 100 take 5 s.
     messages = [(1.0, 130.0), (16.0, 130.0)]
@@ -95,7 +95,7 @@ def test_messages_sent_during_a_partition_wait_for_its_end() -> None:
     assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0)], *times) == [15.0]
 
 
-def test_a_rate_that_changes_during_a_partition_holds_after_it() -> None:
+def test_a_rate_changed_during_a_partition_applies_after_it() -> None:
     times = (6.0, cut), (7.0, to(25.0)), (9.0, reconnect)
     assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0)], *times) == [11.0]
 
@@ -119,15 +119,15 @@ def test_other_workers_use_the_ps_link_during_a_partition() -> None:
         (10.5, 11.5, 12.0),  # over before it would have arrived
     ],
 )
-def test_what_would_arrive_during_a_partition_is_sent_again(
+def test_messages_due_during_a_partition_are_sent_again(
     begins: float, ends: float, arrives: float
 ) -> None:
-    """100 bytes at 10 a second, and two seconds of latency."""
+    """100 bytes at 10 per second, and two seconds of latency."""
     times = (begins, cut), (ends, reconnect)
     assert arrivals(Bucket(10.0, 0.0), [(0.0, 100.0)], *times, delay=2.0) == [arrives]
 
 
-def test_a_delay_is_that_of_the_workers_own_hop() -> None:
+def test_a_changed_delay_applies_to_the_workers_hop() -> None:
     """20 ms up, 30 ms down, 1 and 2 ms of the PS's: a round trip of 53 ms, then of 113."""
     own = Link(up=TracedDirection(delay=Duration(0.02)), down=TracedDirection(delay=Duration(0.03)))
     server = Link(

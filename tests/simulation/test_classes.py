@@ -1,4 +1,4 @@
-"""Classes of devices with waits and laws of their own."""
+"""Classes of devices with their own waits and laws."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ evaluate: {every: 500s, images: 10}
 
 
 @pytest.mark.slow
-def test_the_classes_of_adacomps_fourth_figure_by_hand(run_simulation: Simulate) -> None:
+def test_the_classes_of_adacomps_figure_4_by_hand(run_simulation: Simulate) -> None:
     """Three workers push 500 times, four 50 times, three five times: 1,500, 200 and 15 of 1,715.
 
-    All together push 3 + 0.4 + 0.03 = 3.43 times a second, so between two pushes of one worker
-    there are 3.43 - 1, 34.3 - 1 and 343 - 1 of the others. Where several push at one moment either
-    may come first, and the first cycle begins for all at once: that is what the tolerance is for.
+    All together push 3 + 0.4 + 0.03 = 3.43 times per second, so between two pushes of one worker
+    there are 3.43 - 1, 34.3 - 1 and 343 - 1 of the others. Of simultaneous pushes either
+    may be first, and the first cycle starts for all at once: hence the tolerance.
     """
     updates = run_simulation("one", text=FIGURE_4).updates.groupby("device_class", observed=True)
     assert updates.size().to_dict() == {"fast": 1500, "medium": 200, "slow": 15}
@@ -57,8 +57,8 @@ JITTER = (
 )
 
 
-def test_a_step_lasts_as_long_as_its_law_draws(run_simulation: Simulate) -> None:
-    """Three steps a push, the same draws for any number of processes."""
+def test_the_length_of_a_step_is_drawn_from_its_law(run_simulation: Simulate) -> None:
+    """Three steps per push, the same draws for any number of processes."""
     runs = [run_simulation(f"with-{n}", *JITTER, processes=n) for n in (1, 2)]
     compute = [run.updates[run.updates["worker"] == 4]["compute_seconds"] for run in runs]
     np.testing.assert_array_equal(*compute)

@@ -31,10 +31,10 @@ def applied(book: Any) -> list[float]:
     return [row["time_seconds"].item() for row in book.rows][::3]
 
 
-def test_coding_takes_its_time_at_both_ends(world: World) -> None:
-    """A message takes .01 s on its way, a step 1 s.
+def test_coding_takes_time_at_both_ends(world: World) -> None:
+    """A message takes .01 s, a step 1 s.
 
-    The first model comes at .01, and is taken in until .10. Step until 1.10, selection (.36) and
+    The first model arrives at .01, and is decoded until .10. Step until 1.10, selection (.36) and
     extraction (.18) until 1.64, at the server at 1.65. It merges three pushes, one after the other,
     .018 each: the round is over at 1.704. Selection (.072) and extraction (.036) once, until 1.812;
     with the workers at 1.822, merged (.54) at 2.362. Step until 3.362, extraction until 3.542, at
@@ -43,13 +43,13 @@ def test_coding_takes_its_time_at_both_ends(world: World) -> None:
     _, book = world(SLIM, StopRule(updates=6), think=at_once, codec=CODEC)
     assert applied(book) == pytest.approx([1.704, 3.606])
     second = book.rows[3]
-    # The first call was from 1.10 to 2.362, and held at the server from 1.65 to 1.812.
+    # The first call was from 1.10 to 2.362, and it was held at the server from 1.65 to 1.812.
     assert second["blocked_seconds"] == pytest.approx(0.162)
     assert second["transfer_seconds"] == pytest.approx(1.262 - 0.162)
     assert second["compute_seconds"] == pytest.approx(1.0)
 
 
-def test_quantising_takes_its_time(world: World) -> None:
+def test_quantising_takes_time(world: World) -> None:
     """Step until 1.01, quantised (.18) until 1.19, at the server at 1.20.
 
     Three times dequantised and added (.027): 1.281. Quantised (.036) until 1.317, with the workers
@@ -64,7 +64,7 @@ def test_quantising_takes_its_time(world: World) -> None:
     assert applied(book) == pytest.approx([1.281, 2.688])
 
 
-def test_bytes_and_models_are_those_without(world: World) -> None:
+def test_bytes_and_models_are_the_same_as_without_coding_times(world: World) -> None:
     stop = StopRule(updates=18)
     (plain, before), (coded, after) = (
         world(SLIM, stop, think=at_once, codec=codec) for codec in (None, CODEC)
@@ -74,7 +74,7 @@ def test_bytes_and_models_are_those_without(world: World) -> None:
         assert sorted(after.column(column)) == sorted(before.column(column))
 
 
-def test_of_dense_gradients_only_the_sum_takes_time(world: World) -> None:
+def test_only_the_sum_of_dense_gradients_takes_time(world: World) -> None:
     """1.02 s, then .018 s for each of three; the reply costs nothing: 1.074, and 1.074 more."""
     codec = {"ps": {"add": "1000s", "extract": "9h", "quantise": "9h"}}
     _, book = world(Bsp(name="bsp"), StopRule(updates=6), think=at_once, codec=codec)
@@ -82,10 +82,10 @@ def test_of_dense_gradients_only_the_sum_takes_time(world: World) -> None:
 
 
 def test_a_worker_frozen_while_coding_is_delayed_by_that_time(world: World) -> None:
-    """Frozen at 1.3 s, amid its coding, for .5 s: everything after it is .5 s later."""
+    """Frozen at 1.3 s, while coding, for .5 s: everything after that is .5 s later."""
     faults = [{"freeze": {"at": {"time": "1300ms"}, "workers": ("w1",), "for": "500ms"}}]
     _, book = world(SLIM, StopRule(updates=3), think=at_once, codec=CODEC, faults=faults)
-    # The other two are merged by then; w1's arrives at 2.15, and is merged in .018.
+    # The other two are merged by then; w1's push arrives at 2.15, and is merged in .018.
     assert applied(book) == pytest.approx([2.168])
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that were damaged or edited: nothing of them is executed, and the file is named."""
+"""Checkpoints that were damaged or edited: none is executed, and the file is named."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from testbed.telemetry.checkpoints import About, read_checkpoint, write_checkpoi
 from testbed.values.state import PlainState, pack, unpack
 
 World = Callable[..., Any]
-LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))  # that of the made-up world
+LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))  # as in the made-up world
 FAULTS: tuple[dict[str, Any], ...] = (
     {"freeze": {"at": {"time": "2s"}, "workers": ("w1",), "for": "3s", "every": "6s"}},
     {"partition": {"at": {"time": "1s"}, "workers": ("w0", "w1"), "for": "2500ms"}},
@@ -39,8 +39,8 @@ FAULTS: tuple[dict[str, Any], ...] = (
 ADACOMP, SLIM_DP = AdaComp(name="adacomp", ratio=0.2), SlimDp(name="slim-dp", core_rounds=3)
 
 
-class Over(Exception):  # noqa: N818 - no error
-    """An attack is over, and so is the world that it had."""
+class Over(Exception):  # noqa: N818 - not an error
+    """Ends an attack, and with it the world that it used."""
 
 
 def state_in(world: World, config: AlgorithmConfig) -> PlainState:
@@ -51,7 +51,7 @@ def state_in(world: World, config: AlgorithmConfig) -> PlainState:
 
 
 class Watch:
-    """What this process executes, imports or opens while it is on: nothing may be."""
+    """Asserts that this process executes, imports and opens nothing while it is on."""
 
     def __init__(self) -> None:
         self.on, self.seen = False, list[str]()
@@ -71,7 +71,7 @@ class Watch:
         assert self.seen == []
 
 
-WATCH = Watch()  # an audit hook stays for good
+WATCH = Watch()  # an audit hook cannot be removed
 
 HOSTILE: tuple[Any, ...] = (
     *(None, True, -1, 10**30, float("nan"), "os", "", [], {}, ["list"], ["dict"]),
@@ -103,7 +103,7 @@ HOSTILE: tuple[Any, ...] = (
 
 
 def mutations(state: PlainState, count: int) -> Iterator[None]:
-    """In each, one part of its tree is another: of the hostile list, or of another place in it."""
+    """Each with one part of its tree replaced: by a hostile value, or by another part of it."""
     places, rng = list(_places(state.tree)), random.Random(1)
     for _ in range(count):
         (holder, key), (other, its) = rng.choice(places), rng.choice(places)
@@ -122,7 +122,7 @@ def _places(tree: Any) -> Iterator[tuple[Any, Any]]:
 
 @dataclass
 class Alone:
-    """The workers in this process, which read their states as those of a pool do."""
+    """The workers in this process, which read their states like those of a pool."""
 
     config: AlgorithmConfig
 
@@ -155,21 +155,21 @@ def test_an_edited_state_executes_nothing(
 
     def attack(engine: Engine) -> None:
         nonlocal taken
-        engine.workers = Alone(config)  # type: ignore[assignment]  # it is restored, and not run
+        engine.workers = Alone(config)  # type: ignore[assignment]  # restored, but not run
         for _ in mutations(state, count):
             with WATCH.watching(), suppress(DataError):
-                unpack(state, engine.parts, EnginePlans(engine))  # most fail here, and in no time
+                unpack(state, engine.parts, EnginePlans(engine))  # most fail here at once
                 restore(copy.deepcopy(engine), state)
                 taken += 1
         raise Over
 
     with pytest.raises(Over):
         world(config, StopRule(updates=9), faults=FAULTS, planned=attack)
-    assert taken < count / 2  # numbers in the place of numbers, and such
+    assert taken < count / 2  # numbers replaced by numbers, for example
 
 
 def test_a_pool_refuses_it_too(world: World) -> None:
-    """A worker's process reads its state: it reports what it refuses, and exits."""
+    """A worker's process reads its state: it reports the refusal, and exits."""
     state = state_in(world, ADACOMP)
     text = json.dumps(state.tree)
     assert text.count('"_obeyed"') == 3
@@ -202,7 +202,7 @@ def changed(data: bytes, rng: random.Random) -> bytes:
     return data[:at] + bytes(255 - one for one in data[at : end + 1]) + data[end + 1 :]
 
 
-def test_any_change_of_the_file_is_noticed(file: Path) -> None:
+def test_any_change_of_the_file_is_detected(file: Path) -> None:
     data, rng = file.read_bytes(), random.Random(2)
     assert read_checkpoint(file, kind="simulation", scenario="abc")[0].version == 9
     for _ in range(2000):

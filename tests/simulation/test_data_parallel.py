@@ -1,4 +1,4 @@
-"""The digits by Plump-DP, Quant-DP and Slim-DP: 200 rounds of four workers, as in the studies."""
+"""The digits with Plump-DP, Quant-DP and Slim-DP: 200 rounds of four workers, as in the studies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIONS = "learning_rate: 0.05, momentum: 0.9"
 
 
 def in_fifties(first: int, others: int) -> list[int]:
-    """Of each round of one worker: a core is chosen in every fiftieth."""
+    """Per round of one worker: a core is chosen in every fiftieth."""
     return ROUNDS // 50 * [first, *49 * [others]]
 
 
@@ -42,7 +42,7 @@ def in_fifties(first: int, others: int) -> list[int]:
 def test_two_hundred_rounds(
     run_simulation: Callable[..., Run], algorithm: str, up: list[int], down: list[int]
 ) -> None:
-    """Every byte is that of the formulas, and all three learn the digits."""
+    """Every byte matches the formulas, and all three learn the digits."""
     run = run_simulation(
         "digits",
         f"algorithm={{{algorithm}}}",

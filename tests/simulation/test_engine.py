@@ -1,4 +1,4 @@
-"""The engine on small made-up worlds: moments, barriers, stalls, votes and wanted losses."""
+"""The engine on small made-up worlds: times, barriers, stalls, votes and requested losses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONFIGS = (Asgd(name="asgd"), AdaComp(name="adacomp", ratio=0.2))
 World = Callable[..., Any]
 
 
-def test_the_moments_of_one_worker_by_hand(world: World) -> None:
+def test_the_times_of_one_worker_by_hand(world: World) -> None:
     """A reply takes 0.01, a step 1, waits are 0.5 and 0 in turn, a push takes 0.01.
 
     0.01 reply, 1.01 computed, 1.51 waited, 1.52 pushed, 1.53 reply, 2.53 computed, 2.54 pushed ...
@@ -66,7 +66,7 @@ def test_staleness_is_the_number_of_updates_since_the_pull(
 
 
 @pytest.mark.parametrize("config", [*CONFIGS, Bsp(name="bsp")], ids=lambda config: config.name)
-def test_a_run_repeats_bit_by_bit(world: World, config: AlgorithmConfig) -> None:
+def test_a_run_is_reproducible_bit_by_bit(world: World, config: AlgorithmConfig) -> None:
     (one, first), (other, second) = (
         world(config, StopRule(updates=100), processes=count) for count in (1, 2)
     )
@@ -99,7 +99,7 @@ def test_a_silent_worker_does_not_stall_without_a_barrier(
     assert max(times, default=0.0) <= 3.0 + LATENCY
 
 
-def test_a_barrier_releases_all_at_once_and_with_the_same_model(world: World) -> None:
+def test_a_barrier_releases_all_at_once_with_the_same_model(world: World) -> None:
     """A round is as long as its slowest: 0.01 down, 3 seconds, 0.01 up."""
     _, book = world(
         *(Bsp(name="bsp"), StopRule(updates=9)),
@@ -110,12 +110,12 @@ def test_a_barrier_releases_all_at_once_and_with_the_same_model(world: World) ->
     assert book.column("worker") == [0, 1, 2] * 3
     assert book.column("version_pulled") == [0] * 3 + [3] * 3 + [6] * 3
     assert book.column("staleness") == [0] * 9
-    # Of the second round's: w0's reply was held back from 0.12 to 3.02, w2's not at all.
+    # In the second round w0's reply was held back from 0.12 to 3.02, w2's not at all.
     assert book.column("blocked_seconds")[3:6] == pytest.approx([2.9, 2.0, 0.0])
 
 
 def test_a_barrier_stalls_when_a_worker_falls_silent(world: World) -> None:
-    """In the second round w1 is in its step; w0 and w2 push at 4.04 and wait for ever."""
+    """In the second round w1 is in its step; w0 and w2 push at 4.04 and wait forever."""
     engine, book = world(
         *(Bsp(name="bsp"), StopRule(updates=100)),
         step_seconds=[2.0, 2.0, 2.0],
@@ -129,7 +129,7 @@ def test_a_barrier_stalls_when_a_worker_falls_silent(world: World) -> None:
 
 
 class Voting(AlgorithmConfig):
-    """A vote before every step, answered once all votes of the round are there."""
+    """A vote before every step, answered once the round has all votes."""
 
     name: Literal["voting"] = "voting"
 
@@ -174,7 +174,7 @@ class Teller(ServerHalf[Voting]):
         return super().pull(worker, now)
 
 
-def test_a_vote_before_each_step_belongs_to_the_update_it_leads_to(world: World) -> None:
+def test_a_vote_before_a_step_belongs_to_its_update(world: World) -> None:
     """0.01 model, 0.02 both votes at the PS, 0.03 answers, 1.03 and 2.03 computed, 0.01 up."""
     waits = {0: 0.0, 1: 0.0}
     _, book = world(
@@ -192,7 +192,7 @@ def test_a_vote_before_each_step_belongs_to_the_update_it_leads_to(world: World)
 
 
 class Careful(AlgorithmConfig):
-    """Holds the replies of every third push until the loss of that moment is there."""
+    """Holds the replies of every third push until the loss at that time is known."""
 
     name: Literal["careful"] = "careful"
 
@@ -229,7 +229,7 @@ class Auditor(ServerHalf[Careful]):
             self.wanted = None
 
 
-def test_a_loss_that_is_wanted_is_that_of_the_moment_and_costs_no_time(world: World) -> None:
+def test_a_requested_loss_is_current_and_costs_no_time(world: World) -> None:
     """One worker pushes at 1.02, 2.04, ...; the third and the sixth push ask for a loss."""
     engine, book = world(
         *(Careful(), StopRule(updates=7)),
@@ -244,7 +244,7 @@ def test_a_loss_that_is_wanted_is_that_of_the_moment_and_costs_no_time(world: Wo
 
 
 class Unannounced(Voting):
-    """Votes, and does not say so in its config."""
+    """Votes without saying so in its config."""
 
     SENDS_MESSAGES: ClassVar[bool] = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from testbed.simulation.event_queue import EventQueue
 
 
-def test_events_run_by_time_then_by_order_of_creation() -> None:
+def test_events_run_by_time_and_then_by_order_of_creation() -> None:
     events, seen = EventQueue(), list[tuple[str, float]]()
     for name, time in (("c", 2.0), ("a", 1.0), ("b", 1.0)):
         events.at(time, lambda now, name=name: seen.append((name, now)))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Faults of simulated workers: moments worked by hand, and the law of crashes."""
+"""Faults of simulated workers: times worked by hand, and the law of crashes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def alone(world: World, updates: int, *faults: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     ("at", "lasts", "pushed"),
     [
-        ("500ms", "2s", [3.52, 4.54]),  # in the step: all that follows is 2 s later
+        ("500ms", "2s", [3.52, 4.54]),  # in the step: everything after it is 2 s later
         ("1200ms", "1s", [2.52, 3.54]),  # in the wait
-        # The push is on its way and arrives at 1.52; the reply arrives at 1.53 and is taken at
+        # The push is in transit and arrives at 1.52; the reply arrives at 1.53 and is taken at
         # 2.515: 3.515 computed, 3.525 pushed.
         ("1515ms", "1s", [1.52, 3.525]),
     ],
@@ -56,10 +56,10 @@ def test_a_frozen_worker_continues_where_it_stopped(
     assert ended.actual_seconds == pytest.approx(begun.actual_seconds + int(lasts[:-1]))
 
 
-def test_a_worker_that_is_killed_and_joins_again_begins_from_the_beginning(world: World) -> None:
-    """Killed at 0.5 in its step, there again at 2: 2.01 reply, 3.01 computed, 3.02 pushed.
+def test_a_worker_that_is_killed_and_rejoins_starts_from_scratch(world: World) -> None:
+    """Killed at 0.5 in its step, back at 2: 2.01 reply, 3.01 computed, 3.02 pushed.
 
-    The wait that it had drawn is lost with it. The next: 3.03, 4.03, 4.53, 4.54.
+    The wait that it had drawn is lost. The next: 3.03, 4.03, 4.53, 4.54.
     """
     book = alone(
         *(world, 2, {"kill": {"at": {"time": "500ms"}}}, {"join": {"at": {"time": "2s"}}}),
@@ -69,8 +69,8 @@ def test_a_worker_that_is_killed_and_joins_again_begins_from_the_beginning(world
     assert [fault.kind for fault in book.faults] == ["kill", "join"]
 
 
-def test_a_push_on_its_way_is_lost_with_its_worker(world: World) -> None:
-    """Pushed at 1.51, killed at 1.515: the first to arrive is that of the second generation."""
+def test_a_push_in_transit_is_lost_with_its_worker(world: World) -> None:
+    """Pushed at 1.51, killed at 1.515: the first to arrive is from the second generation."""
     book = alone(
         *(world, 1, {"kill": {"at": {"time": "1515ms"}}}, {"join": {"at": {"time": "2s"}}}),
     )
@@ -79,7 +79,7 @@ def test_a_push_on_its_way_is_lost_with_its_worker(world: World) -> None:
 
 
 def test_a_worker_joins_late_and_one_leaves(world: World) -> None:
-    """w1 comes at 5 s: 5.01 reply, 6.01 computed. w0 leaves once eight updates are there."""
+    """w1 joins at 5 s: 5.01 reply, 6.01 computed. w0 leaves after eight updates."""
     engine, book = world(
         *(ASGD, StopRule(updates=12)),
         step_seconds=[1.0, 1.0],
@@ -105,7 +105,7 @@ def test_a_worker_joins_late_and_one_leaves(world: World) -> None:
     ],
 )
 def test_nothing_arrives_during_a_partition(world: World, at: str, pushed: list[float]) -> None:
-    """It lasts for a second, or for two."""
+    """For a second, or for two."""
     lasts = "2s" if at == "500ms" else "1s"
     book = alone(world, 2, {"partition": {"at": {"time": at}, "for": lasts}})
     assert book.column("time_seconds") == pytest.approx(pushed)
@@ -114,14 +114,14 @@ def test_nothing_arrives_during_a_partition(world: World, at: str, pushed: list[
     ]
 
 
-def test_a_link_has_another_delay_for_what_is_sent_then(world: World) -> None:
-    """Pushed at 1.51 and 0.2 on its way; reply 1.72, computed 2.72, pushed after its end."""
+def test_a_changed_delay_applies_to_messages_sent_during_the_fault(world: World) -> None:
+    """Pushed at 1.51, in transit for 0.2; reply 1.72, computed 2.72, pushed after its end."""
     link = {"at": {"time": "500ms"}, "for": "2s", "up": {"delay": "200ms"}}
     book = alone(world, 2, {"link": link})
     assert book.column("time_seconds") == pytest.approx([1.71, 2.73])
 
 
-def test_a_step_that_begins_while_its_worker_is_slow_takes_longer(world: World) -> None:
+def test_a_step_started_while_its_worker_is_slow_takes_longer(world: World) -> None:
     """From 0.5 to 2.5: the second begins at 1.53 and takes 3 s, the third at 4.55 takes 1."""
     slow = {"at": {"time": "500ms"}, "for": "2s", "factor": 3.0}
     book = alone(world, 3, {"slow": slow})
@@ -130,10 +130,10 @@ def test_a_step_that_begins_while_its_worker_is_slow_takes_longer(world: World) 
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_worker_is_slow_from_its_next_local_step_on(world: World, processes: int) -> None:
-    """Steps end at 1.01 and 2.01; the third begins while they take twice as long: 4.01.
+def test_a_worker_is_slow_from_its_next_local_step(world: World, processes: int) -> None:
+    """Steps end at 1.01 and 2.01; the third starts while they take twice as long: 4.01.
 
-    The fourth begins at 4.03, when they do not any more: 5.03, 6.03, 7.03.
+    The fourth starts at 4.03, after the fault: 5.03, 6.03, 7.03.
     """
     _, book = world(
         *(FixedAdacomm(name="fixed-adacomm", local_steps=3), StopRule(updates=2)),
@@ -147,9 +147,9 @@ def test_a_worker_is_slow_from_its_next_local_step_on(world: World, processes: i
 
 
 def test_a_killed_worker_returns_without_its_earlier_faults(world: World) -> None:
-    """Slow and cut off from 0.5 to 9, killed at 1, there again at 2: 3.01 computed and pushed.
+    """Slow and cut off from 0.5 to 9, killed at 1, back at 2: 3.01 computed and pushed.
 
-    The wait of 0.5 that it had drawn is lost with it.
+    The wait of 0.5 that it had drawn is lost.
     """
     held = {"at": {"time": "500ms"}, "for": "8500ms"}
     book = alone(
@@ -161,7 +161,7 @@ def test_a_killed_worker_returns_without_its_earlier_faults(world: World) -> Non
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_barrier_does_not_wait_for_killed_workers(world: World, processes: int) -> None:
-    """Rounds of 1.02 + 0.01 s; w2 takes 4 s a step, until it is killed at 2 s."""
+    """Rounds of 1.02 + 0.01 s; w2 takes 4 s per step, until it is killed at 2 s."""
     _, book = world(
         *(Bsp(name="bsp"), StopRule(updates=4)),
         step_seconds=[1.0, 1.0, 4.0],
@@ -192,7 +192,7 @@ def test_frozen_workers_never_stop_an_asynchronous_algorithm(
     assert set(late) == {0}
 
 
-def test_all_frozen_for_good_is_stalled_and_all_frozen_for_a_time_is_not(world: World) -> None:
+def test_all_frozen_forever_is_stalled_and_all_frozen_temporarily_is_not(world: World) -> None:
     freeze = {"at": {"time": "3s"}}
     engine, _ = world(ASGD, StopRule(updates=40), faults=[{"freeze": freeze}])
     assert engine.server.finished.startswith("stalled: no worker is left that could push (3 silent")
@@ -219,7 +219,7 @@ evaluate: {every: 2500, images: 50}
 
 
 @pytest.mark.slow
-def test_crashes_follow_the_binomial_law_and_nothing_comes_after_one(
+def test_crashes_are_binomial_and_final(
     run_simulation: Callable[..., Run],
 ) -> None:
     """5,000 draws with p = 0.01: 50 on average, with a standard deviation of sqrt(49.5) = 7.0."""
@@ -265,10 +265,10 @@ def test_a_barrier_waits_for_a_crashed_worker_until_it_counts_as_dead(world: Wor
     assert book.column("time_seconds") == pytest.approx([1.02] * 3 + [6.02] * 2)
 
 
-def test_workers_that_join_and_leave_are_in_the_events_as_in_a_live_run(
+def test_joins_and_leaves_are_recorded_as_in_a_live_run(
     run_simulation: Callable[..., Run],
 ) -> None:
-    """Of three one joins at 2 s, when another leaves."""
+    """Of three, one joins at 2 s, when another leaves."""
     faults = "[{join: {at: {time: 2s}, workers: [w2]}}, {leave: {at: {time: 2s}, workers: [w0]}}]"
     run = run_simulation("joins", "workers.count=3", f"faults={faults}")
     events = run.events[run.events["event"].isin(["joined", "started"])]

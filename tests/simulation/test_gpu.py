@@ -1,4 +1,4 @@
-"""Where the processes of a simulation compute."""
+"""The device on which the processes of a simulation compute."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scenario(device: str) -> Scenario:
     return load_text(TEXT.replace("cuda", device))
 
 
-def test_it_is_the_cpu_unless_the_scenario_says_otherwise() -> None:
+def test_the_device_is_the_cpu_unless_the_scenario_says_otherwise() -> None:
     assert scenario("cpu") == load_text(TEXT.replace("{device: cuda}", "{}"))
     assert compute_device(scenario("cpu")) is None
 

@@ -1,4 +1,4 @@
-"""Gradients that runs reuse. Those here have four values: 80 bytes, with what they are of."""
+"""Reused gradients. Those here have four values: 80 bytes with their inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def computing(value: float) -> Callable[[], Vector]:
 
 
 def held(folder: Path, run: str) -> tuple[int, ...]:
-    """The bytes that a run has written, and those that it has linked."""
+    """The bytes that a run wrote, and those it linked."""
     parts = (folder / run / part for part in (COMPUTED, REUSED))
     return tuple(sum(file.stat().st_size for file in part.iterdir()) for part in parts)
 
@@ -74,7 +74,7 @@ def test_gradients_of_other_inputs_are_computed(
     assert count_reused(tmp_path / "second") == 0
 
 
-def test_no_more_is_written_than_there_is_room_for(tmp_path: Path) -> None:
+def test_the_size_limit_is_respected(tmp_path: Path) -> None:
     """200 bytes are two gradients, written or linked; two processes have 100 each: one."""
     first = opened(tmp_path, "first", most_bytes=200)
     for number in range(3):
@@ -84,7 +84,7 @@ def test_no_more_is_written_than_there_is_room_for(tmp_path: Path) -> None:
     for number in (2, 1, 3):
         second.gradient(AT + number, IMAGES, TARGETS, computing(number))
     assert held(tmp_path, "second") == (80, 80)
-    unlinked = second.gradient(AT, IMAGES, TARGETS, not_again)  # there is no room for a link
+    unlinked = second.gradient(AT, IMAGES, TARGETS, not_again)  # no room for a link
     assert unlinked[0] == 0
     assert held(tmp_path, "second") == (80, 80)
     assert Reuse(tmp_path, "run", 200).open("net", processes=2).room == 100
@@ -99,7 +99,7 @@ def test_deleted_gradients_are_computed(tmp_path: Path) -> None:
 
 
 def entries(folder: Path) -> tuple[Path, Path]:
-    """The two that a first run has computed, at AT and at AT + 1."""
+    """The two gradients computed by a first run, at AT and at AT + 1."""
     first = opened(folder, "first")
     first.gradient(AT, IMAGES, TARGETS, computing(0.1))
     (one,) = (folder / "first" / COMPUTED).iterdir()
@@ -164,13 +164,13 @@ def test_damaged_gradients_are_computed_again_and_recorded(
     assert noted.startswith(f"{one}: ")
     assert told in noted
     assert count_reused(tmp_path / "second") == 1
-    third = opened(tmp_path, "third")  # the second has written one that fits
+    third = opened(tmp_path, "third")  # the second wrote one that fits
     assert third.gradient(AT, IMAGES, TARGETS, not_again)[0] == np.float32(0.3)
 
 
 @pytest.mark.root
-def test_a_full_disk_keeps_nothing_more_and_ends_no_run(tmp_path: Path) -> None:
-    """Of 32 KiB, where a gradient is 16 KB."""
+def test_a_full_disk_stops_storing_and_ends_no_run(tmp_path: Path) -> None:
+    """A disk of 32 KiB, where a gradient has 16 KB."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=32k", "none", str(tmp_path)]
     subprocess.run(mount, check=True)
     try:

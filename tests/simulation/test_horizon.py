@@ -1,4 +1,4 @@
-"""Orders between replies, and how far workers may be computed before they are known."""
+"""Orders between replies, and how far ahead of them workers may be computed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ World = Callable[..., Any]
 
 
 class Ordering(AlgorithmConfig):
-    """Ticks at moments of its own, and orders a batch size that grows with each."""
+    """Ticks at its own times, and orders a batch size that grows with each."""
 
     name: Literal["ordering"] = "ordering"
     at: tuple[float, ...] = ()
@@ -95,14 +95,12 @@ class Commander(ServerHalf[Ordering]):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_orders_inside_a_step_at_its_end_and_a_moment_after_it(
-    world: World, processes: int
-) -> None:
+def test_orders_during_a_step_at_its_end_and_just_after_it(world: World, processes: int) -> None:
     """Steps of 1 s end at 1.01, 2.01 and 3.01; orders arrive 0.01 after their tick.
 
-    6 at 0.51, inside the first step, whose samples are taken: the second has 6. 7 at 2.01, at the
-    end of the second: the third has 7. 8 a moment after the third's end, at 3.0101: the push is on
-    its way, and the worker sees it before the reply of 3.03.
+    6 at 0.51, during the first step, whose samples are taken: the second has 6. 7 at 2.01, at the
+    end of the second: the third has 7. 8 just after the third's end, at 3.0101: the push is in
+    transit, and the worker sees it before the reply of 3.03.
     """
     engine, _ = world(
         *(Ordering(at=(0.5, 2.0, 3.0001)), StopRule(updates=4)),
@@ -149,8 +147,8 @@ def test_many_ticks_give_the_same_run_with_one_process_and_with_two(world: World
     assert one.server.half.notes == other.server.half.notes
 
 
-def test_orders_at_a_tick_that_was_not_announced_are_refused(world: World) -> None:
-    """The tick at 1.5 moves before that of 100 at w0's push, when w1 may be computed already."""
+def test_orders_at_an_unannounced_tick_are_refused(world: World) -> None:
+    """The tick at 1.5 moves before that of 100 at w0's push, when w1 may already be computed."""
     with pytest.raises(AlgorithmError, match=r"orders reach w1 at 1.51\d+ s, before the tick at"):
         world(
             *(Ordering(at=(1.5,), unannounced=True), StopRule(updates=9)),
@@ -160,7 +158,7 @@ def test_orders_at_a_tick_that_was_not_announced_are_refused(world: World) -> No
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_paused_workers_and_orders_on_their_way_are_in_a_checkpoint(
+def test_paused_workers_and_orders_in_transit_are_in_a_checkpoint(
     world: World, processes: int
 ) -> None:
     config = Ordering(at=tuple(0.37 * number for number in range(1, 60)))

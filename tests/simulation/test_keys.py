@@ -1,4 +1,4 @@
-"""Core keys on modelled links: exact bytes, and what a cache costs that is lost."""
+"""Core keys on modelled links: exact bytes, and the cost of a lost cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def slim(q: int) -> SlimDp:
 
 
 def in_rounds(column: list[int]) -> list[set[int]]:
-    """What is in each round of three updates."""
+    """The contents of each round of three updates."""
     return [set(column[start : start + 3]) for start in range(0, len(column), 3)]
 
 
@@ -44,13 +44,13 @@ def test_core_keys_travel_once(world: World, q: int) -> None:
     assert book.missed == []
 
 
-def test_quant_dp_sends_a_byte_a_value_and_four_a_bucket(world: World) -> None:
+def test_quant_dp_sends_a_byte_per_value_and_four_per_bucket(world: World) -> None:
     _, book = world(QuantDp(name="quant-dp"), StopRule(updates=9))
     assert set(book.column("payload_up_bytes")) == {N + 4 * 2}  # two tensors
     assert in_rounds(book.column("payload_down_bytes")) == [{4 * N}, {N + 8}, {N + 8}]
 
 
-def test_slim_dp_of_all_coordinates_is_plump_dp_to_the_bit(world: World) -> None:
+def test_slim_dp_of_all_coordinates_is_bit_identical_to_plump_dp(world: World) -> None:
     whole = SlimDp(name="slim-dp", alpha=1.0, epsilon=0.0)
     models = [
         world(config, StopRule(updates=30))[0].server.half.parameters
@@ -60,7 +60,7 @@ def test_slim_dp_of_all_coordinates_is_plump_dp_to_the_bit(world: World) -> None
 
 
 def test_a_worker_that_rejoins_costs_one_miss(world: World) -> None:
-    """Its first push has its own core; the server thinks that it knows the server's."""
+    """Its first push has its own core; the server assumes that it knows the server's."""
     faults = [
         {"kill": {"at": {"time": "5s"}, "workers": ("w1",)}},
         {"join": {"at": {"time": "6s"}, "workers": ("w1",)}},
@@ -71,15 +71,15 @@ def test_a_worker_that_rejoins_costs_one_miss(world: World) -> None:
     rows = [row for row in book.rows if row["worker"] == 1]
     up = [row["payload_up_bytes"].item() for row in rows]
     down = [row["payload_down_bytes"].item() for row in rows]
-    anew = down.index(4 * N, 1)
-    assert up[0] == up[anew] == SENT + 4 * CORE
-    assert down[anew + 1] == SENT + 4 * CORE  # repeated with its keys
-    assert set(up[anew + 1 :]) == set(down[anew + 2 :]) == {SENT}
+    again = down.index(4 * N, 1)
+    assert up[0] == up[again] == SENT + 4 * CORE
+    assert down[again + 1] == SENT + 4 * CORE  # repeated with its keys
+    assert set(up[again + 1 :]) == set(down[again + 2 :]) == {SENT}
     assert engine.server.version >= 36
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-def test_a_cache_that_is_dropped_costs_one_miss(world: World, direction: str) -> None:
+def test_a_dropped_cache_costs_one_miss(world: World, direction: str) -> None:
     config, stop = slim(50), StopRule(updates=30)
     whole, _ = world(config, stop)
 

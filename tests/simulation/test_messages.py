@@ -1,4 +1,4 @@
-"""Updates on their way between the processes of a simulation."""
+"""Updates in transit between the processes of a simulation."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from testbed.values.units import Duration, Rate
 RNG = np.random.default_rng(0)
 
 
-def test_headers_come_on_top_of_the_payload() -> None:
+def test_headers_are_added_to_the_payload() -> None:
     up, _ = paths(Link(), Link())
     # 16,936 + 200 bytes are 11.8 segments of 1,448: 12 packets, 66 bytes of headers each.
     assert up.send(16_936, RNG) == (17_136 + 12 * 66, 0.0)
@@ -50,10 +50,10 @@ def test_loss_costs_bytes_and_round_trips() -> None:
     assert mean == pytest.approx(1 / 0.9, rel=0.005)
     rounds = {round((delay - 0.05) / 0.1, 6) for _, delay in sent}
     assert rounds <= {float(number) for number in range(10)}
-    assert min(rounds) >= 1.0  # of 100 packets at least one is lost but for 3 in 100,000 messages
+    assert min(rounds) >= 1.0  # all but 3 of 100,000 messages of 100 packets lose at least one
 
 
-def test_jitter_never_goes_back_in_time() -> None:
+def test_jitter_never_makes_a_delay_negative() -> None:
     worker = Link(up=TracedDirection(delay=Duration(0.01), jitter=Duration(0.01)))
     up, _ = paths(worker, Link())
     rng = np.random.default_rng(2)
@@ -62,7 +62,7 @@ def test_jitter_never_goes_back_in_time() -> None:
     assert np.mean(delays) == pytest.approx(0.01, rel=0.1)
 
 
-def test_a_uniform_jitter_is_uniform_with_that_standard_deviation() -> None:
+def test_a_uniform_jitter_has_the_configured_standard_deviation() -> None:
     hop = TracedDirection(delay=Duration(0.1), jitter=Duration(0.01), distribution="uniform")
     up, _ = paths(Link(up=hop), Link())
     rng = np.random.default_rng(2)
@@ -71,7 +71,7 @@ def test_a_uniform_jitter_is_uniform_with_that_standard_deviation() -> None:
     assert np.abs(delays - 0.1).max() <= 0.01 * 3**0.5 * 1.001
 
 
-def test_both_links_jitter_on_their_own() -> None:
+def test_both_links_have_independent_jitter() -> None:
     hop = TracedDirection(delay=Duration(0.1), jitter=Duration(0.01))
     up, _ = paths(Link(up=hop), Link(down=hop))
     rng = np.random.default_rng(3)
@@ -79,11 +79,11 @@ def test_both_links_jitter_on_their_own() -> None:
     assert np.std(delays) == pytest.approx(0.01 * 2**0.5, rel=0.05)
 
 
-def test_a_burst_is_as_deep_as_the_kernels_bucket() -> None:
+def test_a_burst_has_the_size_of_the_kernels_bucket() -> None:
     # At 1 mbit two frames of 1,514 bytes; at 10 mbit a tick of 4 ms, 5,000 bytes.
     worker = Link(up=TracedDirection(rate=Rate(1e6)), down=TracedDirection(rate=Rate(10e6)))
     up, down = paths(worker, Link())
     assert (up.bucket.burst, down.bucket.burst) == (3028, 5000)
-    # Ten emulated seconds in a real one: the kernel shapes 100 mbit, a tick of which is 50,000.
+    # Ten emulated seconds per real one: the kernel shapes 100 mbit, a tick of which is 50,000.
     assert paths(worker, Link(), time_scale=10.0)[1].bucket.burst == 50_000
     assert paths(Link(), Link())[0].bucket.burst == 0

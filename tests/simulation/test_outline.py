@@ -46,7 +46,7 @@ def test_classes_links_and_pace() -> None:
     assert made.left_out == LEFT_OUT
 
 
-def test_where_gradients_are_computed() -> None:
+def test_the_device_of_the_gradients() -> None:
     text = TEXT.replace("runtime: simulated", "runtime: {simulated: {device: cuda}}")
     made = outline(load_text(text), parameters=None, processes=16)
     assert made.gradients == "16 processes, sharing this host's GPU (cuda)"
@@ -54,13 +54,13 @@ def test_where_gradients_are_computed() -> None:
 
 def test_memory_grows_with_workers_and_processes() -> None:
     scenario = load_text(TEXT)
-    # Three vectors of a million floats for each of 10 workers, 350 MB for the clock, 100 a process.
+    # Three vectors of a million floats for each of 10 workers, 350 MB the clock, 100 each process.
     made = outline(scenario, parameters=1_000_000, processes=3)
     assert made.memory_bytes == 120_000_000 + 350_000_000 + 3 * 100_000_000
 
 
 def test_a_simulation_that_does_not_fit_is_refused() -> None:
-    # Each of 10 workers 12 MB, the clock 350 MB and two processes 100 MB each: 670 MB.
+    # Each of 10 workers needs 12 MB, the clock 350 MB and two processes 100 MB each: 670 MB.
     require_memory(10, 1_000_000, processes=2, available=670_000_000)
     with pytest.raises(HostError, match=r"about 670 MB needed, 600 MB available") as refused:
         require_memory(10, 1_000_000, processes=2, available=600_000_000)
@@ -74,14 +74,14 @@ def test_a_server_that_takes_time_sets_the_pace() -> None:
     assert made.updates_per_second == 40.0
 
 
-def test_no_think_law() -> None:
+def test_without_think_time() -> None:
     made = outline(load_text(TEXT.replace("  think:", "  #")), parameters=None, processes=1)
     assert [one.think for one in made.classes] == ["none", "none"]
     assert made.updates_per_second == 6 / 0.01 + 4 / 0.31
 
 
-def test_a_class_with_a_law_of_its_own() -> None:
-    """Six workers every 0.1 s, and four every 2 s: their step takes 0.2 s on the mean."""
+def test_a_class_with_its_own_law() -> None:
+    """Six workers every 0.1 s, and four every 2 s: their step takes 0.2 s on average."""
     slow = "speed: {law: 'lognormal(1,0.5)', mean: 200ms}\n      think: {mean: 1800ms}"
     made = outline(load_text(TEXT.replace("speed: 310ms", slow)), parameters=None, processes=1)
     assert [one.think for one in made.classes] == [LAW, "uniform(0.5,1.5) x 1.8s"]

@@ -1,4 +1,4 @@
-"""Code of the user's own in a simulation: it trains, and what it raises has a file and a line."""
+"""The user's own code in a simulation trains, and its errors have a file and a line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def simulated(
     broken: tuple[str, str, str] | None,
     reuse: Reuse | None = None,
 ) -> Run:
-    """Simulate the shipped scenario, maybe with some words of one of its files replaced."""
+    """Simulate the shipped scenario, optionally with some words of one of its files replaced."""
     shutil.copytree(SHIPPED, folder / "custom")
     if broken is not None:
         file, was, becomes = broken
@@ -46,7 +46,7 @@ def simulated(
     return Run(run.path)
 
 
-def test_an_algorithm_and_a_network_of_ones_own(tmp_path: Path, digits: Path) -> None:
+def test_an_own_algorithm_and_network(tmp_path: Path, digits: Path) -> None:
     run = simulated(tmp_path, digits, "model.width=5", broken=None)
     parameters = 64 * 5 + 5 + 5 * 10 + 10
     assert len(run.updates) == 30
@@ -56,7 +56,7 @@ def test_an_algorithm_and_a_network_of_ones_own(tmp_path: Path, digits: Path) ->
 
 
 def test_its_gradients_are_not_reused_by_other_runs(tmp_path: Path, digits: Path) -> None:
-    """It may draw at random, or count its calls."""
+    """They may draw random numbers, or count their calls."""
     reuse = Reuse(tmp_path / "gradients", "run", 10**9)
     simulated(tmp_path, digits, broken=None, reuse=reuse)
     assert not reuse.folder.exists()
@@ -98,10 +98,10 @@ def test_its_exceptions_are_reported_by_file_and_line(
     assert log.read_text().endswith(f"{log.stem}: {caught.value.message}\n")
 
 
-def test_an_epoch_whose_last_sample_is_alone(tmp_path: Path, digits: Path) -> None:
+def test_an_epoch_with_a_single_last_sample(tmp_path: Path, digits: Path) -> None:
     """1,437 samples for six workers are 239 or 240 each: with batches of 14, 239 = 17 x 14 + 1.
 
-    The last batch has 15 samples then: 17 steps in place of 18, as nn.BatchNorm1d needs two.
+    The last batch then has 15 samples: 17 steps instead of 18, as nn.BatchNorm1d needs two.
     """
     normalised = (
         "net.py",

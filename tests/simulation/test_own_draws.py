@@ -1,4 +1,4 @@
-"""What the user's own code draws from global generators depends on worker and step alone."""
+"""Random numbers drawn by the user's code depend only on worker and step."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ Simulate = Callable[..., Run]
 def test_a_run_is_bit_identical_for_any_number_of_processes(
     run_simulation: Simulate,
 ) -> None:
-    """Its model and its loss draw, in training and in evaluation, and so do the halves."""
+    """The model and its loss draw, in training and in evaluation, and so do the halves."""
     runs = {
         count: run_simulation(f"p{count}", text=SCENARIO, files=FILES, processes=count)
         for count in (1, 2, 3)
@@ -96,7 +96,7 @@ def test_a_run_is_bit_identical_for_any_number_of_processes(
 
 
 def test_another_seed_gives_other_draws(run_simulation: Simulate) -> None:
-    """The evaluation of the same initial model as well, which draws in its forward."""
+    """Including the evaluation of the same initial model, which draws in its forward."""
     one, other = (
         run_simulation(name, f"seed={seed}", text=SCENARIO, files=FILES)
         for name, seed in (("three", 3), ("four", 4))
@@ -104,7 +104,7 @@ def test_another_seed_gives_other_draws(run_simulation: Simulate) -> None:
     assert one.evaluations["loss"].iloc[-1] != other.evaluations["loss"].iloc[-1]
 
 
-def test_a_live_device_and_a_simulation_draw_alike(tmp_path: Path, digits: Path) -> None:
+def test_a_live_device_and_a_simulation_draw_the_same(tmp_path: Path, digits: Path) -> None:
     (tmp_path / "custom").mkdir()
     (tmp_path / "custom" / "net.py").write_text(NET, encoding="utf-8")
     own = {"name": "custom", "file": "net.py", "class": "Net"}
@@ -126,7 +126,7 @@ def test_a_live_device_and_a_simulation_draw_alike(tmp_path: Path, digits: Path)
     gradients = {}
     for draw in (1, 2):
         step = Step(np.arange(10), draw)
-        torch.randn(draw)  # what others have drawn before
+        torch.randn(draw)  # earlier draws by others
         simulated = learner.gradient(at, step).copy()
         live = cast("Any", device.perform(step)).gradient
         np.testing.assert_array_equal(live, simulated)
@@ -135,7 +135,7 @@ def test_a_live_device_and_a_simulation_draw_alike(tmp_path: Path, digits: Path)
 
 
 def test_a_step_without_a_draw_does_not_change_the_generators(digits: Path) -> None:
-    """Models of this package draw nothing: their steps pay for no seeding."""
+    """Models of this package draw nothing: their steps need no seeding."""
     before = torch.get_rng_state()
     batch_of(Step(np.arange(2)), load(digits))
     assert torch.equal(torch.get_rng_state(), before)

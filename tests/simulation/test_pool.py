@@ -1,4 +1,4 @@
-"""Processes that compute: a worker's result does not depend on other users of the rows."""
+"""Processes that compute: a worker's result is independent of other users of the rows."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ DATA = Prepared(
 
 @pytest.fixture(scope="module")
 def network() -> Network:
-    """A small one for the images above."""
+    """A small network for the images above."""
     return Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
 
 
 class NotedWorker(AsgdWorker):
-    """Pushes a number with its gradient."""
+    """Pushes a note with its gradient."""
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         return replace(super().step(gradient, samples, now), note={"loss": 1.0})
 
 
 class Noted(Asgd):
-    """Has such workers."""
+    """An algorithm with such workers."""
 
     def halves(self) -> Halves:
         return NotedWorker, AsgdServer
@@ -67,7 +67,7 @@ CONFIGS = {
 
 @pytest.fixture(params=CONFIGS)
 def config(request: pytest.FixtureRequest) -> AlgorithmConfig:
-    """Algorithms that push whole gradients, also with a note, and one that pushes half of them."""
+    """Algorithms that push whole gradients, also with a note, and one that pushes half."""
     return CONFIGS[request.param]
 
 
@@ -75,17 +75,17 @@ def config(request: pytest.FixtureRequest) -> AlgorithmConfig:
 def pool(
     request: pytest.FixtureRequest, network: Network, config: AlgorithmConfig
 ) -> Iterator[Pool]:
-    """Its worker w has the training image w and no other."""
+    """Worker w has only training image w."""
     with start_pool(network, config, workers=WORKERS, processes=request.param) as made:
         yield made
 
 
 def start_pool(network: Network, config: AlgorithmConfig, *, workers: int, processes: int) -> Pool:
-    """One whose worker w has the training image w and no other."""
+    """A partition in which worker w has only training image w."""
     layout = network.layout
 
     def build(number: int, parameters: Vector) -> tuple[Mapping[int, SimulatedWorker], Learner]:
-        torch.set_num_threads(1)  # those of the parent are not in a forked process
+        torch.set_num_threads(1)  # a forked process lacks its parent's threads
         simulated = {}
         for index in range(number, workers, processes):
             half = config.worker(layout, workers, rng=np.random.default_rng(0))
@@ -99,7 +99,7 @@ def start_pool(network: Network, config: AlgorithmConfig, *, workers: int, proce
 
 @pytest.fixture
 def bound(network: Network) -> BoundModel:
-    """The network at ones, in this process."""
+    """The network with all values one, in this process."""
     return network.bind(np.ones(network.layout.size, np.float32))
 
 
@@ -113,7 +113,7 @@ def lend(
 
 
 def entries(pool: Pool, worker: int, *, size: int, version: int) -> Vector:
-    """What a worker pushes, as a vector with zeros for what is not sent."""
+    """The push of a worker, as a vector with zeros for entries that are not sent."""
     cycle = pool.finish(worker)
     assert isinstance(cycle, Cycle)
     assert cycle.worker == worker
@@ -131,7 +131,7 @@ def entries(pool: Pool, worker: int, *, size: int, version: int) -> Vector:
 def test_every_worker_computes_at_the_model_it_was_lent(
     pool: Pool, network: Network, config: AlgorithmConfig
 ) -> None:
-    """More of them than are sent ahead, asked for in another order, twice over."""
+    """More workers than are sent ahead, queried in a different order, twice."""
     size, rng = network.layout.size, np.random.default_rng(1)
     note = {"round": 3.0} if isinstance(config, Noted) else NO_NOTE
     own = np.zeros(size, np.float32)
@@ -151,8 +151,8 @@ def test_every_worker_computes_at_the_model_it_was_lent(
             assert sent.sum() == (gradient != 0).sum() or isinstance(config, CompAsgd)
 
 
-def test_an_update_that_is_not_due_outlives_replies_to_others(pool: Pool, network: Network) -> None:
-    """Worker 0 has computed; its row must not be lent before its push is taken out."""
+def test_an_update_that_is_not_due_survives_replies_to_others(pool: Pool, network: Network) -> None:
+    """Worker 0 has computed; its row must not be reused before its push is read."""
     size = network.layout.size
     ones, noise = np.ones(size, np.float32), np.full(size, 1e9, np.float32)
     lend(pool, 0, ones, 0)
@@ -161,7 +161,7 @@ def test_an_update_that_is_not_due_outlives_replies_to_others(pool: Pool, networ
     for worker in (0, 2):
         lend(pool, worker, ones, 1)
         pool.begin(worker, now=1.0, think=0.0)
-    pool.finish(2)  # of the same process, which answers in order: worker 0's result is there too
+    pool.finish(2)  # of the same process, which answers in order: worker 0's result has arrived too
     for worker in range(3, 60):
         lend(pool, worker, noise, 1)
     np.testing.assert_array_equal(entries(pool, 0, size=size, version=1), first)
@@ -182,7 +182,7 @@ def test_a_model_is_evaluated_while_orders_are_in_transit(
 
 
 class LongNoted(Asgd):
-    """Has workers with notes that take more than a pipe holds."""
+    """An algorithm whose notes exceed the capacity of a pipe."""
 
     def halves(self) -> Halves:
         return LongNotedWorker, AsgdServer

@@ -80,7 +80,7 @@ def test_a_resumed_run_is_bit_identical(
     ("rates", "policy"), [((3.0, 1.5, 2.2), TRUNCATION), ((3.0, 1.5, 0.0), PERSISTENCE)]
 )
 def test_streams_are_resumed(world: World, rates: tuple[float, ...], policy: Policy) -> None:
-    """Amid a round of three messages, with samples that wait; one stream may be silent."""
+    """During a round of three messages, with waiting samples; one stream may be silent."""
     config = ScaDles(
         name="scadles",
         min_batch=1,
@@ -120,7 +120,7 @@ FAULTS: list[dict[str, Any]] = [
 
 
 def test_pending_faults_are_resumed(world: World) -> None:
-    """Also from amid a freeze or a partition, with a transfer that was slowed, a worker gone."""
+    """Also during a freeze or a partition, with a slowed transfer and an absent worker."""
     saved: list[tuple[int, PlainState]] = []
 
     def save(engine: Engine) -> None:

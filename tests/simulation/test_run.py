@@ -1,4 +1,4 @@
-"""Whole simulated runs: what they record, and that they repeat to the bit."""
+"""Whole simulated runs: their records, and bit-identical repetition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Simulate = Callable[..., Run]
 
 
 def records(run: Run) -> dict[str, bytes]:
-    """Everything that must repeat."""
+    """Everything that must be reproducible."""
     folder = run.folder
     parts = [*sorted(folder.updates.iterdir()), *sorted(folder.model.iterdir())]
     files = [folder.events, folder.evaluations, folder.traffic, *parts]
@@ -41,7 +41,7 @@ def test_a_run_applies_exactly_the_configured_updates(run_simulation: Simulate) 
     assert run.evaluations["final"].iloc[-1]
 
 
-def test_its_models_are_loaded_back_and_as_good_as_they_were_found(
+def test_saved_models_load_and_have_their_recorded_accuracy(
     run_simulation: Simulate, digits: Path
 ) -> None:
     run, data = run_simulation("one"), load(digits)
@@ -53,15 +53,15 @@ def test_its_models_are_loaded_back_and_as_good_as_they_were_found(
     assert best.taken.version in set(during["version"])
 
 
-def test_it_is_bit_identical_for_any_number_of_processes(run_simulation: Simulate) -> None:
+def test_a_run_is_bit_identical_for_any_number_of_processes(run_simulation: Simulate) -> None:
     first = records(run_simulation("first", processes=1))
     assert first == records(run_simulation("second", processes=2))
     assert first == records(run_simulation("third", processes=3))
 
 
 @pytest.mark.slow
-def test_it_repeats_to_the_bit_on_a_busy_host(run_simulation: Simulate) -> None:
-    """Twice as many processes spin as there are CPUs, during the second run."""
+def test_a_run_is_bit_identical_on_a_busy_host(run_simulation: Simulate) -> None:
+    """Twice as many busy processes as CPUs compete with the second run."""
     first = run_simulation("first")
     spin = [sys.executable, "-c", "while True: pass"]
     with ExitStack() as stack:
@@ -78,7 +78,7 @@ def test_it_repeats_to_the_bit_on_a_busy_host(run_simulation: Simulate) -> None:
 
 @pytest.mark.parametrize("think", ["{law: 'uniform(0.5,1.5)', mean: 100ms}", "null"])
 def test_saving_checkpoints_changes_nothing(run_simulation: Simulate, think: str) -> None:
-    """Whatever think times and speeds are drawn from, a checkpoint can hold it."""
+    """A checkpoint works with every law of think times and speeds."""
     speed = "{law: exponential, mean: 10ms}"
     settings = (f"workers.think={think}", f"workers.classes.fast.speed={speed}")
     saved = run_simulation("saved", *settings, "checkpoint.every=30")
@@ -88,19 +88,19 @@ def test_saving_checkpoints_changes_nothing(run_simulation: Simulate, think: str
     assert saved.evaluations.equals(without.evaluations)
 
 
-def test_another_seed_is_another_run(run_simulation: Simulate) -> None:
+def test_another_seed_gives_another_run(run_simulation: Simulate) -> None:
     assert records(run_simulation("first")) != records(run_simulation("second", "seed=4"))
 
 
 def test_a_cycle_adds_up(run_simulation: Simulate) -> None:
-    """A worker's time is its calls, steps and thinking, and nothing else."""
+    """A worker's time consists of its calls, steps and thinking, and nothing else."""
     updates = run_simulation("one").updates
     parts = ["transfer_seconds", "blocked_seconds", "compute_seconds", "think_seconds"]
     for _, own in updates.groupby("worker"):
         passed = own["time_seconds"].iloc[-1] - own["time_seconds"].iloc[0]
         counted = own[parts].iloc[1:].to_numpy().sum()
-        # A row is written when the push has arrived; its way belongs to the next row's transfer.
-        # So the two differ by the ways of the first and the last push: 0.2 s at 200 kbit and 0.1 s
+        # A row is recorded when the push arrives; its transit belongs to the next row's transfer.
+        # So the two differ by the transits of the first and last push: 0.2 s at 200 kbit and 0.1 s
         # for a lost packet each, at most.
         assert abs(passed - counted) < 0.3
     assert np.allclose(sorted(set(updates["compute_seconds"])), [0.01, 0.05])
@@ -108,7 +108,7 @@ def test_a_cycle_adds_up(run_simulation: Simulate) -> None:
 
 
 def test_a_step_takes_longer_with_a_larger_batch(run_simulation: Simulate) -> None:
-    """10 ms, and 2 ms for each of 16 samples: 42 ms, for any number of processes."""
+    """10 ms, plus 2 ms for each of 16 samples: 42 ms, for any number of processes."""
     settings = ("workers.batch_size=16", "workers.classes.fast.speed={base: 10ms, each: 2ms}")
     runs = [run_simulation(f"p{count}", *settings, processes=count) for count in (1, 2)]
     assert records(runs[0]) == records(runs[1])
@@ -119,22 +119,22 @@ def test_a_step_takes_longer_with_a_larger_batch(run_simulation: Simulate) -> No
 
 
 def test_requests_queue_at_the_server_by_hand(run_simulation: Simulate) -> None:
-    """Five equal workers 10 ms a step, nothing on the links, and 30 ms for a request."""
+    """Five equal workers with 10 ms per step, no link delays, and 30 ms per request."""
     run = run_simulation(
         *("queue", "ps={service: 30ms}", "workers={count: 5, classes: {one: {speed: 10ms}}}"),
         "stop.updates=10",
     )
     updates = run.updates
-    # The five first pulls are served by 30, 60, ... 150 ms. The first worker's push comes at 40 ms,
-    # when four are still before it, and is served at 180 ms; from then on one comes every 30 ms.
+    # The first five pulls are served by 30, 60, ... 150 ms. The first worker pushes at 40 ms,
+    # when four are ahead of it, and is served at 180 ms; from then on one arrives every 30 ms.
     assert list(updates["worker"]) == [0, 1, 2, 3, 4] * 2
     assert np.allclose(updates["time_seconds"], [0.18 + 0.03 * i for i in range(10)])
     assert np.allclose(updates["blocked_seconds"][:5], [0.03, 0.06, 0.09, 0.12, 0.15])
-    assert np.allclose(updates["blocked_seconds"][5:], 0.14)  # three before it, and its own 30 ms
+    assert np.allclose(updates["blocked_seconds"][5:], 0.14)  # three ahead of it, and its own 30 ms
     assert np.allclose(updates["transfer_seconds"], 0.0)
 
 
-def test_a_time_scale_changes_what_would_be_real_seconds_and_nothing_else(
+def test_a_time_scale_changes_only_real_seconds(
     run_simulation: Simulate,
 ) -> None:
     plain, scaled = run_simulation("plain"), run_simulation("scaled", "time_scale=2.0")
@@ -148,13 +148,13 @@ def test_a_time_scale_changes_what_would_be_real_seconds_and_nothing_else(
     assert summary["emulated_seconds"] == pytest.approx(scaled.updates["time_seconds"].iloc[-1])
 
 
-def test_time_alone_can_end_a_run(run_simulation: Simulate) -> None:
+def test_a_run_can_end_by_time_alone(run_simulation: Simulate) -> None:
     run = run_simulation("one", "stop={time: 2s}")
     assert 1.5 < run.updates["time_seconds"].max() < 2.0
     assert run.evaluations["time_seconds"].iloc[-1] == 2.0
 
 
-def test_accuracy_can_end_a_run(run_simulation: Simulate) -> None:
+def test_a_run_can_end_by_accuracy(run_simulation: Simulate) -> None:
     run = run_simulation(
         "one", "stop={accuracy: 0.5, updates: 5000}", "evaluate.every=20", "algorithm.ratio=1.0"
     )
@@ -178,7 +178,7 @@ DIVERGED = "diverged: pushes of 3 of 5 workers are NaN or infinite at version"
 
 
 def test_a_run_that_diverges_ends_and_says_why(run_simulation: Simulate) -> None:
-    """Two workers are refused and named; with the third it is the model's fault."""
+    """Two workers are refused and named; the third shows that the model has diverged."""
     run = run_simulation("one", "algorithm.learning_rate=1e30")
     finished = run.events[run.events["event"] == "finished"]
     assert finished["reason"].iloc[0].startswith(DIVERGED)
@@ -187,10 +187,10 @@ def test_a_run_that_diverges_ends_and_says_why(run_simulation: Simulate) -> None
     assert "NaN or infinite" in refused["reason"].iloc[0]
 
 
-def test_a_run_whose_loss_is_not_finite_ends_at_the_evaluation_that_finds_it(
+def test_a_loss_that_is_not_finite_ends_the_run_at_its_evaluation(
     run_simulation: Simulate,
 ) -> None:
-    """What it was worth before is kept: the best accuracy is that of an earlier evaluation."""
+    """Earlier results are kept: the best accuracy is from an earlier evaluation."""
     run = run_simulation("one", "algorithm.learning_rate=1e30", "evaluate.every=1")
     reason = run.events[run.events["event"] == "finished"]["reason"].iloc[0]
     assert reason.startswith("diverged: loss is ")
@@ -239,7 +239,7 @@ def test_waiting_shares_of_three_workers_by_hand(
     BSP: a round takes 1.5 + 3.740 = 5.240 s:                1 - 0.833 / 5.240 = 84.09 %.
     With a second of thinking in it:                         1 - 0.833 / 6.240 = 86.64 %.
     Fixed ADACOMM: 40 * 1.5 + 3.740 = 63.74 s:               1 - 33.33 / 63.74 = 47.70 %.
-    SSP: all go at the slow worker's pace once the fast ones lead by 40 steps, before 400 s: a step
+    SSP: all run at the slow worker's pace once the fast ones lead by 40 steps, before 400 s: a step
     and a push without a model each, and a pull every 40: 40 * (1.5 + 1.870) + 1.870 = 136.7 s, or
     3.417 s a step:                                          1 - 0.833 / 3.417 = 75.61 %.
     ADSP: a commit a minute:                                 3.740 / 60 = 6.23 %.
@@ -259,8 +259,8 @@ def test_waiting_shares_of_three_workers_by_hand(
         assert set(run.updates["steps"]) == {expected}
 
 
-def test_at_every_checkpoint_of_adsp_all_have_committed_as_often(run_simulation: Simulate) -> None:
-    """Nearly: a commit that is begun just before the checkpoint comes after it."""
+def test_at_every_checkpoint_of_adsp_commits_are_equal(run_simulation: Simulate) -> None:
+    """Almost: a commit started just before the checkpoint arrives after it."""
     setting = "algorithm={adsp: {commit_rate: 2, check_period: 20s}}"
     run = run_simulation("waiting", setting, "stop.time=200s", text=WAITING)
     for checkpoint in range(20, 201, 20):
@@ -276,7 +276,7 @@ def test_at_every_checkpoint_of_adsp_all_have_committed_as_often(run_simulation:
     ("commit", "commits"),
     [("at_timeout", [(6, 12), (8, 16), (9, 18)]), ("after_batch", [(6, 10), (8, 13), (9, 13)])],
 )
-def test_a_worker_commits_as_often_as_ordered(
+def test_a_worker_commits_at_the_ordered_rate(
     commit: str, commits: list[tuple[int, int]], run_simulation: Simulate
 ) -> None:
     """Two check periods of 60 s with steps of 3 s. At rates of 6, 8 and 9 timeouts are 10, 7.5 and
@@ -292,8 +292,8 @@ def test_a_worker_commits_as_often_as_ordered(
         assert counts == {0: expected, 1: expected}
 
 
-def test_adsp_trains_on_links_that_take_no_time(run_simulation: Simulate) -> None:
-    """Its first orders are for the moment at which the workers already have the model."""
+def test_adsp_trains_on_links_without_delay(run_simulation: Simulate) -> None:
+    """Its first orders are for the time when the workers already have the model."""
     bare = "workers={count: 2, classes: {one: {speed: 500ms}}}"
     setting = "algorithm={adsp: {commit_rate: 2}}"
     run = run_simulation("waiting", setting, bare, "stop.time=120s", text=WAITING)
@@ -307,8 +307,8 @@ SEARCH = (
 
 
 @pytest.mark.slow
-def test_adsp_searches_for_its_rate_and_repeats_to_the_bit(run_simulation: Simulate) -> None:
-    """Evaluated at the start, the middle and the end of each trial, which are those of the run."""
+def test_adsp_searches_for_its_rate_and_is_reproducible(run_simulation: Simulate) -> None:
+    """Evaluated at the start, the middle and the end of each trial of the run."""
     first, second = (
         run_simulation(name, *SEARCH, processes=count, text=WAITING)
         for name, count in (("first", 1), ("second", 2))
@@ -338,7 +338,7 @@ def test_packed_pushes_train_the_same_model_with_fewer_bytes(run_simulation: Sim
     sizes = [run.updates["payload_up_bytes"] for run in (raw, packed, rounded)]
     assert (sizes[0] > sizes[1]).all()
     assert (sizes[1] > sizes[2]).all()
-    for run in (raw, packed, rounded):  # AdaComp's entries have an index each
+    for run in (raw, packed, rounded):  # each entry of AdaComp has an index
         assert (run.updates["pickle9_bytes"] == 12 * run.updates["entries"]).all()
         assert (run.updates["payload_down_bytes"] == raw.updates["payload_down_bytes"]).all()
         encoding = run.summary["encoding"]

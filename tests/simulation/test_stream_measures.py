@@ -1,4 +1,4 @@
-"""What studies say of streams and rounds, by hand."""
+"""Measures of streams and rounds in studies, by hand."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def measured(run: Run, *names: str) -> list[float]:
 
 
 def test_a_queue_after_ten_steps(run_simulation: Simulate) -> None:
-    """The first step waits .64 s for its batch. Then 120 samples come in a step, and 64 are taken.
+    """The first step waits .64 s for its batch. Then 120 samples arrive per step, and 64 are taken.
 
-    When the tenth took its own, 64 + 9 x 120 had come, and 9 x 56 were left; 64 more before that.
+    When the tenth took its batch, 64 + 9 x 120 had arrived, 9 x 56 were left, and 64 more before.
     """
     run = run_simulation("queue", processes=1, text=QUEUE)
     assert measured(run, "produced", "buffered", "truncated") == [1144, 504, 0]
@@ -41,18 +41,18 @@ def test_a_queue_after_ten_steps(run_simulation: Simulate) -> None:
     assert measured(run, "stream_rate", "stream_rate_deviation") == pytest.approx([100, 0])
 
 
-def test_what_truncation_leaves_before_a_step(run_simulation: Simulate) -> None:
-    """100 samples at most, those of a second, of the 120 that come in a step. The first step waits
+def test_queue_and_discards_with_truncation(run_simulation: Simulate) -> None:
+    """At most 100 samples, of one second, of the 120 that arrive per step. The first step waits
     for its 64; each of the nine others discards the 20 before the last second, and 36 it leaves."""
     run = run_simulation("cut", "streams.policy=truncation", processes=1, text=QUEUE)
     names = ("produced", "buffered", "truncated", "buffered_most")
     assert measured(run, *names) == [1144, 0, 504, 100]
 
 
-def test_what_is_shared_in_a_round(run_simulation: Simulate) -> None:
+def test_samples_shared_in_a_round(run_simulation: Simulate) -> None:
     """Of three devices with 20, 40 and 60 samples ceil(.6 x 3) = 2 share floor(.5 b) of them.
 
-    So 30, 40 or 50 samples of 64 pixels are shared, each once, and every one goes to two others.
+    So 30, 40 or 50 samples of 64 pixels are shared, each once and with two others.
     """
     algorithm = "algorithm={scadles: {learning_rate: 0.01, alpha: 0.6, beta: 0.5}}"
     rates = "streams.rates={each: {per_second: [20, 40, 60]}}"
@@ -64,7 +64,7 @@ def test_what_is_shared_in_a_round(run_simulation: Simulate) -> None:
     assert measured(run, "round_samples") == [120 + 2 * shared / 64]
 
 
-def test_values_of_rounds_that_are_compressed(run_simulation: Simulate) -> None:
+def test_values_of_compressed_rounds(run_simulation: Simulate) -> None:
     """A δ of 1 always compresses. Tensors of 4 x 64, 4, 10 x 4 and 10: 25 + 1 + 4 + 1 values."""
     algorithm = "algorithm={scadles: {learning_rate: 0.01, ratio: 0.1, delta: 1}}"
     run = run_simulation("compressed", algorithm, processes=1, text=QUEUE)
@@ -83,7 +83,7 @@ def test_top_5_accuracies(run_simulation: Simulate) -> None:
     assert measured(run, "time_to_top5(1)") == [float("inf")]
 
 
-def test_what_a_run_without_streams_has_none_of(run_simulation: Simulate) -> None:
+def test_a_run_without_streams_has_no_stream_measures(run_simulation: Simulate) -> None:
     run = run_simulation("none", processes=1)
     found = measured(run, "produced", "stream_rate", "buffered_most", "shared_bytes", "cnc")
     assert all(map(isnan, found))

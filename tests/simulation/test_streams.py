@@ -1,4 +1,4 @@
-"""Simulated runs whose samples come as the training goes: waiting, batches, and what is kept."""
+"""Simulated runs whose samples arrive during the training: waits, batches, and queues."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def streamed(rate: float, policy: Policy, *, patience: float = 10.0) -> Simulate
 
 
 def step(stream: SimulatedStream, count: int, now: float) -> tuple[float, int]:
-    """A step that wants ``count`` samples now: when it has them, and how many."""
+    """A step that wants ``count`` samples now: when it gets them, and how many."""
     ends = stream.ready(count, now)
     return ends, len(stream.take(count, ends, since=now))
 
@@ -63,8 +63,8 @@ def test_samples_that_arrive_during_a_wait_are_used_once() -> None:
     assert (buffer.produced, buffer.used, buffer.waiting) == (64_000, 64_000, 0)
 
 
-def test_persistence_lets_a_fast_stream_pile_up() -> None:
-    """300 a second, 64 a step of 1 s: after T steps 300 T - 64 T + 236 or so; see below.
+def test_persistence_lets_the_queue_of_a_fast_stream_grow() -> None:
+    """300 per second, 64 per step of 1 s: after T steps about 300 T - 64 T + 236, as follows.
 
     The first waits 64/300 s, with nothing left. From then on each second brings 300: before the
     second step 300 wait, after it 236, after the T-th 236 (T - 1).
@@ -76,7 +76,7 @@ def test_persistence_lets_a_fast_stream_pile_up() -> None:
         now = ends + 1.0
 
 
-def test_truncation_keeps_nothing() -> None:
+def test_truncation_keeps_no_old_samples() -> None:
     """Of the 300 of each second but the first wait, 64 are used and 236 discarded."""
     stream, now = streamed(300, Truncation(name="truncation")), 0.0
     for number in range(1, 101):
@@ -87,7 +87,7 @@ def test_truncation_keeps_nothing() -> None:
 
 
 def test_samples_arrive_in_the_order_of_the_shard() -> None:
-    """Also where some before it were discarded."""
+    """Even if earlier samples were discarded."""
     kept = streamed(300, Persistence(name="persistence"))
     cut = streamed(300, Truncation(name="truncation"))
     order = Shard(np.arange(500), np.random.default_rng(1)).take(1000)
@@ -97,8 +97,8 @@ def test_samples_arrive_in_the_order_of_the_shard() -> None:
     assert (cut.take(64, 2.0, since=2.0) == order[300:364]).all()
 
 
-def test_a_step_waits_for_the_lot_that_its_last_sample_is_in() -> None:
-    """10 a second in lots of 8: of 20 the last comes with the 24th, at 2.4 s; then 4 wait.
+def test_a_step_waits_for_the_lot_with_its_last_sample() -> None:
+    """10 per second in lots of 8: the 20th arrives with the 24th, at 2.4 s; then 4 wait.
 
     The oldest was made at 0.1 s.
     """
@@ -110,8 +110,8 @@ def test_a_step_waits_for_the_lot_that_its_last_sample_is_in() -> None:
     assert stream.take_intake().stream_lag_seconds == pytest.approx(2.3)
 
 
-def test_a_silent_stream_gives_nothing_and_keeps_its_samples() -> None:
-    """On for 1 s, off for 60: 8 have come by 1 s, and of 64 no more do until 61 s."""
+def test_a_silent_stream_delivers_nothing_and_keeps_its_samples() -> None:
+    """On for 1 s, off for 60: 8 have arrived by 1 s, and of 64 no more arrive until 61 s."""
     change = OnOff(name="on-off", on=Duration(1), off=Duration(60))
     source = Shard(np.arange(50), np.random.default_rng(1))
     stream = SimulatedStream(
@@ -146,7 +146,7 @@ def test_ddl_waits_for_the_slowest_stream(run_simulation: Simulate) -> None:
     assert (updates[updates["worker"] == 1]["stream_buffered"].diff().dropna() > 0).all()
 
 
-def test_scadles_takes_the_samples_of_a_second_without_waiting(run_simulation: Simulate) -> None:
+def test_scadles_uses_the_samples_of_a_second_without_waiting(run_simulation: Simulate) -> None:
     run = run_simulation("scadles", "algorithm.name=scadles", text=SCENARIO)
     batches = run.updates.groupby("worker")["samples"].unique().tolist()
     assert [batch.tolist() for batch in batches] == [[22], [64], [40]]
@@ -166,7 +166,7 @@ def test_three_messages_per_step_are_bit_identical_for_any_number_of_processes(
 ) -> None:
     """2 of 3 devices share half of their batch, then all vote: messages 2, bytes of the samples.
 
-    A sample of the digits has 64 pixels of 4 bytes. What is shared goes up once, and down to each
+    A sample of the digits has 64 pixels of 4 bytes. Shared samples go up once, and down to each
     of the two others.
     """
     runs = [
@@ -190,7 +190,7 @@ def test_three_messages_per_step_are_bit_identical_for_any_number_of_processes(
     assert len(per_round) == 10
 
 
-def test_records_of_several_samples_come_in_lots(run_simulation: Simulate) -> None:
+def test_records_of_several_samples_arrive_in_lots(run_simulation: Simulate) -> None:
     run = run_simulation("lots", "streams.samples_per_record=5", text=SCENARIO)
     conserved(run)
     assert not (run.updates["stream_produced"] % 5).any()
@@ -198,10 +198,10 @@ def test_records_of_several_samples_come_in_lots(run_simulation: Simulate) -> No
     assert found["produced_records"] * 5 == found["produced_samples"]
 
 
-def test_rates_follow_a_recording(run_simulation: Simulate) -> None:
+def test_rates_follow_a_trace(run_simulation: Simulate) -> None:
     """22 a second for 2 s, none for 3 s, and so on, at the same time everywhere.
 
-    w0's first 44 samples come by 2 s; the last of the 64 of its batch 20/22 s after 5 s.
+    w0's first 44 samples arrive by 2 s; the last of the 64 in its batch 20/22 s after 5 s.
     """
     change = "streams.over_time={trace: {file: rates.csv, offset: none}}"
     files = {"rates.csv": "time_seconds,factor\n0,1\n2,0\n5,0\n"}
@@ -212,7 +212,7 @@ def test_rates_follow_a_recording(run_simulation: Simulate) -> None:
 
 
 def test_two_runs_are_compared_round_by_round(run_simulation: Simulate) -> None:
-    """Ten rounds of three; with 32 a batch all differ, and w0 waits 32/22 s a round, not 64/22."""
+    """Ten rounds of three; with batches of 32 all differ, and w0 waits 32/22 s, not 64/22."""
     one = run_simulation("one", text=SCENARIO)
     other = run_simulation("other", "workers.batch_size=32", text=SCENARIO)
     script = Path(__file__).parents[2] / "scenarios" / "scadles" / "beside_simulation.py"
@@ -225,8 +225,8 @@ def test_two_runs_are_compared_round_by_round(run_simulation: Simulate) -> None:
     assert other_run["median of a round, s"] == ["2.909", "1.455  (+100.0%)"]
 
 
-def test_a_silent_device_is_skipped_until_its_stream_flows_again(run_simulation: Simulate) -> None:
-    """w0 gets nothing at all: rounds are made without it, ten seconds late each."""
+def test_a_silent_device_is_skipped_until_its_stream_resumes(run_simulation: Simulate) -> None:
+    """w0 gets no samples: rounds are made without it, ten seconds late each."""
     run = run_simulation(
         "silent",
         "streams={rates: {each: {per_second: [0, 64, 40]}}, clip: off, stream_timeout: 5s}",
@@ -239,7 +239,7 @@ def test_a_silent_device_is_skipped_until_its_stream_flows_again(run_simulation:
     assert (np.diff(rounds) >= 5).all()
 
 
-def test_all_silent_is_a_stall(run_simulation: Simulate) -> None:
+def test_a_round_of_silent_devices_is_a_stall(run_simulation: Simulate) -> None:
     run = run_simulation(
         "stall", "streams={rates: {constant: {per_second: 0}}, clip: off}", text=SCENARIO
     )
@@ -250,13 +250,13 @@ def test_all_silent_is_a_stall(run_simulation: Simulate) -> None:
 
 
 def test_the_times_of_a_worker_add_up(run_simulation: Simulate) -> None:
-    """Step, wait for samples, transfers and blocked make the time from each update to the next."""
+    """Step, sample wait, transfers and blocked time add up to the time between updates."""
     run = run_simulation("times", *THREE_MESSAGES, text=SCENARIO)
     u = run.updates
     parts = u[
         ["compute_seconds", "stream_wait_seconds", "transfer_seconds", "blocked_seconds"]
     ].sum(axis=1)
     until = parts.groupby(u["worker"]).cumsum()
-    # The last push is on its way when its transfer is not counted yet.
+    # The last push is still in transit, and its transfer is not counted yet.
     assert (until <= u["time_seconds"] + 1e-3).all()
     assert until.iloc[-1] == pytest.approx(u["time_seconds"].iloc[-1], abs=0.2)

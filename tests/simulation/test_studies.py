@@ -1,4 +1,4 @@
-"""The studies of three papers: each once, for a few steps, with a small network on the digits."""
+"""The studies of three papers: each for a few steps, with a small network on the digits."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_the_papers_figures_are_studies() -> None:
     assert {("slim_dp", name) for name in slim_dp} <= set(STUDIES)
 
 
-def test_figure_4_is_there_at_the_papers_size() -> None:
-    """Its runs are those of the small one, but for network, batches, rates and length."""
+def test_figure_4_exists_at_the_papers_size() -> None:
+    """Its runs equal those of the small one except for network, batches, rates and length."""
     small, full = (load_study(SCENARIOS / part / "fig4.yaml") for part in ("adsp", "adsp_full"))
     assert [run.case for run in full.runs] == [run.case for run in small.runs]
     for one, other in zip(small.runs, full.runs, strict=True):
@@ -53,7 +53,7 @@ def test_figure_4_is_there_at_the_papers_size() -> None:
 
 @pytest.mark.parametrize(("paper", "name"), STUDIES)
 def test_a_run_of_every_study(run_simulation: Callable[..., Run], paper: str, name: str) -> None:
-    """The last case's, at its own times, links and rates; and its measures are there."""
+    """The last case, with its own times, links and rates; all its measures exist."""
     study = load_study(SCENARIOS / paper / f"{name}.yaml")
     run = run_simulation(name, *SMALL, processes=1, text=dump(study.runs[-1].scenario))
     assert run.updates["steps"].sum() >= 200

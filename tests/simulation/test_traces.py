@@ -1,4 +1,4 @@
-"""Links that follow recordings: moments worked by hand, and exact."""
+"""Links that follow traces: exact times, worked by hand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DELAYS = Trace((0.0, 2.0), (0.2, 0.5), 2.0, repeats=False)
 
 
 def play(world: World, *followings: Following, **options: Any) -> Any:
-    """One worker: a step takes 1, a reply 0.01, a push what its recording says."""
+    """One worker: a step takes 1, a reply 0.01, a push as its trace says."""
     return world(
         *(ASGD, options.pop("stop", StopRule(updates=2))),
         step_seconds=[1.0],
@@ -41,17 +41,17 @@ def play(world: World, *followings: Following, **options: Any) -> Any:
     )
 
 
-def test_a_message_has_the_delay_of_the_moment_at_which_it_leaves(world: World) -> None:
-    """Pushed at 1.01 and 0.2 on its way; reply 1.22, pushed at 2.22 and 0.5 on its way."""
+def test_a_message_has_the_delay_at_the_time_it_is_sent(world: World) -> None:
+    """Pushed at 1.01, in transit for 0.2; reply 1.22, pushed at 2.22, in transit for 0.5."""
     _, book = play(world, Following(0, "up", "delay", DELAYS, 0.0))
     assert book.column("time_seconds") == pytest.approx([1.21, 2.72])
-    # From 1.5 on in the recording: 0.5 from 0.5 s on, also for the first.
+    # Starting at 1.5 in the trace: 0.5 from 0.5 s on, also for the first.
     _, book = play(world, Following(0, "up", "delay", DELAYS, 1.5))
     assert book.column("time_seconds") == pytest.approx([1.51, 3.02])
 
 
 def test_a_rate_changes_exactly_on_time(world: World) -> None:
-    """Changes at 2, 3 and 5 s, and again from 5 s on; bytes a second are an eighth."""
+    """Changes at 2, 3 and 5 s, and again from 5 s on; bytes per second are an eighth."""
     seen: list[tuple[float, float, float]] = []
 
     def planned(engine: Engine) -> None:

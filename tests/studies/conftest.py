@@ -1,4 +1,4 @@
-"""A small study, and runs of it whose numbers were chosen by hand, written through the Recorder."""
+"""A small study, and runs of it with numbers chosen by hand, written through the Recorder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WriteStudy = Callable[..., Path]
 
 @pytest.fixture
 def write_study(tmp_path: Path) -> WriteStudy:
-    """Writes a study beside its base; what is given comes after it."""
+    """Writes a study next to its base, followed by the given text."""
 
     def write(more: str = "", *, text: str = STUDY, name: str = "study.yaml") -> Path:
         (tmp_path / "base.yaml").write_text(BASE)
@@ -59,7 +59,7 @@ def write_study(tmp_path: Path) -> WriteStudy:
 
 @pytest.fixture(name="write_run")
 def run_writer() -> Callable[..., RunFolder]:
-    """Writes the folder of a run of a study; see ``write_run``."""
+    """Writes the folder of a study's run; see ``write_run``."""
     return write_run
 
 
@@ -72,15 +72,15 @@ def write_run(
     name: str | None = None,
     updates: int = 4,
 ) -> RunFolder:
-    """A run of a study, evaluated every 20 updates, 2 s and 1 MB; at the end with the last again.
+    """A run of a study, evaluated every 20 updates, 2 s and 1 MB, and once more at the end.
 
     Args:
-        run: which one.
+        run: the run.
         runs: folder of runs.
         top1: the evaluations during training.
-        state: how it ended.
-        name: of its folder; by default what a sweep calls it.
-        updates: how many rows the record of updates has; a run without any is not valid.
+        state: its final state.
+        name: of its folder; by default as in a sweep.
+        updates: number of rows in the record of updates; a run without any is not valid.
     """
     count = run.scenario.workers.count
     folder = RunFolder.create(

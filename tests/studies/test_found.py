@@ -1,4 +1,4 @@
-"""Which runs of a study are there already, and what becomes of the folders of others."""
+"""Which runs of a study exist already, and what happens to the folders of others."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def registry(tmp_path: Path) -> Registry:
     return Registry(tmp_path / "registry")
 
 
-def test_a_run_is_found_whatever_it_is_called(
-    study: Study, runs: Path, write_run: WriteRun
-) -> None:
+def test_a_run_is_found_under_any_name(study: Study, runs: Path, write_run: WriteRun) -> None:
     folder = write_run(study.runs[3], runs, [0.5], name="by-hand")
     found = find_runs(study, runs)
     assert list(found) == [study.runs[3]]
@@ -45,7 +43,7 @@ def test_a_run_is_found_whatever_it_is_called(
     assert find_runs(study, runs / "nowhere") == {}
 
 
-def test_any_runtime_that_auto_may_come_to_counts(
+def test_any_runtime_that_auto_may_resolve_to_counts(
     write_study: Callable[..., Path], runs: Path, write_run: WriteRun
 ) -> None:
     study = load_study(write_study())
@@ -71,14 +69,14 @@ def with_runtime(scenario: Scenario, runtime: Auto | Docker | Native) -> Scenari
         ("interrupted", 4, "interrupted"),
     ],
 )
-def test_how_a_run_stands(
+def test_the_state_of_a_run(
     state: str, updates: int, condition: str, study: Study, runs: Path, write_run: WriteRun
 ) -> None:
     write_run(study.runs[0], runs, [0.5], state=state, updates=updates)
     assert find_runs(study, runs)[study.runs[0]].condition == condition
 
 
-def test_a_run_whose_process_is_gone_was_broken_off(
+def test_a_run_without_a_process_was_interrupted(
     study: Study, runs: Path, write_run: WriteRun
 ) -> None:
     folder = write_run(study.runs[0], runs, [0.5], state="training")
@@ -89,9 +87,7 @@ def test_a_run_whose_process_is_gone_was_broken_off(
         assert find_runs(study, runs)[study.runs[0]].condition == "running"
 
 
-def test_of_two_the_one_that_came_further_is_taken(
-    study: Study, runs: Path, write_run: WriteRun
-) -> None:
+def test_the_further_of_two_runs_is_used(study: Study, runs: Path, write_run: WriteRun) -> None:
     for name, state in (("a", "failed"), ("b", "finished"), ("c", "interrupted")):
         write_run(study.runs[0], runs, [0.5], state=state, name=name)
     assert find_runs(study, runs)[study.runs[0]].path.name == "b"
@@ -106,7 +102,7 @@ def test_a_damaged_folder_does_not_hide_the_others(
     assert list(find_runs(study, runs)) == [study.runs[2]]
 
 
-def test_what_was_broken_off_is_removed_and_its_name_taken_again(
+def test_an_interrupted_run_is_removed_and_its_name_reused(
     study: Study, runs: Path, registry: Registry, write_run: WriteRun
 ) -> None:
     run = study.runs[0]
@@ -117,7 +113,7 @@ def test_what_was_broken_off_is_removed_and_its_name_taken_again(
     assert registry.runs() == []
 
 
-def test_what_somebody_else_has_broken_off_is_kept(
+def test_an_interrupted_run_started_by_hand_is_kept(
     study: Study, runs: Path, registry: Registry, write_run: WriteRun
 ) -> None:
     folder = write_run(study.runs[0], runs, [0.5], state="failed", name="by-hand")
@@ -125,9 +121,7 @@ def test_what_somebody_else_has_broken_off_is_kept(
     assert folder.state().state == "failed"
 
 
-def test_what_was_killed_before_it_was_a_run_is_removed(
-    study: Study, runs: Path, registry: Registry
-) -> None:
+def test_an_incomplete_run_folder_is_removed(study: Study, runs: Path, registry: Registry) -> None:
     run = study.runs[0]
     left = runs / run.base_name
     (left / "updates").mkdir(parents=True)
@@ -146,9 +140,7 @@ def test_the_run_of_another_scenario_keeps_its_name(
     assert folder.state().state == "finished"
 
 
-def test_a_folder_that_is_none_of_ours_is_left_alone(
-    study: Study, runs: Path, registry: Registry
-) -> None:
+def test_a_foreign_folder_is_untouched(study: Study, runs: Path, registry: Registry) -> None:
     mine = runs / study.runs[0].base_name
     mine.mkdir(parents=True)
     (mine / "thesis.tex").touch()

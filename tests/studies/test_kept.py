@@ -1,4 +1,4 @@
-"""What is kept of runs beside their study stands in for their folders."""
+"""The summaries kept next to a study replace the folders of its runs."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def runs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def files(study: Study, runs: Path, write_run: Callable[..., Any]) -> list[Path]:
-    """Of one run that has ended and one that was interrupted, what is kept."""
+    """The kept summaries of a finished and an interrupted run."""
     write_run(study.runs[0], runs, [0.5, 0.7])
     write_run(study.runs[1], runs, [0.5], state="interrupted")
     return keep_runs(study, runs=runs)
 
 
-def test_a_run_that_was_kept_is_there_without_its_folder(
+def test_a_kept_run_is_available_without_its_folder(
     study: Study, runs: Path, files: list[Path]
 ) -> None:
     assert [file.name for file in files] == ["rates-0-1-two-s1.run.json"]
@@ -70,7 +70,7 @@ def test_a_run_that_was_kept_is_there_without_its_folder(
     assert "curves.png" in {file.name for file in report.files}  # the curves were kept too
 
 
-def test_what_was_not_kept_is_told_by_the_evaluations_or_not_measured(
+def test_measures_that_were_not_kept_come_from_evaluations_or_are_not_measured(
     study: Study, runs: Path, files: list[Path]
 ) -> None:
     """Accuracies of 0.5 and 0.7 after 20 and 40 updates, 2 and 4 s."""
@@ -86,15 +86,17 @@ def test_what_was_not_kept_is_told_by_the_evaluations_or_not_measured(
         assert isnan(results.value(run, Measure.parse(asked)))
 
 
-def test_a_folder_comes_before_what_was_kept(study: Study, runs: Path, files: list[Path]) -> None:
+def test_a_folder_takes_precedence_over_kept_summaries(
+    study: Study, runs: Path, files: list[Path]
+) -> None:
     assert find_runs(study, runs)[study.runs[0]].path == runs / "rates-0-1-two-s1"
     kept = KeptRun.open(files[0])
     assert kept.scenario == study.runs[0].scenario
     assert kept.content["duration_seconds"] is not None
-    assert keep_runs(study, runs=runs) == files  # again, as nothing has changed
+    assert keep_runs(study, runs=runs) == files  # again, unchanged
 
 
-def test_another_run_of_that_name_is_not_replaced(
+def test_another_run_of_the_same_name_is_not_replaced(
     study: Study, runs: Path, files: list[Path], write_run: Callable[..., Any]
 ) -> None:
     before = files[0].read_text()

@@ -1,4 +1,4 @@
-"""What a study comes to: its cases, the scenarios of its runs, and what is wrong with a bad one."""
+"""The cases of a study, the scenarios of its runs, and the errors of an invalid one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_cases_are_picked_by_products_of_levels(write_study: WriteStudy) -> None
     ]
 
 
-def test_a_scenario_in_place_and_no_seeds_but_its_own(write_study: WriteStudy) -> None:
+def test_an_inline_scenario_and_its_own_seed(write_study: WriteStudy) -> None:
     text = """\
 name: inside
 scenario:
@@ -58,7 +58,7 @@ vary:
     assert [run.scenario.algorithm.name for run in study.runs] == ["asgd", "adacomp"]
 
 
-def test_a_scaled_study_is_shorter_and_otherwise_the_same(write_study: WriteStudy) -> None:
+def test_a_scaled_study_differs_only_in_length(write_study: WriteStudy) -> None:
     whole, tenth = load_study(write_study()), load_study(write_study(), scale=0.1)
     scenario = tenth.runs[0].scenario
     assert (scenario.stop.updates, scenario.evaluate.every) == (6, 2)
@@ -68,7 +68,7 @@ def test_a_scaled_study_is_shorter_and_otherwise_the_same(write_study: WriteStud
     assert load_study(write_study(), scale=0.001).runs[0].scenario.stop.updates == 1
 
 
-def test_runs_on_a_gpu_are_refused_where_there_is_none(write_study: WriteStudy) -> None:
+def test_runs_on_a_gpu_are_refused_without_one(write_study: WriteStudy) -> None:
     path = write_study()
     place = "  place: {here: evaluate.every=20, there: 'runtime={simulated: {device: cuda}}'}\n"
     path.write_text(path.read_text().replace("seeds", f"{place}seeds"))
@@ -84,11 +84,11 @@ def test_runs_on_a_gpu_are_refused_where_there_is_none(write_study: WriteStudy) 
     assert [(one.line, one.path, one.found) for one in refused.value.problems] == [
         (8, "runtime.simulated.device", "cuda")
     ]
-    assert len(asked) == 1  # of eight runs
+    assert len(asked) == 1  # for eight runs
 
 
 def test_a_scaled_study_evaluates_on_fewer_images(write_study: WriteStudy) -> None:
-    """A hundredth of 5,000 would be 50: a hundred are looked at in any case. A longer has all."""
+    """A hundredth of 5,000 would be 50: at least a hundred are used. A longer study uses all."""
     text = "name: one\nscenario: base.yaml\nvary: {a: {b: evaluate.images=5000}}\nseeds: [1, 2]\n"
     file = write_study(text=text)
     images = [
@@ -105,7 +105,7 @@ def test_times_are_scaled_too_and_accuracies_are_not(write_study: WriteStudy) ->
     assert scenario.evaluate.every == 1.0
 
 
-def test_a_run_is_known_by_its_scenario_whatever_that_is_called(write_study: WriteStudy) -> None:
+def test_a_run_is_identified_by_its_scenario_without_its_name(write_study: WriteStudy) -> None:
     study = load_study(write_study())
     first, second = study.runs[0], study.runs[1]
     assert first.identity != second.identity
@@ -113,7 +113,9 @@ def test_a_run_is_known_by_its_scenario_whatever_that_is_called(write_study: Wri
     assert identity(renamed, {}) == first.identity
 
 
-def test_a_run_is_known_by_the_users_own_files_too(write_study: WriteStudy, tmp_path: Path) -> None:
+def test_a_run_is_also_identified_by_the_users_own_files(
+    write_study: WriteStudy, tmp_path: Path
+) -> None:
     net = tmp_path / "net.py"
     custom = '\nvary: {model: ["model={custom: {file: net.py, class: Net}}", model=digits-cnn]}\n'
     net.write_text("Net = 1")
@@ -125,7 +127,7 @@ def test_a_run_is_known_by_the_users_own_files_too(write_study: WriteStudy, tmp_
 
 
 def test_every_seed_is_checked(write_study: WriteStudy) -> None:
-    """One of two workers is drawn to freeze; w1 leaves, which only the other may freeze for."""
+    """One of two workers is drawn to freeze; w1 leaves, so only the other can freeze."""
     faults = (
         "faults=[{freeze: {at: {time: 1s}, count: 1}}, {leave: {at: {time: 2s}, workers: [w1]}}]"
     )
@@ -138,7 +140,7 @@ def test_every_seed_is_checked(write_study: WriteStudy) -> None:
     (problem,) = error.value.problems
     assert problem.found == f"leave of w1, which is frozen, with seed {unfit[0]}"
     with pytest.raises(ScenarioError, match=r"leave of w1, which is frozen, expected"):
-        load_study(write_study(text=text % unfit))  # whatever the seed
+        load_study(write_study(text=text % unfit))  # with any seed
 
 
 def test_a_part_of_a_study(write_study: WriteStudy) -> None:
@@ -150,7 +152,7 @@ def test_a_part_of_a_study(write_study: WriteStudy) -> None:
         study.only("fig5")
 
 
-def test_long_names_are_cut_and_stay_apart(write_study: WriteStudy) -> None:
+def test_long_names_are_truncated_and_stay_distinct(write_study: WriteStudy) -> None:
     level = "a" * 39
     text = (
         "name: long\nscenario: base.yaml\nvary: {a: {"
@@ -161,8 +163,8 @@ def test_long_names_are_cut_and_stay_apart(write_study: WriteStudy) -> None:
     assert all(len(name) <= 60 for name in names)
 
 
-def test_levels_that_are_spelled_alike_have_names_apart(write_study: WriteStudy) -> None:
-    """A run that was broken off is looked for by its name, and must not be taken for another."""
+def test_levels_with_similar_spellings_have_distinct_names(write_study: WriteStudy) -> None:
+    """An interrupted run is looked up by its name, and must not be confused with another."""
     levels = '{S1: workers.count=2, "S1\'": workers.count=3}'
     file = write_study(text=f"name: one\nscenario: base.yaml\nvary: {{set: {levels}}}\n")
     names = [run.base_name for run in load_study(file).runs]
@@ -171,7 +173,7 @@ def test_levels_that_are_spelled_alike_have_names_apart(write_study: WriteStudy)
     assert names == [run.base_name for run in load_study(file).runs]
 
 
-def test_which_of_the_two_documents_a_file_is(write_study: WriteStudy, tmp_path: Path) -> None:
+def test_a_file_is_a_study_or_a_scenario(write_study: WriteStudy, tmp_path: Path) -> None:
     study, base = write_study(), tmp_path / "base.yaml"
     assert is_study(study)
     assert not is_study(base)
@@ -293,7 +295,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "expected"), BAD.values(), ids=BAD.keys())
-def test_what_is_wrong_is_said_with_its_line(
+def test_errors_name_their_line(
     text: str, expected: str, write_study: WriteStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_study(text=text)
@@ -304,7 +306,7 @@ def test_what_is_wrong_is_said_with_its_line(
     assert expected in str(refused.value)
 
 
-def test_a_scenario_in_place_is_wrong_at_its_own_line(
+def test_errors_in_an_inline_scenario_name_their_line(
     write_study: WriteStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = """\
@@ -324,4 +326,4 @@ seeds: [1, 2]
         ScenarioError, match=r"study.yaml:7: workers.cont: found an unknown"
     ) as told:
         load_study(file.name)
-    assert len(told.value.problems) == 2  # count is missing as well; each is told once
+    assert len(told.value.problems) == 2  # count is missing as well; each is reported once

@@ -1,4 +1,4 @@
-"""The report of a study: tables, curves and files, of runs whose numbers were chosen by hand."""
+"""The report of a study: tables, curves and files, for runs with numbers chosen by hand."""
 
 from __future__ import annotations
 
@@ -43,16 +43,14 @@ def runs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def study(write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path) -> Study:
-    """A study of four cases and two seeds; the last case was not run, one run is not valid."""
+    """A study of four cases and two seeds; the last case was not run, and one run is not valid."""
     study = load_study(write_study(MORE))
     for index, run in enumerate(study.runs[:6]):
         write_run(run, runs, [0.5, 0.6 + index / 100], updates=0 if index == 3 else 4)
     return study
 
 
-def test_tables_say_mean_least_and_greatest_and_what_the_paper_has(
-    study: Study, runs: Path
-) -> None:
+def test_tables_have_mean_minimum_maximum_and_the_papers_value(study: Study, runs: Path) -> None:
     text = report_study(study, runs=runs).text
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
     assert ["0.1", "two", "2", "60.50% (60.00% to 61.00%)", "90.00% (table 1)", "40"] in cells
@@ -65,7 +63,7 @@ def test_tables_say_mean_least_and_greatest_and_what_the_paper_has(
     assert "SCALED" not in text
 
 
-def test_everything_is_written_down(study: Study, runs: Path) -> None:
+def test_all_files_are_written(study: Study, runs: Path) -> None:
     report = report_study(study, runs=runs)
     assert {path.name for path in report.files} == {
         *("expectations.csv", "results.csv", "runs.csv", "curves.png", "curves.svg"),
@@ -85,7 +83,7 @@ def test_everything_is_written_down(study: Study, runs: Path) -> None:
     assert [row["condition"] for row in rows].count("invalid") == 1
     assert rows[-1]["condition"] == "not run"
     (judged,) = report.judged
-    # 0.60 and 0.61 against 0.64 and 0.65, of 100 images, which do not tell .605 from .645
+    # 0.60 and 0.61 against 0.64 and 0.65, of 100 images, too few to distinguish .605 from .645
     assert judged.verdict == "not resolved"
 
 
@@ -104,10 +102,10 @@ def test_curves_have_a_point_where_any_seed_was_evaluated(study: Study, runs: Pa
     assert curve_of(study.cases[3], Curves(), results) is None
 
 
-def test_a_table_says_what_was_missed(
+def test_a_table_reports_missed_evaluations(
     write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
 ) -> None:
-    """Of the evaluations at 20, 40 and 60 of 80 updates, that at 40."""
+    """The evaluation at 40 is missing from those at 20, 40 and 60 of 80 updates."""
     study = load_study(write_study())
     first = write_run(study.runs[0], runs, [0.2, 0.9, 0.6])
     lines = first.evaluations.read_text().splitlines(keepends=True)
@@ -119,10 +117,10 @@ def test_a_table_says_what_was_missed(
     assert said in report_study(study, runs=runs).text
 
 
-def test_seeds_that_were_evaluated_at_other_times(
+def test_seeds_evaluated_at_different_times(
     write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
 ) -> None:
-    """From 0.2 at 20 to 0.6 at 60 updates straight through 0.4 at 40, where the other has 0.5."""
+    """From 0.2 at 20 to 0.6 at 60 updates in a line through 0.4 at 40, where the other has 0.5."""
     study = load_study(write_study())
     first = write_run(study.runs[0], runs, [0.2, 0.9, 0.6])
     lines = first.evaluations.read_text().splitlines(keepends=True)
@@ -135,7 +133,7 @@ def test_seeds_that_were_evaluated_at_other_times(
     np.testing.assert_allclose(curve.least, [20, 40, 60])
 
 
-def test_a_part_alone(study: Study, runs: Path) -> None:
+def test_a_single_part(study: Study, runs: Path) -> None:
     report = report_study(study, runs=runs, part="curves")
     assert [path.suffix for path in report.files if path.stem.startswith("curves")] == [
         *(".png", ".svg", ".csv")
@@ -174,7 +172,7 @@ def test_the_results_of_another_study_are_not_replaced(study: Study, runs: Path)
     assert (runs / "rates/report.md").read_text() == before
 
 
-def test_a_folder_of_something_else_is_not_filled(study: Study, runs: Path) -> None:
+def test_a_foreign_folder_is_not_written_to(study: Study, runs: Path) -> None:
     (runs / "rates").mkdir()
     (runs / "rates/thesis.tex").touch()
     with pytest.raises(ScenarioError, match="a folder with other content"):
@@ -198,7 +196,7 @@ def test_on_the_command_line(
     assert "rates, a study of 4 cases, 8 runs" in capsys.readouterr().out
 
 
-def test_axes_are_logarithmic_where_the_study_asks_for_it(study: Study, runs: Path) -> None:
+def test_axes_are_logarithmic_if_configured(study: Study, runs: Path) -> None:
     results = Results(study, study, find_runs(study, runs))
     for wanted, scale in ((Curves(against="ingress", log=("x", "y")), "log"), (Curves(), "linear")):
         curves = curves_of(wanted, results)
@@ -206,7 +204,7 @@ def test_axes_are_logarithmic_where_the_study_asks_for_it(study: Study, runs: Pa
         assert (axes.get_xscale(), axes.get_yscale()) == (scale, scale)
 
 
-def test_a_logarithmic_axis_begins_above_0(write_study: Callable[..., Path]) -> None:
+def test_a_logarithmic_axis_starts_above_0(write_study: Callable[..., Path]) -> None:
     more = "report: {figures: {loss: {show: loss, range: [0, 2], log: [y]}}}"
     with pytest.raises(
         ScenarioError, match="logarithmic y axis from 0 on, expected limits above 0"
@@ -214,7 +212,7 @@ def test_a_logarithmic_axis_begins_above_0(write_study: Callable[..., Path]) -> 
         load_study(write_study(more))
 
 
-def test_a_page_has_no_marks_of_markdown(write_study: Callable[..., Path], runs: Path) -> None:
+def test_a_page_has_no_markdown(write_study: Callable[..., Path], runs: Path) -> None:
     report = report_study(load_study(write_study(MORE), scale=0.5), runs=runs)
     page = page_of_study(report)
     notes = [note for section in page.sections for note in section.notes]
@@ -228,10 +226,10 @@ def test_a_page_has_no_marks_of_markdown(write_study: Callable[..., Path], runs:
     assert "**SCALED**" in report.text
 
 
-def test_as_a_page_beside_the_paper(
+def test_a_page_next_to_the_paper(
     study: Study, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Six of eight runs are there; the paper has 0.9 where ours are 0.60 to 0.61, and 0.62."""
+    """Six of eight runs exist; the paper has 0.9 where ours are 0.60 to 0.61, and 0.62."""
     page = page_of_study(report_study(study, runs=runs))
     sections = {section.title: section for section in page.sections}
     assert "of 8 runs 5 exist and are valid" in page.subtitle

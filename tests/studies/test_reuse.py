@@ -1,4 +1,4 @@
-"""Which gradients a sweep keeps for the runs to come."""
+"""Which gradients a sweep keeps for later runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from testbed.studies.sweep import FOLDER, ReusedGradients, reused_gradients
 
 
 def write(gradients: ReusedGradients, run: str, *, at: int) -> None:
-    """Have a run compute one gradient, or reuse it."""
+    """Let a run compute one gradient, or reuse it."""
     parameters, batch = np.full(4, at, np.float32), (np.ones(2, np.float32), np.zeros(2))
     opened = gradients.of(run).open("net", processes=1)
     opened.gradient(parameters, *batch, lambda: np.ones(4, np.float32))
 
 
-def test_runs_that_train_alike_hand_their_gradients_on(tmp_path: Path) -> None:
-    """The third finds what the first has computed where the second has a link to it."""
+def test_runs_with_the_same_training_reuse_gradients(tmp_path: Path) -> None:
+    """The third run finds the gradients of the first through the links of the second."""
     with reused_gradients(tmp_path, 1000, side_by_side=1) as gradients:
         assert gradients is not None
         taken = []
@@ -31,17 +31,17 @@ def test_runs_that_train_alike_hand_their_gradients_on(tmp_path: Path) -> None:
     assert not (tmp_path / FOLDER).exists()
 
 
-def test_what_no_run_reuses_is_dropped_with_the_next(tmp_path: Path) -> None:
+def test_unused_gradients_are_dropped_with_the_next_run(tmp_path: Path) -> None:
     with reused_gradients(tmp_path, 1000, side_by_side=1) as gradients:
         assert gradients is not None
         for at, run in enumerate(("a", "b", "c")):
             write(gradients, run, at=at)
             assert gradients.end(run) == 0
-        write(gradients, "d", at=0)  # as a did
+        write(gradients, "d", at=0)  # as run a did
         assert gradients.end("d") == 0
 
 
-def test_as_many_are_kept_as_go_on_side_by_side(tmp_path: Path) -> None:
+def test_as_many_are_kept_as_run_concurrently(tmp_path: Path) -> None:
     with reused_gradients(tmp_path, 1000, side_by_side=2) as gradients:
         assert gradients is not None
         for at, run in enumerate(("a", "b", "c")):
@@ -51,28 +51,28 @@ def test_as_many_are_kept_as_go_on_side_by_side(tmp_path: Path) -> None:
         assert kept == ["b", "c"]
 
 
-def test_what_all_may_take_is_shared(tmp_path: Path) -> None:
-    """Two go on, and of two the gradients are kept."""
+def test_the_size_limit_is_shared(tmp_path: Path) -> None:
+    """Two runs continue, and two have their gradients kept."""
     with reused_gradients(tmp_path, 1000, side_by_side=2) as gradients:
         assert gradients is not None
         assert gradients.of("a").most_bytes == 250
 
 
 def test_a_run_without_gradients(tmp_path: Path) -> None:
-    """A live one, or one with code of the user's own."""
+    """A live run, or one with the user's own code."""
     with reused_gradients(tmp_path, 1000, side_by_side=1) as gradients:
         assert gradients is not None
         assert [gradients.end(run) for run in ("a", "b")] == [0, 0]
 
 
-def test_what_a_killed_sweep_has_left_is_removed(tmp_path: Path) -> None:
+def test_gradients_left_by_a_killed_sweep_are_removed(tmp_path: Path) -> None:
     (tmp_path / FOLDER / "a").mkdir(parents=True)
     with reused_gradients(tmp_path, 0, side_by_side=1) as gradients:
         assert gradients is None
         assert not (tmp_path / FOLDER).exists()
 
 
-def test_a_disk_that_has_less_room(tmp_path: Path) -> None:
+def test_a_disk_with_less_space(tmp_path: Path) -> None:
     told = r"1000000000GB are needed for gradients in .*, which has [0-9.]+ GB of free space"
     with (
         pytest.raises(HostError, match=told),
@@ -82,7 +82,7 @@ def test_a_disk_that_has_less_room(tmp_path: Path) -> None:
     assert not (tmp_path / FOLDER).exists()
 
 
-def test_what_a_run_could_not_reuse_is_told(tmp_path: Path) -> None:
+def test_gradients_that_could_not_be_reused_are_reported(tmp_path: Path) -> None:
     with reused_gradients(tmp_path, 1000, side_by_side=1) as gradients:
         assert gradients is not None
         write(gradients, "a", at=1)

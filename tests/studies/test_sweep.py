@@ -1,4 +1,4 @@
-"""Real sweeps of small studies on the digits, simulated; also such as are killed on the way."""
+"""Real, simulated sweeps of small studies on the digits, some of which are killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST_SECONDS = 120.0
 
 
 class Sweeps:
-    """``testbed`` in a folder of the test's own."""
+    """``testbed`` in a folder of the test."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class Sweeps:
         return [sys.executable, "-P", "-m", "testbed", verb, "--runs", str(self.runs), *words]
 
     def __call__(self, verb: str, *words: str, status: int = 0) -> str:
-        """Call a verb, and expect an exit status; returns what it prints."""
+        """Run a command, and expect an exit status; returns its output."""
         done = subprocess.run(
             self.words(verb, *words),
             env=self.environment,
@@ -54,7 +54,7 @@ class Sweeps:
         return done.stdout + done.stderr
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Begin a sweep and go on; it is ended with the test."""
+        """Start a sweep in the background; it ends with the test."""
         sweep = subprocess.Popen(
             self.words("sweep", *words), env=self.environment, cwd=self.folder, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -63,27 +63,27 @@ class Sweeps:
         return sweep
 
     def end(self) -> None:
-        """End the sweeps that a failed test has left."""
+        """End the sweeps left by a failed test."""
         for sweep in self.started:
             with sweep:
                 sweep.kill()
 
     def wait_until_training(self, run: str) -> None:
-        """Wait until a run has begun to train."""
+        """Wait until a run has started to train."""
         file = self.runs / run / "run.json"
         self.wait_until(lambda: file.exists() and json.loads(file.read_text())["started"])
 
     def wait_until(self, seen: Callable[[], Any]) -> None:
-        """Look until there is something to see; a sweep imports torch before there is."""
+        """Poll until the result is true; a sweep first imports torch."""
         deadline = time.monotonic() + LONGEST_SECONDS
         while not seen():
             if self.started[-1].poll() is not None:
                 pytest.fail(f"the sweep ended first:\n{self.started[-1].communicate()[0]}")
-            assert time.monotonic() < deadline, "nothing to see in time"
+            assert time.monotonic() < deadline, "timed out"
             time.sleep(0.02)
 
     def begun(self) -> dict[str, str]:
-        """When each run was begun: what was begun at another moment is another run."""
+        """The start time of each run: a different time is a different run."""
         files = self.runs.glob("*/run.json")
         return {file.parent.name: json.loads(file.read_text())["created"] for file in files}
 
@@ -101,7 +101,7 @@ def children(pid: int) -> list[int]:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there, and no zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -115,10 +115,8 @@ def two_rates(name: str, updates: int) -> str:
     )
 
 
-def test_a_run_with_recordings_and_code_of_the_users_own_is_found_again(
-    sweeps: Sweeps, write_study: Any
-) -> None:
-    """A run is another once a recording has changed, and has a folder of its own then."""
+def test_a_run_with_own_traces_and_code_is_found_again(sweeps: Sweeps, write_study: Any) -> None:
+    """A changed trace makes a different run, with a separate folder."""
     traces = sweeps.folder / "traces"
     traces.mkdir()
     (traces / "rate.csv").write_text("time_seconds,bits_per_second\n0,1234567\n1,3e6\n2,0\n")
@@ -146,7 +144,7 @@ def test_a_run_with_recordings_and_code_of_the_users_own_is_found_again(
     assert len(sweeps.begun()) == 4
 
 
-def test_a_sweep_runs_what_is_not_there_and_two_studies_share(
+def test_a_sweep_executes_missing_runs_and_two_studies_share_runs(
     sweeps: Sweeps, write_study: Any
 ) -> None:
     write_study(text=two_rates("first", 60))
@@ -166,7 +164,7 @@ def test_a_sweep_runs_what_is_not_there_and_two_studies_share(
     assert "sweep" in environment["argv"]
 
 
-def test_a_scaled_sweep_makes_runs_of_its_own(sweeps: Sweeps, write_study: Any) -> None:
+def test_a_scaled_sweep_has_separate_runs(sweeps: Sweeps, write_study: Any) -> None:
     write_study(text=two_rates("first", 60))
     sweeps("sweep", "study.yaml", "--scale", "0.5", "--jobs", "1")
     assert sweeps.begun().keys() == {"first-60-0-1-x0-5-s0", "first-60-0-01-x0-5-s0"}
@@ -175,8 +173,8 @@ def test_a_scaled_sweep_makes_runs_of_its_own(sweeps: Sweeps, write_study: Any) 
     assert "|      30 |" in said  # updates
 
 
-def test_runs_that_train_alike_compute_once(sweeps: Sweeps, write_study: Any) -> None:
-    """With BSP the model does not depend on the links, and a record of a run not on this."""
+def test_runs_with_the_same_training_compute_once(sweeps: Sweeps, write_study: Any) -> None:
+    """With BSP the model does not depend on the links, nor a run's record on reuse."""
     slower = "workers.classes.fast.link.up.rate=1mbit"
     write_study(
         text="name: links\nscenario: base.yaml\n"
@@ -197,13 +195,13 @@ def test_runs_that_train_alike_compute_once(sweeps: Sweeps, write_study: Any) ->
             assert record.read_bytes() == (theirs / record.relative_to(ours)).read_bytes()
 
 
-def test_a_size_that_is_none(sweeps: Sweeps) -> None:
+def test_an_invalid_size(sweeps: Sweeps) -> None:
     said = sweeps("sweep", "study.yaml", "--reuse", "10", status=2)
     assert "'--reuse': found '10', expected a size with its unit, like 64MiB." in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_sweep_that_is_killed_goes_on_where_it_was(
+def test_a_killed_sweep_continues_where_it_stopped(
     number: signal.Signals, sweeps: Sweeps, write_study: Any
 ) -> None:
     write_study(
@@ -226,8 +224,8 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(
     assert [one.condition for one in find_runs(study, sweeps.runs).values()] == ["valid"] * 2
 
 
-def test_a_sweep_that_is_killed_goes_on_from_a_checkpoint(sweeps: Sweeps, write_study: Any) -> None:
-    """The other run, which has none, begins anew."""
+def test_a_killed_sweep_continues_from_a_checkpoint(sweeps: Sweeps, write_study: Any) -> None:
+    """The other run, which has none, starts from scratch."""
     with_checkpoint = "[stop.updates=1500, checkpoint.every=200]"
     write_study(
         text="name: long\nscenario: base.yaml\n"
@@ -245,7 +243,7 @@ def test_a_sweep_that_is_killed_goes_on_from_a_checkpoint(sweeps: Sweeps, write_
     assert sweeps.begun()["long-kept-s0"] == broken["long-kept-s0"]
 
 
-def test_a_run_that_is_killed_is_told_and_begins_anew(
+def test_a_killed_run_is_reported_and_starts_from_scratch(
     sweeps: Sweeps, write_study: Any, eventually: Any
 ) -> None:
     write_study(
@@ -264,8 +262,8 @@ def test_a_run_that_is_killed_is_told_and_begins_anew(
     assert "1 exist already" in sweeps("sweep", "study.yaml")
 
 
-def test_an_invalid_run_is_kept_marked_and_told(sweeps: Sweeps, write_study: Any) -> None:
-    """All of its workers crash with their first push."""
+def test_an_invalid_run_is_kept_marked_and_reported(sweeps: Sweeps, write_study: Any) -> None:
+    """All of its workers crash at their first push."""
     crash = "faults=[{crash: {workers: [class=fast], after_push: 1}}]"
     rates = "[algorithm.learning_rate=0.1, algorithm.learning_rate=0.01]"
     levels = f'{{steady: algorithm.learning_rate=0.1, crashed: "{crash}"}}'
@@ -279,9 +277,7 @@ def test_an_invalid_run_is_kept_marked_and_told(sweeps: Sweeps, write_study: Any
     assert "0 of 1†" in sweeps("report", "study.yaml")
 
 
-def test_a_run_that_fails_does_not_keep_the_others_from_being_run(
-    sweeps: Sweeps, write_study: Any
-) -> None:
+def test_a_failed_run_does_not_prevent_the_others(sweeps: Sweeps, write_study: Any) -> None:
     (sweeps.folder / "net.py").write_text("class Net:\n    pass\n")
     custom = '"model={custom: {file: net.py, class: Net}}"'
     write_study(
@@ -294,7 +290,7 @@ def test_a_run_that_fails_does_not_keep_the_others_from_being_run(
     assert "1 of 2 runs exist" in said
 
 
-def test_the_results_of_another_study_are_refused_before_anything_runs(
+def test_results_of_another_study_are_refused_before_any_run(
     sweeps: Sweeps, write_study: Any
 ) -> None:
     (sweeps.runs / "first").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Expectations beside results: which verdict, by numbers chosen by hand."""
+"""Expectations compared with results: their verdicts, with numbers chosen by hand."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_by_both_seeds(
     assert (found.verdict, found.seeds, found.source) == (verdict, 2, "here")
 
 
-def test_by_the_seeds_that_all_cases_have(judged: Callable[..., Judged]) -> None:
+def test_by_the_seeds_common_to_all_cases(judged: Callable[..., Judged]) -> None:
     found = judged(ORDER, both([0.5, 0.9], [0.7]))
     assert (found.verdict, found.seeds) == ("not resolved", 1)  # one seed of a short run
     assert found.found == "70.00%, 50.00%"
@@ -114,13 +114,13 @@ def test_arithmetic_needs_no_seeds_and_no_difference(judged: Callable[..., Judge
         ([0.97, 0.97], [0.99, 0.99], "reproduced"),  # (.0291 + .0099)^.5 / 10 = .0197
     ],
 )
-def test_accuracies_are_told_apart_by_the_standard_error(
+def test_accuracies_differ_by_the_standard_error(
     judged: Callable[..., Judged], first: list[float], second: list[float], verdict: str
 ) -> None:
     assert judged(ORDER, both(first, second)).verdict == verdict
 
 
-def test_other_measures_are_told_apart_from_two_percent_on() -> None:
+def test_other_measures_differ_from_two_percent() -> None:
     assert not _differ((101.0, None), (100.0, None))
     assert not _differ((100.0, None), (98.1, None))
     assert _differ((103.0, None), (100.0, None))
@@ -139,17 +139,19 @@ WIDE = "    ratio: [{rate: 0.2}, {rate: 0.1}]\n    value: 1.42\n    tolerance: 0
         ([0.42, 0.42], "not reproduced"),  # 0.84 is within 40 % of 1.42, and the other is ahead
     ],
 )
-def test_a_ratio_is_on_the_side_of_one_that_is_expected(
+def test_a_ratio_is_on_the_expected_side_of_one(
     judged: Callable[..., Judged], second: list[float], verdict: str
 ) -> None:
     assert judged(WIDE, both([0.5, 0.5], second)).verdict == verdict
 
 
-def test_without_a_common_seed_it_was_not_run(judged: Callable[..., Judged]) -> None:
+def test_without_a_common_seed_an_expectation_was_not_run(judged: Callable[..., Judged]) -> None:
     assert judged(ORDER, both([0.5, 0.9], [])).verdict == "not run"
 
 
-def test_arithmetic_that_was_not_run_is_counted_apart_too(judged: Callable[..., Judged]) -> None:
+def test_arithmetic_that_was_not_run_is_counted_separately_too(
+    judged: Callable[..., Judged],
+) -> None:
     found = judged(ARITHMETIC, both([0.5, 0.9], []))
     assert (found.verdict, found.basis) == ("not run", "arithmetic")
 
@@ -173,17 +175,17 @@ NEVER_LAST = f"{ORDER}    tolerance: 0.1\n"
 def test_with_a_tolerance_never_is_as_late_as_never(
     judged: Callable[..., Judged], first: list[float], second: list[float], verdict: str
 ) -> None:
-    """An accuracy of 0.6 is reached after 20 updates or never; at 0.2 it should take longer."""
+    """An accuracy of 0.6 is reached after 20 updates or never; at 0.2 later is expected."""
     found = judged(NEVER_LAST, both(first, second), measure="updates_to(0.6)")
     assert found.verdict == verdict
 
 
-def test_two_that_never_come_there_have_no_ratio(judged: Callable[..., Judged]) -> None:
+def test_two_runs_that_never_reach_it_have_no_ratio(judged: Callable[..., Judged]) -> None:
     neither = both([0.4, 0.4], [0.4, 0.4])
     assert judged(RATIO, neither, measure="updates_to(0.6)").verdict == "not resolved"
 
 
-def test_what_was_not_measured_cannot_be_told(judged: Callable[..., Judged]) -> None:
+def test_missing_measures_are_undecided(judged: Callable[..., Judged]) -> None:
     found = judged(ORDER, both([0.5, 0.5], [0.9, 0.9]), measure="best_accuracy(10)")
     assert found.verdict == "not resolved"
 
@@ -204,7 +206,7 @@ NEVER = "    where: {rate: 0.1}\n    value: never\n"
         (AT_MOST, [0.6, 0.7], [], "not reproduced"),
     ],
 )
-def test_of_differences_and_limits(
+def test_differences_and_limits(
     judged: Callable[..., Judged],
     expects: str,
     first: list[float],
@@ -233,7 +235,7 @@ def test_a_limit_in_words(judged: Callable[..., Judged]) -> None:
         ([0.6, 0.7], "not reproduced", "20"),
     ],
 )
-def test_what_is_expected_never_to_be_reached(
+def test_an_accuracy_expected_never_to_be_reached(
     judged: Callable[..., Judged], first: list[float], verdict: str, shown: str
 ) -> None:
     """An accuracy of 0.6, by none of two seeds, by one, by both."""

@@ -28,14 +28,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_it_comes_back(file: Path) -> None:
+def test_a_checkpoint_survives_a_round_trip(file: Path) -> None:
     about, state = read_checkpoint(file, kind="ps", scenario="abc")
     assert about == ABOUT
     assert unpack(state)["model"].tolist() == [0, 1, 2, 3]
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_one_that_is_cut_short_is_refused(file: Path) -> None:
+def test_a_truncated_checkpoint_is_refused(file: Path) -> None:
     content = file.read_bytes()
     for length in (0, 7, len(content) // 2, len(content) - 1):
         file.write_bytes(content[:length])
@@ -43,7 +43,7 @@ def test_one_that_is_cut_short_is_refused(file: Path) -> None:
             read_checkpoint(file, kind="ps", scenario="abc")
 
 
-def test_another_scenario_s_is_refused(file: Path) -> None:
+def test_a_checkpoint_of_another_scenario_is_refused(file: Path) -> None:
     with pytest.raises(TestbedError, match="belongs to another scenario"):
         read_checkpoint(file, kind="ps", scenario="abd")
     with pytest.raises(
@@ -53,7 +53,7 @@ def test_another_scenario_s_is_refused(file: Path) -> None:
     assert "damaged" not in f"{error.value}{error.value.hint}"
 
 
-def test_what_a_node_may_have_put_there_is_not_followed(file: Path) -> None:
+def test_links_planted_by_a_node_are_not_followed(file: Path) -> None:
     other = file.with_name("link")
     other.symlink_to(file)
     with pytest.raises(TestbedError, match="found a symbolic link"):
@@ -64,13 +64,13 @@ def test_what_a_node_may_have_put_there_is_not_followed(file: Path) -> None:
         read_checkpoint(pipe, kind="ps", scenario="abc")
 
 
-def test_without_one_it_says_how_to_get_one(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_an_error_that_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(TestbedError, match="There is no checkpoint") as error:
         read_checkpoint(tmp_path / "none", kind="ps", scenario="abc")
     assert "checkpoint: {every: 500}" in error.value.hint
 
 
-def test_the_digest_is_that_of_scenario_and_own_files(tmp_path: Path) -> None:
+def test_the_digest_covers_scenario_and_own_files(tmp_path: Path) -> None:
     (tmp_path / "scenario.yaml").write_text("name: a\n")
     first = scenario_digest(tmp_path)
     (tmp_path / "custom").mkdir()

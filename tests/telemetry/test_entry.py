@@ -1,4 +1,4 @@
-"""Events as lines: what is written is read, and what another version wrote is not lost."""
+"""Events as lines: they are read as written, and those of other versions are kept."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def test_every_kind_of_event_is_listed_once() -> None:
 def test_everything_is_documented(name: str) -> None:
     kind = EVENTS[name]
     assert kind.__doc__
-    assert not kind.__doc__.startswith(kind.__name__), "a docstring of its own"
+    assert not kind.__doc__.startswith(kind.__name__), "needs its own docstring"
     for field, hint in get_type_hints(kind, include_extras=True).items():
         assert isinstance(hint.__metadata__[0], str), field
 
 
-def test_the_line_of_today() -> None:
+def test_the_current_format_of_a_line() -> None:
     entry = Entry(1700000000.25, 1.5, Exited("w3", -9), source="ps")
     assert entry.line() == (
         '{"time": 1700000000.25, "elapsed_seconds": 1.5, "event": "exited", "node": "w3", '
@@ -77,7 +77,7 @@ def test_the_line_of_today() -> None:
     )
 
 
-def test_an_event_that_only_another_version_knows_is_kept() -> None:
+def test_an_event_of_another_version_is_kept() -> None:
     line = '{"time": 1.0, "elapsed_seconds": 2.0, "event": "voted", "for": "w1", "source": "ps"}\n'
     entry = Entry.parse(line.encode())
     assert entry == Entry(1.0, 2.0, Unknown("voted", {"for": "w1"}), source="ps")
@@ -85,19 +85,19 @@ def test_an_event_that_only_another_version_knows_is_kept() -> None:
     assert type(entry.event) not in PS.values()
 
 
-def test_a_field_that_only_another_version_knows_is_kept_beside_the_event() -> None:
+def test_a_field_of_another_version_is_kept_with_the_event() -> None:
     line = '{"time": 1.0, "elapsed_seconds": null, "event": "joined", "node": "w1", "slot": 4}\n'
     entry = Entry.parse(line.encode())
     assert entry.others == {"slot": 4}
     assert entry.line() == line
 
 
-def test_a_field_that_an_older_version_did_not_have_gets_its_default() -> None:
+def test_a_field_missing_in_an_older_version_gets_its_default() -> None:
     line = b'{"time": 1, "event": "finished", "reason": "6 updates applied", "version": 6}'
     assert Entry.parse(line).event == Finished("6 updates applied", 6, stalled=False)
 
 
-def test_a_field_that_older_lines_may_lack_comes_last() -> None:
+def test_a_field_that_older_lines_may_lack_is_last() -> None:
     """So that positional arguments keep their meaning."""
     for kind in EVENTS.values():
         have_default = [field.default is not MISSING for field in fields(kind)]

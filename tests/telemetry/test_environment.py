@@ -45,7 +45,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
     assert content["software"]["python"].count(".") == 2
 
 
-def test_a_host_that_tells_little(tmp_path: Path) -> None:
+def test_a_host_with_little_information(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text("")
     (tmp_path / "meminfo").write_text("")
     host = describe_host(tmp_path)

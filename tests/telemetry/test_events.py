@@ -1,4 +1,4 @@
-"""Files of events are read while others write them: no line is seen half, none twice."""
+"""Event files are read while they are written: no partial lines, no duplicates."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from testbed.telemetry.event_kinds import Joined, Listening, Started
 from testbed.telemetry.events import EventLog, EventReader, read_events
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_events_are_read(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     elapsed: list[float | None] = [None, 0.5]
     with closing(EventLog(path, elapsed=lambda: elapsed.pop(0), wall=lambda: 7.0)) as log:
         log.write(Listening(5000))
         assert read_events(path) == [Entry(7.0, None, Listening(5000))]
         log.write(Started())
-    with closing(EventLog(path)) as log:  # what is there stays
+    with closing(EventLog(path)) as log:  # existing lines are kept
         log.append(Entry(8.0, 1.0, Joined("w1"), source="ps"))
     assert read_events(path)[1:] == [
         Entry(7.0, 0.5, Started()),
@@ -28,7 +28,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     ]
 
 
-def test_a_line_is_seen_once_and_only_when_it_is_complete(tmp_path: Path) -> None:
+def test_a_line_is_read_once_and_only_when_complete(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     reader = EventReader(path)
     assert reader.read() == []

@@ -1,4 +1,4 @@
-"""Files are read while others write them: no line is seen half, none twice."""
+"""Files are read while they are written: no partial lines, no duplicates."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 from testbed.telemetry.files import LineReader
 
 
-def test_a_file_that_is_not_there_yet_has_no_lines(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
     lines = LineReader(tmp_path / "log")
     assert lines.read() == []
     (tmp_path / "log").write_text("one\n")
     assert lines.read() == [b"one"]
 
 
-def test_a_line_is_seen_once_and_only_when_it_is_complete(tmp_path: Path) -> None:
+def test_a_line_is_read_once_and_only_when_complete(tmp_path: Path) -> None:
     lines = LineReader(tmp_path / "log")
     with (tmp_path / "log").open("w", buffering=1) as log:
         log.write("one\ntw")

@@ -21,7 +21,7 @@ def make(runs: Path, name: str = "r1") -> RunFolder:
     )
 
 
-def test_a_new_folder_has_its_state_scenario_and_places(tmp_path: Path) -> None:
+def test_a_new_folder_has_its_state_scenario_and_subfolders(tmp_path: Path) -> None:
     folder = make(tmp_path / "runs")
     assert json.loads((tmp_path / "runs/r1/run.json").read_text()) == {
         "format": 1,
@@ -38,14 +38,14 @@ def test_a_new_folder_has_its_state_scenario_and_places(tmp_path: Path) -> None:
     }
     assert folder.scenario.read_text() == "name: quick\n"
     assert all(part.is_dir() for part in (folder.updates, folder.logs, folder.ps, folder.control))
-    # Other users of the host do not get to what listens in there.
+    # Other users of the host cannot reach the sockets in there.
     assert stat.S_IMODE(folder.sockets.stat().st_mode) == 0o700
     assert folder.ps_socket.parent.is_dir()
     assert folder.log("w3") == folder.path / "logs" / "w3.log"
     assert not list(folder.path.glob(".*"))
 
 
-def test_what_is_not_made_to_the_end_is_no_run(tmp_path: Path) -> None:
+def test_a_failed_creation_leaves_no_run(tmp_path: Path) -> None:
     text = "name: \ud800"  # which cannot be written
     with pytest.raises(UnicodeEncodeError):
         RunFolder.create(tmp_path, "r1", scenario="s", text=text, classes=(), now=NOON)
@@ -68,19 +68,19 @@ def test_states_and_their_times(tmp_path: Path) -> None:
     assert state.classes == ("fast", "slow")
 
 
-def test_a_name_is_given_once(tmp_path: Path) -> None:
+def test_a_name_is_used_once(tmp_path: Path) -> None:
     make(tmp_path)
     with pytest.raises(ScenarioError, match="found r1, expected a name that no run uses"):
         make(tmp_path)
 
 
-def test_a_place_where_no_folder_can_be_made(tmp_path: Path) -> None:
+def test_a_path_where_no_folder_can_be_created(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(HostError, match="cannot be created"):
         make(tmp_path / "runs")
 
 
-def test_a_run_lives_while_its_lock_is_held(tmp_path: Path) -> None:
+def test_a_run_is_alive_while_its_lock_is_held(tmp_path: Path) -> None:
     folder = make(tmp_path)
     assert not folder.alive()
     with folder.lock.open("w") as lock:
@@ -91,7 +91,7 @@ def test_a_run_lives_while_its_lock_is_held(tmp_path: Path) -> None:
     assert not folder.alive()
 
 
-def test_readers_do_not_take_one_another_for_the_run(tmp_path: Path) -> None:
+def test_readers_do_not_mistake_each_other_for_the_run(tmp_path: Path) -> None:
     folder = make(tmp_path)
     folder.lock.touch()
     with folder.locked(shared=True) as first, folder.locked(shared=True) as second:
@@ -102,7 +102,7 @@ def test_readers_do_not_take_one_another_for_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
-def test_nodes_read_their_parts_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+def test_nodes_can_read_their_files_with_any_umask(tmp_path: Path, umask: int) -> None:
     callers = os.umask(umask)
     try:
         folder = make(tmp_path / "runs")
@@ -115,7 +115,7 @@ def test_nodes_read_their_parts_whatever_the_umask(tmp_path: Path, umask: int) -
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o777 & ~umask
 
 
-def test_what_is_no_run(tmp_path: Path) -> None:
+def test_folders_that_are_not_runs(tmp_path: Path) -> None:
     with pytest.raises(RunNotFound, match="not a run folder"):
         RunFolder.open(tmp_path)
     (tmp_path / "run.json").write_bytes(b"\xff\xfe")
@@ -129,14 +129,14 @@ def test_what_is_no_run(tmp_path: Path) -> None:
         RunFolder.open(tmp_path)
 
 
-def test_keys_that_a_later_testbed_added_are_no_obstacle(tmp_path: Path) -> None:
+def test_keys_added_by_a_later_testbed_are_ignored(tmp_path: Path) -> None:
     folder = make(tmp_path)
     content = json.loads(folder.run_file.read_text())
     folder.run_file.write_text(json.dumps(content | {"hosts": ["a"]}))
     assert folder.state().run == "r1"
 
 
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_atomically(path, '{"a": 1}')
     before = path.open()
@@ -148,5 +148,5 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert read_json(tmp_path / "b.json") is None
 
 
-def test_a_moment_is_written_in_utc() -> None:
+def test_times_are_written_in_utc() -> None:
     assert moment(0.0625) == "1970-01-01T00:00:00.062Z"

@@ -1,4 +1,4 @@
-"""A run whose folder is deleted under it, or full: what is told, and what is still written."""
+"""A run whose folder is deleted or full: the reported error, and what is still written."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ def failure_of(act: Callable[[], None]) -> OSError:
     return failed.value
 
 
-def test_nothing_is_gone_of_a_run_that_goes_on(folder: RunFolder) -> None:
+def test_an_active_run_has_no_missing_files(folder: RunFolder) -> None:
     assert find_deleted(folder) is None
     assert low_disk_space(folder) == ""
 
 
-def test_a_folder_without_its_state_is_gone_as_a_whole(folder: RunFolder) -> None:
+def test_a_folder_without_its_state_is_deleted(folder: RunFolder) -> None:
     folder.run_file.unlink()
     assert find_deleted(folder) == folder.path
 
 
 @pytest.mark.parametrize("part", ["updates", "logs", "ps", "control"])
-def test_a_part_that_is_gone_is_named(folder: RunFolder, part: str) -> None:
+def test_a_missing_file_is_named(folder: RunFolder, part: str) -> None:
     shutil.rmtree(folder.path / part)
     assert find_deleted(folder) == folder.path / part
 
 
-def test_what_cannot_be_written_into_a_deleted_folder_is_told_as_its_deletion(
+def test_a_failed_write_into_a_deleted_folder_is_reported_as_its_deletion(
     folder: RunFolder,
 ) -> None:
-    """Deleting takes the parts one after the other: ``run.json`` may be there meanwhile."""
+    """A deletion removes one file after the other: ``run.json`` may still exist."""
     writer = PartWriter(folder.updates)
     writer.add(PENDING, now=0.0)
     shutil.rmtree(folder.updates)
@@ -65,7 +65,7 @@ def test_what_cannot_be_written_into_a_deleted_folder_is_told_as_its_deletion(
 
 
 def test_a_file_that_vanishes_before_it_is_put_in_place(folder: RunFolder) -> None:
-    """Between the writing of a part and its renaming, in a folder that is still there."""
+    """Between writing a file and renaming it, in an existing folder."""
 
     def write() -> None:
         with replacing(folder.updates / "part") as fresh:
@@ -77,7 +77,7 @@ def test_a_file_that_vanishes_before_it_is_put_in_place(folder: RunFolder) -> No
     assert f"{failure.filename} was deleted while" in folder_error(folder, failure).message
 
 
-def test_what_is_missing_elsewhere_is_no_deletion(folder: RunFolder, tmp_path: Path) -> None:
+def test_a_missing_file_elsewhere_is_not_a_deletion(folder: RunFolder, tmp_path: Path) -> None:
     told = folder_error(folder, missing(tmp_path / "elsewhere")).message
     assert told == f"the run cannot continue: {tmp_path}/elsewhere: No such file or directory."
 
@@ -88,7 +88,7 @@ def test_a_full_disk_names_the_folder_and_what_to_do(folder: RunFolder) -> None:
     assert "--runs" in told.hint
 
 
-def test_room_in_a_folder_that_is_gone_is_no_matter(folder: RunFolder) -> None:
+def test_space_in_a_deleted_folder_does_not_matter(folder: RunFolder) -> None:
     shutil.rmtree(folder.path)
     assert low_disk_space(folder) == ""
 
@@ -107,7 +107,7 @@ def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path: Path) 
     assert path.read_text() == "{}"
 
 
-def test_every_file_of_a_recording_is_closed_though_its_updates_have_no_place(
+def test_every_file_is_closed_even_if_updates_cannot_be_written(
     folder: RunFolder,
 ) -> None:
     recorder = Recorder.into(folder, time_scale=1.0)
@@ -118,7 +118,7 @@ def test_every_file_of_a_recording_is_closed_though_its_updates_have_no_place(
         recorder.event(BroughtUp(1.0))
 
 
-def test_a_run_whose_last_updates_have_no_place_does_not_say_that_it_is_finished(
+def test_a_run_whose_last_updates_cannot_be_written_is_not_finished(
     folder: RunFolder,
 ) -> None:
     recorder = Recorder.into(folder, time_scale=1.0)
@@ -129,7 +129,7 @@ def test_a_run_whose_last_updates_have_no_place_does_not_say_that_it_is_finished
     assert folder.state().state == "created"
 
 
-def test_a_failure_is_told_rather_than_what_its_recording_lost(folder: RunFolder) -> None:
+def test_a_failure_takes_precedence_over_lost_records(folder: RunFolder) -> None:
     with (
         pytest.raises(KeyError, match="the failure"),
         Recorder.into(folder, time_scale=1.0) as recorder,

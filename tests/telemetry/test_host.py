@@ -20,7 +20,7 @@ from testbed.telemetry.host import (
 STAT = "cpu  100  10   50     800  20     3   7       10    40    5\ncpu0 1 2 3 4\nintr 5\n"
 
 
-def test_time_of_guests_is_not_counted_twice_and_waiting_for_disks_is_idle() -> None:
+def test_guest_time_is_not_counted_twice_and_iowait_is_idle() -> None:
     assert parse_stat(STAT) == CpuTimes(busy=100 + 10 + 50 + 3 + 7 + 10, total=1000)
 
 
@@ -29,7 +29,7 @@ def test_an_old_kernel_has_four_columns() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "cpu0 1 2 3 4", "cpu 1 2"])
-def test_something_else(text: str) -> None:
+def test_an_unknown_format(text: str) -> None:
     with pytest.raises(ValueError, match="not /proc/stat"):
         parse_stat(text)
 
@@ -51,7 +51,7 @@ def test_the_name_of_the_cpu() -> None:
     assert parse_cpu_model("processor\t: 0\n") is None
 
 
-def test_a_sampler_looks_at_the_time_between_its_samples(tmp_path: Path) -> None:
+def test_a_sampler_measures_the_time_between_its_samples(tmp_path: Path) -> None:
     stat, meminfo = tmp_path / "stat", tmp_path / "meminfo"
     meminfo.write_text("MemAvailable: 4 kB\n")
     stat.write_text("cpu 10 0 0 90 0 0 0 0\n")
@@ -61,7 +61,7 @@ def test_a_sampler_looks_at_the_time_between_its_samples(tmp_path: Path) -> None
     sample = sampler.sample()
     assert sample.busy_ratio == 0.75
     assert sample.available_bytes == 4096
-    assert sample.pressure_ratio is None  # this kernel does not say
+    assert sample.pressure_ratio is None  # this kernel does not report it
     stat.write_text("cpu 13 0 0 101 0 0 0 0\n")
     meminfo.write_text("")
     assert sampler.sample().busy_ratio == 0.0

@@ -1,8 +1,8 @@
-"""The tables of docs/run-folder.md are those that follow from the declarations.
+"""The tables of docs/run-folder.md are generated from the declarations.
 
     python tests/telemetry/test_page.py
 
-puts them where ``<!-- table: NAME -->`` and ``<!-- end -->`` stand, in place of what is there.
+writes them between ``<!-- table: NAME -->`` and ``<!-- end -->``, replacing the old ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TYPES = {"<f8": "float64", "<f4": "float32", "<i8": "int64", "<i4": "int32", "In
 
 
 def renewed(page: str) -> str:
-    """A page with its marked tables as they are to be."""
+    """A page with its marked tables as generated."""
     tables = {
         "updates": of_columns(UPDATES),
         "streams": of_columns(STREAMS),
@@ -76,7 +76,7 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n".replace("|  |", "| |") for cells in lines)
 
 
-def test_the_page_says_what_is_declared() -> None:
+def test_the_page_matches_the_declarations() -> None:
     page = PAGE.read_text()
     assert renewed(page) == page, "type: python tests/telemetry/test_page.py"
 

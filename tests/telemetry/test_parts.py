@@ -52,7 +52,7 @@ def test_a_part_is_closed_at_ten_thousand_updates(tmp_path: Path) -> None:
     assert np.array_equal(joined(read_parts(tmp_path))["version_applied"], np.arange(20_001))
 
 
-def test_the_types_are_those_of_the_record(tmp_path: Path) -> None:
+def test_the_types_match_the_record(tmp_path: Path) -> None:
     writer = PartWriter(tmp_path)
     writer.add(numbered(0, 1), now=0.0)
     writer.close()
@@ -77,7 +77,7 @@ def test_an_existing_folder_is_continued(tmp_path: Path) -> None:
     ]
 
 
-def test_parts_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_parts_are_ordered_by_number(tmp_path: Path) -> None:
     for number in range(10_001):
         (tmp_path / f"part-{number:04d}.parquet").touch()
     assert part_paths(tmp_path)[-1].name == "part-10000.parquet"
@@ -88,7 +88,7 @@ def test_no_parts(tmp_path: Path) -> None:
     assert joined(read_parts(tmp_path)).dtype == UPDATE
 
 
-def test_a_part_of_something_else(tmp_path: Path) -> None:
+def test_a_part_of_another_table(tmp_path: Path) -> None:
     table = pyarrow.table({"time_seconds": [1.0]})
     pyarrow.parquet.write_table(table, tmp_path / "part-0000.parquet")
     with pytest.raises(TestbedError, match=r"part-0000\.parquet: the part has no column"):
@@ -99,7 +99,7 @@ def test_a_part_of_something_else(tmp_path: Path) -> None:
 
 
 def test_a_part_is_written_without_pandas(tmp_path: Path) -> None:
-    # It takes a second of CPU, which a controller beside 200 busy workers waits long for.
+    # It takes a second of CPU, which is long for a controller next to 200 busy workers.
     program = (
         "import sys; from pathlib import Path; import numpy as np;"
         "from testbed.telemetry.parts import PartWriter;"

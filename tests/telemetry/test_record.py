@@ -54,7 +54,7 @@ READING = {
 
 
 class Hand:
-    """Two clocks that are moved by hand; the steady one has another origin."""
+    """Two clocks advanced by hand; the steady one has another origin."""
 
     def __init__(self) -> None:
         self.now = START
@@ -77,9 +77,7 @@ def started(recorder: Recorder, time: float) -> None:
     recorder.from_ps(Entry(time, 0.0, Started()))
 
 
-def test_events_carry_the_time_and_how_long_the_training_goes_on(
-    folder: RunFolder, hand: Hand
-) -> None:
+def test_events_carry_the_time_and_the_elapsed_time(folder: RunFolder, hand: Hand) -> None:
     with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
         recorder.event(Launched("w1", 3))
         assert recorder.elapsed_seconds is None
@@ -94,7 +92,7 @@ def test_events_carry_the_time_and_how_long_the_training_goes_on(
     ]
 
 
-def test_all_sinks_are_told_the_same_and_all_are_closed(hand: Hand) -> None:
+def test_all_sinks_get_the_same_and_all_are_closed(hand: Hand) -> None:
     class Remembering(Sink):
         def __init__(self) -> None:
             self.told: list[object] = []
@@ -130,7 +128,7 @@ def test_all_sinks_are_told_the_same_and_all_are_closed(hand: Hand) -> None:
     assert [sink.told for sink in sinks] == [told, told]
 
 
-def test_a_state_is_moved_and_noted(folder: RunFolder, hand: Hand) -> None:
+def test_a_change_of_state_is_recorded(folder: RunFolder, hand: Hand) -> None:
     with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
         recorder.event(StateChanged("interrupted", "Ctrl-C"))
     assert folder.state().state == "interrupted"
@@ -156,7 +154,7 @@ def test_numbers_that_json_cannot_hold_become_null(folder: RunFolder, hand: Hand
     assert json.loads(line)["top1"] is None
 
 
-def test_an_evaluation_stands_in_events_and_in_its_table(folder: RunFolder, hand: Hand) -> None:
+def test_an_evaluation_is_in_the_events_and_in_its_table(folder: RunFolder, hand: Hand) -> None:
     entry = Entry(START, 2.5, EVALUATED)
     with Recorder.into(folder, time_scale=2.0, clock=hand.clock()) as recorder:
         recorder.from_ps(entry)
@@ -183,9 +181,7 @@ def test_readings_before_the_training_have_no_time(folder: RunFolder, hand: Hand
     ]
 
 
-def test_updates_are_written_out_as_time_passes_and_at_the_end(
-    folder: RunFolder, hand: Hand
-) -> None:
+def test_updates_are_flushed_over_time_and_at_the_end(folder: RunFolder, hand: Hand) -> None:
     rows = np.zeros(3, UPDATE)
     with Recorder.into(folder, time_scale=1.0, clock=hand.clock()) as recorder:
         recorder.updates(rows)
@@ -198,7 +194,7 @@ def test_updates_are_written_out_as_time_passes_and_at_the_end(
     recorder.close()
 
 
-def test_a_table_refuses_a_column_that_it_has_not(tmp_path: Path) -> None:
+def test_a_table_refuses_an_unknown_column(tmp_path: Path) -> None:
     table = CsvTable(tmp_path / "t.csv", ("a", "b"))
     with pytest.raises(ValueError, match=r"t\.csv has no column c"):
         table.append({"a": 1, "c": 2})
@@ -209,7 +205,7 @@ def test_a_table_refuses_a_column_that_it_has_not(tmp_path: Path) -> None:
     assert (tmp_path / "t.csv").read_text() == 'a,b\n,"x, y"\n'
 
 
-def test_a_table_that_another_version_began_keeps_its_columns(tmp_path: Path) -> None:
+def test_a_table_started_by_another_version_keeps_its_columns(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("b,colour\n1,red\n")
     table = CsvTable(tmp_path / "t.csv", ("a", "b"))
     table.append({"a": 1, "b": 2})
@@ -229,7 +225,9 @@ def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
-def test_a_wall_clock_that_jumps_moves_no_elapsed_time(folder: RunFolder, jump: float) -> None:
+def test_a_jump_of_the_wall_clock_does_not_change_elapsed_times(
+    folder: RunFolder, jump: float
+) -> None:
     wall, steady = START, 50.0
     clock = Clock(wall=lambda: wall, steady=lambda: steady)
     with Recorder.into(folder, time_scale=1.0, clock=clock) as recorder:

@@ -1,4 +1,4 @@
-"""A controller that is killed: what its folder lacks is in the parameter server's own records."""
+"""After a controller is killed, missing records are recovered from the parameter server's."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def row(version: int) -> UpdateRow:
 
 @pytest.fixture
 def killed(tmp_path: Path) -> RunFolder:
-    """Seven updates and three events at the parameter server, of which the controller wrote down
+    """Seven updates and three events at the parameter server, of which the controller recorded
     four and one; it died in the middle of every file."""
     folder = RunFolder.create(tmp_path, "r", scenario="s", text="", classes=["a"], now=0.0)
     with closing(SpoolWriter(folder.spool)) as spool:
@@ -69,19 +69,19 @@ def killed(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def test_a_reader_does_not_keep_it_from_being_completed(killed: RunFolder) -> None:
+def test_a_reader_does_not_block_the_recovery(killed: RunFolder) -> None:
     killed.lock.touch()
     with killed.locked(shared=True):
         assert recover(killed, time_scale=2.0).updates == 3
 
 
-def test_one_reader_completes_it_at_a_time(killed: RunFolder) -> None:
+def test_one_reader_recovers_at_a_time(killed: RunFolder) -> None:
     with killed.alone():
         assert recover(killed, time_scale=2.0) == Recovered()
     assert recover(killed, time_scale=2.0).updates == 3
 
 
-def test_everything_is_completed(killed: RunFolder) -> None:
+def test_everything_is_recovered(killed: RunFolder) -> None:
     assert recover(killed, time_scale=2.0) == Recovered(updates=3, evaluations=2, events=2)
     assert list(joined(read_parts(killed.updates))["version_applied"]) == list(range(7))
     assert [path.name for path in sorted(killed.updates.iterdir())] == [
@@ -96,14 +96,14 @@ def test_everything_is_completed(killed: RunFolder) -> None:
     assert found == [replace(evaluated(version), source="ps") for version in (2, 4, 6)]
 
 
-def test_a_second_time_there_is_nothing_to_do(killed: RunFolder) -> None:
+def test_recovery_is_idempotent(killed: RunFolder) -> None:
     recover(killed, time_scale=2.0)
     before = killed.evaluations.read_bytes(), killed.events.read_bytes()
     assert not recover(killed, time_scale=2.0)
     assert (killed.evaluations.read_bytes(), killed.events.read_bytes()) == before
 
 
-def test_a_run_that_lives_is_left_alone(killed: RunFolder) -> None:
+def test_a_live_run_is_untouched(killed: RunFolder) -> None:
     with killed.lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert recover(killed, time_scale=2.0) == Recovered()
@@ -117,7 +117,7 @@ def test_without_the_records_of_the_parameter_server(killed: RunFolder) -> None:
     assert len(joined(read_parts(killed.updates))) == 4
 
 
-def test_a_deleted_part_comes_back(killed: RunFolder) -> None:
+def test_a_deleted_part_is_restored(killed: RunFolder) -> None:
     (killed.updates / "part-0000.parquet").write_bytes(b"damaged")
     (killed.updates / "part-0000.parquet").unlink()
     assert recover(killed, time_scale=2.0).updates == 7
@@ -126,7 +126,7 @@ def test_a_deleted_part_comes_back(killed: RunFolder) -> None:
 
 @pytest.fixture
 def whole(killed: RunFolder) -> RunFolder:
-    """Completed: four updates in the first part, three in the second."""
+    """A recovered run: four updates in the first part, three in the second."""
     recover(killed, time_scale=2.0)
     return killed
 
@@ -142,7 +142,7 @@ def test_a_damaged_part_is_restored(whole: RunFolder, number: int, damage: str) 
         part.write_bytes(
             content[:-9] if damage == "cut" else content[:4] + b"?" * 60 + content[64:]
         )
-    missing = 7 if number == 0 else 3  # what is not in the parts before it
+    missing = 7 if number == 0 else 3  # those not in the parts before it
     assert list(read_updates(whole)["version_applied"]) == list(range(7))
     assert recover(whole, time_scale=2.0).updates == missing
     assert list(joined(read_parts(whole.updates))["version_applied"]) == list(range(7))
@@ -156,8 +156,8 @@ def test_a_deleted_folder_of_updates_is_restored(whole: RunFolder) -> None:
     assert list(joined(read_parts(whole.updates))["version_applied"]) == list(range(7))
 
 
-def test_what_the_spool_does_not_hold_is_kept(whole: RunFolder) -> None:
-    """Three are behind the damage, and at least one was in it; the spool has but three."""
+def test_updates_missing_in_the_spool_are_kept(whole: RunFolder) -> None:
+    """Three are after the damage, and at least one was in it; the spool has only three."""
     (whole.updates / "part-0000.parquet").write_bytes(b"damaged")
     whole.spool.write_bytes(header() + read_parts_of(range(3)))
     for attempt in (lambda: recover(whole, time_scale=2.0), lambda: read_updates(whole)):
@@ -205,10 +205,10 @@ def test_a_controller_that_is_really_killed(tmp_path: Path) -> None:
     assert np.array_equal(joined(read_parts(folder.updates))["version_applied"], np.arange(12_000))
 
 
-def test_what_was_lost_with_a_parameter_server_is_taken_out_and_recorded_once(
+def test_updates_lost_with_a_parameter_server_are_removed_and_recorded_once(
     killed: RunFolder,
 ) -> None:
-    """Seven updates, evaluated at 2, 4 and 6; the next server goes on from 3, to 5."""
+    """Seven updates, evaluated at 2, 4 and 6; the next server resumes at 3 and runs to 5."""
     recover(killed, time_scale=2.0)
     follower = SpoolReader(killed.spool)
     assert len(follower.read()) == 7

@@ -19,7 +19,7 @@ def make(runs: Path, name: str) -> Path:
     return RunFolder.create(runs, name, scenario="s", text="", classes=[], now=0.0).path
 
 
-def test_where_it_lies() -> None:
+def test_the_path_of_the_registry() -> None:
     home = Path("/home/ada")
     usual = Registry(home / ".local/state/testbed/runs")
     assert Registry.of_user({}, home) == usual
@@ -30,7 +30,7 @@ def test_where_it_lies() -> None:
     )
 
 
-def test_runs_are_remembered(tmp_path: Path, registry: Registry) -> None:
+def test_runs_are_registered(tmp_path: Path, registry: Registry) -> None:
     assert registry.runs() == []
     b, a = make(tmp_path / "x", "b"), make(tmp_path / "y", "a")
     for run in (b, a, a):
@@ -38,9 +38,7 @@ def test_runs_are_remembered(tmp_path: Path, registry: Registry) -> None:
     assert registry.runs() == [a, b]
 
 
-def test_runs_that_are_gone_are_not_listed_and_then_forgotten(
-    tmp_path: Path, registry: Registry
-) -> None:
+def test_deleted_runs_are_not_listed_and_then_removed(tmp_path: Path, registry: Registry) -> None:
     gone, here = make(tmp_path / "x", "gone"), make(tmp_path / "x", "here")
     registry.add(gone)
     shutil.rmtree(gone)
@@ -49,7 +47,9 @@ def test_runs_that_are_gone_are_not_listed_and_then_forgotten(
     assert len(list(registry.folder.iterdir())) == 1
 
 
-def test_a_run_under_runs_and_in_the_registry_is_one(tmp_path: Path, registry: Registry) -> None:
+def test_a_run_under_runs_and_in_the_registry_is_listed_once(
+    tmp_path: Path, registry: Registry
+) -> None:
     runs = tmp_path / "runs"
     first, second = make(runs, "r1"), make(tmp_path / "x", "r2")
     registry.add(first)
@@ -61,14 +61,14 @@ def test_a_run_under_runs_and_in_the_registry_is_one(tmp_path: Path, registry: R
     assert find_run("r2", runs=runs, registry=registry).path == second
 
 
-def test_a_path_says_which(tmp_path: Path, registry: Registry) -> None:
+def test_a_path_selects_a_run(tmp_path: Path, registry: Registry) -> None:
     path = make(tmp_path / "x", "r")
     assert find_run(f"{path}/", runs=tmp_path, registry=registry).path == path
     with pytest.raises(RunNotFound, match="not a run folder"):
         find_run(f"{tmp_path}/x/s", runs=tmp_path, registry=registry)
 
 
-def test_a_folder_beside_us_is_found_by_its_bare_name(
+def test_a_run_in_the_current_folder_is_found_by_name(
     tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make(tmp_path / "x", "r")
@@ -76,14 +76,14 @@ def test_a_folder_beside_us_is_found_by_its_bare_name(
     assert find_run("r", runs=Path("runs"), registry=registry).path == path
 
 
-def test_a_folder_that_is_no_run_is_named(tmp_path: Path, registry: Registry) -> None:
+def test_a_folder_that_is_not_a_run_is_named(tmp_path: Path, registry: Registry) -> None:
     (tmp_path / "runs" / "r").mkdir(parents=True)
     with pytest.raises(RunNotFound) as caught:
         find_run("r", runs=tmp_path / "runs", registry=registry)
     assert caught.value.message == (f"{tmp_path}/runs/r is not a run folder: it has no run.json.")
 
 
-def test_two_of_a_name_are_both_named(tmp_path: Path, registry: Registry) -> None:
+def test_two_runs_of_the_same_name_are_both_named(tmp_path: Path, registry: Registry) -> None:
     here, there = make(tmp_path / "x", "r"), make(tmp_path / "y", "r")
     registry.add(here)
     registry.add(there)

@@ -1,4 +1,4 @@
-"""The columns of the tables: their layout, and how rows of other versions fit into it."""
+"""The columns of the tables: their layout, and how rows of other versions fit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = {
 }
 
 
-def test_a_row_is_built_by_name_and_lies_in_the_order_of_the_table() -> None:
+def test_a_row_is_built_by_name_in_the_order_of_the_table() -> None:
     values = {name: number for number, name in enumerate(reversed(UPDATES))}
     rows = np.zeros(2, UPDATE)
     rows[1] = UpdateRow(**values)
@@ -34,8 +34,8 @@ def test_a_row_is_built_by_name_and_lies_in_the_order_of_the_table() -> None:
     assert UPDATE.names == tuple(UPDATES) == UpdateRow._fields
 
 
-def test_the_columns_of_the_first_spools_stand_where_they_stood() -> None:
-    """A spool without a header holds these, and nothing else says so."""
+def test_the_columns_of_the_first_spools_are_unchanged() -> None:
+    """A spool without a header has these, which is recorded nowhere else."""
     types = [(name, column.type) for name, column in UPDATES.items()][:19]
     assert types == [
         ("time_seconds", "<f8"),
@@ -68,12 +68,12 @@ def test_a_column_that_did_not_exist_yet_gets_its_default() -> None:
     assert rows.tolist() == [(3, 1), (4, 1)]
 
 
-def test_a_column_that_exists_no_more_is_left_out() -> None:
+def test_a_removed_column_is_skipped() -> None:
     stored = {"version": np.array([3]), "steps": np.array([2]), "colour": np.array([7])}
     assert conform(stored, 1, COLUMNS).tolist() == [(3, 2)]
 
 
-def test_a_column_without_a_default_must_be_there() -> None:
+def test_a_column_without_a_default_is_required() -> None:
     with pytest.raises(KeyError, match="version"):
         conform({"steps": np.array([2])}, 1, COLUMNS)
 
@@ -84,7 +84,7 @@ def test_the_header_of_evaluations() -> None:
     )
 
 
-def test_the_counters_that_are_read_are_those_of_the_table() -> None:
+def test_the_counters_match_the_table() -> None:
     own = {"time_seconds", "wall_seconds"}
     host = {"host_busy_ratio", "host_available_bytes", "host_pressure_ratio"}
     assert {field.name for field in fields(Traffic)} == TRAFFIC.keys() - own - host

@@ -13,7 +13,7 @@ from testbed.telemetry.spool import HEADLESS, SpoolReader, SpoolWriter, header
 
 
 def row(version: int) -> UpdateRow:
-    """A row whose staleness is its version."""
+    """A row whose staleness equals its version."""
     values: dict[str, Any] = dict.fromkeys(UpdateRow._fields, 0)
     return UpdateRow(
         **values
@@ -37,7 +37,7 @@ def test_rows_are_read_once_and_in_order(tmp_path: Path) -> None:
     assert reader.read()["staleness"].tolist() == [2]
 
 
-def test_a_full_buffer_is_written_without_being_asked(tmp_path: Path) -> None:
+def test_a_full_buffer_is_flushed_automatically(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path / "updates.bin", rows=3)
     for version in range(7):
         writer.append(row(version))
@@ -47,7 +47,7 @@ def test_a_full_buffer_is_written_without_being_asked(tmp_path: Path) -> None:
     assert len(SpoolReader(tmp_path / "updates.bin").read()) == 7
 
 
-def test_a_row_that_is_still_being_written_is_not_seen(tmp_path: Path) -> None:
+def test_a_partial_row_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "updates.bin"
     whole = header() + np.array([row(0), row(1)], UPDATE).tobytes()
     path.write_bytes(whole[:-5])
@@ -57,7 +57,7 @@ def test_a_row_that_is_still_being_written_is_not_seen(tmp_path: Path) -> None:
     assert reader.read()["version_applied"].tolist() == [1]
 
 
-def test_a_writer_keeps_what_is_there(tmp_path: Path) -> None:
+def test_a_writer_appends_to_existing_rows(tmp_path: Path) -> None:
     for version in (0, 1):
         with closing(SpoolWriter(tmp_path / "updates.bin")) as writer:
             writer.append(row(version))
@@ -65,7 +65,7 @@ def test_a_writer_keeps_what_is_there(tmp_path: Path) -> None:
     assert rows["version_applied"].tolist() == [0, 1]
 
 
-def test_a_spool_without_a_header_is_of_the_first_testbed(tmp_path: Path) -> None:
+def test_a_spool_without_a_header_is_from_the_first_version(tmp_path: Path) -> None:
     path = tmp_path / "updates.bin"
     path.write_bytes(
         np.array([row(0), row(1)], UPDATE)[list(HEADLESS.names or ())].astype(HEADLESS)
@@ -88,7 +88,7 @@ def test_a_spool_of_another_version_is_read_by_its_columns(tmp_path: Path) -> No
     assert SpoolReader(path).read().dtype == UPDATE
 
 
-def test_a_spool_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_spool_is_named(tmp_path: Path) -> None:
     path = tmp_path / "updates.bin"
     for damaged in (header()[:20], header(np.dtype([("worker", "O")]))):
         path.write_bytes(damaged)

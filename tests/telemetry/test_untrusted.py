@@ -1,4 +1,4 @@
-"""What a node can put in place of its records: nothing of it is followed or waited for."""
+"""Files that a node can plant in place of its records are neither followed nor waited for."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def test_only_an_ordinary_file_is_opened(
     assert refusal.value.exit_code == 5
     assert SECRET not in str(refusal.value)
     if name == "events.jsonl":
-        assert own_end(folder) is None  # `down` goes on
+        assert own_end(folder) is None  # `down` continues
 
 
 @pytest.mark.parametrize("name", ["updates.bin", "events.jsonl"])
 def test_a_file_without_an_end_takes_no_memory(folder: RunFolder, name: str) -> None:
     (folder.ps / name).unlink(missing_ok=True)
     holes(folder.ps / name)
-    if name == "updates.bin":  # a file of zeros holds no update, however long it is
+    if name == "updates.bin":  # a file of zeros holds no update, whatever its length
         with pytest.raises(SpoiledError, match="an impossible update"):
             SpoolReader(folder.spool).read()
         assert len(read_updates(folder)) == 0
@@ -101,7 +101,7 @@ def test_a_file_without_an_end_takes_no_memory(folder: RunFolder, name: str) -> 
             follow_ps_events(folder.ps_events).read()
 
 
-def test_no_part_of_the_way_is_a_link(tmp_path: Path) -> None:
+def test_no_part_of_the_path_is_a_link(tmp_path: Path) -> None:
     mine = tmp_path / "ps"
     (mine / "checkpoints").mkdir(parents=True)
     (mine / "checkpoints/1").write_bytes(b"model")
@@ -148,7 +148,7 @@ def test_every_field_of_an_event_is_checked(folder: RunFolder, line: bytes, why:
 
 
 @pytest.mark.parametrize("top1", ["1.5", "-0.5", "NaN", "null", '"x"'])
-def test_an_evaluation_is_one(folder: RunFolder, top1: str) -> None:
+def test_an_evaluation_is_checked(folder: RunFolder, top1: str) -> None:
     folder.ps_events.write_text(
         '{"event": "evaluated", "time": 1, "time_seconds": 1, "version": 1, "loss": null, '
         f'"payload_up_bytes": 1, "top1": {top1}, "top5": 1, "images": 1, "final": false}}\n'
@@ -164,14 +164,14 @@ def test_an_evaluation_is_one(folder: RunFolder, top1: str) -> None:
 )
 def test_every_column_of_an_update_is_checked(folder: RunFolder, values: dict[str, float]) -> None:
     with closing(SpoolWriter(folder.spool)) as spool:
-        spool.append(row(**{"samples": 1, **values}))  # there are workers 0 and 1
+        spool.append(row(**{"samples": 1, **values}))  # the workers are 0 and 1
     with pytest.raises(SpoiledError, match=r"updates\.bin: found an impossible update .* by ps"):
         SpoolReader(folder.spool, workers=2).read()
     with pytest.raises(SpoiledError):
         recover(folder, time_scale=1.0)
 
 
-def test_random_bytes_are_no_updates(folder: RunFolder) -> None:
+def test_random_bytes_are_not_updates(folder: RunFolder) -> None:
     rng = np.random.default_rng(0)
     for _ in range(20):
         folder.spool.write_bytes(header() + rng.bytes(50 * UPDATE.itemsize))
@@ -182,7 +182,7 @@ def test_random_bytes_are_no_updates(folder: RunFolder) -> None:
             SpoolReader(folder.spool, workers=2).read()
 
 
-def test_what_a_power_loss_leaves_is_no_update(folder: RunFolder) -> None:
+def test_zeros_left_by_a_power_loss_are_not_updates(folder: RunFolder) -> None:
     with folder.spool.open("ab") as file:
         file.write(bytes(43 * UPDATE.itemsize + 7))
     folder.ps_events.write_bytes(b'{"event": "started", "time": 1}\n' + bytes(2**20))
@@ -199,7 +199,7 @@ def test_the_end_of_a_log_of_any_size(folder: RunFolder) -> None:
     assert read_tail(log, lines=2) == ["the", "end"]
 
 
-def test_a_state_of_another_users_may_be_anything(folder: RunFolder) -> None:
+def test_the_state_of_another_users_run_may_be_anything(folder: RunFolder) -> None:
     for put in (pipe, holes):
         folder.run_file.unlink()
         put(folder.run_file)

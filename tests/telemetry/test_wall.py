@@ -1,4 +1,4 @@
-"""Moments of a run whose host's wall clock is set meanwhile."""
+"""Times in a run whose host's wall clock is changed during the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.telemetry.wall import WallClock
 
 
 class Host:
-    """Two clocks, of which one can be set."""
+    """Two clocks, one of which can be set."""
 
     def __init__(self) -> None:
         self.wall, self.steady = 1000.0, 50.0
@@ -35,7 +35,7 @@ def clock(host: Host) -> WallClock:
     return WallClock(lambda: host.wall, lambda: host.steady)
 
 
-def test_a_moment_is_what_was_read_and_what_has_passed(host: Host, clock: WallClock) -> None:
+def test_a_time_is_the_first_reading_plus_the_elapsed_time(host: Host, clock: WallClock) -> None:
     host.pass_by(5)
     assert (clock(), clock.offset()) == (1005, 0)
     host.wall -= 900
@@ -45,7 +45,7 @@ def test_a_moment_is_what_was_read_and_what_has_passed(host: Host, clock: WallCl
 
 
 @pytest.mark.parametrize("jump", [-990.0, 86400.0])
-def test_a_run_s_moments_are_in_order_and_the_jump_is_on_record(
+def test_the_times_of_a_run_are_in_order_and_the_jump_is_recorded(
     host: Host, clock: WallClock, tmp_path: Path, jump: float
 ) -> None:
     folder = RunFolder.create(tmp_path, "r", scenario="s", text="", classes=["a"], now=clock())
@@ -55,7 +55,7 @@ def test_a_run_s_moments_are_in_order_and_the_jump_is_on_record(
         recorder.event(StateChanged("training"))
         recorder.event(Started())
         host.pass_by(3)
-        host.wall += 0.9  # NTP does so: not worth a word
+        host.wall += 0.9  # as NTP does: not reported
         recorder.time_passed()
         host.wall += jump
         for _ in range(2):
@@ -75,8 +75,8 @@ def told_of(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one for one in lines if one["event"] == "clock_set"]
 
 
-def test_an_end_that_another_process_tells_is_not_before_the_beginning(tmp_path: Path) -> None:
-    """Such as that of `testbed down`, after the clock was set back."""
+def test_an_end_reported_by_another_process_is_not_before_the_start(tmp_path: Path) -> None:
+    """For example by `testbed down`, after the clock was set back."""
     folder = RunFolder.create(tmp_path, "r", scenario="s", text="", classes=["a"], now=1000.0)
     folder.move("interrupted", now=3.0)
     assert folder.state().ended == folder.state().created

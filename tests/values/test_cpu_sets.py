@@ -1,4 +1,4 @@
-"""CPUs by number: read, written the kernel's way, refused."""
+"""Sets of CPU numbers: parsed, written in the kernel's format, refused."""
 
 import pytest
 from pydantic import TypeAdapter
@@ -17,18 +17,18 @@ from testbed.values.cpu_sets import CpuSet
         ("4095", "4095", {4095}),
     ],
 )
-def test_it_is_written_as_the_kernel_does(text: str, same: str, numbers: set[int]) -> None:
+def test_a_set_is_written_in_the_kernels_format(text: str, same: str, numbers: set[int]) -> None:
     assert CpuSet.parse(text) == same
     assert CpuSet.parse(text).numbers == numbers
 
 
 @pytest.mark.parametrize("text", ["", "all", "0-", "-1", "1;2", "0, 1", "0,,1", "12345", "0-1-2"])
-def test_what_is_no_such_text_is_refused(text: str) -> None:
+def test_invalid_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue, match="expected CPUs by number, in quotes, like '0-1,3'"):
         CpuSet.parse(text)
 
 
-def test_what_no_kernel_can_have_is_refused() -> None:
+def test_impossible_cpus_are_refused() -> None:
     with pytest.raises(
         InvalidValue, match="found the range 3-1, expected its lower end first: 1-3"
     ):
@@ -39,11 +39,11 @@ def test_what_no_kernel_can_have_is_refused() -> None:
         CpuSet.parse("0-4096")
 
 
-def test_none_is_a_set_too() -> None:
+def test_the_empty_set() -> None:
     assert CpuSet.of([]) == ""
     assert CpuSet("").numbers == frozenset()
 
 
-def test_it_travels_as_json() -> None:
+def test_a_set_survives_a_round_trip_as_json() -> None:
     adapter = TypeAdapter(CpuSet)
     assert adapter.validate_json(adapter.dump_json(CpuSet("0-1,3"))) == CpuSet("0-1,3")

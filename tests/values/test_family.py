@@ -46,7 +46,7 @@ def test_short_forms_become_the_full_form(written: object, full: object) -> None
 @pytest.mark.parametrize(
     "written", ["square", {"square": {"side": 3}}, {"square": None}, {"box": {"width": 2}}]
 )
-def test_a_union_takes_every_form_and_so_does_its_schema(written: object) -> None:
+def test_a_union_and_its_schema_accept_every_form(written: object) -> None:
     FIGURE.validate_python(written)
     Draft202012Validator(FIGURE.json_schema()).validate(written)
 
@@ -54,7 +54,7 @@ def test_a_union_takes_every_form_and_so_does_its_schema(written: object) -> Non
 @pytest.mark.parametrize(
     "written", ["box", "circle", {"box": None}, {"square": {"size": 3}}, {"box": {}}, 7]
 )
-def test_what_the_union_refuses_its_schema_refuses(written: object) -> None:
+def test_the_schema_refuses_what_the_union_refuses(written: object) -> None:
     with pytest.raises(ValidationError):
         FIGURE.validate_python(written)
     assert not Draft202012Validator(FIGURE.json_schema()).is_valid(written)

@@ -19,7 +19,7 @@ from testbed.values.laws import Law
         ("lognormal(1, 2)", Law("lognormal", 1, 2)),
     ],
 )
-def test_laws_as_papers_write_them(text: str, law: Law) -> None:
+def test_laws_in_the_notation_of_papers(text: str, law: Law) -> None:
     assert Law.parse(text) == law
 
 
@@ -41,7 +41,7 @@ def test_laws_as_papers_write_them(text: str, law: Law) -> None:
         ("lognormal(1,11)", "at most 10"),
     ],
 )
-def test_what_is_no_law_of_mean_one_is_refused(text: str, expected: str) -> None:
+def test_laws_without_mean_one_are_refused(text: str, expected: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         Law.parse(text)
     assert expected in str(refused.value)
@@ -50,7 +50,7 @@ def test_what_is_no_law_of_mean_one_is_refused(text: str, expected: str) -> None
 @pytest.mark.parametrize(
     "law", ["constant", "exponential", "uniform(0.123456789,1.876543211)", "lognormal(1,0.5)"]
 )
-def test_what_is_printed_parses_back(law: str) -> None:
+def test_printed_laws_parse_back(law: str) -> None:
     assert str(Law.parse(law)) == law
 
 

@@ -1,4 +1,4 @@
-"""The list of what a checkpoint may hold."""
+"""The list of classes allowed in a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.values.record_types import RECORDS
 
 
 @pytest.mark.parametrize("name", sorted(RECORDS))
-def test_each_is_a_class_where_it_says(name: str) -> None:
+def test_each_entry_is_an_importable_class(name: str) -> None:
     module, _, own = f"testbed.{name}".rpartition(".")
     found = getattr(import_module(module), own)
     assert (found.__module__, found.__qualname__) == (module, own)

@@ -1,4 +1,4 @@
-"""States as plain data: what goes in comes out, the same parts are the same again."""
+"""States as plain data: values survive a round trip, and shared parts stay shared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from testbed.values.units import Duration
 
 
 def written(state: PlainState) -> PlainState:
-    """As a file gives it back."""
+    """The state as read back from a file."""
     return PlainState(json.loads(json.dumps(state.tree)), state.arrays)
 
 
@@ -43,7 +43,7 @@ def again(value: object, **known: object) -> Any:
         StandingOrders(1),
     ],
 )
-def test_what_python_has_comes_back(value: object) -> None:
+def test_builtin_values_survive_a_round_trip(value: object) -> None:
     found = again(value)
     assert (found, type(found)) == (value, type(value))
 
@@ -62,19 +62,19 @@ def test_arrays_keep_shape_and_type_and_are_copies() -> None:
     assert (found["scalar"], found["scalar"].dtype) == (np.float32(0.1), np.float32)
 
 
-def test_a_generator_goes_on_where_it_was() -> None:
+def test_a_generator_continues_where_it_was() -> None:
     rng = np.random.default_rng(7)
     rng.uniform(size=5)
     assert again(rng).uniform() == rng.uniform()
 
 
-def test_a_default_goes_on_to_be_made() -> None:
+def test_a_default_factory_is_kept() -> None:
     counts: defaultdict[int, int] = defaultdict(int, {1: 2})
     found = again(counts)
     assert (found[1], found[9]) == (2, 0)
 
 
-def test_one_object_in_two_places_is_one_again() -> None:
+def test_a_shared_object_stays_shared() -> None:
     shared = [1]
     ring: list[object] = [shared, shared]
     ring.append(ring)
@@ -83,7 +83,7 @@ def test_one_object_in_two_places_is_one_again() -> None:
     assert found[2] is found
 
 
-def test_what_is_known_is_referred_to() -> None:
+def test_known_objects_are_referenced() -> None:
     model = np.zeros(3)
     found = again([model, model[:]], model=model)
     assert found[0] is model
@@ -92,7 +92,7 @@ def test_what_is_known_is_referred_to() -> None:
 
 @dataclass
 class Foreign:
-    """Of no file of ours."""
+    """A class that is not in the list."""
 
 
 CALLS = (partial(WorkerSession.heard, WorkerSession(3)), WorkerSession(3).heard)
@@ -101,7 +101,7 @@ CALLS = (partial(WorkerSession.heard, WorkerSession(3)), WorkerSession(3).heard)
 @pytest.mark.parametrize(
     "value", [Foreign(), lambda: 0, open, np.array([None]), iter([1]), Bucket(8.0, 100.0), *CALLS]
 )
-def test_what_cannot_be_packed_is_named(value: object) -> None:
+def test_values_that_cannot_be_packed_are_named(value: object) -> None:
     with pytest.raises(AlgorithmError, match=r"state\['here'\]"):
         pack({"here": value})
 
@@ -128,6 +128,6 @@ def test_what_cannot_be_packed_is_named(value: object) -> None:
         ["known", "model"],
     ],
 )
-def test_what_nobody_has_packed_is_refused(tree: object) -> None:
+def test_malformed_states_are_refused(tree: object) -> None:
     with pytest.raises(TestbedError, match="not a state"):
         unpack(PlainState(["list", tree], ()), {"other": "text"})

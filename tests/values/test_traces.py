@@ -1,4 +1,4 @@
-"""Recordings: what they are at a moment and when they change, worked by hand."""
+"""Traces: their values over time and their changes, worked by hand."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ time_seconds,bits_per_second
 
 
 def changes(trace: Trace, until: float, offset: float = 0.0) -> list[tuple[float, float]]:
-    """All of them, as a driver goes from one to the next."""
+    """All changes, in the order in which a driver visits them."""
     found = [(0.0, trace.at(0.0, offset))]
     while (following := trace.after(*found[-1], offset)) and following[0] <= until:
         found.append(following)
     return found
 
 
-def test_a_recording_is_repeated_from_its_end_on() -> None:
-    """It ends at 10 s; the value of the last row is not for then."""
+def test_a_trace_repeats_after_its_end() -> None:
+    """It ends at 10 s; the last row's value does not hold then."""
     trace = read_trace(STEPS, RATE, repeats=True)
     expected = [(0, 1000), (2, 3000), (3, 1000), (12, 3000), (13, 1000), (22, 3000)]
     assert changes(trace, 22.5) == expected
     assert trace.mean() == pytest.approx((9 * 1000 + 3000) / 10)
 
 
-def test_the_mean_over_a_time_counts_every_change_in_it() -> None:
+def test_the_mean_over_an_interval_includes_every_change() -> None:
     """From 1 to 4: 1 s of 1000, 1 s of 3000, 1 s of 1000. From 9 to 12.5: 3 s, and .5 s of 3000."""
     trace = read_trace(STEPS, RATE, repeats=True)
     assert trace.mean_between(1.0, 4.0) == pytest.approx(5000 / 3)
@@ -40,7 +40,7 @@ def test_the_mean_over_a_time_counts_every_change_in_it() -> None:
     assert trace.mean_between(0.0, 1.0, offset=1.5) == pytest.approx(2000)
 
 
-def test_or_its_last_value_is_held() -> None:
+def test_the_last_value_of_a_trace_can_be_held() -> None:
     trace = read_trace(STEPS, RATE, repeats=False)
     assert changes(trace, 1e9) == [(0, 1000), (2, 3000), (3, 1000), (10, 0)]
 
@@ -52,23 +52,21 @@ def test_or_its_last_value_is_held() -> None:
         (9.0, [(0, 1000), (3, 3000), (4, 1000), (13, 3000), (14, 1000)]),
     ],
 )
-def test_a_worker_begins_somewhere_in_it(
-    offset: float, expected: list[tuple[float, float]]
-) -> None:
+def test_a_worker_starts_at_an_offset(offset: float, expected: list[tuple[float, float]]) -> None:
     assert changes(read_trace(STEPS, RATE, repeats=True), 14.0, offset) == expected
 
 
-def test_no_change_is_missed_or_made_twice_where_sums_are_rounded() -> None:
-    """Steps of a tenth of a second that alternate, from an offset that is no sum of tenths."""
+def test_rounding_neither_skips_nor_repeats_a_change() -> None:
+    """Alternating steps of a tenth of a second, from an offset that is not a multiple of tenths."""
     rows = "".join(f"{place / 10},{place % 2}\n" for place in range(11))
     trace = read_trace(f"time_seconds,delay_seconds\n{rows}", DELAY, repeats=True)
     found = changes(trace, 99.95, 1 / 3)
-    assert len(found) == 1000  # the first change after 1/15 s, then ten a second until 99.867
+    assert len(found) == 1000  # the first change after 1/15 s, then ten per second until 99.867
     assert [value for _, value in found] == [(place + 1) % 2 for place in range(1000)]
 
 
-def test_packet_deliveries_are_a_rate_of_half_seconds() -> None:
-    """Of 12,112 bits: two until 0.5 s, one until 1 s, three in the 0.25 s that are left."""
+def test_packet_deliveries_are_converted_to_rates_per_half_second() -> None:
+    """Packets of 12,112 bits: two until 0.5 s, one until 1 s, three in the remaining 0.25 s."""
     trace = read_trace("100\n400\n700\n1100\n1250\n1250\n", RATE, repeats=True)
     assert trace.times == (0.0, 0.5, 1.0)
     assert trace.values == pytest.approx((48_448, 24_224, 145_344))
@@ -97,7 +95,7 @@ def test_packet_deliveries_are_a_rate_of_half_seconds() -> None:
         ("5\n7\n", DELAY, 1, "the header time_seconds,delay_seconds"),
     ],
 )
-def test_what_is_no_recording_is_refused_at_its_line(
+def test_an_invalid_trace_is_refused_with_its_line(
     text: str, column: str, line: int, words: str
 ) -> None:
     with pytest.raises(InvalidLine) as refused:

@@ -56,14 +56,14 @@ def test_an_unknown_unit_names_the_known_ones() -> None:
         Rate.parse("5mb")
 
 
-def test_a_huge_text_makes_a_short_message() -> None:
+def test_a_huge_text_gives_a_short_message() -> None:
     with pytest.raises(InvalidValue) as refused:
         Size.parse("9" * 100_000)
     assert len(str(refused.value)) < 120
 
 
 @pytest.mark.parametrize("value", [5, 5.5, True, None, ["5ms"], {"s": 5}, Rate(5)])
-def test_a_field_refuses_bare_numbers_and_everything_that_is_no_text(value: object) -> None:
+def test_a_field_refuses_bare_numbers_and_everything_except_text(value: object) -> None:
     class Holder(BaseModel):
         wait: Duration
 
@@ -84,7 +84,7 @@ def test_a_field_refuses_bare_numbers_and_everything_that_is_no_text(value: obje
         (Duration(0), "0s"),
     ],
 )
-def test_printing_takes_the_largest_unit_that_is_exact(quantity: Quantity, text: str) -> None:
+def test_printing_uses_the_largest_exact_unit(quantity: Quantity, text: str) -> None:
     assert str(quantity) == text
 
 
@@ -93,5 +93,7 @@ def test_printing_takes_the_largest_unit_that_is_exact(quantity: Quantity, text:
     kind=st.sampled_from([Rate, Size, Duration]),
     value=st.floats(min_value=0, max_value=1e15, allow_nan=False),
 )
-def test_what_is_printed_parses_back_to_the_same_number(kind: type[Quantity], value: float) -> None:
+def test_printed_quantities_parse_back_to_the_same_number(
+    kind: type[Quantity], value: float
+) -> None:
     assert kind.parse(str(kind(value))) == value

@@ -20,12 +20,12 @@ def test_an_object_is_found(tmp_path: Path) -> None:
     assert code(tmp_path, "import math\nthing = math.floor(3.5)\n").load("a number") == 3
 
 
-def test_nothing_is_written_beside_the_file(tmp_path: Path) -> None:
+def test_nothing_is_written_next_to_the_file(tmp_path: Path) -> None:
     code(tmp_path, "thing = 3\n").load("a number")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 
 
-def test_the_file_knows_where_it_lies_and_may_hold_dataclasses(tmp_path: Path) -> None:
+def test_the_file_knows_its_path_and_may_define_dataclasses(tmp_path: Path) -> None:
     source = (
         "from __future__ import annotations\n"
         "from dataclasses import dataclass\n"
@@ -41,7 +41,7 @@ def test_the_file_knows_where_it_lies_and_may_hold_dataclasses(tmp_path: Path) -
     assert sys.modules[thing.__module__].thing is thing
 
 
-def test_the_main_part_is_not_run(tmp_path: Path) -> None:
+def test_the_main_block_is_not_run(tmp_path: Path) -> None:
     assert (
         code(tmp_path, "thing = 3\nif __name__ == '__main__':\n    1 / 0\n").load("a number") == 3
     )
@@ -64,12 +64,12 @@ def test_the_main_part_is_not_run(tmp_path: Path) -> None:
         ("def other(): ...\nimport os\n", "it defines other, expected thing to be x"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, source: str | bytes, expected: str) -> None:
+def test_errors_are_reported(tmp_path: Path, source: str | bytes, expected: str) -> None:
     with pytest.raises(ScenarioError, match=expected):
         code(tmp_path, source).load("x")
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="found Is a directory, expected a Python file that"):
         UserCode(tmp_path, "thing", path_in_scenario="model").load("x")
 
@@ -84,40 +84,40 @@ def test_a_call_that_fails_names_the_users_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("raised", ["ValueError('no')", "SystemExit(0)"])
-def test_a_failure_in_there_has_node_line_and_traceback(tmp_path: Path, raised: str) -> None:
+def test_a_failure_in_the_block_has_node_line_and_traceback(tmp_path: Path, raised: str) -> None:
     thing = code(tmp_path, f"def thing():\n    raise {raised}\n").load("a function")
     with pytest.raises(UserCodeError, match=r"^mine.py:2: ") as failure, own_failures("w3"):
         thing()
     assert failure.value.node == "w3"
     assert f"raise {raised}" in failure.value.trace
-    with pytest.raises(SystemExit), own_failures("w3"):  # that is ours
+    with pytest.raises(SystemExit), own_failures("w3"):  # not the user's
         raise SystemExit(1)
 
 
-def test_a_copy_of_the_process_ends_where_it_would_come_out() -> None:
+def test_a_forked_copy_of_the_process_ends_at_the_end_of_the_block() -> None:
     reader, writer = os.pipe()
     with one_process():
         child = os.fork()
-    os.write(writer, b"once")  # by this process alone
+    os.write(writer, b"once")  # by this process only
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     os.close(writer)
     assert os.read(reader, 100) == b"once"
     os.close(reader)
 
 
-def test_a_copy_that_raises_says_nothing(tmp_path: Path) -> None:
+def test_a_forked_copy_that_raises_prints_nothing(tmp_path: Path) -> None:
     source = "import os, sys\nchild = os.fork()\nchild or sys.exit('no')\n"
     child = code(tmp_path, source, name="child").load("a pid")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_descriptor_that_others_close() -> None:
+def test_a_descriptor_closed_by_others() -> None:
     own = OwnDescriptor()
     assert own.is_open()
     os.close(own._number)
     assert not own.is_open()
-    reader, writer = os.pipe()  # one of them has its number
+    reader, writer = os.pipe()  # one of them reuses its number
     assert not own.is_open()
-    del own  # and is left to who has it
+    del own  # and is left to its new owner
     os.close(reader)
     os.close(writer)

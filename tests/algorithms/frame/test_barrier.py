@@ -1,4 +1,4 @@
-"""Workers that wait: rounds, leaving, silence, stalls, ticks, orders, and mistakes in them."""
+"""Workers that wait: rounds, leaving, silence, stalls, ticks, orders, and errors in them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LAYOUT = Layout(("weight",), ((2,),))
 
 
 def begun(config: AlgorithmConfig, *, workers: int = 3, stop: StopRule | None = None) -> Server:
-    """All have joined and pulled a model of zeros."""
+    """All workers have joined and pulled a model of zeros."""
     half = config.server(
         LAYOUT, workers, parameters=np.zeros(2, np.float32), rng=np.random.default_rng(0)
     )
@@ -57,8 +57,8 @@ def released(effects: Effects) -> list[tuple[int, int | None]]:
     return [(r.worker, None if r.reply is None else r.reply.version) for r in effects.releases]
 
 
-def test_a_round_is_applied_at_once_in_the_order_of_workers() -> None:
-    """w2, w0 and w1 push 3, 1 and 2: minus their sum over 3; none knew of another: staleness 0."""
+def test_a_full_round_is_applied_at_once_in_worker_order() -> None:
+    """w2, w0 and w1 push 3, 1 and 2: minus their sum over 3; all pulled version 0: staleness 0."""
     server = begun(Bsp(name="bsp"))
     for worker in (2, 0):
         effects = push(server, worker, version=0)
@@ -71,7 +71,7 @@ def test_a_round_is_applied_at_once_in_the_order_of_workers() -> None:
     assert server.steps == 3
 
 
-def test_who_leaves_is_not_waited_for_and_what_it_pushed_counts() -> None:
+def test_a_worker_that_left_is_not_awaited_and_its_push_counts() -> None:
     """w1 has pushed 2 and leaves, w2 pushes 3: the round of w1 and w2 is minus 5 / 2."""
     server = begun(Bsp(name="bsp"))
     push(server, 1, version=0)
@@ -79,13 +79,13 @@ def test_who_leaves_is_not_waited_for_and_what_it_pushed_counts() -> None:
     push(server, 2, version=0)
     effects = server.leave(0, 1.0)
     assert [one.worker for one in effects.applied] == [1, 2]
-    assert released(effects) == [(2, 2)]  # w1 is gone
+    assert released(effects) == [(2, 2)]  # w1 has left
     assert server.half.parameters.tolist() == [-2.5, -2.5]
 
 
 @pytest.mark.parametrize("ticked", [True, False])
-def test_who_leaves_after_the_end_completes_no_round(ticked: bool) -> None:
-    """w1 and w2 wait for w0 when time is up at 10 s; the model stays as it was then."""
+def test_a_leave_after_the_end_completes_no_round(ticked: bool) -> None:
+    """w1 and w2 wait for w0 at the time limit of 10 s; the model stays as it was then."""
     server = begun(Bsp(name="bsp"), stop=StopRule(time=10.0))
     for worker in (1, 2):
         push(server, worker, version=0)
@@ -98,7 +98,7 @@ def test_who_leaves_after_the_end_completes_no_round(ticked: bool) -> None:
 
 
 @pytest.mark.parametrize(("updates", "version"), [(3, 3), (4, 6), (6, 6)])
-def test_it_stops_at_the_first_full_round(updates: int, version: int) -> None:
+def test_training_stops_at_the_first_full_round(updates: int, version: int) -> None:
     server = begun(Bsp(name="bsp"), stop=StopRule(updates=updates))
     sequence = 0
     while not server.finished:
@@ -112,7 +112,7 @@ def test_it_stops_at_the_first_full_round(updates: int, version: int) -> None:
     assert not server.stalled
 
 
-def test_it_stops_at_so_many_steps_or_at_a_loss() -> None:
+def test_training_stops_at_a_number_of_steps_or_at_a_loss() -> None:
     server = begun(Asgd(name="asgd"), stop=StopRule(steps=5, loss=0.5))
     update = Update(Dense(np.ones(2, np.float32)), 0, samples=40, steps=4)
     server.push(0, 1, update=update, now=1.0)
@@ -125,8 +125,8 @@ def test_it_stops_at_so_many_steps_or_at_a_loss() -> None:
     assert other.finished == "loss 0.5000 reached 0.5"
 
 
-def test_a_worker_that_waits_cannot_push_again() -> None:
-    """Its repeat goes on waiting; the next number is refused, for it has pulled nothing since."""
+def test_a_waiting_worker_cannot_push_again() -> None:
+    """Its repeated push keeps waiting; a new number is refused: it has not pulled since."""
     server = begun(Bsp(name="bsp"))
     push(server, 0, version=0)
     repeat = push(server, 0, version=0)
@@ -149,7 +149,7 @@ def test_a_silent_worker_stalls_those_that_wait_for_it() -> None:
     assert list(effects.applied) == []
 
 
-def test_a_silent_worker_stalls_nobody_who_can_still_push() -> None:
+def test_a_silent_worker_does_not_stall_workers_that_can_push() -> None:
     server = begun(Bsp(name="bsp"))
     server.silence(2, 1.0)
     push(server, 0, version=0)
@@ -167,7 +167,7 @@ def test_a_silent_worker_stalls_nobody_who_can_still_push() -> None:
     assert asynchronous.finished == expected
 
 
-def test_a_silent_worker_gets_no_reply_until_it_goes_on() -> None:
+def test_a_silent_worker_gets_no_reply_until_it_continues() -> None:
     server = begun(Bsp(name="bsp"))
     push(server, 0, version=0)
     server.silence(0, 1.0)
@@ -176,7 +176,7 @@ def test_a_silent_worker_gets_no_reply_until_it_goes_on() -> None:
     assert released(server.wake(0, 5.0)) == [(0, 3)]
 
 
-def test_it_is_stalled_once_all_have_left() -> None:
+def test_the_run_is_stalled_once_all_workers_have_left() -> None:
     server = begun(Asgd(name="asgd"), workers=2)
     server.leave(0, 1.0)
     assert not server.finished
@@ -193,7 +193,7 @@ def test_it_is_stalled_once_all_have_left() -> None:
         ({0, 5}, "stalled: 2 workers wait for w1, w2, w3 and w4"),
     ],
 )
-def test_a_stall_names_who_is_waited_for(waiting: set[int], text: str) -> None:
+def test_a_stall_names_the_awaited_workers(waiting: set[int], text: str) -> None:
     server = begun(Bsp(name="bsp"), workers=6)
     for worker in waiting:
         push(server, worker, version=0)
@@ -202,10 +202,10 @@ def test_a_stall_names_who_is_waited_for(waiting: set[int], text: str) -> None:
     assert server.finished == text
 
 
-def test_a_lead_of_two_steps_and_no_more() -> None:
-    """s = 2, M = 2: w0 goes on without a pull after its first step, and waits after its second.
+def test_a_worker_may_lead_by_two_steps() -> None:
+    """s = 2, M = 2: w0 continues without a pull after step one and waits after step two.
 
-    w1's first step lets it pull, which brings min = 1; it is 1 ahead, and goes on twice more.
+    w1's first step lets it pull, which brings min = 1; it is 1 ahead, and takes two more steps.
     """
     server = begun(Ssp(name="ssp", slack=2), workers=2)
     (first,) = push(server, 0, version=0).releases
@@ -219,7 +219,7 @@ def test_a_lead_of_two_steps_and_no_more() -> None:
     assert replies[1] is not None
     assert (replies[0].version, replies[0].model.entries) == (3, 2)
     assert replies[0].model.arrays[0].tolist() == [-2, -2]  # (1 + 1 + 2) / 2
-    assert (replies[1].version, replies[1].model.entries) == (0, 0)  # w1 pulls every 2 steps, too
+    assert (replies[1].version, replies[1].model.entries) == (0, 0)  # w1 also pulls every 2 steps
     assert released(push(server, 0, version=3, sequence=3)) == []  # step 3, min 1
     (again,) = server.push(0, 3, update=ones(3), now=1.0).releases or [None]
     assert again is None
@@ -227,7 +227,7 @@ def test_a_lead_of_two_steps_and_no_more() -> None:
 
 
 class Scripted(AlgorithmConfig):
-    """A server half that does what a test says."""
+    """A server half scripted by a test."""
 
     name: Literal["scripted"] = "scripted"
 
@@ -251,7 +251,7 @@ class Deaf(WorkerHalf[Scripted]):
 
 
 class Script(ServerHalf[Scripted]):
-    """Holds everybody while it wants a loss, ticks when it is told to, and applies what it is."""
+    """Holds all workers while it wants a loss, and ticks and applies as scripted."""
 
     at = inf
     wants = False
@@ -288,11 +288,11 @@ def scripted(config: Scripted | None = None) -> tuple[Server, Script]:
     return server, server.half
 
 
-def test_orders_of_a_tick_go_out_numbered_and_stay_in_force_field_by_field() -> None:
+def test_orders_of_a_tick_are_numbered_and_each_field_stays_in_force() -> None:
     server, script = scripted(Pliable())
     script.at, script.ticked = 2.0, Ticked(orders={1: Orders(batch_size=3)})
     assert server.next_tick(1.0) == 2.0
-    assert server.tick(1.5) == Effects(releases=[])  # too early: nothing is called
+    assert server.tick(1.5) == Effects(releases=[])  # too early: no tick is called
     effects = server.tick(2.0)
     assert effects.orders == {1: StandingOrders(1, Orders(batch_size=3))}
     script.at, script.ticked = 3.0, Ticked(orders={1: Orders(local_steps=7)})
@@ -303,12 +303,12 @@ def test_orders_of_a_tick_go_out_numbered_and_stay_in_force_field_by_field() -> 
     assert server.tick(4.0).orders == {1: both}  # nothing new: the number stays
 
 
-def test_a_barrier_is_held_until_the_loss_of_its_model_is_there() -> None:
+def test_a_barrier_is_held_until_the_loss_of_its_model_is_known() -> None:
     server, script = scripted()
     script.wants = True
     effects = server.push(0, 1, update=ones(0), now=5.0)
     assert (effects.measure, released(effects)) == (True, [])
-    assert not push(server, 1, version=0).measure  # it was asked for, and is under way
+    assert not push(server, 1, version=0).measure  # already requested
     late = server.measured(Measured(1.0, 0, 2.0), accuracy=0.1, now=6.0)  # an earlier evaluation
     assert (late.measure, released(late)) == (False, [])
     effects = server.measured(Measured(5.0, 1, 1.5), accuracy=0.1, now=7.0)
@@ -316,7 +316,7 @@ def test_a_barrier_is_held_until_the_loss_of_its_model_is_there() -> None:
     assert [(m.time, m.version, m.loss) for m in script.losses] == [(1.0, 0, 2.0), (5.0, 1, 1.5)]
 
 
-def test_who_waits_for_a_loss_or_a_tick_is_not_stalled() -> None:
+def test_workers_that_wait_for_a_loss_or_a_tick_are_not_stalled() -> None:
     server, script = scripted()
     script.wants = True
     for worker in range(3):
@@ -330,7 +330,7 @@ def test_who_waits_for_a_loss_or_a_tick_is_not_stalled() -> None:
     assert not other.finished
 
 
-def test_a_tick_that_was_named_in_time_may_be_late() -> None:
+def test_an_announced_tick_may_be_late() -> None:
     server, script = scripted()
     script.at, script.ticked = 2.0, Ticked(orders={1: Orders(batch_size=3)})
     push(server, 0, version=0)

@@ -1,4 +1,4 @@
-"""Every check of the contract suite finds the half that breaks its promise, by file and line."""
+"""Every check of the contract suite finds the half that violates it, by file and line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Server(ServerHalf):
 
 
 def problems(folder: Path, source: str) -> dict[str, str]:
-    """What the checks find, by the name of the check."""
+    """The findings, by name of the check."""
     path = folder / "mine.py"
     path.write_text(source, encoding="utf-8")
     config = open_config(UserCode(path, "Mine", "algorithm"), {})
@@ -54,7 +54,7 @@ def problems(folder: Path, source: str) -> dict[str, str]:
     return {name: finding.problem for name, finding in findings if finding.problem}
 
 
-def test_a_sound_one_keeps_all(tmp_path: Path) -> None:
+def test_a_correct_algorithm_passes_all_checks(tmp_path: Path) -> None:
     assert problems(tmp_path, SOUND) == {}
 
 
@@ -72,7 +72,7 @@ SAMPLING = """\
 """A round is one worker, the third at first; then the one after it that is there."""
 
 
-def test_rounds_of_some_workers_are_sound(tmp_path: Path) -> None:
+def test_rounds_of_some_workers_pass(tmp_path: Path) -> None:
     source = SOUND + SAMPLING
     source = source.replace("return True", "return worker in self.chosen")
     source = source.replace(
@@ -91,15 +91,15 @@ def test_rounds_of_some_workers_are_sound(tmp_path: Path) -> None:
     assert problems(tmp_path, source) == {}
 
 
-def test_a_reply_is_what_the_server_half_was_when_it_sent_it() -> None:
-    """With a slack of 10, a worker has a reply that it takes only after pushes of the others."""
+def test_a_reply_is_the_state_of_the_server_half_when_it_was_sent() -> None:
+    """With a slack of 10, a worker may get a reply only after pushes of others."""
     outcomes = examine(Ssp(name="ssp", slack=10, learning_rate=0.1))
     assert [outcome.problem for outcome in outcomes if outcome.problem] == []
 
 
 @pytest.mark.slow
-def test_rare_pushes_are_sound(tmp_path: Path) -> None:
-    """One of 500 steps: 10,000 steps lead to 20 updates, which is enough."""
+def test_rare_pushes_pass(tmp_path: Path) -> None:
+    """One push in 500 steps: 10,000 steps give 20 updates, which is enough."""
     source = SOUND.replace(
         "        return Update(",
         "        self.steps = getattr(self, 'steps', 0) + 1\n"
@@ -226,7 +226,7 @@ def test_rare_pushes_are_sound(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_broken_promise_is_found(
+def test_a_violation_is_found(
     was: str, becomes: str, check: str, line: int, words: str, tmp_path: Path
 ) -> None:
     assert was in SOUND

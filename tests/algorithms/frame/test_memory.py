@@ -1,4 +1,4 @@
-"""What the server keeps of every worker."""
+"""The server's memory per worker."""
 
 from __future__ import annotations
 

@@ -48,19 +48,19 @@ def floats(*values: float) -> Vector:
 
 
 def versions(releases: Sequence[Release]) -> list[tuple[int, int | None]]:
-    """Whom the replies go to, and what version they bring; None for the end."""
+    """The recipients of the replies and the version they carry; None for the end."""
     return [(r.worker, None if r.reply is None else r.reply.version) for r in releases]
 
 
 def push(subject: Server, worker: int, sequence: int, update: Update) -> Applied | None:
-    """What applying it did; None if it was not accepted."""
+    """The result of applying it; None if it was not accepted."""
     effects = subject.push(worker, sequence, update=update, now=0.0)
     assert effects.accepted == bool(effects.applied)
     return effects.applied[0] if effects.applied else None
 
 
 def evaluate(subject: Server, now: float, *, loss: float, accuracy: float = 0.0) -> None:
-    """The evaluator has measured the model as it is."""
+    """The evaluator reports on the current model."""
     measured = Measured(now, subject.version, loss)
     subject.measured(measured, accuracy=accuracy, now=now)
 
@@ -87,12 +87,12 @@ def test_a_repeat_is_applied_once_and_answered_by_a_fresh_pull() -> None:
     assert versions(effects.releases) == [(A, 2)]
     assert subject.version == 2
     assert subject.half.parameters.tolist() == [-1.0] * N
-    applied = push(subject, A, 2, dense(2))  # goes on from the fresh pull
+    applied = push(subject, A, 2, dense(2))  # continues from the fresh pull
     assert applied is not None
     assert applied.staleness == 0
 
 
-def test_a_repeat_of_a_push_is_not_looked_into() -> None:
+def test_the_contents_of_a_repeated_push_are_ignored() -> None:
     subject = server()
     subject.pull(A, 0.0)
     push(subject, A, 1, dense(0))
@@ -124,14 +124,14 @@ def test_a_push_out_of_order_is_refused(sequence: int) -> None:
 
 
 @pytest.mark.parametrize("sequence", [0, -1])
-def test_a_number_below_the_first_is_no_repeat(sequence: int) -> None:
+def test_a_number_below_the_first_is_not_a_repeat(sequence: int) -> None:
     subject = server()
     subject.pull(A, 0.0)
     with pytest.raises(RejectedError, match="out of order, expected 1"):
         push(subject, A, sequence, dense(0))
 
 
-def test_a_stranger_is_refused() -> None:
+def test_an_unknown_worker_is_refused() -> None:
     subject = server()
     for attempt in (
         lambda: subject.pull(STRANGER, 0.0),
@@ -174,7 +174,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_what_must_not_be_applied_is_refused_and_changes_nothing(why: str) -> None:
+def test_an_invalid_push_is_refused_and_changes_nothing(why: str) -> None:
     update, reason = REFUSED[why]
     subject = server(adacomp=True)
     subject.pull(A, 0.0)
@@ -193,18 +193,18 @@ def test_an_empty_update_is_applied() -> None:
     assert subject.version == 1
 
 
-def test_a_worker_that_joins_again_keeps_its_place() -> None:
+def test_a_worker_that_rejoins_keeps_its_sequence_number() -> None:
     subject = server(adacomp=True)
     subject.pull(A, 0.0)
     push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 0, 10))
-    subject.join(A)  # its connection was lost and made anew
+    subject.join(A)  # it reconnects after losing its connection
     assert push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 0, 10)) is None
     subject.join(A)
     assert push(subject, A, 2, Update(Sparse(indices(2), floats(1)), 1, 10)) is not None
     assert subject.version == 2
 
 
-def test_a_worker_that_left_begins_anew() -> None:
+def test_a_worker_that_left_starts_from_scratch() -> None:
     subject = server(adacomp=True)
     subject.pull(A, 0.0)
     push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 0, 10))
@@ -218,7 +218,7 @@ def test_a_worker_that_left_begins_anew() -> None:
     assert push(subject, A, 1, Update(Sparse(indices(2), floats(1)), 1, 10)) is not None
 
 
-def test_it_stops_exactly_after_so_many_updates() -> None:
+def test_training_stops_exactly_after_the_configured_updates() -> None:
     subject = server(StopRule(updates=2))
     subject.pull(A, 0.0)
     subject.pull(B, 0.0)
@@ -235,7 +235,7 @@ def test_it_stops_exactly_after_so_many_updates() -> None:
     assert subject.half.parameters.tolist() == [-1.0] * N
 
 
-def test_it_stops_when_the_time_has_come_whoever_notices_first() -> None:
+def test_training_stops_at_its_time_limit_whichever_call_notices_first() -> None:
     by_push, by_pull, by_tick = (server(StopRule(time=10.0)) for _ in range(3))
     for subject in (by_push, by_pull, by_tick):
         assert versions(subject.pull(A, 9.9).releases) == [(A, 0)]
@@ -252,7 +252,7 @@ def test_it_stops_when_the_time_has_come_whoever_notices_first() -> None:
         assert subject.version == 0
 
 
-def test_it_stops_at_an_accuracy_and_keeps_the_first_reason() -> None:
+def test_training_stops_at_an_accuracy_and_keeps_the_first_reason() -> None:
     subject = server(StopRule(time=10.0, accuracy=0.9))
     subject.tick(1.0)
     evaluate(subject, 2.0, loss=0.5, accuracy=0.8999)
@@ -264,7 +264,7 @@ def test_it_stops_at_an_accuracy_and_keeps_the_first_reason() -> None:
 
 
 @pytest.mark.parametrize("loss", [NAN, float("inf")])
-def test_a_loss_that_is_not_finite_ends_it(loss: float) -> None:
+def test_a_loss_that_is_not_finite_ends_the_training(loss: float) -> None:
     subject = server(StopRule(updates=100))
     subject.pull(A, 0.0)
     push(subject, A, 1, dense(0))
@@ -274,8 +274,8 @@ def test_a_loss_that_is_not_finite_ends_it(loss: float) -> None:
     assert subject.finished == f"diverged: loss is {loss} at version 1"
 
 
-def test_it_ends_when_more_than_half_of_the_workers_push_what_is_not_finite() -> None:
-    """One of two may have bad data, the second shows that it is the model; it is told the end."""
+def test_training_ends_when_most_workers_push_values_that_are_not_finite() -> None:
+    """One of two may have bad data, with the second it is the model; the second gets the end."""
     subject = server()
     for worker in (A, B):
         subject.pull(worker, 0.0)
@@ -290,7 +290,7 @@ def test_it_ends_when_more_than_half_of_the_workers_push_what_is_not_finite() ->
     assert subject.finished == expected
 
 
-def test_what_is_pushed_after_the_end_is_answered_by_the_end_whatever_it_holds() -> None:
+def test_any_push_after_the_end_is_answered_by_the_end() -> None:
     subject = server()
     subject.pull(A, 0.0)
     evaluate(subject, 1.0, loss=NAN)
@@ -308,8 +308,8 @@ def test_a_rule_without_limits_never_stops() -> None:
     assert not subject.finished
 
 
-def test_a_crash_counts_the_push_and_keeps_the_reply_for_ever() -> None:
-    """A crashes with its second push: it is in the model, and nothing more comes of A."""
+def test_a_crash_counts_the_push_and_never_sends_the_reply() -> None:
+    """A crashes with its second push: it is in the model, and A does not return."""
     drawn = iter([False, True, False])
     subject = server()
     subject.crashes = lambda worker: worker == A and next(drawn)
@@ -328,7 +328,7 @@ def test_a_crash_counts_the_push_and_keeps_the_reply_for_ever() -> None:
     assert versions(subject.push(B, 1, update=dense(0), now=6.0).releases) == [(B, 3)]
 
 
-def test_all_crashed_is_stalled_unless_somebody_is_to_join() -> None:
+def test_all_crashed_is_stalled_unless_a_worker_is_going_to_join() -> None:
     subject = server()
     subject.crashes, subject.to_come = lambda worker: True, [2]
     subject.begin(0.0)
@@ -344,8 +344,8 @@ def test_all_crashed_is_stalled_unless_somebody_is_to_join() -> None:
     assert subject.finished.startswith("stalled: no worker is left that could push (3 silent")
 
 
-def test_it_is_not_stalled_while_somebody_is_away_who_comes_back() -> None:
-    """B comes and goes, A has crashed; nobody can push once B has crashed as well."""
+def test_the_run_is_not_stalled_while_an_absent_worker_will_return() -> None:
+    """B leaves and returns, A has crashed; no worker can push once B has crashed as well."""
     subject = server()
     subject.returning = {B}
     subject.begin(0.0)
@@ -361,8 +361,8 @@ def test_it_is_not_stalled_while_somebody_is_away_who_comes_back() -> None:
     assert subject.stalled
 
 
-def test_who_is_not_heard_of_for_too_long_is_removed() -> None:
-    """A and B have their replies at 0, B pushes at 5: A is removed at 10, B at 15."""
+def test_a_worker_that_is_silent_for_too_long_is_removed() -> None:
+    """A and B get their replies at 0, B pushes at 5: A is removed at 10, B at 15."""
     subject = server()
     subject.dead_after = 10.0
     subject.begin(0.0)

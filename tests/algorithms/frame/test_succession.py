@@ -1,4 +1,4 @@
-"""A server in the place of one that has died: what was lost, and who goes on as if nothing was."""
+"""A server that replaces a dead one: what is lost, and which workers continue unaffected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A, B = 0, 1
 
 
 def server() -> Server:
-    """At a model of zeros; learning rate 1/2."""
+    """A server with a model of zeros; learning rate 1/2."""
     half = Asgd(name="asgd", learning_rate=0.5).server(
         LAYOUT, 2, parameters=np.zeros(2, np.float32), rng=np.random.default_rng(0)
     )
@@ -52,7 +52,7 @@ def state() -> PlainState:
     return subject.state()
 
 
-def test_a_push_on_a_model_of_before_the_checkpoint_is_applied(state: PlainState) -> None:
+def test_a_push_on_a_model_from_before_the_checkpoint_is_applied(state: PlainState) -> None:
     subject = successor(state)
     assert subject.half.parameters.tolist() == [-0.5, -0.5]
     effects = subject.push(B, 1, update=ones(0), now=2.0)
@@ -61,8 +61,8 @@ def test_a_push_on_a_model_of_before_the_checkpoint_is_applied(state: PlainState
     assert subject.half.parameters.tolist() == [-1.0, -1.0]
 
 
-def test_one_on_a_model_that_was_lost_is_counted_and_answered(state: PlainState) -> None:
-    """A has pushed its 2nd and 3rd to the server that died, and now comes with its 4th."""
+def test_a_push_on_a_lost_model_is_counted_and_answered(state: PlainState) -> None:
+    """A pushed its 2nd and 3rd to the dead server, and now sends its 4th."""
     subject = successor(state)
     effects = subject.push(A, 4, update=ones(7), now=2.0)
     assert (effects.accepted, effects.lost, effects.applied) == (False, 3, ())
@@ -75,8 +75,8 @@ def test_one_on_a_model_that_was_lost_is_counted_and_answered(state: PlainState)
 
 
 @pytest.mark.parametrize("name", ["quant-dp", "slim-dp"])
-def test_whose_model_was_lost_gets_the_whole_one(name: str) -> None:
-    """What it has is not what this server has sent: an update of it, or a part, would not fit."""
+def test_a_worker_with_a_lost_model_gets_the_whole_one(name: str) -> None:
+    """This server did not send the worker's model: an update or a part of it would not fit."""
     config = TypeAdapter[AlgorithmConfig](Algorithm).validate_python(name)
 
     def fresh() -> Server:
@@ -107,7 +107,7 @@ def test_whose_model_was_lost_gets_the_whole_one(name: str) -> None:
     assert release.reply.model.values.tolist() == second.half.parameters.tolist()
 
 
-def test_a_repeat_of_what_the_checkpoint_has_is_no_loss(state: PlainState) -> None:
+def test_a_repeat_of_a_push_in_the_checkpoint_is_not_a_loss(state: PlainState) -> None:
     subject = successor(state)
     effects = subject.push(A, 1, update=ones(0), now=2.0)
     assert (effects.accepted, effects.lost) == (False, 0)
@@ -121,6 +121,6 @@ def test_only_the_first_push_may_be_out_of_order(state: PlainState) -> None:
         subject.push(A, 9, update=ones(1), now=3.0)
 
 
-def test_orders_are_newer_than_any_that_were_lost(state: PlainState) -> None:
+def test_orders_are_newer_than_any_lost_orders(state: PlainState) -> None:
     subject = successor(state)
     assert subject.standing(A).number == 2**20

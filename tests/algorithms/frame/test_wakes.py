@@ -1,4 +1,4 @@
-"""A worker half that is woken amid a step, in the worker's loop driven by hand."""
+"""A worker half that is woken during a step, in the worker's loop driven by hand."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ GRADIENT = np.ones(2, np.float32)
 
 
 class Woken(Bsp):
-    """One whose workers are woken."""
+    """An algorithm whose workers are woken."""
 
     WAKES: ClassVar[bool] = True
 
 
 class Sleeper(WorkerHalf[Bsp]):
-    """Pushes what it has whenever it is woken, at 1.5 and every second after that."""
+    """Pushes its sum whenever it is woken, at 1.5 and every second after that."""
 
     def __init__(self) -> None:
         layout, rng = Layout(("weight",), ((2,),)), np.random.default_rng(0)
@@ -72,10 +72,10 @@ def reply(version: int = 0) -> Reply:
     return Reply(Dense(np.full(2, version, np.float32)), version)
 
 
-def test_a_half_is_woken_amid_a_step_which_goes_on_after_its_reply() -> None:
+def test_a_half_woken_during_a_step_continues_it_after_the_reply() -> None:
     """Steps of a second, pushes of 0.2 s. One ends at 1.0; the half is woken at 1.5, half a second
-    before the next would end, and the push has the first alone. That one ends at 2.2, with the
-    gradient that it began with."""
+    before the end of the next, and pushes only the first. The second ends at 2.2, with the
+    gradient that it started with."""
     half = Sleeper()
     subject = worker(half)
     loop = subject.loop()
@@ -98,7 +98,7 @@ def test_a_half_is_woken_amid_a_step_which_goes_on_after_its_reply() -> None:
     assert [one.tolist() for one in half.gradients] == [[3, 3]]
 
 
-def test_a_step_is_interrupted_as_often_as_the_half_is_to_be_woken() -> None:
+def test_a_step_is_interrupted_at_every_wake_of_the_half() -> None:
     subject = worker(Sleeper())
     loop = subject.loop()
     next(loop)
@@ -112,7 +112,7 @@ def test_a_step_is_interrupted_as_often_as_the_half_is_to_be_woken() -> None:
 
 
 def test_an_interrupted_step_is_in_a_checkpoint() -> None:
-    """While what is left of it passes, and while its push waits for a reply."""
+    """While the rest of it passes, and while its push waits for a reply."""
     for waiting in (False, True):
         first = worker(Sleeper())
         loop = first.loop()
@@ -134,7 +134,7 @@ def test_an_interrupted_step_is_in_a_checkpoint() -> None:
         assert half.gradients[-1].tolist() == [3, 3]
 
 
-def test_orders_that_come_amid_a_step_change_when_the_half_is_woken() -> None:
+def test_orders_during_a_step_change_when_the_half_is_woken() -> None:
     half = Sleeper()
     half.at = 9.0
     half.obey = lambda orders, now: setattr(half, "at", now + 0.25)  # type: ignore[method-assign]
@@ -146,7 +146,7 @@ def test_orders_that_come_amid_a_step_change_when_the_half_is_woken() -> None:
     assert subject.wakes(1.0) == 0.75
 
 
-def test_a_half_that_wants_to_be_woken_at_once_again_breaks_the_contract() -> None:
+def test_a_half_that_asks_to_be_woken_again_at_once_breaks_the_contract() -> None:
     half = Sleeper()
     half.wake = lambda now: None  # type: ignore[method-assign]
     loop = worker(half).loop()

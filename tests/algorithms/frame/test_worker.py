@@ -32,13 +32,13 @@ GRADIENT = np.ones(2, np.float32)
 
 
 class Talkative(Bsp):
-    """One that may send messages."""
+    """An algorithm whose workers may send messages."""
 
     SENDS_MESSAGES: ClassVar[bool] = True
 
 
 class EveryNth(WorkerHalf[Bsp]):
-    """Pushes the sum of ``local_steps`` gradients, and remembers what it was told when."""
+    """Pushes the sum of ``local_steps`` gradients, and remembers the calls and their times."""
 
     def __init__(self, local_steps: int = 1) -> None:
         layout, rng = Layout(("weight",), ((2,),)), np.random.default_rng(0)
@@ -108,7 +108,7 @@ def batches(subject: Worker, count: int) -> list[list[int]]:
     return taken
 
 
-def test_pull_step_think_push_and_again_until_there_is_no_reply() -> None:
+def test_pull_step_think_and_push_repeat_until_there_is_no_reply() -> None:
     half = EveryNth()
     loop = worker(half, think=iter([0.25, 0.0, 0.5])).loop()
     assert next(loop) == Pull()
@@ -119,20 +119,20 @@ def test_pull_step_think_push_and_again_until_there_is_no_reply() -> None:
     assert isinstance(push, Push)
     assert (push.sequence, push.update.version, push.update.samples) == (1, 7, 2)
     assert isinstance(loop.send(Arrived(2.0, reply(9))), Step)
-    push = loop.send(Computed(2.5, GRADIENT))  # a wait of nothing is not asked for
+    push = loop.send(Computed(2.5, GRADIENT))  # no wait of zero seconds
     assert isinstance(push, Push)
     assert (push.sequence, push.update.version) == (2, 9)
     assert half.told == [("receive", 1.0), ("step", 1.5), ("receive", 2.0), ("step", 2.5)]
     assert ended(loop, Arrived(3.0, None))
 
 
-def test_an_end_before_the_beginning() -> None:
+def test_an_end_before_the_start() -> None:
     loop = worker().loop()
     next(loop)
     assert ended(loop, Arrived(0.0, None))
 
 
-def test_it_trains_locally_until_there_is_an_update_and_thinks_once() -> None:
+def test_a_worker_trains_locally_until_there_is_an_update_and_thinks_once() -> None:
     thoughts = iter([1.0])
     loop = worker(EveryNth(local_steps=3), think=thoughts).loop()
     next(loop)
@@ -149,26 +149,26 @@ def test_it_trains_locally_until_there_is_an_update_and_thinks_once() -> None:
     assert push.update.payload.values.tolist() == [3, 3]
 
 
-def test_an_outcome_of_another_kind_is_the_drivers_mistake() -> None:
+def test_an_outcome_of_another_kind_is_an_error_of_the_driver() -> None:
     loop = worker().loop()
     next(loop)
     with pytest.raises(TypeError, match="Pull was sent Passed, expected Arrived"):
         loop.send(Passed(0.0))
 
 
-def test_an_epoch_takes_every_sample_once_and_the_next_in_another_order() -> None:
+def test_an_epoch_takes_every_sample_once_and_epochs_differ_in_order() -> None:
     taken = batches(worker(shard=6, batch_size=2), 9)
     epochs = [list(chain(*taken[start : start + 3])) for start in (0, 3, 6)]
     assert all(sorted(epoch) == [100, 101, 102, 103, 104, 105] for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
 
 
-def test_the_rest_of_an_epoch_begins_the_next_batch() -> None:
+def test_the_rest_of_an_epoch_starts_the_next_batch() -> None:
     taken = list(chain(*batches(worker(shard=5, batch_size=2), 5)))
     assert sorted(taken[:5]) == sorted(taken[5:]) == [100, 101, 102, 103, 104]
 
 
-def test_a_shard_smaller_than_a_batch_is_gone_through_again() -> None:
+def test_a_shard_smaller_than_a_batch_is_repeated() -> None:
     (batch,) = batches(worker(shard=3, batch_size=8), 1)
     assert len(batch) == 8
     assert sorted(batch[:3]) == sorted(batch[3:6]) == [100, 101, 102]
@@ -176,7 +176,7 @@ def test_a_shard_smaller_than_a_batch_is_gone_through_again() -> None:
 
 
 def test_a_step_gets_as_many_samples_as_the_model_needs() -> None:
-    """It asks for one of three, and gets two: 1 2, 3 1', 2' 3'."""
+    """It is asked for one of three, and gets two: 1 2, 3 1', 2' 3'."""
     subject = worker(shard=3, batch_size=1)
     subject.stream = Stream(1, least=2)
     taken = batches(subject, 3)
@@ -189,7 +189,7 @@ def test_an_empty_shard_is_refused() -> None:
         worker(shard=0)
 
 
-def test_the_order_repeats_from_its_stream_and_leaves_the_shard_alone() -> None:
+def test_the_order_is_reproducible_and_the_shard_is_unchanged() -> None:
     subject = worker(shard=20, seed=4)
     assert batches(subject, 12) == batches(worker(shard=20, seed=4), 12)
     assert batches(worker(shard=20, seed=5), 12) != batches(worker(shard=20, seed=4), 12)
@@ -197,7 +197,7 @@ def test_the_order_repeats_from_its_stream_and_leaves_the_shard_alone() -> None:
     assert subject.source.samples.tolist() == list(range(100, 120))
 
 
-def test_orders_change_the_batch_size_with_the_reply_that_brings_them() -> None:
+def test_orders_change_the_batch_size_with_their_reply() -> None:
     loop = worker(shard=6, batch_size=2).loop()
     next(loop)
 
@@ -211,11 +211,11 @@ def test_orders_change_the_batch_size_with_the_reply_that_brings_them() -> None:
     assert size(StandingOrders(1, Orders(batch_size=4))) == 4
     assert size(StandingOrders(1, Orders(batch_size=4))) == 4  # they stay in force
     assert size(StandingOrders(2, Orders(batch_size=1))) == 1
-    assert size(StandingOrders(1, Orders(batch_size=4))) == 1  # overtaken: older than what it knows
+    assert size(StandingOrders(1, Orders(batch_size=4))) == 1  # older than the current orders
 
 
-def test_orders_between_replies_are_seen_before_what_happens_from_then_on() -> None:
-    """They come at 1.5, while the second step goes on from 1 to 2, and twice; those of 9 later."""
+def test_orders_between_replies_apply_before_later_actions() -> None:
+    """Samples arrive at 1.5, while step two lasts from 1 to 2, and twice; those of 9 come later."""
     half = EveryNth(local_steps=3)
     subject = worker(half, shard=12, batch_size=2)
     loop = subject.loop()
@@ -241,7 +241,7 @@ def test_orders_between_replies_are_seen_before_what_happens_from_then_on() -> N
 
 
 class Voter(EveryNth):
-    """Sends a vote once it has its samples, and a word more in answer to the first reply to it."""
+    """Sends a vote once it has its samples, and one more message after the first reply to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -259,7 +259,7 @@ class Voter(EveryNth):
 
 
 class Sharing(Bsp):
-    """One whose workers share a batch at the most."""
+    """An algorithm whose workers share at most a batch."""
 
     def most_shared(self, batch_size: int) -> int:
         return batch_size
@@ -276,8 +276,8 @@ class Shares(EveryNth):
         return Update(Dense(gradient.copy()), self.version, samples, shared=np.arange(self.count))
 
 
-def test_as_many_samples_are_shared_as_were_announced() -> None:
-    """A batch is of two."""
+def test_the_announced_number_of_samples_is_shared() -> None:
+    """A batch has two."""
     for count in (2, 3):
         loop = worker(Shares(count)).loop()
         next(loop)
@@ -300,7 +300,7 @@ def test_a_message_that_was_not_announced_breaks_the_contract() -> None:
         loop.send(Arrived(1.0, reply()))
 
 
-def test_three_messages_a_step_from_samples_that_take_their_time() -> None:
+def test_three_messages_per_step_with_slow_samples() -> None:
     half = Voter()
     subject = worker(half, batch_size=3, think=iter([0.5]))
     subject.source = None
@@ -324,8 +324,8 @@ def test_three_messages_a_step_from_samples_that_take_their_time() -> None:
     assert [what for what, _ in half.told] == ["receive", "taken", "receive", "receive", "step"]
 
 
-def test_an_encoding_that_rounds_does_so_before_anybody_sees_the_values() -> None:
-    """Float16 has 0.1 as 1638 / 16384, and nothing above 65504."""
+def test_an_encoding_rounds_before_any_half_sees_the_values() -> None:
+    """Float16 stores 0.1 as 1638 / 16384, and has nothing above 65504."""
     subject = worker()
     subject.encoding = "packed16"
     loop = subject.loop()
@@ -338,7 +338,7 @@ def test_an_encoding_that_rounds_does_so_before_anybody_sees_the_values() -> Non
 
 
 def test_a_number_is_drawn_for_every_step() -> None:
-    """Also for those that are not pushed; a worker that is restored goes on with the same ones."""
+    """Batches that are not pushed count too; a restored worker continues with the same batches."""
     draws = np.random.default_rng(7)
     expected = [int(one) for one in np.random.default_rng(7).integers(2**63, size=4)]
     first = worker(EveryNth(2))

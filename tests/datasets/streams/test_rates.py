@@ -1,4 +1,4 @@
-"""Rates as given and as drawn, and the sets of ScaDLES's Table I."""
+"""Explicit and drawn rates, and the sets of ScaDLES's Table I."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(5)
 
 
-def test_rates_that_are_given_are_taken_as_they_are() -> None:
+def test_explicit_rates_are_unchanged() -> None:
     assert ConstantRate(name="constant", per_second=64).of(3, clip=CLIP, rng=rng()) == (64, 64, 64)
     each = Each(name="each", per_second=(92, 38.5))
     assert each.of(2, clip=CLIP, rng=rng()) == (92, 38.5)
@@ -25,10 +25,10 @@ def test_rates_that_are_given_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize("name", TABLE_1)
 def test_the_sets_of_table_1_have_its_means_and_deviations(name: str) -> None:
     """Of 4,000 draws the standard error of the mean is deviation / 63. Clipping at 8 raises the
-    mean of S1, whose range begins below 0, so that is looked at without."""
+    mean of S1, whose range starts below 0, so it is compared without clipping."""
     law = TABLE_1[name]
     drawn = np.array(law.of(4000, clip=None, rng=rng()))
-    if name != "S1":  # a rate is never negative either
+    if name != "S1":  # a rate is never negative
         assert abs(drawn.mean() - law.mean) < 4 * law.deviation / sqrt(4000)
         assert drawn.std() == pytest.approx(law.deviation, rel=0.05)
     clipped = np.array(Table1(name="table1", set=name).of(4000, clip=CLIP, rng=rng()))  # type: ignore[arg-type]
@@ -44,6 +44,6 @@ def test_a_uniform_law_ends_at_three_halves_of_its_variance() -> None:
     assert 490 < max(drawn) <= 494
 
 
-def test_draws_repeat() -> None:
+def test_draws_are_reproducible() -> None:
     law = Normal(name="normal", mean=64, deviation=24)
     assert law.of(5, clip=CLIP, rng=rng()) == law.of(5, clip=CLIP, rng=rng())

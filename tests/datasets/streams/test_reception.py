@@ -1,4 +1,4 @@
-"""What a device makes of records: counted, kept in order, taken by steps; by hand."""
+"""A device's handling of records: counted, ordered, taken by steps; by hand."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_steps_take_the_oldest_first() -> None:
     subject = reception()
     come(subject, range(1, 6))
     assert [one.sample for one in subject.take(3)] == [101, 102, 103]
-    assert subject.lacking(3) == 1  # 4 and 5 are there
+    assert subject.lacking(3) == 1  # 4 and 5 have arrived
     buffer = subject.buffer
     assert (buffer.produced, buffer.used, buffer.waiting) == (5, 3, 2)
     assert conserved(buffer)
 
 
-def test_what_came_before_is_dropped_and_counted() -> None:
+def test_duplicates_are_dropped_and_counted() -> None:
     subject = reception()
     come(subject, [1, 2, 3, 2, 3, 4])  # 2 and 3 were sent again
     assert [one.sequence for one in subject.take(4)] == [1, 2, 3, 4]
@@ -57,18 +57,18 @@ def test_what_came_before_is_dropped_and_counted() -> None:
     assert conserved(subject.buffer)
 
 
-def test_what_is_no_sample_is_counted_and_the_stream_goes_on() -> None:
+def test_invalid_records_are_counted_and_the_stream_continues() -> None:
     subject = reception()
     come(subject, [1])
     subject.receive(record(2)[:-1], 0.0)
     come(subject, [3])
-    assert (subject.refused, subject.missing) == (1, 1)  # number 2 never came
+    assert (subject.refused, subject.missing) == (1, 1)  # number 2 never arrived
     assert [one.sequence for one in subject.take(2)] == [1, 3]
     assert conserved(subject.buffer)
 
 
-def test_a_record_of_several_samples_comes_whole_or_not_at_all() -> None:
-    """The second of three records of two samples is damaged: 3 and 4 never came."""
+def test_a_record_of_several_samples_is_used_entirely_or_not_at_all() -> None:
+    """The second of three records of two samples is damaged: 3 and 4 never arrive."""
     lots = RecordFormat((1, 1, 1), "f", samples=2)
     subject = Reception(lots, Buffer(), RateMeter(10.0))
     for first in (1, 3, 5):
@@ -81,13 +81,13 @@ def test_a_record_of_several_samples_comes_whole_or_not_at_all() -> None:
     assert subject.latency == pytest.approx(0.1)  # of 6, the newest
 
 
-def test_a_device_that_was_started_again_begins_amid_its_stream() -> None:
+def test_a_restarted_device_continues_its_stream() -> None:
     subject = reception()
     come(subject, [51, 52, 54])
-    assert subject.missing == 1  # 53; the first fifty were another process's
+    assert subject.missing == 1  # 53; the first fifty belong to the previous process
 
 
-def test_truncation_discards_what_a_step_leaves() -> None:
+def test_truncation_discards_unused_samples() -> None:
     subject = reception(Buffer(keeps_rest=False))
     come(subject, range(1, 8))
     assert [one.sequence for one in subject.take(4)] == [1, 2, 3, 4]
@@ -97,18 +97,18 @@ def test_truncation_discards_what_a_step_leaves() -> None:
     assert conserved(subject.buffer)
 
 
-def test_a_bounded_buffer_keeps_the_newest_but_for_a_step_that_waits() -> None:
+def test_a_bounded_buffer_keeps_the_newest_except_for_a_waiting_step() -> None:
     subject = reception(Buffer(room=2))
     come(subject, range(1, 6))
     assert subject.lacking(4) == 2  # 4 and 5 are kept
     subject.wait()
-    come(subject, [6, 7])  # they go to the step, and need no room
+    come(subject, [6, 7])  # they go to the step, and need no space
     assert [one.sequence for one in subject.take(4)] == [4, 5, 6, 7]
     assert (subject.buffer.truncated, subject.buffer.waiting) == (3, 0)
     assert conserved(subject.buffer)
 
 
-def test_what_came_in_vain_waits_for_the_next_step() -> None:
+def test_samples_of_a_failed_wait_are_kept_for_the_next_step() -> None:
     subject = reception(Buffer(room=2))
     subject.wait()
     come(subject, [1, 2, 3])
@@ -117,24 +117,24 @@ def test_what_came_in_vain_waits_for_the_next_step() -> None:
     assert conserved(subject.buffer)
 
 
-def test_more_than_there_is_cannot_be_taken() -> None:
+def test_more_than_the_buffer_holds_cannot_be_taken() -> None:
     subject = reception()
     come(subject, [1])
     with pytest.raises(ValueError, match="2 samples requested, 1 are available"):
         subject.take(2)
 
 
-def test_latency_is_from_the_making_to_the_coming() -> None:
+def test_latency_is_from_creation_to_arrival() -> None:
     subject = reception()
     subject.receive(record(1, made=0.5), now=0.75)
     assert (subject.latency, subject.heard) == (0.25, 0.75)
 
 
 @pytest.mark.parametrize("rate", [0.5, 8.0, 13.0, 64.0, 1024.0])
-def test_the_rate_is_what_the_stream_says_beforehand(rate: float) -> None:
-    """One of 64 a second: samples 65 to 128 lie in a second, 64 intervals; exactly 64 a second."""
+def test_the_rate_is_the_announced_one_at_first(rate: float) -> None:
+    """64 per second: samples 65 to 128 are in one second, 64 intervals; exactly 64 per second."""
     arrivals, meter = Arrivals(rate, Steady(name="steady")), RateMeter(10.0)
-    assert meter.rate == 10.0  # as it was announced
+    assert meter.rate == 10.0  # as announced
     meter.begin()
     for sequence in range(1, 2 * int(rate) + 4):
         meter.add(arrivals.moment(sequence))

@@ -1,4 +1,4 @@
-"""Records as bytes, and what is no record."""
+"""Records as bytes, and invalid records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def checked(data: bytes) -> bytes:
     return data + struct.pack("<I", crc32(data))
 
 
-def test_a_record_comes_out_as_it_went_in() -> None:
+def test_a_record_survives_a_round_trip() -> None:
     data = FORMAT.encode([SAMPLE])
     assert len(data) == HEAD_BYTES + 4 * 4 + 4 == HEAD_BYTES + FORMAT.pixel_bytes + 4
     (found,) = FORMAT.decode(data)
@@ -51,13 +51,13 @@ def test_raw_pixels_are_a_byte_each() -> None:
         (FORMAT.encode([Sample(1, 1, 0.0, float("inf"), SAMPLE.pixels)]), "label inf"),
     ],
 )
-def test_bytes_that_are_no_sample_are_refused(data: bytes, reason: str) -> None:
+def test_invalid_bytes_are_refused(data: bytes, reason: str) -> None:
     with pytest.raises(BadRecordError, match=reason):
         FORMAT.decode(data)
 
 
-def test_several_samples_stand_one_behind_the_other() -> None:
-    """Two of 59 bytes each; cut off between them, or with the second damaged, it is no record."""
+def test_several_samples_are_concatenated() -> None:
+    """Two of 59 bytes each; truncated between them, or with the second damaged, it is invalid."""
     pair = RecordFormat((1, 2, 2), "f", samples=2)
     other = Sample(8, 12, 0.5, 1.0, 2 * SAMPLE.pixels)
     data = pair.encode([SAMPLE, other])
@@ -75,7 +75,7 @@ def test_several_samples_stand_one_behind_the_other() -> None:
 
 
 @pytest.mark.parametrize("place", range(0, 55, 6))
-def test_a_byte_that_changed_on_the_way_is_found(place: int) -> None:
+def test_a_byte_changed_in_transit_is_detected(place: int) -> None:
     data = bytearray(FORMAT.encode([SAMPLE]))
     data[place] ^= 0x10
     with pytest.raises(BadRecordError):

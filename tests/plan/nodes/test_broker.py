@@ -1,4 +1,4 @@
-"""The broker in the plan, and what it is started with."""
+"""The broker in the plan, and its launch arguments."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def node_of(scenario: Scenario) -> NodeSpec:
     return plan(scenario, "r1").node("broker")
 
 
-def test_its_address_and_memory() -> None:
-    """It follows PS, workers and producer on the switch; rates are those of real seconds."""
+def test_the_address_and_memory_of_the_broker() -> None:
+    """It follows PS, workers and producer on the switch; rates are per real second."""
     node = node_of(live())
     assert node.link is not None
     assert (node.link.address, node.link.up.rate) == ("10.77.0.5", Rate(20e6))
@@ -57,12 +57,12 @@ def test_its_address_and_memory() -> None:
     assert role_of(limited).memory_bytes(limited, plan(live(), "r1"), vector=0) == 2**30
 
 
-def test_a_run_can_be_configured_to_end_with_it() -> None:
+def test_a_run_can_be_configured_to_end_with_the_broker() -> None:
     made = plan(live("streams.transport.kafka.restart=false"), "r1")
     assert (made.node("broker").end, made.node("producer0").end) == ("fatal", "noticed")
 
 
-def test_producers_and_devices_know_its_address() -> None:
+def test_producers_and_devices_know_the_brokers_address() -> None:
     """It then has the streams' link, and its restarts apply to killed producers too."""
     made = plan(live(), "r1")
     producer = made.node("producer0")
@@ -73,14 +73,14 @@ def test_producers_and_devices_know_its_address() -> None:
     assert (producer.end, producer.link.up.rate) == ("restarted", None)
 
 
-def test_there_is_none_without_kafka_nor_in_a_simulation() -> None:
+def test_there_is_no_broker_without_kafka_nor_in_a_simulation() -> None:
     simulated = live("runtime=simulated")
     assert list(BrokerRole().nodes(simulated)) == []
     direct = live("streams.transport=direct")
     assert list(BrokerRole().nodes(direct)) == []
 
 
-def test_it_sees_kafka_and_java_of_the_host_unless_an_image_has_them(tmp_path: Path) -> None:
+def test_the_broker_mounts_kafka_and_java_of_the_host_without_an_image(tmp_path: Path) -> None:
     found = KafkaFiles(Path("/opt/k/libs"), Path("/usr/lib/jvm/17"), "4.2.0", "17.0.15")
     role = BrokerRole()
     targets = [
@@ -92,8 +92,8 @@ def test_it_sees_kafka_and_java_of_the_host_unless_an_image_has_them(tmp_path: P
     assert (own.source, own.writable) == (tmp_path / "broker", True)
 
 
-def test_its_properties_are_what_the_scenario_says() -> None:
-    """A minute's retention is 30 real seconds where two emulated pass in each."""
+def test_the_properties_match_the_scenario() -> None:
+    """A minute's retention is 30 real seconds at two emulated seconds per real one."""
     streams = live().streams
     assert streams is not None and isinstance(streams.transport, Kafka)
     files = broker_files(streams.transport, "10.77.0.4", run="r1", time_scale=2.0)
@@ -110,7 +110,7 @@ def test_its_properties_are_what_the_scenario_says() -> None:
 
 
 def test_records_linger_in_emulated_time() -> None:
-    """50 milliseconds are 200 real ones where a quarter of a second passes in each."""
+    """50 milliseconds are 200 real ones at a quarter of an emulated second per real one."""
     slow = live("time_scale=0.25", "streams.transport.kafka.linger=50ms")
     assert linger_seconds(slow) == pytest.approx(0.2)
 
@@ -133,13 +133,13 @@ def test_a_cluster_has_the_identity_of_its_run() -> None:
         ("replicas=3", "replicas"),
     ],
 )
-def test_what_a_broker_cannot_be(setting: str, found: str) -> None:
+def test_invalid_brokers(setting: str, found: str) -> None:
     with pytest.raises(ScenarioError) as told:
         live(f"streams.transport.kafka.{setting}")
     assert found in str(told.value)
 
 
-def test_defaults_are_the_papers() -> None:
+def test_defaults_match_the_paper() -> None:
     """ScaDLES, section V: 8 network threads, 4 I/O threads."""
     kafka = Kafka(name="kafka")
     assert (kafka.network_threads, kafka.io_threads) == (8, 4)

@@ -1,4 +1,4 @@
-"""What a node's end means, by its role, its status and how far the run has come."""
+"""The meaning of a node's exit, by its role, its status and the phase of the run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,12 @@ OVER = {*TRAINING, Finished}
         (PROGRAM, 0, BEFORE, "fatal"),
         (replace(WORKER, end="restarted"), -9, BEFORE, "restarted"),
         (replace(WORKER, end="restarted"), -9, TRAINING, "restarted"),
-        (replace(WORKER, end="restarted"), 0, TRAINING, "restarted"),  # SIGTERM, to a role of ours
+        (
+            replace(WORKER, end="restarted"),
+            0,
+            TRAINING,
+            "restarted",
+        ),  # SIGTERM, to one of our roles
         (replace(WORKER, end="restarted"), 143, TRAINING, "restarted"),  # and to Java
         (replace(WORKER, end="restarted"), 0, OVER, "expected"),
         (replace(WORKER, end="restarted"), 1, TRAINING, "fatal"),

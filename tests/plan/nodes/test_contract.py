@@ -1,4 +1,4 @@
-"""What every role of nodes promises. A new one is covered the moment it is listed."""
+"""The contract of every role of nodes. New roles are tested automatically."""
 
 import pkgutil
 import re
@@ -33,7 +33,7 @@ every_role = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 
 
 def unlisted(modules: set[str], roles: tuple[Role, ...]) -> list[str]:
-    """What to add to the list for every module whose role is not in it."""
+    """The lines to add to the list for modules whose role is missing."""
     listed = {type(role).__module__ for role in roles}
     lines = []
     for name in sorted(modules - NOT_ROLES):
@@ -73,11 +73,11 @@ def test_roles_only_report_known_events(role: Role) -> None:
     assert role.end in get_args(End)
     assert role.cpu_weight >= 1
     earlier = {one.name for one in ROLES[: ROLES.index(role)]}
-    assert set(role.needs) <= earlier, "what it needs is started before it"
+    assert set(role.needs) <= earlier, "its requirements start before it"
 
 
 @every_role
-def test_what_starts_it_is_there(role: Role) -> None:
+def test_the_entry_point_exists(role: Role) -> None:
     if role.entry:
         module, _, function = role.entry.partition(":")
         found = util.find_spec(module)
@@ -95,7 +95,7 @@ def test_the_nodes_of_a_run_are_its_roles(tmp_path: Path) -> None:
             node, made, vector=0
         )
         assert grows == bool(role.entry), "every Python entry holds the model"
-        assert bool(node.command) != bool(role.entry), "something starts it"
+        assert bool(node.command) != bool(role.entry), "needs a command or an entry point"
         targets = [mount.target for mount in role.mounts(inputs)]
         assert all(Path("/run/testbed") in target.parents for target in targets)
     assert len({node.uid for node in made.nodes}) == len(made.nodes)
@@ -107,7 +107,7 @@ def test_only_the_parameter_server_serves() -> None:
     assert [role.name for role in ROLES if role.part == "server"] == ["ps"]
 
 
-def test_a_list_of_roles_imports_nothing_of_theirs() -> None:
+def test_listing_roles_does_not_import_them() -> None:
     code = "import sys, testbed.plan.nodes; print([m for m in sys.modules if m.startswith(HEAVY)])"
     heavy = ("torch", "grpc", "docker", "pyroute2", "testbed.roles")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The nodes that produce streams, and where the devices find them."""
+"""The nodes that produce streams, and how devices find them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ stop: {updates: 1}
 """
 
 
-def test_devices_are_dealt_to_producers_behind_their_own_links() -> None:
-    """The switch has ps .1, w0 to w2 .2 to .4, sink .5, and the producers behind them."""
+def test_devices_are_assigned_to_producers_with_their_own_links() -> None:
+    """The switch has ps .1, w0 to w2 .2 to .4, sink .5, then the producers."""
     made = plan(load_text(TEXT), "r1")
     links = {node.name: node.link for node in made.nodes if node.role == "producer"}
     assert {name: link.address for name, link in links.items() if link} == {
@@ -38,8 +38,8 @@ def test_devices_are_dealt_to_producers_behind_their_own_links() -> None:
         }
 
 
-def test_their_number_follows_from_the_devices() -> None:
-    """3 devices of 1,000 a second are 3,000: two of 1,500; ten times as fast, one a device."""
+def test_the_number_of_producers_follows_from_the_devices() -> None:
+    """3 devices at 1,000 per second are 3,000: two of 1,500; ten times as fast, one per device."""
 
     def names(*changes: str) -> list[str]:
         overrides = [Override.parse(change) for change in ("streams.producers=null", *changes)]

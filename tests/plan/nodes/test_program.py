@@ -35,7 +35,7 @@ def made() -> Plan:
     return plan(load_text(TEXT), "r1")
 
 
-def test_they_follow_the_workers_on_the_switch_and_start_before_them(made: Plan) -> None:
+def test_programs_follow_the_workers_on_the_switch_and_start_before_them(made: Plan) -> None:
     assert [node.name for node in made.nodes] == ["ps", "evaluator", "sink", "source", "w0", "w1"]
     addresses = {node.name: node.link.address for node in made.nodes if node.link}
     assert addresses == {
@@ -57,7 +57,7 @@ def test_names_in_braces_are_addresses(made: Plan) -> None:
     assert resolve(("{a}:{{a}}",), {"a": "1.2.3.4"}) == ("1.2.3.4:{a}",)
 
 
-def test_limits_and_links_are_those_of_the_scenario(made: Plan) -> None:
+def test_limits_and_links_match_the_scenario(made: Plan) -> None:
     sink, source = made.node("sink"), made.node("source")
     assert (sink.cpu, sink.memory, sink.end) == (None, None, "fatal")
     assert (source.cpu, source.memory, source.end) == (0.5, Size(2**26), "expected")
@@ -66,7 +66,7 @@ def test_limits_and_links_are_those_of_the_scenario(made: Plan) -> None:
     assert (sink.part, sink.role) == ("aside", "program")
 
 
-def test_they_and_all_other_nodes_are_neighbours(made: Plan) -> None:
+def test_programs_and_all_other_nodes_are_neighbours(made: Plan) -> None:
     def known(name: str) -> list[str]:
         node = made.node(name)
         return [other.name for other in role_of(node).neighbours(node, made)]

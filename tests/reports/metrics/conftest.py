@@ -25,7 +25,7 @@ def outline() -> Outline:
 
 @pytest.fixture
 def rows() -> Callable[..., Rows]:
-    """Rows of updates: each a mapping of the columns that are not 0, those of streams too."""
+    """Rows of updates: each maps the columns that are not 0, including those of streams."""
 
     def make(*updates: dict[str, Any]) -> Rows:
         streamed = any(STREAMS.keys() & update for update in updates)
@@ -40,7 +40,7 @@ def rows() -> Callable[..., Rows]:
 
 @pytest.fixture
 def values() -> Callable[[Iterable[Metric]], dict[str, dict[tuple[str, ...], float]]]:
-    """The samples by name, and by their labels with a bucket's end at last."""
+    """The samples by name, and by labels with the bucket's bound last."""
 
     def by_name(families: Iterable[Metric]) -> dict[str, dict[tuple[str, ...], float]]:
         found: dict[str, dict[tuple[str, ...], float]] = {}

@@ -1,4 +1,4 @@
-"""What `testbed up` refuses before anything is made."""
+"""Inputs that `testbed up` refuses before it creates anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shipped for Prometheus and Grafana is sound, and the dashboards are those of the code."""
+"""The files shipped for Prometheus and Grafana are valid, and the dashboards match the code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RULES = COMPOSE / "prometheus" / "rules.yml"
 HISTOGRAM = re.compile("_(bucket|sum|count)$")
 
 
-def test_the_dashboards_are_those_of_the_code() -> None:
+def test_the_dashboards_match_the_code() -> None:
     command = [sys.executable, str(COMPOSE / "grafana" / "generate.py"), "--check"]
     checked = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (checked.returncode, checked.stderr) == (0, "")
@@ -33,7 +33,7 @@ def recorded() -> set[str]:
 
 
 @pytest.mark.parametrize("file", [*DASHBOARDS, RULES], ids=lambda file: file.stem)
-def test_only_metrics_that_there_are_are_asked_for(file: Path) -> None:
+def test_only_existing_metrics_are_queried(file: Path) -> None:
     names = {HISTOGRAM.sub("", name) for name in re.findall(r"\btestbed_[a-z_]+", file.read_text())}
     known = {one.name for one in METRICS}
     assert names - {re.sub("^.*?:|:.*$", "", name) for name in recorded()} <= known
@@ -53,7 +53,7 @@ def test_a_dashboard_can_be_read(file: Path) -> None:
     assert {one["name"] for one in page["annotations"]["list"]} == {"faults", "link changes"}
 
 
-def test_nobody_but_this_host_reaches_the_services() -> None:
+def test_only_this_host_reaches_the_services() -> None:
     services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
     for service in services.values():
         assert service["read_only"]
@@ -66,7 +66,7 @@ def test_nobody_but_this_host_reaches_the_services() -> None:
 
 
 @pytest.mark.slow
-def test_compose_reads_it(tmp_path: Path) -> None:
+def test_compose_reads_the_file(tmp_path: Path) -> None:
     """Debian's 1.29, or version 2: both check the file against the schema of Compose's format."""
     command = ["docker", "compose"]
     if subprocess.run([*command, "version"], check=False, capture_output=True).returncode:
@@ -111,12 +111,12 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     ],
     ids=" ".join,
 )
-def test_promtool_is_content(arguments: tuple[str, ...]) -> None:
+def test_promtool_finds_no_errors(arguments: tuple[str, ...]) -> None:
     checked = promtool(*arguments)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_every_alert_is_tried_silent_and_firing() -> None:
+def test_every_alert_is_tested_silent_and_firing() -> None:
     groups = yaml.safe_load(RULES.read_text())["groups"]
     alerts = {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
     tried: dict[str, set[bool]] = {}
@@ -124,5 +124,5 @@ def test_every_alert_is_tried_silent_and_firing() -> None:
         for one in test.get("alert_rule_test", ()):
             tried.setdefault(one["alertname"], set()).add(bool(one["exp_alerts"]))
     assert tried.keys() == alerts
-    # That of the links is silent about the one that is 4 % off, beside the one it fires for.
+    # The alert for links is silent about the one that is 4 % off, and fires for the other.
     assert all(fires == {True, False} for name, fires in tried.items() if name != "LinkOffSpec")

@@ -1,8 +1,8 @@
-"""The metrics follow Prometheus's conventions, and the table in the package's README is of today.
+"""The metrics follow Prometheus's conventions, and the table in the package's README is current.
 
     python tests/reports/metrics/test_declared.py
 
-writes it there.
+updates the table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_the_table_is_of_today() -> None:
     assert found == f"{table()}\n", "python tests/reports/metrics/test_declared.py"
 
 
-def test_every_metric_has_a_name_of_its_own() -> None:
+def test_every_metric_has_its_own_name() -> None:
     assert len({one.name for one in METRICS}) == len(METRICS)
 
 
@@ -48,7 +48,7 @@ def test_names_follow_the_conventions(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.name)
-def test_what_it_is_read_from_is_there(metric: Metric) -> None:
+def test_the_sources_of_every_metric_exist(metric: Metric) -> None:
     if metric.source in [one for one in vars(declared).values() if isinstance(one, str)]:
         return
     for name in re.split("[,;] ", metric.source):

@@ -10,7 +10,7 @@ from testbed.host.process import Process
 from testbed.reports.metrics.discovery import CONTROLLER, Targets
 
 
-def test_a_run_is_there_while_it_goes_on(tmp_path: Path) -> None:
+def test_a_run_is_registered_while_it_is_active(tmp_path: Path) -> None:
     targets = Targets.of_user({"XDG_STATE_HOME": str(tmp_path)}, Path("/nowhere"))
     runs = tmp_path / "runs"
     with targets.registered(runs / "r1", "127.0.0.1:9500"):
@@ -18,13 +18,13 @@ def test_a_run_is_there_while_it_goes_on(tmp_path: Path) -> None:
         labels = {"run": "r1", CONTROLLER: str(Process.of(os.getpid()))}
         assert json.loads(file.read_text()) == [{"targets": ["127.0.0.1:9500"], "labels": labels}]
         with targets.registered(tmp_path / "others" / "r1", "127.0.0.1:9501"):
-            assert len(list(targets.folder.iterdir())) == 2  # of one name, from another folder
+            assert len(list(targets.folder.iterdir())) == 2  # of the same name, from another folder
     assert list(targets.folder.iterdir()) == []
 
 
-def test_what_a_killed_controller_left_is_removed(tmp_path: Path) -> None:
+def test_targets_left_by_a_killed_controller_are_removed(tmp_path: Path) -> None:
     targets = Targets(tmp_path)
-    gone = Process(os.getpid(), started=1)  # of that pid, but of another time
+    gone = Process(os.getpid(), started=1)  # same pid, different start time
     entry = {"targets": ["127.0.0.1:9500"], "labels": {"run": "r0", CONTROLLER: str(gone)}}
     (tmp_path / "r0@0.json").write_text(json.dumps([entry]))
     others = tmp_path / "others.json"
@@ -36,6 +36,6 @@ def test_what_a_killed_controller_left_is_removed(tmp_path: Path) -> None:
     assert others.exists()
 
 
-def test_nothing_to_tidy(tmp_path: Path) -> None:
+def test_nothing_to_clean_up(tmp_path: Path) -> None:
     Targets(tmp_path / "never made").tidy()
     assert not (tmp_path / "never made").exists()

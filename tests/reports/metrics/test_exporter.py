@@ -1,4 +1,4 @@
-"""Scrapes over HTTP, and what the address may be."""
+"""Scrapes over HTTP, and the valid addresses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_scraper_chooses_the_format(outline: Outline) -> None:
     assert text.endswith("# EOF\n")
 
 
-def test_a_scrape_may_ask_for_some_metrics(outline: Outline) -> None:
+def test_a_scrape_may_select_metrics(outline: Outline) -> None:
     _, text = answer(outline, "?name[]=testbed_version")
     labels = 'algorithm="adacomp",run="r1"'
     assert text.splitlines()[-1] == f"testbed_version{{{labels}}} 0.0"
@@ -59,11 +59,11 @@ def test_a_scrape_has_every_sample_with_the_runs_labels(outline: Outline) -> Non
 def test_two_hundred_workers_take_less_than_6000_samples(outline: Outline) -> None:
     classes = ("fast",) * 100 + ("medium",) * 60 + ("slow",) * 40
     found = scrape(replace(outline, classes=classes))
-    # 7 a worker and some 100 more; queues and containers add 2 a node and 6 a class.
+    # 7 per worker and some 100 more; queues and containers add 2 per node and 6 per class.
     assert 7 * 200 < len(found) < 6000 - 2 * 203 - 6 * 4
 
 
-def test_without_workers_of_their_own_there_are_only_classes(outline: Outline) -> None:
+def test_without_samples_per_worker_there_are_only_classes(outline: Outline) -> None:
     many = replace(outline, classes=("fast",) * (MOST_WORKERS + 1), per_worker=False)
     found = scrape(many)
     assert len(found) < 100
@@ -84,13 +84,13 @@ def test_no_address(text: str) -> None:
         parse_address(text, insecure=True)
 
 
-def test_an_address_that_others_reach_is_asked_for_twice() -> None:
+def test_a_public_address_needs_an_explicit_option() -> None:
     with pytest.raises(ScenarioError, match=r"found 0.0.0.0.*--insecure-listen"):
         parse_address("0.0.0.0:9500", insecure=False)
     assert parse_address("0.0.0.0:9500", insecure=True) == ("0.0.0.0", 9500)
 
 
-def test_a_port_that_is_taken() -> None:
+def test_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(HostError, match=rf"127.0.0.1:{port}: Address already in use") as caught:
@@ -98,7 +98,7 @@ def test_a_port_that_is_taken() -> None:
     assert "--metrics-address" in caught.value.hint
 
 
-def test_closing_twice_and_without_a_start_is_harmless() -> None:
+def test_close_is_idempotent_and_needs_no_start() -> None:
     exporter = Exporter("127.0.0.1", 0)
     exporter.close()
     exporter.close()

@@ -1,4 +1,4 @@
-"""Runs that are over, as Prometheus reads them: a live and a simulated one of an older version."""
+"""Finished runs, as Prometheus reads them: a live and a simulated one of an older version."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def samples(*runs: Run, end: float | None = None) -> Iterator[Sample]:
             yield Sample(name, pairs, float(value), float(timestamp))
 
 
-def test_the_last_samples_are_the_summarys(run: Run) -> None:
+def test_the_last_samples_match_the_summary(run: Run) -> None:
     last = {(one.name, *sorted(one.labels.items())): one for one in samples(run)}
     updates, payload, staleness = 0.0, 0.0, 0.0
     for (name, *_), one in last.items():
@@ -67,7 +67,7 @@ def test_the_last_samples_are_the_summarys(run: Run) -> None:
     assert staleness == run.updates["staleness"].sum()
 
 
-def test_time_goes_up_in_every_series_from_the_runs_start(run: Run) -> None:
+def test_time_increases_in_every_series_from_the_start_of_the_run(run: Run) -> None:
     times = defaultdict(list)
     for one in samples(run):
         times[one.name, *sorted(one.labels.items())].append(float(one.timestamp))
@@ -90,7 +90,7 @@ def test_an_evaluation_has_its_own_time(run: Run) -> None:
     assert any(moment % STEP_SECONDS for moment in seen)
 
 
-def test_several_runs_at_once_end_now(tmp_path: Path) -> None:
+def test_several_runs_all_end_now(tmp_path: Path) -> None:
     runs = []
     for name in ("live", "simulated"):
         shutil.copytree(RUNS / name, tmp_path / name)
@@ -102,7 +102,7 @@ def test_several_runs_at_once_end_now(tmp_path: Path) -> None:
     assert 2e9 <= last < 2e9 + STEP_SECONDS
 
 
-def test_the_command_writes_all_or_nothing(
+def test_the_command_writes_everything_or_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(RUNS / "live", tmp_path / "live")
@@ -124,13 +124,13 @@ def test_the_command_writes_all_or_nothing(
     (tmp_path / "live" / "events.jsonl").write_text("no event\n")
     assert main([*arguments, "--force"]) == 1
     assert "expected an event" in capsys.readouterr().err
-    assert out.read_text() == written  # nothing half-written
+    assert out.read_text() == written  # no partial file
     assert main([*arguments[:-1], str(tmp_path / "nowhere" / "runs.txt")]) == 2
     assert "a path in an existing folder" in capsys.readouterr().err
 
 
 def test_workers_of_a_simulated_run_are_running(run: Run) -> None:
-    """The simulation is of a version that recorded no joins."""
+    """The simulation is from a version that recorded no joins."""
     last = {one.labels["worker"]: one for one in samples(run) if one.name == "testbed_worker_state"}
     assert set(last) == {f"w{index}" for index in range(run.scenario.workers.count)}
     assert {one.value for one in last.values()} == {1.0}

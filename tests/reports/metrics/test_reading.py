@@ -1,4 +1,4 @@
-"""What is told of a run, as samples: numbers worked out by hand."""
+"""The samples of a run: numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tell(sink: MetricsSink, *events: Event) -> None:
 
 
 def updates(rows: Make) -> Rows:
-    """w0 with staleness 0 and 3, w1 late by 1 s with staleness 1, w2 late, which has no speed."""
+    """w0 with staleness 0 and 3, w1 late by 1 s with staleness 1, w2 late and without a speed."""
     return rows(
         {"worker": 0, "time_seconds": 1.0, "payload_up_bytes": 10, "payload_down_bytes": 100},
         {"worker": 1, "time_seconds": 2.0, "staleness": 1, "late_seconds": 1.0},
@@ -84,7 +84,7 @@ def test_the_histogram_of_staleness(outline: Outline, rows: Make, values: Values
     assert found["testbed_staleness_updates_sum"] == {("fast",): 4, ("slow",): 0}
 
 
-def test_a_server_that_went_back_counts_what_is_left(
+def test_a_restored_server_counts_the_remaining_updates(
     outline: Outline, rows: Make, values: Values
 ) -> None:
     told = updates(rows)
@@ -106,7 +106,7 @@ def test_the_states_of_workers(outline: Outline, values: Values) -> None:
         **{("w0", "fast"): 2, ("w1", "fast"): 3, ("w2", "slow"): 1},
     }
     tell(sink, FaultApplied("freeze", False, ("w0",), 4.0, 4.0), Left("w2"), Finished("done", 8))
-    tell(sink, Left("w0"))  # after the end everybody leaves
+    tell(sink, Left("w0"))  # after the end every worker leaves
     states = values(sink.collect())["testbed_workers"]
     assert (states["running",], states["lost",], states["left",]) == (1, 1, 1)
 
@@ -132,10 +132,10 @@ def test_the_verdicts_reasons_so_far(outline: Outline, rows: Make, values: Value
         sink,
         RateMeasured("class fast up", 8e6, 4e6),  # half of what was configured
         Rejected("w1", "NaN", code="INVALID_ARGUMENT"),
-        # 3 emulated seconds late are 1.5 real ones, and one is allowed
+        # 3 emulated seconds late are 1.5 real seconds, and one is allowed
         FaultApplied("leave", True, ("w0",), 2.0, 5.0),
     )
-    sink.updates(updates(rows), now=0.0)  # a third of the fast ones' steps is late
+    sink.updates(updates(rows), now=0.0)  # a third of the fast steps is late
     reasons = values(sink.collect())["testbed_verdict_reasons"]
     assert reasons["links",] == 1
     assert reasons["nodes",] == 2
@@ -182,10 +182,10 @@ def test_links_and_containers(outline: Outline, values: Values) -> None:
     assert found["testbed_tcp_bytes_total"] == {("up",): 500, ("down",): 400}
     assert found["testbed_retransmitted_bytes_total"] == {("up",): 30, ("down",): 20}
     assert found["testbed_host_cpu_busy_ratio"] == {(): 0.5}
-    assert "testbed_host_cpu_pressure_ratio" not in found  # what is not known is not shown
+    assert "testbed_host_cpu_pressure_ratio" not in found  # unknown values are omitted
     assert found["testbed_container_cpu_seconds_total"] == {("w0", "fast"): 1.5}
     assert found["testbed_container_memory_bytes"] == {("w0", "fast"): 4096, ("ps", "ps"): 2**20}
-    sink.usage(Usage(down={"w1": Queue(5, 0)}))  # of those that have ended, counters stay
+    sink.usage(Usage(down={"w1": Queue(5, 0)}))  # counters of ended nodes remain
     found = values(sink.collect())
     assert found["testbed_link_dropped_packets_total"]["down", "fast"] == 1 + 5
     assert found["testbed_link_backlog_bytes"]["down", "fast"] == 0
@@ -193,7 +193,7 @@ def test_links_and_containers(outline: Outline, values: Values) -> None:
     assert "testbed_container_memory_bytes" not in found
 
 
-def test_what_it_costs_is_counted(outline: Outline, rows: Make, values: Values) -> None:
+def test_the_cost_of_scrapes_is_counted(outline: Outline, rows: Make, values: Values) -> None:
     ticks = iter([1.0, 1.5, 7.0, 7.25])
     sink = MetricsSink(outline, seconds=lambda: next(ticks))
     sink.updates(updates(rows), now=0.0)

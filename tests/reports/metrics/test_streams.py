@@ -1,4 +1,4 @@
-"""What became of the samples of data streams: numbers worked out by hand."""
+"""Samples of data streams by outcome: numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ OTHER = {
 }
 
 
-def test_counts_are_those_of_the_last_updates(outline: Outline, rows: Make, values: Values) -> None:
+def test_counts_are_from_the_last_updates(outline: Outline, rows: Make, values: Values) -> None:
     """w0 has two updates, w1 one, both fast; the slow w2 has none yet."""
     sink = MetricsSink(replace(outline, streams=True))
     waited = {**FIRST, "worker": 0, "stream_wait_seconds": 0.5}
     sink.updates(rows(waited, {**SECOND, "worker": 0}, {**OTHER, "worker": 1}), now=0.0)
     found = values(sink.collect())
-    # 25 + 40, not the 10 of before; 14 + 40; 5 + 0; and 65 = 54 + 5 + 4 + 2.
+    # 25 + 40, not the earlier 10; 14 + 40; 5 + 0; and 65 = 54 + 5 + 4 + 2.
     assert found[f"{STREAM}produced_samples_total"] == {("fast",): 65, ("slow",): 0}
     assert found[f"{STREAM}used_samples_total"] == {("fast",): 54, ("slow",): 0}
     assert found[f"{STREAM}buffered_samples"] == {("fast",): 5, ("slow",): 0}

@@ -1,4 +1,4 @@
-"""The roles as processes on the loopback, as a cast whose play the tests direct."""
+"""The roles as processes on the loopback, controlled by the tests."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from testbed.telemetry.events import read_events
 from testbed.telemetry.spool import SpoolReader
 
 PATIENCE_SECONDS = 1.0
-LONGEST_SECONDS = 60.0  # for anything a test waits for
+LONGEST_SECONDS = 60.0  # timeout of every wait
 
-# Runs in a process forked from one that has imported everything: role, arguments and log are given.
+# Runs in a process forked from one with all imports; gets the role, its arguments and the log.
 ENTRY = """
 import importlib, os, sys
 os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
@@ -67,23 +67,23 @@ class Cast:
         self.processes[node].start()
 
     def put_own_file(self, name: str, text: str) -> None:
-        """Put a file of the user's own where a run has it."""
+        """Put a file of the user's into the run's folder."""
         (self.folder / "custom").mkdir()
         (self.folder / "custom" / name).write_text(text, encoding="utf-8")
 
     def start_all(self, workers: int) -> None:
-        """Start everybody; workers when they can be served."""
+        """Start all nodes; the workers once the server is ready."""
         self.start("ps")
         self.wait_for("listening")
         for node in ("evaluator", *(f"w{index}" for index in range(workers))):
             self.start(node)
 
     def log(self, node: str) -> Path:
-        """What a node has written to its standard error."""
+        """A node's standard error so far."""
         return self.folder / f"{node}.log"
 
     def events(self, *names: str) -> list[dict[str, Any]]:
-        """The parameter server's events, or those of these names."""
+        """The parameter server's events, optionally only those of these names."""
         entries = read_events(self.folder / "ps" / "events.jsonl")
         return [entry.as_dict() for entry in entries if not names or entry.name in names]
 
@@ -92,7 +92,7 @@ class Cast:
         return SpoolReader(self.folder / "ps" / "updates.bin").read()
 
     def wait_for(self, *names: str) -> None:
-        """Wait until an event of each of these names has come."""
+        """Wait until an event of each of these names was recorded."""
         self.wait_until(lambda: set(names) <= {event["event"] for event in self.events()})
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
@@ -103,19 +103,19 @@ class Cast:
             time.sleep(0.02)
 
     def exit_status(self, node: str) -> int | None:
-        """How a node ended by itself."""
+        """A node's exit status; it must end by itself."""
         self.processes[node].join(LONGEST_SECONDS)
         assert not self.processes[node].is_alive(), self.story()
         return self.processes[node].exitcode
 
     def hang_up(self, node: str) -> None:
-        """Notify a node that the run has no controller any more."""
+        """Notify a node that the run has lost its controller."""
         pid = self.processes[node].pid
         assert pid is not None
         os.kill(pid, signal.SIGHUP)
 
     def terminate(self) -> set[int | None]:
-        """Send SIGTERM to all that live. Returns with which statuses they ended."""
+        """Send SIGTERM to all live processes and return their exit statuses."""
         living = [process for process in self.processes.values() if process.is_alive()]
         for process in living:
             process.terminate()
@@ -124,7 +124,7 @@ class Cast:
         return {process.exitcode for process in living}
 
     def story(self) -> str:
-        """What is known of the run, for a failed test."""
+        """Everything known about the run, for a failed test."""
         lines = [str(event) for event in self.events()]
         for node, process in self.processes.items():
             text = self.log(node).read_text(encoding="utf-8") if self.log(node).exists() else ""
@@ -132,7 +132,7 @@ class Cast:
         return "\n".join(lines)
 
     def kill(self) -> None:
-        """Leave nothing behind."""
+        """Clean up."""
         for process in self.processes.values():
             process.kill()
             process.join()
@@ -160,7 +160,7 @@ Make = Callable[..., Cast]
 
 @pytest.fixture
 def make(tmp_path: Path, context: ForkServerContext, digits: Path) -> Iterator[Make]:
-    """Makes a run's folder from a few lines of YAML; kills what is left of it."""
+    """Makes a run's folder from a few lines of YAML; kills its remaining processes."""
     casts: list[Cast] = []
 
     def begin(**parts: str) -> Cast:

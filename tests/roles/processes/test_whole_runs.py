@@ -18,13 +18,13 @@ from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.record import Recorder
 
-LONGEST_SECONDS = 60.0  # for anything a test waits for
+LONGEST_SECONDS = 60.0  # timeout of every wait
 
-# Runs in a process forked from one that has imported everything: role, arguments and log are given.
+# Runs in a process forked from one with all imports; gets the role, its arguments and the log.
 Make = Any
 
 
-def test_a_run_from_beginning_to_end(make: Make) -> None:
+def test_a_whole_run(make: Make) -> None:
     cast = make()
     cast.start_all(3)
     cast.wait_for("done")
@@ -75,10 +75,10 @@ def noisy(images, rng):
 """
 
 
-def test_random_transforms_and_numbers_to_predict_live_and_simulated(
+def test_random_transforms_and_numeric_targets_live_and_simulated(
     make: Make, tmp_path: Path
 ) -> None:
-    """Bulk-synchronous rounds are the same to the bit, so the two must have drawn the same."""
+    """Bulk-synchronous rounds are bit-identical, so both must have drawn the same."""
     own = "{name: custom, file: data.py, class: load, transform: noisy, partition: shared}"
     parts = {
         "algorithm": "{name: bsp, learning_rate: 0.05}",
@@ -103,7 +103,7 @@ def test_random_transforms_and_numbers_to_predict_live_and_simulated(
 
 @pytest.mark.parametrize("model", ["resnet", "vgg-s"])
 def test_networks_of_modules_live_and_simulated(make: Make, model: str) -> None:
-    """Twelve gradients in rounds of three, whose batches are normalised each by itself."""
+    """Twelve gradients in rounds of three; each batch is normalised by itself."""
     parts = {
         "algorithm": "{name: bsp, learning_rate: 0.05}",
         "model": model,
@@ -128,10 +128,10 @@ class Net(nn.Module):
 """
 
 
-def test_what_an_own_network_draws_live_and_simulated(make: Make) -> None:
-    """479 samples each are 2 x 239 + 1: the last batch would be one that BatchNorm1d cannot have.
+def test_draws_of_an_own_network_live_and_simulated(make: Make) -> None:
+    """479 samples each are 2 x 239 + 1: a last batch of one would break BatchNorm1d.
 
-    The one before takes it too: two steps an epoch.
+    The batch before takes it too: two steps per epoch.
     """
     parts = {
         "algorithm": "{name: fedavg, learning_rate: 0.05}",
@@ -149,7 +149,7 @@ def test_what_an_own_network_draws_live_and_simulated(make: Make) -> None:
 
 
 def play_both(cast: Any, virtual: Any) -> None:
-    """Run one live and the other simulated: the models are the same at the end, to the bit."""
+    """Run one live and the other simulated: the final models are bit-identical."""
     cast.start_all(3)
     cast.wait_for("done")
     assert cast.terminate() == {0}
@@ -162,7 +162,7 @@ def play_both(cast: Any, virtual: Any) -> None:
     assert finals[0].taken.evaluation == finals[1].taken.evaluation
 
 
-def test_a_model_that_cannot_be_saved_ends_the_evaluator_and_is_told(make: Make) -> None:
+def test_a_model_that_cannot_be_saved_ends_the_evaluator_with_an_error(make: Make) -> None:
     cast = make()
     (cast.folder / "model" / "best.safetensors").mkdir(parents=True)
     cast.start_all(3)
@@ -171,7 +171,7 @@ def test_a_model_that_cannot_be_saved_ends_the_evaluator_and_is_told(make: Make)
     assert cast.log("evaluator").read_text(encoding="utf-8") == told
 
 
-def test_a_killed_worker_holds_nobody_up(make: Make) -> None:
+def test_a_killed_worker_does_not_block_others(make: Make) -> None:
     cast = make(stop="{updates: 400}")
     cast.start_all(3)
     cast.wait_until(lambda: 2 in cast.rows()["worker"])
@@ -185,7 +185,7 @@ def test_a_killed_worker_holds_nobody_up(make: Make) -> None:
     assert cast.terminate() == {0}
 
 
-def test_a_worker_whose_push_is_rejected_ends_and_says_why(make: Make) -> None:
+def test_a_worker_with_a_rejected_push_exits_and_says_why(make: Make) -> None:
     cast = make(algorithm="asgd", workers="{count: 2}", stop="{updates: 100000}")
     broken = cast.folder / "broken"
     broken.mkdir()
@@ -207,7 +207,7 @@ def test_a_worker_whose_push_is_rejected_ends_and_says_why(make: Make) -> None:
     assert cast.terminate() == {0}
 
 
-def test_sigterm_ends_everybody_at_any_time(make: Make) -> None:
+def test_sigterm_ends_all_roles_at_any_time(make: Make) -> None:
     cast = make(
         workers="{count: 2, think: {law: constant, mean: 1h}}",
         stop="{time: 2h}",
@@ -231,7 +231,7 @@ raise SystemExit(status)
 """
 
 
-def test_a_sigterm_between_a_roles_end_and_its_process_end_changes_nothing() -> None:
+def test_a_sigterm_between_the_end_of_a_role_and_of_its_process_is_ignored() -> None:
     done = subprocess.run([sys.executable, "-c", OVER], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -253,20 +253,20 @@ raise SystemExit(run("w0", body))
 """
 
 
-def test_a_sigterm_that_does_not_interrupt_the_waiting_ends_it() -> None:
-    """It comes in another thread, as one that comes just before the waiting does not either."""
+def test_a_sigterm_that_does_not_interrupt_a_wait_still_ends_it() -> None:
+    """It arrives in another thread: like one just before the wait, it interrupts nothing."""
     done = subprocess.run([sys.executable, "-c", BESIDE], check=False, timeout=30)
     assert done.returncode == 0
 
 
-def test_sigterm_ends_who_waits_for_others(make: Make) -> None:
+def test_sigterm_ends_roles_that_wait_for_others(make: Make) -> None:
     cast = make()
     cast.start_all(2)  # the third never comes
     cast.wait_until(lambda: len(cast.events("joined")) == 2)
     assert cast.terminate() == {0}
 
 
-def test_an_unattended_server_ends_when_all_is_done(make: Make) -> None:
+def test_an_unattended_server_ends_after_the_training(make: Make) -> None:
     cast = make()
     cast.start_all(3)
     cast.wait_for("started")
@@ -285,7 +285,7 @@ def test_an_unattended_server_that_waits_for_workers_ends(make: Make) -> None:
     assert cast.events("started", "done") == []
 
 
-def test_without_a_parameter_server_workers_end(make: Make) -> None:
+def test_workers_end_without_a_parameter_server(make: Make) -> None:
     cast = make(stop="{updates: 1000000}")
     cast.start_all(3)
     cast.wait_until(lambda: len(cast.rows()) > 0)
@@ -303,7 +303,7 @@ def test_without_a_parameter_server_workers_end(make: Make) -> None:
         ("secret", "{mlp: {hidden: [8]}}", "names or shapes of its tensors differ"),
     ],
 )
-def test_a_stranger_is_turned_away(make: Make, secret: str, model: str, reason: str) -> None:
+def test_an_unknown_worker_is_refused(make: Make, secret: str, model: str, reason: str) -> None:
     cast, other = make(), make(model=model)
     cast.start("ps")
     cast.start("w0", folder=other.folder, secret=secret)
@@ -358,8 +358,8 @@ class Mine(Asgd):
 """
 
 
-def test_a_server_that_ends_while_a_worker_leaves_is_no_failure_of_the_worker(make: Make) -> None:
-    """The worker was notified of the end of training: it waits for SIGTERM, as if it had left."""
+def test_a_server_that_ends_while_a_worker_leaves_does_not_fail_the_worker(make: Make) -> None:
+    """The worker knows that training has ended: it waits for SIGTERM, as if it had left."""
     own = "{custom: {file: own.py, class: Mine, learning_rate: 0.1}}"
     cast = make(algorithm=own, workers="{count: 1}", stop="{updates: 3}")
     cast.put_own_file("own.py", ENDS_WHEN_LEFT)
@@ -372,7 +372,7 @@ def test_a_server_that_ends_while_a_worker_leaves_is_no_failure_of_the_worker(ma
     assert cast.log("w0").read_text(encoding="utf-8") == ""
 
 
-def test_training_ends_when_it_is_accurate_enough(make: Make) -> None:
+def test_training_ends_at_the_target_accuracy(make: Make) -> None:
     cast = make(stop="{accuracy: 0.5, updates: 100000}", evaluate="{every: 10, images: 100}")
     cast.start_all(3)
     cast.wait_for("done")
@@ -384,7 +384,7 @@ def test_training_ends_when_it_is_accurate_enough(make: Make) -> None:
     assert cast.terminate() == {0}
 
 
-def test_a_role_that_is_launched_wrongly_says_so(make: Make) -> None:
+def test_a_role_launched_with_wrong_arguments_says_so(make: Make) -> None:
     cast = make()
     cast.start("w0", folder=cast.folder / "nowhere")
     assert cast.exit_status("w0") == 2

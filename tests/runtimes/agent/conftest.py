@@ -1,4 +1,4 @@
-"""Containers of a real engine with an agent in one of them, made without the runtime's driver."""
+"""Containers of a real engine, one with an agent in it, made without the runtime's driver."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ WAIT_SECONDS = 30.0
 
 
 def wait_until(look: Callable[[], Any]) -> Any:
-    """Look again and again until there is something to see."""
+    """Poll until the result is true, and return it."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not (found := look()):
-        assert time.monotonic() < deadline, "nothing to see in time"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.01)
     return found
 
 
 @dataclass
 class ContainedRun:
-    """A run with an agent in a container, and short ways to do what tests do with one.
+    """A run with an agent in a container, and shortcuts for what tests do with it.
 
     Attributes:
         engine: the engine's client.
@@ -75,7 +75,7 @@ class ContainedRun:
     containers: dict[str, Any] = field(default_factory=dict)
 
     def start_agent(self) -> None:
-        """Make its container; it waits for the lifeline."""
+        """Create the agent's container; it waits for the lifeline."""
         template = Template(preload=tuple(self.preload))
         settings = AgentSettings(self.folder.path, template, Users("root"), ())
         environment = {**BASE, "PYTHONPATH": f"{PACKAGE_INSIDE}:{ENTRIES_INSIDE}"}
@@ -110,7 +110,7 @@ class ContainedRun:
         )
 
     def connect(self) -> socket.socket:
-        """A connection to the agent's lifeline."""
+        """Connect to the agent's lifeline."""
         place = self.folder.control / "lifeline.sock"
         wait_until(place.exists)
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -127,7 +127,7 @@ class ContainedRun:
         return replace(node, **changes)
 
     def contain(self, node: NodeSpec, **options: Any) -> int:
-        """Make and start a node's container; the pid of its first process."""
+        """Create and start a node's container, and return the pid of its first process."""
         log = self.folder.log(node.name)
         log.touch()
         container = self._create(
@@ -146,7 +146,7 @@ class ContainedRun:
         return int(container.attrs["State"]["Pid"])
 
     def launch(self, node: str | NodeSpec, entry: str, **options: Any) -> int:
-        """Make a node's container unless one is named, and launch a role in it."""
+        """Create a node's container unless one is given, and launch a role in it."""
         spec = self.node(node) if isinstance(node, str) else node
         if "container" not in options:
             options["container"] = self.contain(spec)
@@ -158,17 +158,17 @@ class ContainedRun:
         )
 
     def run(self, node: str | NodeSpec, entry: str, **options: Any) -> tuple[int, str]:
-        """Launch a node, wait for its end; its status and what it printed."""
+        """Launch a node, wait for its end, and return its status and output."""
         self.launch(node, entry, **options)
         name = node if isinstance(node, str) else node.name
         return self.wait_for_exit(name).status, self.output(name)
 
     def output(self, name: str) -> str:
-        """What a node has printed so far."""
+        """The output of a node so far."""
         return self.folder.log(name).read_text()
 
     def wait_for_exit(self, name: str) -> Exit:
-        """The end of a node."""
+        """Wait for a node's end and return it."""
         client = self.client
         assert client is not None
 
@@ -184,13 +184,13 @@ class ContainedRun:
         wait_until(lambda: text in self.output(name))
 
     def state(self, name: str) -> dict[str, Any]:
-        """What the engine says of a node's container."""
+        """What the engine reports about a node's container."""
         self.containers[name].reload()
         state: dict[str, Any] = self.containers[name].attrs["State"]
         return state
 
     def locked(self) -> bool:
-        """Whether somebody holds the run's lock."""
+        """Whether a process holds the run's lock."""
         with self.folder.lock.open("rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -199,7 +199,7 @@ class ContainedRun:
         return False
 
     def hang_up(self) -> None:
-        """Do to the agent what the end of the controller does."""
+        """Close the lifeline, as the end of the controller does."""
         if self.client is not None:
             self.client.close()
         if self.lifeline is not None:
@@ -219,7 +219,7 @@ class ContainedRun:
 
     @staticmethod
     def _code() -> list[str]:
-        """The package as it is here, whatever version of it the image holds, and tests' roles."""
+        """The current package, whatever version the image holds, and the roles of the tests."""
         return [f"{PACKAGE}:{PACKAGE_INSIDE}/testbed:ro", f"{ENTRIES}:{ENTRIES_INSIDE}:ro"]
 
 
@@ -234,7 +234,7 @@ def engine() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def image(engine: Any) -> str:
-    """An image that holds all that the package needs; of the package itself any version will do."""
+    """An image with all dependencies of the package; any version of the package will do."""
     found = [tag for one in engine.images.list(REPOSITORY) for tag in one.tags]
     if not found:
         pytest.skip("needs an image of the testbed: testbed image build")
@@ -245,7 +245,7 @@ def image(engine: Any) -> str:
 def contained_run(
     engine: Any, image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Any]:
-    """Makes runs; whatever containers they leave are removed."""
+    """Creates runs; removes the containers they leave behind."""
 
     @contextmanager
     def make(*, owner: int = 0, **options: Any) -> Iterator[ContainedRun]:
@@ -281,7 +281,7 @@ def remove_all(engine: Any, session: str) -> None:
 
 @pytest.fixture(scope="module")
 def live(contained_run: Callable[..., Any]) -> Iterator[ContainedRun]:
-    """A run that all tests of a module share; each uses nodes of its own."""
+    """A run shared by all tests of a module; each test uses its own nodes."""
     with contained_run() as run:
         run.commit()
         yield run

@@ -1,4 +1,4 @@
-"""An agent in a container of a real engine, and roles in containers that the engine has made."""
+"""An agent in a container of a real engine, and roles in containers created by the engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FUSE = os.makedev(10, 229)
 
 
 def link(last: int, **shapes: Any) -> tuple[LinkSpec, Neighbour]:
-    """A link with address 10.77.0.<last>, and the node as its neighbours know it."""
+    """A link with address 10.77.0.<last>, and the node as its neighbours see it."""
     address, mac = f"10.77.0.{last}", f"02:00:0a:4d:00:{last:02x}"
     return LinkSpec(address, mac, **{"up": Direction(), "down": Direction(), **shapes}), Neighbour(
         address, mac
@@ -46,7 +46,7 @@ def namespaces_of(pid: int) -> dict[str, str]:
     return {kind: str(Path(f"/proc/{pid}/ns/{kind}").readlink()) for kind in kinds}
 
 
-def test_it_has_a_uid_of_its_own_and_no_privileges(seen: dict[str, Any]) -> None:
+def test_a_role_has_its_own_uid_and_no_privileges(seen: dict[str, Any]) -> None:
     uid = str(21000 + int(seen["hostname"][1:]))
     assert seen["status"]["Uid"] == seen["status"]["Gid"] == [uid] * 4
     assert seen["status"]["Groups"] == []
@@ -54,25 +54,25 @@ def test_it_has_a_uid_of_its_own_and_no_privileges(seen: dict[str, Any]) -> None
     assert set(seen["capabilities"].values()) == {0}
 
 
-def test_it_cannot_make_a_namespace(seen: dict[str, Any]) -> None:
+def test_a_role_cannot_create_a_namespace(seen: dict[str, Any]) -> None:
     assert set(seen["new namespaces"].values()) == {"PermissionError"}
     assert seen["status"]["Seccomp"] == ["2"]
 
 
 @MODES
-def test_it_cannot_rise_again(live: Any, mode: str) -> None:
+def test_a_role_cannot_regain_privileges(live: Any, mode: str) -> None:
     status, output = live.run({"warm": "w9", "cold": "w10"}[mode], "entries:try_to_rise", mode=mode)
     assert status == 0, output
     found = json.loads(output)
     del found["limit"]
-    assert found.pop("new privileges") == "EINVAL"  # they can only be given up
+    assert found.pop("new privileges") == "EINVAL"  # it can only be set
     assert found.pop("after grep") == found.pop("after python") == ["0000000000000000"]
     for path in [path for path in found if path.startswith("/proc/sys")]:
         assert found.pop(path).startswith("reads "), path
     assert set(found.values()) <= {"EPERM", "EINVAL"}, found
 
 
-def test_nothing_is_inherited_that_is_not_meant_to_be(seen: dict[str, Any]) -> None:
+def test_a_role_inherits_only_intended_descriptors_and_variables(seen: dict[str, Any]) -> None:
     log = seen["descriptors"]["1"]
     assert log.startswith("pipe:")
     assert seen["descriptors"] == {"0": "/dev/null", "1": log, "2": log}
@@ -89,10 +89,10 @@ def test_nothing_is_inherited_that_is_not_meant_to_be(seen: dict[str, Any]) -> N
 
 
 @MODES
-def test_gpus_of_its_container_are_the_roles(live: Any, tmp_path: Path, mode: str) -> None:
-    """What an engine does for a GPU: variables in the container, and a device it may use."""
+def test_a_role_uses_the_gpus_of_its_container(live: Any, tmp_path: Path, mode: str) -> None:
+    """As an engine provides a GPU: variables in the container, and a device that it may open."""
     device = tmp_path / "nvidia0"
-    os.mknod(device, stat.S_IFCHR | 0o666, FUSE)  # none that every container has
+    os.mknod(device, stat.S_IFCHR | 0o666, FUSE)  # a device that containers lack by default
     device.chmod(0o666)
     given = {"NVIDIA_VISIBLE_DEVICES": "0", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
     gifts: dict[str, Any] = {"environment": given, "devices": [f"{device}:/dev/nvidia0:rw"]}
@@ -103,7 +103,7 @@ def test_gpus_of_its_container_are_the_roles(live: Any, tmp_path: Path, mode: st
     status, output = live.run(node, "entries:look_for_gpus", **options)
     assert status == 0, output
     assert json.loads(output) == {"CUDA_VISIBLE_DEVICES": None, **given, "device": "opened"}
-    # A node without any has torch see none, whatever the host's engine gives to all containers.
+    # In a node without GPUs torch sees none, even if the engine gives them to all containers.
     options["container"] = containers[other.name]
     _, output = live.run(other, "entries:look_for_gpus", **options)
     seen = json.loads(output)
@@ -111,8 +111,8 @@ def test_gpus_of_its_container_are_the_roles(live: Any, tmp_path: Path, mode: st
     assert (seen["NVIDIA_VISIBLE_DEVICES"], seen["device"]) == (None, "opened")
 
 
-def test_what_it_sees_is_the_container(seen: dict[str, Any]) -> None:
-    assert seen["processes"][0] == 1  # tini, and this is not it
+def test_a_role_sees_its_container(seen: dict[str, Any]) -> None:
+    assert seen["processes"][0] == 1  # tini
     assert seen["pid"] > 1
     assert seen["interfaces"] == ["lo"]
     mounts = {line.split()[1]: line.split()[3].split(",")[0] for line in seen["mounts"]}
@@ -121,7 +121,7 @@ def test_what_it_sees_is_the_container(seen: dict[str, Any]) -> None:
 
 
 @MODES
-def test_it_is_in_all_that_the_engine_has_made(live: Any, mode: str) -> None:
+def test_a_role_is_in_all_namespaces_and_groups_of_its_container(live: Any, mode: str) -> None:
     name = {"warm": "w11", "cold": "w12"}[mode]
     first = live.contain(live.node(name), oom_score_adj=300, mem_limit="512m", nano_cpus=10**9)
     role = live.launch(name, "entries:wait", mode=mode, container=first)
@@ -139,7 +139,7 @@ def test_it_is_in_all_that_the_engine_has_made(live: Any, mode: str) -> None:
 
 
 @MODES
-def test_its_end_is_reported_and_ends_the_container(
+def test_the_end_of_a_role_is_reported_and_ends_its_container(
     live: Any, eventually: Callable[..., Any], mode: str
 ) -> None:
     name = {"warm": "w13", "cold": "w14"}[mode]
@@ -153,12 +153,12 @@ def test_its_end_is_reported_and_ends_the_container(
         live.launch(name, "entries:wait", container=os.getpid())
 
 
-def test_a_lazy_import_finds_what_the_image_has(live: Any) -> None:
+def test_a_lazy_import_finds_packages_of_the_image(live: Any) -> None:
     status, output = live.run("w15", "entries:import_late")
     assert status == 0, output
 
 
-def test_a_role_out_of_memory_is_named(live: Any) -> None:
+def test_a_role_out_of_memory_is_reported(live: Any) -> None:
     node = live.node("w16")
     first = live.contain(node, mem_limit="64m", memswap_limit="64m")
     arguments = {"bytes": str(256 * 2**20)}
@@ -167,7 +167,7 @@ def test_a_role_out_of_memory_is_named(live: Any) -> None:
 
 
 @pytest.mark.parametrize("verb", ["remove", "stop", "kill"])
-def test_a_container_that_is_ended_by_hand_ends_its_role(live: Any, verb: str) -> None:
+def test_stopping_a_container_ends_its_role(live: Any, verb: str) -> None:
     name = {"remove": "w17", "stop": "w23", "kill": "w24"}[verb]
     role = live.launch(name, "entries:wait")
     live.wait_for_output(name, "waiting")
@@ -177,7 +177,7 @@ def test_a_container_that_is_ended_by_hand_ends_its_role(live: Any, verb: str) -
     assert name not in live.client.running()
 
 
-def test_links_carry_and_are_counted(live: Any) -> None:
+def test_links_carry_traffic_and_count_it(live: Any) -> None:
     (server, its), (worker, mine) = link(1), link(2, up=Direction(rate=Rate.parse("100mbit")))
     live.launch(
         live.node("ps", link=server),
@@ -204,15 +204,15 @@ def test_links_carry_and_are_counted(live: Any) -> None:
         live.wait_for_exit(name)
 
 
-def test_a_role_may_follow_another_into_its_container(live: Any) -> None:
+def test_a_role_can_follow_another_in_its_container(live: Any) -> None:
     first = live.contain(live.node("w22"))
-    for status in ("3", "4", "5"):  # faster than the container is ended after its role
+    for status in ("3", "4", "5"):  # before the container ends after its role
         arguments = {"status": status}
         live.launch("w22", "entries:finish", arguments=arguments, container=first)
         assert live.wait_for_exit("w22").status == int(status)
 
 
-def test_a_link_outlives_its_role_and_serves_the_next(live: Any) -> None:
+def test_a_link_outlives_its_role_and_is_reused(live: Any) -> None:
     node = live.node("w18", link=link(18, up=Direction(rate=Rate.parse("10mbit")))[0])
     first = live.contain(node, entrypoint=["sh", "-c", STUBBORN])
     live.launch(node, "entries:finish", arguments={"status": "0"}, container=first)
@@ -224,7 +224,7 @@ def test_a_link_outlives_its_role_and_serves_the_next(live: Any) -> None:
     live.containers["w18"].remove(force=True)
 
 
-def test_a_pid_that_is_no_container_of_the_nodes_is_never_entered(live: Any) -> None:
+def test_a_pid_outside_the_nodes_containers_is_never_entered(live: Any) -> None:
     with pytest.raises(NodeError, match=r"w19: .*names no container"):
         live.launch("w19", "entries:wait", container=None)
     for pid in (1, os.getpid(), live.contain(live.node("w20"))):
@@ -235,7 +235,7 @@ def test_a_pid_that_is_no_container_of_the_nodes_is_never_entered(live: Any) -> 
     assert "w19" not in live.client.running()
 
 
-def test_what_the_engine_pauses_is_frozen(live: Any) -> None:
+def test_a_container_paused_by_the_engine_is_frozen(live: Any) -> None:
     first = live.contain(live.node("w21"))
     container = live.containers["w21"]
     container.pause()
@@ -253,11 +253,11 @@ def test_what_the_engine_pauses_is_frozen(live: Any) -> None:
     assert live.wait_for_exit("w21").status == 7
 
 
-def test_a_container_that_the_agent_froze_can_be_removed(live: Any) -> None:
+def test_a_container_frozen_by_the_agent_can_be_removed(live: Any) -> None:
     live.launch("w29", "entries:wait")
     live.client.freeze("w29")
     assert live.client.frozen() == ["w29"]
-    assert live.state("w29")["Status"] == "running"  # the engine does not know of it
+    assert live.state("w29")["Status"] == "running"  # the engine is unaware of it
     live.containers["w29"].remove(force=True)
     assert live.wait_for_exit("w29").status == -signal.SIGKILL
 
@@ -288,14 +288,14 @@ def test_an_unattended_run_ends_with_its_parameter_server(
         run.launch("w1", "entries:wait")
         run.launch("ps", "entries:wait")
         run.lifeline.sendall(b"finish\n")
-        run.hang_up()  # the server is told so by SIGHUP, and this one ends of that
+        run.hang_up()  # the server gets SIGHUP, and this one dies from it
         eventually(lambda: run.agent.reload() or run.agent.status == "exited")
         for name in ("ps", "w1"):
             eventually(lambda name=name: run.state(name)["Status"] == "exited")
         assert not run.locked()
 
 
-def test_a_kept_run_goes_on_until_it_is_stopped(
+def test_a_kept_run_stays_active_until_it_is_stopped(
     contained_run: Callable[..., Any], eventually: Callable[..., Any]
 ) -> None:
     with contained_run() as run:
@@ -334,7 +334,7 @@ def test_a_stopped_agent_leaves_nothing_running(
         eventually(lambda: run.state("w1")["Status"] == "exited")
 
 
-def test_without_a_commit_nothing_happens(
+def test_without_a_commit_nothing_is_launched(
     contained_run: Callable[..., Any], eventually: Callable[..., Any]
 ) -> None:
     with contained_run() as run:
@@ -352,7 +352,7 @@ def test_a_template_that_fails_is_reported(contained_run: Callable[..., Any]) ->
         run.commit()
 
 
-def test_a_run_folder_of_another_user_is_served_and_left_to_its_owner(
+def test_a_run_folder_of_another_user_keeps_its_owner(
     contained_run: Callable[..., Any], eventually: Callable[..., Any]
 ) -> None:
     with contained_run(owner=OWNER) as run:

@@ -1,4 +1,4 @@
-"""The control server of an agent without nodes, in a process of its own."""
+"""The control server of an agent without nodes, in its own process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ LAUNCH = {"node": NODE, "network": {}, "entry": "x:y", "arguments": {}, "log": "
 
 @contextmanager
 def agent(where: str, *, owner: int | None = None, **streams: Any) -> Iterator[Any]:
-    """An agent that serves a folder, or its standard streams; it must not end by itself."""
+    """An agent that serves a folder or its standard streams; it must not exit by itself."""
     command = [sys.executable, "-c", PROGRAM, where, str(os.getuid() if owner is None else owner)]
     with subprocess.Popen(command, **streams) as process:
         try:
@@ -70,7 +70,7 @@ def agent(where: str, *, owner: int | None = None, **streams: Any) -> Iterator[A
 
 @pytest.fixture(scope="module")
 def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of the socket, whose path is longer than an address can be."""
+    """The folder of the socket, with a path too long for a socket address."""
     folder = tmp_path_factory.mktemp("control") / ("d" * 100)
     folder.mkdir()
     with (folder / "log").open("wb") as log, agent(str(folder), stderr=log), connect(folder):
@@ -89,7 +89,7 @@ def client(control: Path) -> Iterator[AgentClient]:
 
 @dataclass
 class Peer:
-    """A client that sends what it likes."""
+    """A client that sends arbitrary bytes."""
 
     stream: socket.socket
     replies: BinaryIO
@@ -103,7 +103,7 @@ class Peer:
         return reply
 
     def refusal(self, line: bytes) -> tuple[int | None, str]:
-        """The id and the message with which a line is refused."""
+        """The id and the message of the error reply to a line."""
         self.send(line + b"\n")
         reply = self.reply()
         assert reply["error"]["kind"] == "NodeError"
@@ -157,7 +157,7 @@ print("closed")
 
 
 @pytest.mark.parametrize("times", [50, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_client_that_is_interrupted_at_any_moment_can_continue(control: Path, times: int) -> None:
+def test_a_client_interrupted_at_any_moment_can_continue(control: Path, times: int) -> None:
     command = [sys.executable, "-c", INTERRUPTIONS, str(control), str(times)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout == "closed\n", done.stderr
@@ -174,7 +174,7 @@ def test_a_client_that_is_interrupted_at_any_moment_can_continue(control: Path, 
         (b'{"method": "nodes"}', "no object with an id and a method"),
     ],
 )
-def test_a_line_that_is_no_request_is_refused(peer: Peer, line: bytes, reason: str) -> None:
+def test_a_line_that_is_not_a_request_is_refused(peer: Peer, line: bytes, reason: str) -> None:
     number, message = peer.refusal(line)
     assert number is None
     assert message.startswith(f"the agent refused read: {reason}")
@@ -268,11 +268,11 @@ def test_no_request_ends_the_agent(tmp_path: Path, examples: int) -> None:
     assert "(101 so far)" not in written
 
 
-def test_a_line_that_is_too_long_disconnects_its_client_alone(
+def test_a_line_that_is_too_long_disconnects_only_its_client(
     control: Path, client: AgentClient, peer: Peer
 ) -> None:
     message = f"a line of over {REQUEST_BYTES} bytes"
-    peer.send(bytes(REQUEST_BYTES + 1))  # without an end
+    peer.send(bytes(REQUEST_BYTES + 1))  # without a newline
     reply = peer.reply()
     assert reply["id"] is None
     assert message in reply["error"]["message"]
@@ -283,7 +283,7 @@ def test_a_line_that_is_too_long_disconnects_its_client_alone(
     assert client.running() == []
 
 
-def test_the_client_is_told_that_its_request_is_too_long(client: AgentClient) -> None:
+def test_the_client_reports_that_its_request_is_too_long(client: AgentClient) -> None:
     with pytest.raises(NodeError, match=r"a line of over \d+ bytes"):
         client.call("freeze", node="w" * 2 * REQUEST_BYTES)
 
@@ -299,14 +299,16 @@ def test_a_client_that_reads_no_replies_is_disconnected(
     assert client.running() == []
 
 
-def test_a_client_that_leaves_in_a_line_is_forgotten(client: AgentClient, peer: Peer) -> None:
+def test_a_client_that_leaves_in_the_middle_of_a_line_is_dropped(
+    client: AgentClient, peer: Peer
+) -> None:
     peer.send(b'{"id": 1, "method": "run')
     peer.replies.close()
     peer.stream.close()
     assert client.running() == []
 
 
-def test_a_line_may_come_in_parts_and_lines_together(peer: Peer) -> None:
+def test_lines_may_arrive_split_or_together(peer: Peer) -> None:
     for part in (b'{"id": 1, "met', b'hod": "nodes"}', b'\n\n{"id": 2, "method": "nodes"}\n{'):
         peer.send(part)
         time.sleep(0.01)
@@ -316,7 +318,7 @@ def test_a_line_may_come_in_parts_and_lines_together(peer: Peer) -> None:
     assert peer.reply() == {"id": 3, "result": []}
 
 
-def test_an_unexpected_error_is_answered_and_logged(control: Path, client: AgentClient) -> None:
+def test_an_unexpected_error_is_returned_and_logged(control: Path, client: AgentClient) -> None:
     with pytest.raises(NodeError, match=r"refused count: unexpected AttributeError.*traceback"):
         client.count()  # this agent has no meter
     log = (control / "log").read_text()
@@ -351,20 +353,20 @@ def test_the_protocol_works_over_pipes() -> None:
             assert client.exits(0.01) == []
 
 
-def test_what_could_not_be_done_arrives_as_it_was_raised(client: AgentClient) -> None:
+def test_an_error_of_the_agent_is_raised_in_the_client(client: AgentClient) -> None:
     with pytest.raises(NodeError, match=r"^w7 was never launched\.$"):
         client.freeze("w7")
     with pytest.raises(NodeError, match=r"^none of w7 is running and has a link\.$"):
         client.reshape(["w7"], up=Direction(), seconds=1.0)
 
 
-def test_an_agent_that_does_not_answer_is_known(control: Path, client: AgentClient) -> None:
+def test_an_agent_that_does_not_answer_is_reported(control: Path, client: AgentClient) -> None:
     with pytest.raises(NodeError, match=r"^the agent did not answer exits in time\.$"):
         client._ask("exits", within_seconds=0.01, since=0)()
     assert client.running() == []
 
 
-def test_an_agent_that_has_ended_is_known(tmp_path: Path) -> None:
+def test_an_agent_that_has_ended_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="No such file"):
         AgentClient.connect(tmp_path / "agent.sock", deadline=time.monotonic())
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(os.getuid())]

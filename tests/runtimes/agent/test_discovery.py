@@ -1,4 +1,4 @@
-"""Agents are known from outside: by their command line, and when that is gone by their title."""
+"""Agents are found from outside by their command line, or by their title without one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ signal.pause()
 """
 
 
-def test_a_title_is_all_that_the_kernel_keeps_and_the_folder_s_own() -> None:
+def test_a_title_fits_the_kernels_limit_and_is_unique_to_its_folder() -> None:
     assert len(title_of(Path("/runs/a"))) == 15
     assert title_of(Path("/runs/a")) != title_of(Path("/elsewhere/a"))
 
 
-def test_a_process_without_an_agent_s_command_line_is_known_by_its_title(tmp_path: Path) -> None:
+def test_an_agent_without_a_command_line_is_found_by_its_title(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert all_of(folder) == []
     command = [sys.executable, "-c", TITLED, title_of(folder)]

@@ -30,7 +30,7 @@ print(*ended, spawner.process.poll() is not None)
 
 
 def end(*pids: int) -> tuple[list[str], str]:
-    """What the program says of these nodes, and what it writes into its log."""
+    """What the program reports about these nodes, and what it logs."""
     command = [sys.executable, "-c", PROGRAM, *map(str, pids)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.splitlines(), done.stderr
@@ -42,8 +42,8 @@ def test_roles_and_the_template_are_killed_and_waited_for() -> None:
     assert log == ""
 
 
-def test_a_role_that_does_not_end_is_named_in_the_log() -> None:
-    # Of a process that is not its child nobody tells it the end: it has to think that it goes on.
+def test_a_role_that_does_not_end_is_logged() -> None:
+    # The end of a process that is not its child is not reported to it: it must assume it is alive.
     with subprocess.Popen(["sleep", "60"]) as stranger:
         said, log = end(0, stranger.pid)
         assert stranger.wait() == -9

@@ -1,4 +1,4 @@
-"""What is hidden from a role's uid, and what has to stand again; in a small tree made for it."""
+"""Which folders are hidden from a role's uid and which are mounted back, in a small tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STRANGER = 54321
 
 @pytest.fixture
 def top() -> Iterator[Path]:
-    """A folder that is open to everybody, which pytest's own is not."""
+    """A folder that every user can read, unlike pytest's own."""
     path = Path(tempfile.mkdtemp(dir="/var/tmp")).resolve()
     path.chmod(0o755)
     yield path
@@ -37,7 +37,7 @@ def _python_in(home: Path) -> Path:
     return command
 
 
-def test_a_trail_follows_links_relative_and_absolute(top: Path) -> None:
+def test_a_trail_follows_relative_and_absolute_links(top: Path) -> None:
     command = _python_in(top)
     trail = Trail.to(command)
     assert trail.end == top / "versions/3.11/bin/python3.11"
@@ -50,12 +50,12 @@ def test_a_trail_follows_links_relative_and_absolute(top: Path) -> None:
     assert trail.end not in trail.folders
 
 
-def test_nothing_is_covered_where_everything_is_open(top: Path) -> None:
+def test_nothing_is_covered_where_every_folder_is_readable(top: Path) -> None:
     command = _python_in(top)
     assert find_covers((), STRANGER, Needs.of((command, top / "project"))) == ()
 
 
-def test_a_closed_home_is_covered_and_what_is_needed_stands_again(top: Path) -> None:
+def test_a_closed_home_is_covered_and_the_needed_folders_are_mounted_back(top: Path) -> None:
     home = top / "home"
     command = _python_in(home)
     (home / "private").mkdir()
@@ -70,14 +70,14 @@ def test_a_closed_home_is_covered_and_what_is_needed_stands_again(top: Path) -> 
     )
 
 
-def test_its_owner_needs_no_cover(top: Path) -> None:
+def test_the_owner_needs_no_cover(top: Path) -> None:
     home = top / "home"
     command = _python_in(home)
     home.chmod(0o700)
     assert find_covers((), os.getuid(), Needs.of((command,))) == ()
 
 
-def test_only_the_outermost_of_closed_folders_is_covered(top: Path) -> None:
+def test_only_the_outermost_closed_folder_is_covered(top: Path) -> None:
     home = top / "home"
     command = _python_in(home)
     (home / "project").chmod(0o700)
@@ -87,7 +87,7 @@ def test_only_the_outermost_of_closed_folders_is_covered(top: Path) -> None:
     assert cover.trees == (home / "project/.venv", home / "versions/3.11/bin/python3.11")
 
 
-def test_what_lies_in_a_folder_that_is_covered_anyway_stands_again(top: Path) -> None:
+def test_needed_folders_in_a_covered_folder_are_mounted_back(top: Path) -> None:
     command = _python_in(top)
     other = top / "scratch"
     other.mkdir()
@@ -96,7 +96,7 @@ def test_what_lies_in_a_folder_that_is_covered_anyway_stands_again(top: Path) ->
     assert covers == (Cover(other, trees=(other / "lib",)),)
 
 
-def test_a_needed_folder_that_is_closed_itself_is_an_error_with_the_cure(top: Path) -> None:
+def test_a_needed_closed_folder_is_an_error_that_says_how_to_fix_it(top: Path) -> None:
     package = top / "package"
     package.mkdir(mode=0o700)
     with pytest.raises(HostError, match=f"chmod -R go\\+rX {package}"):
@@ -113,8 +113,8 @@ def test_this_interpreter_needs_its_prefixes_and_this_package() -> None:
     assert all(trail.end.exists() for trail in needs.may)
 
 
-def test_nobody_needs_the_whole_clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the package is installed editable, and where a command is typed in the clone."""
+def test_the_whole_clone_is_never_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an editable installation, and with a command typed in the clone."""
     root = Path(__file__).parents[3]
     monkeypatch.syspath_prepend(root)
     needs = find_needs()

@@ -1,4 +1,4 @@
-"""A launch travels as JSON, and asks for nothing outside its place."""
+"""A launch is serialized as JSON, and its mounts stay inside its folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LAUNCHED = LaunchSpec(
 )
 
 
-def test_nothing_is_lost_on_the_way() -> None:
+def test_a_launch_survives_a_round_trip() -> None:
     sent = json.dumps(LAUNCH.dump_python(LAUNCHED, mode="json"))
     assert LAUNCH.validate_python(json.loads(sent)) == LAUNCHED
     bare = replace(
@@ -46,7 +46,7 @@ def test_nothing_is_lost_on_the_way() -> None:
     assert LAUNCH.validate_json(LAUNCH.dump_json(bare)) == bare
 
 
-def test_mounts_stay_below_their_place_and_out_of_each_other() -> None:
+def test_mounts_stay_below_their_folder_and_do_not_overlap() -> None:
     LAUNCHED.check()
     for target in ("/etc/passwd", "/run/testbed", "/run/testbed/../../etc", "data", "/run"):
         with pytest.raises(NodeError, match=r"w3: mount at .* expected below /run/testbed"):

@@ -17,7 +17,7 @@ SLOW = Direction(rate=Rate(1e6), delay=Duration(0.04), loss=0.01)
 
 @dataclass
 class Host:
-    """Nodes' links, and a clock that only the test moves."""
+    """The links of nodes, and a clock that only the test advances."""
 
     now: float = 100.0
     links: dict[str, LinkSpec] = field(default_factory=lambda: dict.fromkeys(("w0", "w1"), PLANNED))
@@ -40,7 +40,7 @@ class Host:
         self.changes.expire()
 
 
-def test_a_change_leaves_the_other_direction_and_the_addresses_alone() -> None:
+def test_a_change_keeps_the_other_direction_and_the_addresses() -> None:
     host = Host()
     host.set("w0")
     link = host.links["w0"]
@@ -50,7 +50,7 @@ def test_a_change_leaves_the_other_direction_and_the_addresses_alone() -> None:
     assert host.changes.due_in_seconds() is None
 
 
-def test_a_change_of_a_recording_keeps_the_moment_that_it_was_planned_for() -> None:
+def test_a_change_from_a_trace_keeps_its_planned_time() -> None:
     host = Host()
     host.changes.set(*({"w0": PLANNED},), up=SLOW, down=None, seconds=None, planned=1099.97)
     (change,) = host.changes.done
@@ -58,7 +58,7 @@ def test_a_change_of_a_recording_keeps_the_moment_that_it_was_planned_for() -> N
     assert host.links["w0"].up == SLOW
 
 
-def test_a_change_ends_by_itself_and_both_times_are_kept() -> None:
+def test_a_change_expires_and_both_times_are_recorded() -> None:
     host = Host()
     host.set("w0", "w1", seconds=120)
     assert host.changes.due_in_seconds() == 120
@@ -73,7 +73,7 @@ def test_a_change_ends_by_itself_and_both_times_are_kept() -> None:
     assert host.changes.due_in_seconds() is None
 
 
-def test_a_later_change_takes_the_place_of_an_earlier_time_and_resets_to_the_plan() -> None:
+def test_a_later_change_replaces_an_earlier_one_and_resets_to_the_plan() -> None:
     host = Host()
     host.set("w0", seconds=10)
     host.set("w0", up=Direction(rate=Rate(2e6)), seconds=60)
@@ -87,7 +87,7 @@ def test_a_later_change_takes_the_place_of_an_earlier_time_and_resets_to_the_pla
     assert host.links["w0"].up == SLOW
 
 
-def test_a_reset_leaves_alone_what_was_not_changed() -> None:
+def test_a_reset_keeps_unchanged_links() -> None:
     host = Host()
     host.set("w1")
     done = host.changes.reset(["w0", "w1"])
@@ -95,7 +95,7 @@ def test_a_reset_leaves_alone_what_was_not_changed() -> None:
     assert host.links["w1"] == PLANNED
 
 
-def test_a_node_that_has_ended_does_not_keep_the_others_from_their_reset() -> None:
+def test_an_ended_node_does_not_prevent_the_reset_of_others() -> None:
     host = Host()
     host.set("w0", "w1", seconds=1)
     host.gone.add("w0")

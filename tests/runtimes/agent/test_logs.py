@@ -1,4 +1,4 @@
-"""What arrives in a log, with a limit of a few bytes instead of megabytes."""
+"""Contents of a log whose limit is a few bytes instead of megabytes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SAYS = b"\n[testbed] no more.\n"
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a log that holds ten bytes."""
+    """Logs that hold ten bytes."""
     monkeypatch.setattr(logs, "LOG_BYTES", 10)
     monkeypatch.setattr(logs, "LAST_LINE", SAYS)
     return tmp_path / "w0.log"
 
 
-def test_what_is_printed_is_there_when_it_is_looked_for(tmp_path: Path) -> None:
+def test_output_can_be_read_as_soon_as_it_was_printed(tmp_path: Path) -> None:
     path, kept = tmp_path / "w0.log", Logs()
     writer = kept.open(path)
     # More than the pipe holds, so that the thread has to take part.
@@ -31,7 +31,7 @@ def test_what_is_printed_is_there_when_it_is_looked_for(tmp_path: Path) -> None:
         left = left[os.write(writer, left) :]
     kept.catch_up(path)
     assert path.read_bytes() == text
-    # A second role of the same node, beside it.
+    # A second role of the same node, at the same time.
     second = kept.open(path)
     os.write(second, b"second")
     os.write(writer, b"first")
@@ -41,7 +41,7 @@ def test_what_is_printed_is_there_when_it_is_looked_for(tmp_path: Path) -> None:
         os.close(descriptor)
 
 
-def test_a_log_ends_where_it_is_full_and_says_so_once(path: Path) -> None:
+def test_a_full_log_ends_with_one_notice(path: Path) -> None:
     log, writer = Log.open(path)
     # 6 + 4 bytes fill it; the 11th is one too many.
     for text, there in (
@@ -57,7 +57,7 @@ def test_a_log_ends_where_it_is_full_and_says_so_once(path: Path) -> None:
     os.close(writer)
     assert log.copy() == 0
     log.close()
-    # Another role of the node goes on where it has ended.
+    # Another role of the node continues in the log where the first ended.
     log, writer = Log.open(path)
     os.write(writer, b"again")
     assert log.copy() == 5
@@ -66,7 +66,7 @@ def test_a_log_ends_where_it_is_full_and_says_so_once(path: Path) -> None:
     log.close()
 
 
-def test_a_text_across_the_end_is_cut_there(path: Path) -> None:
+def test_text_across_the_limit_is_truncated(path: Path) -> None:
     log, writer = Log.open(path)
     os.write(writer, b"123456789012345")
     log.copy()
@@ -77,7 +77,7 @@ def test_a_text_across_the_end_is_cut_there(path: Path) -> None:
     log.close()
 
 
-def test_a_disk_that_is_full_does_not_stop_a_node() -> None:
+def test_a_full_disk_does_not_stop_a_node() -> None:
     log, writer = Log.open(Path("/dev/full"))
     for _ in range(2):
         os.write(writer, b"text")
@@ -86,5 +86,5 @@ def test_a_disk_that_is_full_does_not_stop_a_node() -> None:
     log.close()
 
 
-def test_nobody_has_printed_too_much_where_there_is_no_log(tmp_path: Path) -> None:
+def test_without_a_log_no_node_has_exceeded_its_limit(tmp_path: Path) -> None:
     assert not is_full(tmp_path / "missing.log")

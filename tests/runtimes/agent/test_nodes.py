@@ -1,4 +1,4 @@
-"""What a node that could not be made is told to have failed of."""
+"""The error of a node that could not be launched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec
 
 
 class Container:
-    """Of nothing: there is no process to move into it."""
+    """A container without a process to move."""
 
     def prepare(self) -> None: ...
 
@@ -39,7 +39,7 @@ class Container:
 
 
 class Spawner:
-    """Of a process that tells its pid, then what it ends of."""
+    """Spawns a process that reports its pid and then why it failed."""
 
     def __init__(self, log: Path, failure: NodeError | None) -> None:
         self._log, self._failure = log, failure
@@ -70,19 +70,19 @@ class Spawner:
 
 
 def reap(spawner: Any) -> None:
-    """Wait for its processes, and not for others such as the resource tracker's."""
+    """Wait for its own processes, and not for others such as the resource tracker's."""
     for pid in spawner.pids:
         os.waitpid(pid, 0)
 
 
 class Meter:
-    """Which watches nothing."""
+    """Measures nothing."""
 
     def watch(self, name: str, *, pid: int, is_server: bool) -> None: ...
 
 
 class Switch:
-    """To which the process has ended already."""
+    """Finds that the process has ended already."""
 
     def attach(self, node: NodeSpec, *, pid: int, network: object, neighbours: object) -> None:
         raise NodeError(f"{node.name}: its link cannot be made")
@@ -99,7 +99,7 @@ def asked(name: str, folder: Path) -> LaunchSpec:
     ("failure", "told"),
     [(NodeError("nonesuch: no such program in the node."), "nonesuch"), (None, "its link")],
 )
-def test_a_node_that_failed_says_of_what_and_not_that_it_has_no_link(
+def test_a_failed_node_reports_its_own_error_and_not_a_missing_link(
     tmp_path: Path, failure: NodeError | None, told: str
 ) -> None:
     spawner = cast(Any, Spawner(tmp_path / "p.log", failure))
@@ -110,8 +110,8 @@ def test_a_node_that_failed_says_of_what_and_not_that_it_has_no_link(
     reap(spawner)
 
 
-def test_what_was_begun_and_is_not_gone_on_with_is_undone(tmp_path: Path) -> None:
-    """By a launch of another node, whose own link fails; that one's is undone as well."""
+def test_a_launch_that_was_begun_and_dropped_is_undone(tmp_path: Path) -> None:
+    """Dropped by another node's launch, whose own link fails; that one is undone as well."""
     made: dict[str, Container] = {}
 
     def contain(launch: LaunchSpec) -> Container:
@@ -124,12 +124,12 @@ def test_what_was_begun_and_is_not_gone_on_with_is_undone(tmp_path: Path) -> Non
     with pytest.raises(NodeError, match="q: its link cannot be made"):
         nodes.launch(second)
     assert [one.abandoned for one in made.values()] == [True, True]
-    nodes.drop_begun()  # there is nothing left to drop
+    nodes.drop_begun()  # nothing to drop
     assert spawner.spawned == ["p", "q"]
     reap(spawner)
 
 
-def test_the_next_node_is_begun_before_this_ones_link_is_made(tmp_path: Path) -> None:
+def test_the_next_node_is_begun_before_the_link_of_this_one_is_made(tmp_path: Path) -> None:
     spawner = cast(Any, Spawner(tmp_path / "p.log", None))
     containers, switch = cast(Any, lambda launch: Container()), cast(Any, Switch())
     nodes = Nodes(containers, spawner, switch, TrafficMeter())

@@ -43,7 +43,7 @@ def run(body: str) -> tuple[int, str, str]:
         ("raise RejectedError('w0: refused.', hint='Ask why.')", 8, "w0: refused. Ask why.\n"),
     ],
 )
-def test_ways_to_end(body: str, status: int, error: str) -> None:
+def test_exit_statuses(body: str, status: int, error: str) -> None:
     assert run(f"print('output'); {body}") == (status, "output\n", error)
 
 
@@ -54,7 +54,7 @@ def test_a_bug_shows_its_traceback() -> None:
     assert error.endswith("ZeroDivisionError: integer division or modulo by zero\n")
 
 
-def test_arguments_come_through_a_descriptor(tmp_path: Path) -> None:
+def test_arguments_arrive_through_a_descriptor(tmp_path: Path) -> None:
     (tmp_path / "a_role.py").write_text(
         "import sys\ndef main(arguments):\n    print(dict(arguments), sys.argv[1:])\n    return 2\n"
     )
@@ -74,7 +74,7 @@ def test_arguments_come_through_a_descriptor(tmp_path: Path) -> None:
     assert done.stdout == f"{{'token': 'secret'}} ['a_role:main', '{reader}']\n"
 
 
-def test_an_entry_point_that_is_not_there_is_named() -> None:
+def test_a_missing_entry_point_is_named() -> None:
     assert resolve("os.path:join") is os.path.join
     with pytest.raises(NodeError, match="entry point missing:main: No module named 'missing'"):
         resolve("missing:main")

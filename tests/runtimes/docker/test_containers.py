@@ -1,4 +1,4 @@
-"""What is asked of the engine, compared word for word and without one."""
+"""Requests to the engine, compared in full, without an engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAN = Plan("mnist", (PS, WORKER), NetworkSpec(), "warm", LABELS)
 ENVIRONMENT = [f"{name}={value}" for name, value in BASE.items() if name != "PATH"]
 
 
-def test_a_nodes_container() -> None:
+def test_the_container_of_a_node() -> None:
     mounts = (
         Mount(Path("/runs/mnist/scenario.yaml"), Path("/run/testbed/scenario.yaml")),
         Mount(Path("/runs/mnist/ps"), Path("/run/testbed/ps"), writable=True),
@@ -100,7 +100,7 @@ def test_a_nodes_container() -> None:
     }
 
 
-def test_a_node_without_limits_and_one_with_gpus() -> None:
+def test_the_containers_of_a_node_without_limits_and_of_one_with_gpus() -> None:
     host = node_container(ContainerSpec(PS, (), FOLDER.log("ps")), PLAN, FOLDER, image=IMAGE).body[
         "HostConfig"
     ]
@@ -113,7 +113,7 @@ def test_a_node_without_limits_and_one_with_gpus() -> None:
     assert not [text for text in body["Env"] if text.startswith("CUDA_VISIBLE_DEVICES")]
 
 
-def test_the_agents_container() -> None:
+def test_the_container_of_the_agent() -> None:
     start = Start(
         template=Template(preload=("torch",)),
         environment={"LANG": "C"},
@@ -146,7 +146,7 @@ def requests(plan: Plan, *, image: str | None = None) -> tuple[Request, ...]:
     return DockerDriver(image=image).requests(plan, FOLDER, Start(), specs)
 
 
-def test_requests_are_the_containers_that_the_engine_is_asked_for() -> None:
+def test_requests_list_the_containers_to_create() -> None:
     agent, ps, worker = requests(PLAN, image=IMAGE)
     assert [one.to for one in (agent, ps, worker)] == ["engine"] * 3
     names = [one.name for one in (agent, ps, worker)]
@@ -156,14 +156,14 @@ def test_requests_are_the_containers_that_the_engine_is_asked_for() -> None:
     assert worker.body == node_container(spec, PLAN, FOLDER, image=IMAGE).body
 
 
-def test_requests_name_the_image_of_this_very_package() -> None:
+def test_requests_name_the_image_of_this_package() -> None:
     assert requests(PLAN)[0].body["Image"].startswith("edge-testbed:")
     with_gpu = replace(PLAN, nodes=(PS, replace(WORKER, gpus=1)))
     assert requests(with_gpu)[0].body["Image"].endswith("-gpu")
 
 
 @pytest.mark.parametrize("count", [1, 200])
-def test_names_are_unique_and_say_whose_they_are(count: int) -> None:
+def test_names_are_unique_and_name_run_and_node(count: int) -> None:
     nodes = [replace(WORKER, name=f"w{index}", index=index) for index in range(count)]
     specs = [ContainerSpec(node, (), FOLDER.log(node.name)) for node in nodes]
     names = {node_container(spec, PLAN, FOLDER, image=IMAGE).name for spec in specs}

@@ -1,4 +1,4 @@
-"""What only the Docker runtime can meet: others' containers, hands that interfere, no engine."""
+"""Docker's own failures: foreign containers, manual interference, a missing engine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def engine() -> Iterator[Any]:
 
 @pytest.fixture
 def others(engine: Any, image: str) -> Iterator[Callable[..., str]]:
-    """Makes containers of another project, which are there until the test ends."""
+    """Creates containers of another project, which are removed after the test."""
     made: list[str] = []
 
     def make(name: str, **changes: Any) -> str:
@@ -77,7 +77,7 @@ def _new_folder(runs: Path, name: str) -> RunFolder:
     )
 
 
-def test_the_engine_shows_what_a_role_prints_and_who_it_is(
+def test_the_engine_shows_the_output_and_identity_of_a_role(
     driver: Any, start_run: Any, engine: Any, eventually: Eventually
 ) -> None:
     with start_run() as run:
@@ -96,7 +96,7 @@ def test_the_engine_shows_what_a_role_prints_and_who_it_is(
         assert engine.logs(name) == b"waiting\n"
 
 
-def test_all_containers_are_made_or_none(driver: Any, start_run: Any, engine: Any) -> None:
+def test_all_containers_are_created_or_none(driver: Any, start_run: Any, engine: Any) -> None:
     with start_run() as run:
         before = [one.name for one in containers_of(engine, run.folder)]
         nodes = [run.node(f"w{index}") for index in range(12)]
@@ -110,7 +110,7 @@ def test_all_containers_are_made_or_none(driver: Any, start_run: Any, engine: An
         assert [one.name for one in containers_of(engine, run.folder)] == before
 
 
-def test_probes_are_made_from_the_image_of_the_run(start_run: Any, engine: Any, image: str) -> None:
+def test_probes_use_the_image_of_the_run(start_run: Any, engine: Any, image: str) -> None:
     with start_run() as run:
         spec = ContainerSpec(run.node("w0"), (), run.folder.log("w0"))
         DockerDriver(image="edge-testbed:none").contain(_plan(run.folder), run.folder, [spec])
@@ -122,9 +122,7 @@ def test_probes_are_made_from_the_image_of_the_run(start_run: Any, engine: Any, 
             DockerDriver().contain(_plan(run.folder), run.folder, [spec])
 
 
-def test_a_name_that_is_nobodys_by_now_is_not_taken(
-    tmp_path: Path, engine: Any, image: str
-) -> None:
+def test_a_name_that_has_become_free_is_not_in_use(tmp_path: Path, engine: Any, image: str) -> None:
     from docker.errors import ImageNotFound
 
     folder = _new_folder(tmp_path, f"moving-{os.getpid()}")
@@ -140,7 +138,7 @@ def test_a_name_that_is_nobodys_by_now_is_not_taken(
             engine.remove_image("edge-testbed-moving:1")
 
 
-def test_containers_that_are_not_wanted_any_more_are_removed(
+def test_containers_that_are_no_longer_needed_are_removed(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
     with start_run() as run:
@@ -153,7 +151,7 @@ def test_containers_that_are_not_wanted_any_more_are_removed(
         assert left == ["agent", "w1"]
 
 
-def test_a_name_that_somebody_elses_container_has(
+def test_a_name_used_by_a_foreign_container_is_an_error(
     driver: Any, tmp_path: Path, others: Any, engine: Any
 ) -> None:
     folder = _new_folder(tmp_path, f"taken-{os.getpid()}")
@@ -166,7 +164,7 @@ def test_a_name_that_somebody_elses_container_has(
     assert not folder.alive()
 
 
-def test_a_run_of_the_same_name_elsewhere_is_left_alone(
+def test_a_run_of_the_same_name_in_another_folder_is_untouched(
     driver: Any, start_run: Any, tmp_path: Path
 ) -> None:
     with start_run() as run:
@@ -180,14 +178,14 @@ def test_a_run_of_the_same_name_elsewhere_is_left_alone(
         assert running_nodes(run.folder) == before
 
 
-def test_an_image_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_image_is_an_error(tmp_path: Path) -> None:
     folder = _new_folder(tmp_path, f"bare-{os.getpid()}")
     with pytest.raises(HostError, match=r"no image edge-testbed:none.*testbed image build"):
         DockerDriver(image="edge-testbed:none").start(_plan(folder), folder, Start())
     assert not folder.alive()
 
 
-def test_containers_that_somebody_removes_stops_and_pauses(
+def test_containers_removed_stopped_or_paused_by_hand(
     driver: Any, start_run: Any, engine: Any, eventually: Eventually
 ) -> None:
     with start_run() as run:
@@ -208,7 +206,7 @@ def test_containers_that_somebody_removes_stops_and_pauses(
         assert run.ended()
 
 
-def test_the_agents_container_is_killed(
+def test_killing_the_agents_container(
     driver: Any, start_run: Any, engine: Any, eventually: Eventually
 ) -> None:
     with start_run() as run:
@@ -225,7 +223,7 @@ def test_the_agents_container_is_killed(
         assert not role.alive()
 
 
-def test_an_agent_that_is_to_end_collects_its_roles_itself(
+def test_an_agent_asked_to_stop_ends_its_roles_itself(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
     begun = int(time.time())
@@ -234,15 +232,15 @@ def test_an_agent_that_is_to_end_collects_its_roles_itself(
         run.launch("w1", "entries:wait")
         run.lifeline.on_hangup("keep")
         run.lifeline.close()
-        driver.stop(run.folder)  # from elsewhere: nobody has told the agent anything
+        driver.stop(run.folder)  # from another process: the agent is not notified
     filters = {"event": ["die"], "label": [f"{FOLDER}={run.folder.path}", f"{ROLE}={AGENT}"]}
     until = int(time.time()) + 1
     died = engine.events(since=begun, until=until, filters=filters, decode=True)
     statuses = [event["Actor"]["Attributes"]["exitCode"] for event in died]
-    assert statuses == ["0"]  # 137 if the engine killed it, and was left with its roles
+    assert statuses == ["0"]  # 137 if the engine had killed it with its roles alive
 
 
-def test_a_run_whose_folder_is_gone_can_still_be_stopped(
+def test_a_run_with_a_deleted_folder_can_still_be_stopped(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
     with start_run() as run:
@@ -276,7 +274,7 @@ def test_an_engine_that_is_gone_can_be_asked_again(
         assert run.folder.name not in driver.find()
 
 
-def test_a_log_that_others_may_not_read_is_shown_all_the_same(
+def test_a_log_without_read_permission_for_others_is_shown(
     driver: Any, start_run: Any, engine: Any, eventually: Eventually
 ) -> None:
     before = os.umask(0o077)
@@ -288,7 +286,7 @@ def test_a_log_that_others_may_not_read_is_shown_all_the_same(
         os.umask(before)
 
 
-def test_a_container_that_ends_at_once_says_why(driver: Any, start_run: Any) -> None:
+def test_a_container_that_exits_at_once_reports_why(driver: Any, start_run: Any) -> None:
     with start_run() as run:
         node = replace(run.node("w0"), memory=None, cpu=0.02)
         log = run.folder.log("w0")
@@ -310,7 +308,7 @@ EXEC = (
 )
 
 
-def test_a_commands_streams_are_passed_on(driver: Any, start_run: Any) -> None:
+def test_the_streams_of_a_command_are_forwarded(driver: Any, start_run: Any) -> None:
     text = bytes(range(32, 127)) * 20_000
     with start_run() as run:
         run.launch("w0", "entries:wait")
@@ -325,7 +323,7 @@ def test_a_commands_streams_are_passed_on(driver: Any, start_run: Any) -> None:
     assert done.stdout == text
 
 
-def test_a_command_has_a_terminal_where_there_is_one(
+def test_a_command_gets_a_terminal_if_there_is_one(
     driver: Any, start_run: Any, eventually: Eventually
 ) -> None:
     ours, theirs = os.openpty()
@@ -355,7 +353,7 @@ def test_a_command_has_a_terminal_where_there_is_one(
 
 
 @pytest.mark.nightly
-def test_the_controller_is_killed_at_random_moments_beside_others(
+def test_killing_the_controller_at_random_moments_leaves_other_containers(
     driver: DockerDriver, tmp_path: Path, others: Any, engine: Any, eventually: Eventually
 ) -> None:
     seed = random.SystemRandom().randrange(10**6)

@@ -1,4 +1,4 @@
-"""Which engines runs can live in, and what a user reads where one cannot be used."""
+"""Which engines can host runs, and the errors where one cannot be used."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NODE = NodeSpec("w3", "worker", 3, "slow", None, None, None, 1, 20003)
 ABLE = {"CpuCfsQuota": True, "MemoryLimit": True, "CPUSet": True, "Runtimes": {"runc": {}}}
 
 
-def test_an_ordinary_engine_is_taken() -> None:
+def test_an_ordinary_engine_is_accepted() -> None:
     refuse({"SecurityOptions": ["name=seccomp,profile=default"], "OperatingSystem": "Debian"})
     refuse({"SecurityOptions": None})
 
@@ -48,7 +48,7 @@ def test_an_ordinary_engine_is_taken() -> None:
         ({"OSType": "windows"}, "windows containers", "native"),
     ],
 )
-def test_an_engine_out_of_reach_is_refused_in_one_line(
+def test_an_unreachable_engine_is_refused_in_one_line(
     info: dict[str, Any], why: str, cure: str
 ) -> None:
     with pytest.raises(HostError) as refusal:
@@ -59,19 +59,19 @@ def test_an_engine_out_of_reach_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:2375", "ssh://me@host", "npipe:////./pipe/x"])
-def test_an_engine_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_a_remote_engine_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("DOCKER_HOST", address)
     with pytest.raises(HostError, match=rf"DOCKER_HOST is {address}.*unset DOCKER_HOST"):
         connect()
 
 
-def test_no_engine_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_engine_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"No Docker engine answers at ") as absent:
         connect(f"unix://{tmp_path}/docker.sock")
     assert start_or_install() in absent.value.hint
 
 
-def test_an_engine_that_is_there_is_started_and_another_installed(tmp_path: Path) -> None:
+def test_the_error_says_start_an_installed_engine_and_install_a_missing_one(tmp_path: Path) -> None:
     assert "sudo apt-get install docker.io" in start_or_install(str(tmp_path))
     (tmp_path / "dockerd").touch(0o755)
     assert start_or_install(str(tmp_path)) == "Start it (sudo systemctl start docker)"
@@ -84,17 +84,17 @@ def test_an_engine_that_ended_without_removing_its_socket(tmp_path: Path) -> Non
         connect(f"unix://{tmp_path}/docker.sock")
 
 
-def test_an_engine_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
+def test_an_engine_that_hangs_times_out(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "docker.sock"))
-        silent.listen()  # calls are taken, and never answered
+        silent.listen()  # accepts calls and never answers
         with pytest.raises(HostError, match=r"The Docker engine did not answer in time"):
             connect(f"unix://{tmp_path}/docker.sock", patience_seconds=0.2)
     assert PROBE_SECONDS <= 10
 
 
 @pytest.mark.root
-def test_a_user_outside_of_the_group_is_told_so(tmp_path: Path) -> None:
+def test_a_user_outside_the_docker_group_gets_an_error_that_says_so(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
         "from testbed.errors import HostError\n"
@@ -119,7 +119,7 @@ def test_a_user_outside_of_the_group_is_told_so(tmp_path: Path) -> None:
 
 @pytest.fixture
 def deaf(tmp_path: Path) -> Iterator[str]:
-    """The address of something that takes connections and ends them without a word."""
+    """The address of a server that accepts connections and closes them at once."""
     address = str(tmp_path / "docker.sock")
     with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
         listener.bind(address)
@@ -143,7 +143,7 @@ def test_something_else_at_the_socket_is_an_error(deaf: str) -> None:
 
 
 @pytest.mark.docker
-def test_this_machines_engine_is_taken() -> None:
+def test_the_engine_of_this_machine_is_accepted() -> None:
     with connect() as engine:
         assert engine.ping()
 
@@ -180,7 +180,7 @@ def test_this_machines_engine_is_taken() -> None:
         (500, "something new.\n", NodeError, "^w3: the Docker engine refused: something new.$"),
     ],
 )
-def test_what_the_engine_refuses_names_the_node_and_the_cure(
+def test_a_refused_limit_names_the_node_and_how_to_fix_it(
     status: int, reason: str, kind: type[Exception], message: str
 ) -> None:
     error = explain("w3", status, reason)
@@ -189,7 +189,7 @@ def test_what_the_engine_refuses_names_the_node_and_the_cure(
         raise error
 
 
-def test_limits_that_the_kernel_enforces_are_taken(limited: Callable[..., NodeSpec]) -> None:
+def test_limits_enforced_by_the_kernel_are_accepted(limited: Callable[..., NodeSpec]) -> None:
     check_abilities([NODE, limited(cpu=0.5), limited(memory=Size.parse("64MiB"))], ABLE)
 
 
@@ -212,14 +212,14 @@ def limited() -> Callable[..., NodeSpec]:
         ({"gpus": 1}, "", r"w3 \(class slow\): gpus 1, .*no runtime nvidia.*Container Toolkit"),
     ],
 )
-def test_what_the_engine_cannot_give_is_refused(
+def test_limits_beyond_the_engine_are_refused(
     limited: Callable[..., NodeSpec], changes: dict[str, Any], lacking: str, message: str
 ) -> None:
     with pytest.raises(HostError, match=message):
         check_abilities([limited(**changes)], {**ABLE, lacking: False})
 
 
-def test_gpus_are_taken_where_there_is_a_runtime(limited: Callable[..., NodeSpec]) -> None:
+def test_gpus_are_accepted_with_a_gpu_runtime(limited: Callable[..., NodeSpec]) -> None:
     check_abilities([limited(gpus=2)], {**ABLE, "Runtimes": {"runc": {}, "nvidia": {}}})
 
 

@@ -1,4 +1,4 @@
-"""The image itself, built from the code as it is: what is in it and what is not."""
+"""Contents of the image, built from the current code."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def engine() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def image(engine: Any) -> str:
-    """The image of the code as it is; the layer of dependencies is built if there is none."""
+    """The image of the current code; its layer of dependencies is built if missing."""
     return Builder(engine, offline=False, say=print, log=print).nodes()
 
 
 def run(engine: Any, image: str, *command: str, user: str = STRANGER) -> str:
-    """What a command prints in a container like a node's, with nothing to write to."""
+    """The output of a command in a container like a node's, with no writable folder."""
     container = engine.create_container(
         image,
         list(command),
@@ -103,7 +103,7 @@ def run(engine: Any, image: str, *command: str, user: str = STRANGER) -> str:
     return str(printed)
 
 
-def test_it_says_what_it_was_built_from(engine: Any, image: str) -> None:
+def test_the_image_is_labelled_with_its_sources(engine: Any, image: str) -> None:
     assert image == image_name()
     labels = engine.inspect_image(image)["Config"]["Labels"]
     assert labels["org.edge-testbed.source"] == source_hash()
@@ -115,11 +115,11 @@ def test_it_says_what_it_was_built_from(engine: Any, image: str) -> None:
     assert {one.part for one in list_images(engine) if is_current(one)} >= {NODES, "dependencies"}
 
 
-def test_it_is_no_larger_than_promised(engine: Any, image: str) -> None:
+def test_the_image_is_no_larger_than_documented(engine: Any, image: str) -> None:
     assert engine.inspect_image(image)["Size"] <= LARGEST_BYTES
 
 
-def test_nodes_and_agent_have_all_they_import_and_no_more(engine: Any, image: str) -> None:
+def test_the_image_has_what_nodes_and_agent_import_and_no_more(engine: Any, image: str) -> None:
     script = f"ABSENT, COMMANDS = {ABSENT}, {COMMANDS}\n{LOOK_INSIDE}"
     found = json.loads(run(engine, image, "python", "-P", "-c", script))
     assert {"testbed.roles.worker", "testbed.runtimes.agent.init"} <= set(found.pop("imported"))
@@ -137,21 +137,23 @@ def test_a_node_can_execute_ping(engine: Any, image: str) -> None:
     assert run(engine, image, "ping", "-V").startswith("ping from iputils")
 
 
-def test_builds_left_nothing_in_it_and_any_user_can_read_it(engine: Any, image: str) -> None:
+def test_the_image_has_no_build_files_and_is_readable_by_every_user(
+    engine: Any, image: str
+) -> None:
     assert run(engine, image, "sh", "-c", LEFTOVERS, user=ROOT) == ""
 
 
-def test_its_first_process_is_tini(engine: Any, image: str) -> None:
+def test_the_first_process_is_tini(engine: Any, image: str) -> None:
     assert run(engine, image, "cat", "/proc/1/comm") == "tini\n"
 
 
-def test_what_is_there_is_not_built_again(engine: Any, image: str) -> None:
+def test_an_existing_image_is_not_built_again(engine: Any, image: str) -> None:
     said: list[str] = []
     assert Builder(engine, offline=False, say=said.append, log=said.append).nodes() == image
     assert said == [f"{image} exists already"]
 
 
-def test_an_image_with_other_code_is_refused(
+def test_an_image_of_other_code_is_refused(
     engine: Any, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, content in image_sources().items():

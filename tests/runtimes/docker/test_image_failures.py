@@ -1,4 +1,4 @@
-"""Builds that cannot go on: in an engine of the test's own, on a base that is nearly empty."""
+"""Failing builds, in an engine started for the test, on a nearly empty base image."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def wait_until(holds: Callable[[], object], what: str) -> None:
 
 @pytest.fixture(scope="module")
 def small_engine(own_engine: Callable[..., Any], tmp_path_factory: Any) -> Iterator[Any]:
-    """An engine of this module's own, on a small disk in memory."""
+    """An engine for this module, on a small disk in memory."""
     log = tmp_path_factory.mktemp("engine") / "dockerd.log"
     with own_engine(log, disk_bytes=DISK_BYTES) as engine:
         yield engine
@@ -60,7 +60,7 @@ def small_engine(own_engine: Callable[..., Any], tmp_path_factory: Any) -> Itera
 
 @pytest.fixture
 def engine(small_engine: Any) -> Iterator[Any]:
-    """That engine, which is empty again after the test."""
+    """That engine; it is emptied after the test."""
     yield small_engine
     api = small_engine.api
     for container in containers(small_engine):
@@ -82,7 +82,7 @@ def import_image(engine: Any, name: str, folder: Path, label: str) -> None:
 
 
 def import_inputs(engine: Any, folder: Path, on_install: str) -> None:
-    """Give an engine the base and the wheels of a build; ``on_install`` is run instead of pip."""
+    """Load the base and the wheels of a build into an engine; ``on_install`` replaces pip."""
     base = folder / "base"
     for name in ("bin", "usr/bin", "usr/sbin", "tmp"):
         (base / name).mkdir(parents=True)
@@ -107,7 +107,7 @@ def import_inputs(engine: Any, folder: Path, on_install: str) -> None:
 
 
 def parts(engine: Any) -> list[str]:
-    """What the engine's images with names are for."""
+    """The purposes of the engine's named images."""
     return sorted(image.part for image in list_images(engine.api) if image.name)
 
 
@@ -117,7 +117,7 @@ def containers(engine: Any) -> list[Any]:
 
 
 def build(engine: Any, *, offline: bool = True, **variant: Any) -> list[str]:
-    """Build, and return what was said to the user."""
+    """Build, and return the messages to the user."""
     said: list[str] = []
     Builder(engine.api, offline=offline, say=said.append, log=said.append).nodes(**variant)
     return said
@@ -125,7 +125,7 @@ def build(engine: Any, *, offline: bool = True, **variant: Any) -> list[str]:
 
 @contextlib.contextmanager
 def building(engine: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """The command line, once its build hangs in the installation."""
+    """The command line, once its build hangs during installation."""
     (tmp_path / "work").mkdir()
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "testbed", "image", "build", "--offline"],
@@ -152,7 +152,9 @@ def building(engine: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_a_failed_installation_is_named_with_its_last_words(engine: Any, tmp_path: Path) -> None:
+def test_a_failed_installation_is_reported_with_its_last_output(
+    engine: Any, tmp_path: Path
+) -> None:
     import_inputs(engine, tmp_path, FAILS)
     with pytest.raises(HostError) as failure:
         build(engine)
@@ -163,7 +165,7 @@ def test_a_failed_installation_is_named_with_its_last_words(engine: Any, tmp_pat
     assert containers(engine) == []
 
 
-def test_a_full_disk_is_named_with_what_makes_room(engine: Any, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_how_to_free_space(engine: Any, tmp_path: Path) -> None:
     import_inputs(engine, tmp_path, FILLS)
     with pytest.raises(HostError) as failure:
         build(engine)
@@ -199,7 +201,7 @@ def test_ctrl_c_ends_a_build_and_leaves_nothing(
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_an_engine_that_dies_ends_a_build(own_engine: Any, tmp_path: Path) -> None:
+def test_a_dying_engine_ends_a_build(own_engine: Any, tmp_path: Path) -> None:
     with own_engine(tmp_path / "dockerd.log", disk_bytes=DISK_BYTES) as engine:
         import_inputs(engine, tmp_path, HANGS)
         with building(engine, tmp_path) as process:
@@ -211,7 +213,7 @@ def test_an_engine_that_dies_ends_a_build(own_engine: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("variant", [{"gpu": True}, {"base": "nvidia/cuda:12.6.3-base"}])
-def test_what_only_a_registry_has_is_refused_without_one(
+def test_an_image_from_a_registry_is_refused_without_one(
     engine: Any, variant: dict[str, Any]
 ) -> None:
     with pytest.raises(HostError, match="can only be built where a registry answers: ") as refusal:
@@ -219,7 +221,7 @@ def test_what_only_a_registry_has_is_refused_without_one(
     assert "\n" not in str(refusal.value)
 
 
-def test_only_old_images_of_ours_are_removed(engine: Any, tmp_path: Path) -> None:
+def test_only_old_images_of_this_package_are_removed(engine: Any, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)

@@ -1,4 +1,4 @@
-"""What docker/offline.sh makes on this host: its commands missing, failing, interrupted."""
+"""docker/offline.sh on this host, with its commands missing, failing or interrupted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCES = image_sources()
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of commands that stand before all others."""
+    """A folder of commands that comes first in PATH."""
     folder = tmp_path / "commands"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -42,7 +42,7 @@ def make(part: str) -> str:
 
 
 @pytest.mark.parametrize("part", [BASE, KAFKA_BASE])
-def test_without_mmdebstrap_the_command_that_installs_it_is_named(
+def test_without_mmdebstrap_the_error_says_how_to_install_it(
     part: str, commands: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (commands / "sh").symlink_to("/bin/sh")
@@ -56,7 +56,7 @@ def test_without_mmdebstrap_the_command_that_installs_it_is_named(
     assert "sudo apt install mmdebstrap" in failure.value.hint
 
 
-def test_what_mmdebstrap_says_at_its_end_is_shown(commands: Path) -> None:
+def test_the_last_output_of_mmdebstrap_is_shown(commands: Path) -> None:
     add(commands, "mmdebstrap", "seq 40; echo E: no unshare >&2; exit 25")
     with pytest.raises(HostError) as failure:
         make(BASE)
@@ -65,14 +65,14 @@ def test_what_mmdebstrap_says_at_its_end_is_shown(commands: Path) -> None:
     assert [line.strip() for line in lines[1:]] == [*map(str, range(30, 41)), "E: no unshare"]
 
 
-def test_mmdebstrap_works_below_the_folder_that_is_removed(commands: Path, tmp_path: Path) -> None:
+def test_mmdebstrap_works_in_the_folder_that_is_removed(commands: Path, tmp_path: Path) -> None:
     add(commands, "mmdebstrap", 'for word; do last=$word; done; echo "$TMPDIR" > $last')
     folder = Path(make(BASE).strip())
     assert folder.parent == tmp_path
     assert not folder.exists()
 
 
-def test_a_broker_s_base_has_a_java(commands: Path) -> None:
+def test_the_base_of_a_broker_has_java(commands: Path) -> None:
     add(commands, "mmdebstrap", 'for word; do last=$word; done; echo "$@" > $last')
     assert "--include=openjdk-17-jre-headless" in make(KAFKA_BASE)
     assert "--include=python3,tini,iperf3,iputils-ping" in make(BASE)
@@ -102,7 +102,7 @@ def test_an_interrupted_command_ends_with_its_children(commands: Path, tmp_path:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["commands", "pid"]
 
 
-def test_torch_is_never_one_with_cuda() -> None:
+def test_torch_never_includes_cuda() -> None:
     unpinned = {**SOURCES, CONSTRAINTS: b"numpy==2.4\n"}
     with (
         pytest.raises(HostError, match=r"constraints.txt pins no version of torch") as failure,
@@ -113,8 +113,8 @@ def test_torch_is_never_one_with_cuda() -> None:
 
 
 @pytest.mark.slow
-def test_wheels_are_those_of_the_images_python_and_of_torch_without_cuda() -> None:
-    """Needs a package index; the one machine that has none skips."""
+def test_wheels_fit_the_images_python_and_torch_has_no_cuda() -> None:
+    """Needs a package index; skipped without one."""
     import importlib.metadata
 
     if not importlib.metadata.version("torch").endswith("+cpu"):

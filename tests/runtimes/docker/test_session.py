@@ -1,4 +1,4 @@
-"""What is carried between a terminal and a command in a container, without an engine."""
+"""Forwarding between a terminal and a command in a container, without an engine."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _carry(peer, unpack, begun=lambda: None)
 """
 
 
-def test_what_is_typed_is_passed_on_between_two_pieces_of_output() -> None:
-    """Of a command that never stops printing there is always more output to read."""
+def test_input_is_forwarded_between_two_chunks_of_output() -> None:
+    """A command that never stops printing always has more output to read."""
     done = subprocess.run(
         [sys.executable, "-c", CARRY], input=b"\x03", capture_output=True, check=False, timeout=60
     )

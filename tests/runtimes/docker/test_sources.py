@@ -1,4 +1,4 @@
-"""What goes into the image, and what its hash depends on."""
+"""The contents of the image, and the inputs of its hash."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ def in_project() -> set[str]:
     return set(project["dependencies"])
 
 
-def test_the_image_has_the_projects_requirements_word_for_word() -> None:
+def test_the_image_has_exactly_the_requirements_of_the_project() -> None:
     assert in_image() <= in_project()
 
 
-def test_the_image_leaves_out_what_the_controller_alone_imports() -> None:
+def test_the_image_omits_packages_that_only_the_controller_imports() -> None:
     assert {requirement_name(one) for one in in_project() - in_image()} == CONTROLLERS_ALONE
 
 
 @pytest.mark.slow
-def test_nodes_and_agent_import_nothing_that_the_image_leaves_out() -> None:
+def test_nodes_and_agent_import_nothing_that_the_image_omits() -> None:
     modules = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client"}
     absent = {modules.get(name, name) for name in CONTROLLERS_ALONE}
     result = subprocess.run(
@@ -105,7 +105,7 @@ def test_the_dependencies_depend_on_no_code() -> None:
     assert part_name(DEPENDENCIES, changed) != part_name(DEPENDENCIES, found)
 
 
-def test_the_archive_is_the_same_whoever_makes_it_and_any_user_can_read_it() -> None:
+def test_the_archive_is_the_same_for_every_builder_and_readable_by_every_user() -> None:
     files = {"docker/Dockerfile": b"FROM scratch\n", "testbed/__init__.py": b""}
     packed = image.pack(files)
     assert packed.getvalue() == image.pack(files).getvalue()
@@ -117,14 +117,14 @@ def test_the_archive_is_the_same_whoever_makes_it_and_any_user_can_read_it() -> 
         assert {(entry.mode, entry.uid, entry.mtime) for entry in archive} == {(0o644, 0, 0)}
 
 
-def test_the_name_says_version_and_hash() -> None:
+def test_the_name_has_version_and_hash() -> None:
     assert image_name(source="0123456789ab") == "edge-testbed:0.1.0-0123456789ab"
     assert image_name(gpu=True, source="0123456789ab") == "edge-testbed:0.1.0-0123456789ab-gpu"
     assert image_name().endswith(source_hash())
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_has_the_hash_of_the_clone(tmp_path: Path, wheel: Path) -> None:
+def test_an_installed_wheel_and_the_clone_have_the_same_hash(tmp_path: Path, wheel: Path) -> None:
     prefix = tmp_path / "prefix"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--ignore-installed"]
     subprocess.run([*pip, "--prefix", prefix, wheel], check=True)

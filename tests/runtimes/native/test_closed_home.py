@@ -1,4 +1,4 @@
-"""What a native node sees of a home that is closed to others and holds what it imports."""
+"""A native node's view of a closed home that contains the modules it imports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 pytestmark = pytest.mark.namespaces
 
 
-def test_a_closed_home_that_holds_the_interpreters_modules_lists_nothing(
+def test_a_closed_home_with_the_interpreters_modules_lists_nothing(
     live_in: Any, tmp_path: Path
 ) -> None:
-    """Its way leads on to what is needed; neither it nor a folder on the way says what is there."""
+    """The path leads to the needed folder; neither the home nor a folder on the path is listed."""
     with TemporaryDirectory(dir="/var/tmp") as place:
         home = Path(place) / "home"
         (home / "deep/lib").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a native node is, sees and may, looked at from inside and from outside."""
+"""What a native node is, sees and may do, from inside and from outside."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def driver() -> NativeDriver:
     return NativeDriver()
 
 
-def test_it_has_a_uid_of_its_own_and_no_privileges(seen: dict[str, Any], users: Any) -> None:
+def test_a_node_has_its_own_uid_and_no_privileges(seen: dict[str, Any], users: Any) -> None:
     shared = users.kind == "one"
     uid = "0" if shared else str(21000 + int(seen["hostname"][1:]))
     assert seen["status"]["Uid"] == [uid] * 4
@@ -64,20 +64,20 @@ def test_it_has_a_uid_of_its_own_and_no_privileges(seen: dict[str, Any], users: 
     )
 
 
-def test_it_cannot_make_a_namespace(seen: dict[str, Any]) -> None:
+def test_a_node_cannot_create_a_namespace(seen: dict[str, Any]) -> None:
     kinds = ("user", "mnt", "net", "pid")
     assert seen["new namespaces"] == dict.fromkeys(kinds, "PermissionError")
     assert seen["status"]["Seccomp"] == ["2"]
 
 
 @MODES
-def test_it_cannot_rise_again(live: Any, users: Any, mode: str) -> None:
+def test_a_node_cannot_regain_privileges(live: Any, users: Any, mode: str) -> None:
     name = {"warm": "w9", "cold": "w10"}[mode]
     status, output = live.run(name, "entries:try_to_rise", mode=mode)
     assert status == 0, output
     found = json.loads(output)
     assert found.pop("limit") == "0" or not users.namespace
-    assert found.pop("new privileges") == "EINVAL"  # they can only be given up
+    assert found.pop("new privileges") == "EINVAL"  # it can only be set
     nothing = ["0000000000000000"]
     assert (found.pop("after grep"), found.pop("after python")) == (nothing, nothing)
     for path in [path for path in found if path.startswith("/proc/sys")]:
@@ -85,21 +85,21 @@ def test_it_cannot_rise_again(live: Any, users: Any, mode: str) -> None:
     assert set(found.values()) <= {"EPERM", "EINVAL"}, found
 
 
-def test_it_has_only_the_standard_descriptors(seen: dict[str, Any]) -> None:
+def test_a_node_has_only_the_standard_descriptors(seen: dict[str, Any]) -> None:
     log = seen["descriptors"]["1"]
     assert log.startswith("pipe:")
     assert seen["descriptors"] == {"0": "/dev/null", "1": log, "2": log}
 
 
-def test_its_environment_is_explicit(seen: dict[str, Any]) -> None:
+def test_the_environment_of_a_node_is_explicit(seen: dict[str, Any]) -> None:
     roots = {"PYTHONPATH": seen["environment"]["PYTHONPATH"]}
     assert seen["environment"] == {**agent_environment(roots), "EXTRA": "1"}
     assert seen["arguments"] == {"token": "secret"}
     assert "secret" not in str(seen["environment"])
 
 
-def test_its_limits_are_explicit(seen: dict[str, Any], users: Any) -> None:
-    # Of one uid all nodes count as one; the plan of these runs has none.
+def test_the_limits_of_a_node_are_explicit(seen: dict[str, Any], users: Any) -> None:
+    # Nodes that share a uid count together; the plan of these runs sets no limit.
     processes = {"root": 2048, "range": 512, "one": 1024}[users.kind]
     assert seen["limits"] == {
         "RLIMIT_CORE": [0, 0],
@@ -109,7 +109,7 @@ def test_its_limits_are_explicit(seen: dict[str, Any], users: Any) -> None:
     }
 
 
-def test_it_is_alone_in_namespaces_of_its_own(seen: dict[str, Any], users: Any) -> None:
+def test_a_node_is_alone_in_its_own_namespaces(seen: dict[str, Any], users: Any) -> None:
     assert seen["pid"] == 1
     assert seen["processes"] == [1]
     assert seen["threads"] == 1
@@ -119,7 +119,7 @@ def test_it_is_alone_in_namespaces_of_its_own(seen: dict[str, Any], users: Any) 
         assert (inode == here) == (kind == "user" and not users.namespace), kind
 
 
-def test_its_root_is_read_only(seen: dict[str, Any]) -> None:
+def test_the_root_of_a_node_is_read_only(seen: dict[str, Any]) -> None:
     assert set(seen["writable"]) == {"/tmp", "/dev/shm"}
     last = {line.split()[1]: line.split()[3].split(",") for line in seen["mounts"]}
     writable = {point for point, options in last.items() if "ro" not in options}
@@ -127,14 +127,14 @@ def test_its_root_is_read_only(seen: dict[str, Any]) -> None:
 
 
 def needed_below(top: Path) -> list[str]:
-    """What is shown of a folder that nodes have one of their own of: the interpreter's part."""
+    """The listing of a folder that nodes have a private copy of: only the interpreter's part."""
     needed = (sys.prefix, sys.base_prefix, testbed.__file__, *sys.path)
     below = [Path(path) for path in needed if top in Path(path).parents]
     return sorted({path.relative_to(top).parts[0] for path in below})
 
 
 @MODES
-def test_it_sees_of_the_host_what_is_mounted_and_nothing_of_other_nodes(
+def test_a_node_sees_only_its_mounts_and_nothing_of_other_nodes(
     live: Any, users: Any, tmp_path: Path, mode: str
 ) -> None:
     shared, own = tmp_path / "shared", tmp_path / "own"
@@ -178,18 +178,18 @@ def test_it_sees_of_the_host_what_is_mounted_and_nothing_of_other_nodes(
         ranges = find_ranges()
         uid = os.geteuid() if ranges is None else ranges[0].start + uid - 1
     assert (own / "new").stat().st_uid == uid
-    (own / "new").unlink()  # whoever owns the folder can remove what a node left in it
+    (own / "new").unlink()  # the folder's owner can remove a node's files
 
 
-def test_it_can_make_only_so_many_files_in_scratch(live: Any) -> None:
+def test_the_number_of_scratch_files_is_limited(live: Any) -> None:
     status, output = live.run("w25", "entries:fill_scratch")
     made, error = output.split(maxsplit=1)
     assert (status, error.strip()) == (0, "No space left on device")
-    assert 16_000 < int(made) < 16 * 1024  # the folder and what the interpreter needs there count
+    assert 16_000 < int(made) < 16 * 1024  # the folder and the interpreter's files count too
 
 
 @MODES
-def test_it_sees_nothing_private_of_the_user(live: Any, users: Any, mode: str) -> None:
+def test_a_node_sees_no_private_files_of_the_user(live: Any, users: Any, mode: str) -> None:
     home = Path.home()
     secret = home / f"secret-{os.getpid()}-{mode}"
     secret.write_text("of the user")
@@ -205,13 +205,11 @@ def test_it_sees_nothing_private_of_the_user(live: Any, users: Any, mode: str) -
     assert found[str(secret)] in ("FileNotFoundError", "PermissionError")
     assert secret.name not in found[str(home)]
     assert "writes" not in found[str(home)]
-    if users.kind == "one":  # it has the user's own uid, and so the home must not even be there
+    if users.kind == "one":  # with the user's own uid, the home must not exist
         assert found[str(secret)] == "FileNotFoundError"
 
 
-def test_the_run_folder_is_hidden_where_nothing_else_hides_it(
-    driver: Any, live_in: Any, users: Any
-) -> None:
+def test_the_run_folder_is_hidden_in_any_location(driver: Any, live_in: Any, users: Any) -> None:
     with live_in(Path("/var/tmp")) as run:
         status, output = run.run(
             "w0", "entries:try_files", arguments={"paths": str(run.folder.path)}
@@ -223,10 +221,10 @@ def test_the_run_folder_is_hidden_where_nothing_else_hides_it(
 
 
 @MODES
-def test_it_can_import_late_from_folders_that_are_closed_or_covered(
+def test_a_node_can_import_later_from_closed_or_covered_folders(
     driver: Any, live_in: Any, tmp_path: Path, mode: str
 ) -> None:
-    # Below /tmp, which a node has of its own, and in a folder that is closed to others.
+    # Below /tmp, which is private to a node, and in a folder that is closed to other users.
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     (home / "lib").mkdir()
@@ -245,7 +243,7 @@ def test_programs_and_threads_work_inside(live: Any) -> None:
     assert output == "b'from a child\\n'\nunshare 1\n"
 
 
-def test_a_mount_outside_its_place_is_refused(live: Any) -> None:
+def test_a_mount_outside_its_folder_is_refused(live: Any) -> None:
     for target in ("/etc", "/run/testbed", "/run/testbed/../x", "relative"):
         with pytest.raises(NodeError, match="w31: mount at"):
             live.launch("w31", "entries:wait", mounts=(Mount(Path("/usr"), Path(target)),))
@@ -274,7 +272,7 @@ def test_control_groups_hold_the_limits_and_the_process(live: Any, trees: Any) -
 
 
 @MODES
-def test_a_node_runs_on_its_cpus_alone_where_control_groups_bind_it(
+def test_a_node_runs_only_on_its_cpus_where_control_groups_bind_it(
     live: Any, trees: Any, no_cpuset: str, mode: str
 ) -> None:
     if no_cpuset:
@@ -293,30 +291,30 @@ def test_a_node_runs_on_its_cpus_alone_where_control_groups_bind_it(
         live.launch(live.node("w46", cpuset=CpuSet.of([last, last + 1])), "entries:wait")
 
 
-def test_a_node_out_of_memory_ends_alone_and_is_known_for_it(live: Any, trees: Any) -> None:
+def test_only_the_node_out_of_memory_ends_and_is_reported(live: Any, trees: Any) -> None:
     live.launch("w41", "entries:wait")
     node = live.node("w42", memory=Size.parse("48MiB"))
     live.launch(node, "entries:allocate", arguments={"bytes": str(200 * 2**20)})
     assert live.wait_for_exit("w42") == Exit("w42", -9, out_of_memory=True)
     assert "w41" in live.client.running()
-    # Killed by somebody else is another thing, in the same group too.
+    # A kill by another process is reported differently, also in the same control group.
     live.launch(node, "entries:wait")
     live.client.signal("w42", signal.SIGKILL)
     assert live.wait_for_exit("w42") == Exit("w42", -9)
 
 
-def test_a_limit_that_no_kernel_holds_is_refused(live: Any, trees: Any) -> None:
+def test_a_limit_that_no_kernel_enforces_is_refused(live: Any, trees: Any) -> None:
     with pytest.raises(HostError, match=r"w43: a limit of 0\.001 CPUs is too small"):
         live.launch(live.node("w43", cpu=0.001), "entries:wait")
 
 
-def test_a_template_with_threads_is_refused_with_the_cure(start_run: Any) -> None:
+def test_a_template_with_threads_is_refused_with_how_to_fix_it(start_run: Any) -> None:
     refused = pytest.raises(NodeError, match=r"w0: the template has 2 threads.*launch: cold")
     with start_run(template=Template(preload=("threaded",))) as run, refused:
         run.launch("w0", "entries:wait")
 
 
-def test_linked_nodes_reach_each_other_and_are_counted(
+def test_linked_nodes_reach_each_other_and_their_bytes_are_counted(
     live: Any, eventually: Callable[[Callable[[], Any]], Any]
 ) -> None:
     links = {
@@ -346,7 +344,7 @@ def test_linked_nodes_reach_each_other_and_are_counted(
     assert [link["node"] for link in live.client.links()] == ["ps", "w50"]
 
 
-def test_a_socket_path_may_be_longer_than_an_address(
+def test_a_socket_path_may_exceed_the_length_of_an_address(
     driver: Any, live_in: Any, tmp_path: Path
 ) -> None:
     deep = tmp_path / ("d" * 60) / ("e" * 60)

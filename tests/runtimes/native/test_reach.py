@@ -1,4 +1,4 @@
-"""What a native node cannot reach: the agents of its user's runs."""
+"""A native node cannot reach the agents of its user's runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_node_reaches_no_agent(
             assert {*json.loads(output).values()} <= {"FileNotFoundError", "PermissionError"}
 
 
-def test_a_node_reaches_no_agent_of_a_later_run_in_a_folder_that_it_sees(
+def test_a_node_reaches_no_agent_of_a_later_run_in_a_visible_folder(
     driver: Any, live_in: Any
 ) -> None:
     with (
@@ -52,6 +52,6 @@ def test_a_node_reaches_no_agent_of_a_later_run_in_a_folder_that_it_sees(
                 fresh.chmod(0o644)
             assert run.wait_for_exit("w0").status == 0, run.output("w0")
             assert later.client.running() == []
-        # With the user's uid it sees the link to the socket, but not what that leads to.
+        # With the user's uid it sees the link to the socket, but not its target.
         found = json.loads(run.output("w0"))
         assert found[str(place)] in ("FileNotFoundError", "PermissionError")

@@ -1,4 +1,4 @@
-"""A command in a native node, as somebody has it who types, and as a script has it."""
+"""A command in a native node, as typed in a terminal and as run by a script."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ try:
     for byte in b"stolen\\r":
         fcntl.ioctl(0, termios.TIOCSTI, bytes([byte]))
 except OSError:
-    pass  # this kernel lets nobody type for others
+    pass  # this kernel forbids typing into other terminals
 print(json.dumps(found), flush=True)
 """
 PAUSE = (
@@ -46,7 +46,7 @@ PAUSE = (
     "print('begun', flush=True)\n"
     "signal.pause()\n"
 )
-"""Ends of the first SIGINT. After one, dash now and then goes on waiting for its sleep."""
+"""Ends at the first SIGINT; dash sometimes resumes waiting for its sleep after one."""
 
 DETACHED = """
 import json, os, stat
@@ -65,7 +65,7 @@ def command(live: Any, node: str, *words: str) -> list[str]:
 
 
 class Typist:
-    """Somebody at a terminal in which a command was started."""
+    """A user at a terminal in which a command was started."""
 
     def __init__(self, ours: int, session: subprocess.Popen[bytes]) -> None:
         self.ours = ours
@@ -73,7 +73,7 @@ class Typist:
         self.said = b""
 
     def read_until(self, pattern: bytes) -> re.Match[bytes]:
-        """What the screen shows, once that is there; what comes after it is left for later."""
+        """The screen's text once ``text`` has appeared; later output is left for the next call."""
         deadline = time.monotonic() + WAIT_SECONDS
         while not (found := re.search(pattern, self.said)):
             left = deadline - time.monotonic()
@@ -89,7 +89,7 @@ class Typist:
 
 @contextmanager
 def typing(live: Any, node: str, *words: str) -> Iterator[tuple[Typist, int]]:
-    """A command in a terminal of 33 lines and 101 columns; yields that one's other end too."""
+    """A command in a terminal of 33 lines and 101 columns; yields the other end too."""
     ours, theirs = os.openpty()
     try:
         termios.tcsetwinsize(theirs, (33, 101))
@@ -110,25 +110,25 @@ def typing(live: Any, node: str, *words: str) -> Iterator[tuple[Typist, int]]:
         os.close(theirs)
 
 
-def test_who_types_gets_a_terminal_of_the_nodes(live: Any) -> None:
+def test_an_interactive_command_gets_a_terminal_of_the_node(live: Any) -> None:
     live.launch("w60", "entries:wait")
     wait = "until test .$line = .go; do read line; done"
     shell = f"{sys.executable} -c '{LOOK}'; stty size; {wait}; stty size; exit 5"
     with typing(live, "w60", "sh", "-c", shell) as (typist, theirs):
         found = json.loads(typist.read_until(rb"\{.*\}")[0])
         assert found.pop("device") != os.fstat(theirs).st_dev
-        # The first of the node's own, whatever the host has.
+        # The node's first, however many the host has.
         assert found == {"name": "/dev/pts/0", "term": "xterm", "leads": True, "mine": True}
         typist.read_until(rb"33 101")
         termios.tcsetwinsize(theirs, (44, 102))
         typist.type(b"go\r")
         typist.read_until(rb"44 102")
         assert typist.session.wait(WAIT_SECONDS) == 5
-        # Nothing that the node has typed is to be read here.
+        # Text that the node injects must not arrive here.
         assert select.select([theirs], [], [], 0)[0] == []
 
 
-def test_ctrl_c_is_for_the_command(live: Any) -> None:
+def test_ctrl_c_reaches_the_command(live: Any) -> None:
     live.launch("w61", "entries:wait")
     with typing(live, "w61", sys.executable, "-c", PAUSE) as (typist, _):
         typist.read_until(rb"begun")
@@ -156,7 +156,7 @@ def test_a_scripts_command_has_pipes_and_no_terminal(live: Any) -> None:
     assert json.loads(done.stdout) == [True, True, True, "no terminal"]
 
 
-def test_a_commands_streams_are_passed_on(live: Any) -> None:
+def test_the_streams_of_a_command_are_forwarded(live: Any) -> None:
     live.launch("w63", "entries:wait")
     text = bytes(range(32, 127)) * 20_000
     done = subprocess.run(
@@ -167,12 +167,12 @@ def test_a_commands_streams_are_passed_on(live: Any) -> None:
     )
     assert (done.returncode, done.stderr) == (3, b"done\n")
     assert done.stdout == text
-    # Not for as long as something else holds the streams.
+    # It does not wait until other processes close the streams.
     left = command(live, "w63", "sh", "-c", "sleep 1000 & echo ended")
     assert subprocess.run(left, capture_output=True, check=True).stdout == b"ended\n"
 
 
-def test_signals_are_passed_on(live: Any, eventually: Callable[[Callable[[], Any]], Any]) -> None:
+def test_signals_are_forwarded(live: Any, eventually: Callable[[Callable[[], Any]], Any]) -> None:
     live.launch("w64", "entries:wait")
     for number in (signal.SIGINT, signal.SIGTERM):
         words = command(live, "w64", sys.executable, "-c", PAUSE)
@@ -181,14 +181,14 @@ def test_signals_are_passed_on(live: Any, eventually: Callable[[Callable[[], Any
             assert session.stdout.readline() == b"begun\n"
             session.send_signal(number)
             assert session.wait(WAIT_SECONDS) == 128 + number
-    # Who asked for it is killed: the command ends too.
+    # If its client is killed, the command ends too.
     words = command(live, "w64", "sh", "-c", "echo begun; sleep 1000; exit 0")
     with subprocess.Popen(words, stdout=subprocess.PIPE) as session:
         assert session.stdout is not None
         assert session.stdout.readline() == b"begun\n"
         session.kill()
         assert session.stdout.read() == b""
-    # The node's first process, which waits for none, keeps those that have ended as zombies.
+    # The node's first process does not reap, so ended processes stay as zombies.
     look = command(live, "w64", "sh", "-c", "cat /proc/[0-9]*/stat")
     eventually(lambda: b"(sleep) S" not in subprocess.check_output(look))
 
@@ -202,9 +202,9 @@ def test_under_nohup_a_hangup_is_ignored(
     with subprocess.Popen(["nohup", *words], **pipes) as session:  # type: ignore[call-overload]
         assert session.stdout.readline() == b"begun\n"
         session.send_signal(signal.SIGHUP)
-        session.stdin.write(b"goes on\n")
+        session.stdin.write(b"continues\n")
         session.stdin.flush()
-        assert session.stdout.readline() == b"goes on\n"
+        assert session.stdout.readline() == b"continues\n"
         session.kill()
         assert session.stdout.read() == b""
     look = command(live, "w65", "sh", "-c", "cat /proc/[0-9]*/stat")
