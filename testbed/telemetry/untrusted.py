@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,7 @@ _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFSOCK: "a socket",
 }
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SpoiledError(NodeError):
@@ -48,13 +50,17 @@ def open_untrusted(path: Path, *, node: str, folder: Path | None = None) -> Bina
         SpoiledError: it is not a regular file, or a folder on the path is a link; names the node.
     """
     root = path.parent if folder is None else folder
-    if ".." in path.relative_to(root).parts:
-        raise ValueError(f"{path} points outside {root}")
-    for place in reversed([one for one in path.parents if one.is_relative_to(root)]):
-        _require(place, stat.S_IFDIR, node)
-    _require(path, stat.S_IFREG, node)
-    flags = os.O_NOFOLLOW | os.O_NONBLOCK  # it may be replaced just now
-    return open(path, "rb", buffering=0, opener=lambda name, mode: os.open(name, mode | flags))
+    with ExitStack() as held:
+        place = _look(root, None, held)
+        *folders, last = path.relative_to(root).parts
+        reached = root
+        for name in (*folders, last):
+            if name == "..":
+                raise ValueError(f"{path} points outside {root}")
+            _require(place, stat.S_IFDIR, reached, node)
+            place, reached = _look(name, place, held), reached / name
+        _require(place, stat.S_IFREG, path, node)
+        return Path(f"/proc/self/fd/{place}").open("rb", buffering=0)
 
 
 def read_untrusted(path: Path, *, node: str, most: int, folder: Path | None = None) -> bytes:
@@ -83,8 +89,15 @@ def read_on(file: BinaryIO, path: Path, *, node: str, most: int) -> bytes:
     return bytes(data)
 
 
-def _require(path: Path, kind: int, node: str) -> None:
-    found = stat.S_IFMT(path.lstat().st_mode)
+def _require(place: int, kind: int, path: Path, node: str) -> None:
+    found = stat.S_IFMT(os.fstat(place).st_mode)
     if found != kind:
         what = f"{_KINDS.get(found, 'a device')}, expected {_KINDS[kind]}"
         raise SpoiledError(path, node, what)
+
+
+def _look(name: str | Path, place: int | None, held: ExitStack) -> int:
+    """Open a descriptor for inspection only, without reading; closed with ``held``."""
+    descriptor = os.open(name, _LOOK, dir_fd=place)
+    held.callback(os.close, descriptor)
+    return descriptor
