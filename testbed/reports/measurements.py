@@ -76,7 +76,6 @@ class Measurements:
 
 
 LATE_LINK_LIMIT_SECONDS = 0.05
-LATE_LINKS_LIMIT_RATIO = 0.01
 
 
 @dataclass(frozen=True)

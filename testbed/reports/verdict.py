@@ -11,12 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.algorithms.frame.stop import NO_WORKER_LEFT
-from testbed.reports.measurements import (
-    LATE_LINK_LIMIT_SECONDS,
-    LATE_LINKS_LIMIT_RATIO,
-    Flow,
-    Measurements,
-)
+from testbed.reports.measurements import LATE_LINK_LIMIT_SECONDS, Flow, Measurements
 from testbed.telemetry.wall import clock_set
 
 BUSY_LIMIT_RATIO = 0.9
@@ -35,6 +30,7 @@ RETRANSMITTED_LIMIT_RATIO = 0.05
 RECONCILIATION_LIMIT_RATIO = 0.01
 MOST_SENDERS = 3
 LATE_FAULT_LIMIT_SECONDS = 1.0
+LATE_LINKS_LIMIT_RATIO = 0.01
 PRODUCER_LIMIT_RATIO = 0.05
 
 MOST_ALIKE = 3  # reasons of one kind, such as lost nodes, that are listed in full
