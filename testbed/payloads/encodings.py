@@ -162,7 +162,7 @@ def _inflated(plane: memoryview | None, length: int) -> bytes | memoryview:
     """Inflate a plane to ``length`` bytes; a plane of that length was not deflated."""
     if plane is None or len(plane) > length:
         found = "no plane" if plane is None else f"a plane of {len(plane)} bytes"
-        raise ValueError(f"{found}, expected at most {length}")
+        raise ValueError(f"{found}, expected 1 to {length} bytes")
     if len(plane) == length:
         return plane
     inflate = zlib.decompressobj(_RAW_DEFLATE)

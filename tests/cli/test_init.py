@@ -49,7 +49,7 @@ def test_python_files_are_copied_too(capsys: pytest.CaptureFixture[str]) -> None
 def test_an_existing_file_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("first.yaml").write_text("mine")
     assert main(["init"]) == 2
-    assert "first.yaml: found an existing file, expected a name" in capsys.readouterr().err
+    assert "first.yaml: found an existing file, expected an unused name" in capsys.readouterr().err
     assert Path("first.yaml").read_text() == "mine"
 
 

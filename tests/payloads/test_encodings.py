@@ -119,7 +119,7 @@ DAMAGED = {
     "after the last plane": ALL + ZEROS * 5,
     "inside a length": ALL + ZEROS * 4 + b"\1",
     "5 bytes beyond the payload": ALL + ZEROS * 3 + ZEROS[:-5],
-    "a plane of 41 bytes, expected one of at most 40": ALL + ZEROS * 3 + plane(*[0] * 41),
+    "a plane of 41 bytes, expected 1 to 40 bytes": ALL + ZEROS * 3 + plane(*[0] * 41),
     "not deflated": ALL + ZEROS * 3 + plane(*[255] * 9),
     "does not inflate to 40": ALL + ZEROS * 3 + deflated(bytes(39)),
     "does not inflate to 40 ": ALL + ZEROS * 3 + deflated(bytes(41)),

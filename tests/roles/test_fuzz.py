@@ -243,10 +243,10 @@ DAMAGED: list[tuple[dict[str, object], str]] = [
     ({"entries": 4}, "not a packed payload: a plane"),
     (
         {"entries": 55, "data": bomb(50_000_000)},
-        "a plane of 48604 bytes, expected one of at most 55",
+        "a plane of 48604 bytes, expected 1 to 55 bytes",
     ),
     ({"entries": 55, "data": bomb(30_000)}, "a plane does not inflate to 55 bytes"),
-    ({"data": b""}, "no plane, expected one of at most 3"),
+    ({"data": b""}, "no plane, expected 1 to 3 bytes"),
     ({"saturated": 1}, "1 saturated values of 0 rounded values"),
 ]
 

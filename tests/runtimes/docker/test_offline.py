@@ -61,7 +61,7 @@ def test_the_last_output_of_mmdebstrap_is_shown(commands: Path) -> None:
     with pytest.raises(HostError) as failure:
         make(BASE)
     lines = failure.value.message.splitlines()
-    assert lines[0] == "docker/offline.sh failed making the base:"
+    assert lines[0] == "docker/offline.sh failed to create the base:"
     assert [line.strip() for line in lines[1:]] == [*map(str, range(30, 41)), "E: no unshare"]
 
 
