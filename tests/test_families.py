@@ -225,6 +225,41 @@ def test_a_data_set(copy: Copy) -> None:
     assert copy.train()["updates"]["total"] == 20
 
 
+def test_a_partition(copy: Copy) -> None:
+    copy.add(
+        "datasets/partitions/alternating.py",
+        '''
+        """Every n-th sample."""
+
+        from typing import Literal
+
+        import numpy as np
+
+        from testbed.datasets.partitions.base import PartitionConfig, Samples
+
+
+        class Alternating(PartitionConfig):
+            """Worker i of n has the samples i, i + n, i + 2 n ..."""
+
+            name: Literal["alternating"]
+
+            def assign(
+                self, chosen: Samples, labels: Samples, workers: int, *, rng: np.random.Generator
+            ) -> list[Samples]:
+                return [chosen[worker::workers] for worker in range(workers)]
+        ''',
+    )
+    copy.enter(
+        "datasets/partitions/__init__.py",
+        "datasets.partitions.alternating.Alternating",
+        before="Iid | ByLabel",
+        entry="Alternating | ",
+    )
+    dataset = "dataset: {digits: {partition: alternating}}"
+    copy.scenario(SCENARIO.replace("dataset: digits", dataset))
+    assert copy.train()["updates"]["total"] == 20
+
+
 def test_a_kind_of_node(copy: Copy) -> None:
     copy.add(
         "plan/nodes/witness.py",

@@ -19,7 +19,7 @@ from testbed.datasets.digits import Digits
 from testbed.datasets.fashion_mnist import FashionMnist
 from testbed.datasets.mnist import Mnist
 from testbed.datasets.mnist_pair_100 import MnistPair100
-from testbed.datasets.partition import Partition, shards
+from testbed.datasets.partitions import Partition, shards
 from testbed.datasets.prepared import Prepared, load
 from testbed.datasets.substitute_chiller import SubstituteChiller
 from testbed.datasets.substitute_rail import SubstituteRail

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from testbed.datasets.partition import Iid, Partition
+from testbed.datasets.partitions import Partition
+from testbed.datasets.partitions.sizes import Iid
 from testbed.datasets.prepared import Transform
 from testbed.errors import DataError
 from testbed.values.fields import Share, StrictModel

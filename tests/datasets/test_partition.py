@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.datasets.partition import (
+from testbed.datasets.partitions import (
     ByLabel,
     BySize,
     Dirichlet,
