@@ -225,6 +225,88 @@ def test_a_data_set(copy: Copy) -> None:
     assert copy.train()["updates"]["total"] == 20
 
 
+def test_a_kind_of_payload(copy: Copy) -> None:
+    """An update has two bytes for each of the 17,258 values of digits-cnn."""
+    copy.add(
+        "payloads/half.py",
+        '''
+        """All entries in half precision."""
+
+        from dataclasses import dataclass
+        from typing import Any
+
+        from numpy.typing import NDArray
+
+        from testbed.payloads.base import Payload
+
+
+        @dataclass(frozen=True, eq=False)
+        class Half(Payload):
+            """All N entries, float16."""
+
+            values: NDArray[Any]
+
+            NUMBER = 9
+            TYPES = ("<f2",)
+
+            def flaw(self, size: int) -> str:
+                return "" if self.entries == size else f"{self.entries} values, expected {size}"
+        ''',
+    )
+    copy.enter(
+        "payloads/__init__.py", "payloads.half.Half", before="Dense, Sparse, Keyed", entry="Half, "
+    )
+    copy.add(
+        "algorithms/half_asgd.py",
+        '''
+        """Pushes its gradient in half precision."""
+
+        from collections.abc import Sequence
+        from dataclasses import replace
+        from typing import Literal
+
+        import numpy as np
+
+        from testbed.algorithms.asgd import Asgd, AsgdServer, AsgdWorker
+        from testbed.algorithms.base import Applied, Halves, Update, expect
+        from testbed.payloads import Dense, Vector
+        from testbed.payloads.half import Half
+
+
+        class HalfAsgd(Asgd):
+            """Options."""
+
+            name: Literal["half-asgd"]
+
+            def halves(self) -> Halves:
+                return HalfWorker, HalfServer
+
+
+        class HalfWorker(AsgdWorker):
+            """Rounds."""
+
+            def step(self, gradient: Vector, samples: int, now: float) -> Update:
+                return Update(Half(gradient.astype(np.float16)), self.version, samples)
+
+
+        class HalfServer(AsgdServer):
+            """Converts back."""
+
+            def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
+                values = expect(Half, update.payload).values.astype(np.float32)
+                return super().push(worker, replace(update, payload=Dense(values)), now)
+        ''',
+    )
+    copy.enter(
+        "algorithms/__init__.py",
+        "algorithms.half_asgd.HalfAsgd",
+        before="Asgd\n        | CompAsgd",
+        entry="HalfAsgd | ",
+    )
+    copy.scenario(SCENARIO.replace("asgd", "half-asgd"))
+    assert copy.train()["ingress"]["payload_bytes"] == 20 * 2 * 17_258
+
+
 def test_a_partition(copy: Copy) -> None:
     copy.add(
         "datasets/partitions/alternating.py",

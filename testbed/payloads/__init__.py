@@ -2,8 +2,8 @@
 
 Here: what a message carries of a flat float32 vector, one file per kind, and pure functions that
 select or quantize its values (``topk``, ``qsgd``, ``core_explorer``). Not here: the algorithm that
-decides to compress (``algorithms``), bytes on the wire (``rpc``). A new kind needs a file, an entry
-in ``KINDS`` and a message of the same number in the proto.
+decides to compress (``algorithms``), bytes on the wire (``rpc``). A new kind is a file and an entry
+in ``KINDS``.
 """
 
 from testbed.payloads.base import Array, Indices, Packable, Payload, Vector, zeros
