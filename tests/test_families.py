@@ -64,8 +64,8 @@ class Copy:
         rest = rest.replace(before, entry + before, 1)
         path.write_text(f"{head}\nfrom testbed.{module} import {name}{imports}{rest}")
 
-    def __call__(self, *words: str, status: int = 0) -> str:
-        """Run testbed; returns its output."""
+    def __call__(self, *words: str, status: int | None = 0) -> str:
+        """Run testbed; returns its output. It must exit with ``status``; None allows any."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "testbed", *words],
             cwd=self.folder,
@@ -79,7 +79,7 @@ class Copy:
             check=False,
             timeout=LONGEST_SECONDS,
         )
-        assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
+        assert status in (done.returncode, None), f"{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
     def train(self) -> Any:
@@ -375,6 +375,52 @@ def test_a_kind_of_node(copy: Copy) -> None:
     copy.scenario(SCENARIO.replace("simulated", "native"))
     nodes = json.loads(copy("plan", "scenario.yaml", "--json"))["nodes"]
     assert [node["name"] for node in nodes] == ["ps", "witness", "evaluator", "w0", "w1"]
+
+
+def test_a_runtime(copy: Copy) -> None:
+    """Its folder has all that the plan, the doctor and messages say about it."""
+    copy.add(
+        "runtimes/tower/__init__.py",
+        '''
+        """The native runtime on a host with a door."""
+
+        from collections.abc import Iterator
+        from typing import Literal
+
+        from testbed.runtimes.base import Finding, RuntimeDriver
+        from testbed.runtimes.config import Capabilities, ContainerRuntime
+        from testbed.runtimes.native.driver import NativeDriver
+
+
+        class Tower(ContainerRuntime):
+            """Containers without an engine."""
+
+            capabilities = Capabilities(gpus=True)
+
+            name: Literal["tower"]
+
+            def driver(self) -> RuntimeDriver:
+                return TowerDriver()
+
+
+        class TowerDriver(NativeDriver):
+            def examine(self, *, workers: int, gpu: bool, broker: bool) -> Iterator[Finding]:
+                yield Finding("door", "warning", f"closed to {workers} workers", "Open it.")
+        ''',
+    )
+    copy.enter(
+        "runtimes/__init__.py",
+        "runtimes.tower.Tower",
+        before="Native | Docker",
+        entry="Tower | ",
+    )
+    copy.scenario(SCENARIO.replace("runtime: simulated", "runtime: tower"))
+    assert json.loads(copy("plan", "scenario.yaml", "--json"))["runtime"] == "tower"
+    findings = json.loads(copy("doctor", "scenario.yaml", "--json", status=None))
+    assert ("door", "closed to 2 workers") in {(one["check"], one["found"]) for one in findings}
+    copy.scenario(SCENARIO.replace("speed: 20ms", "speed: 20ms, gpus: 1"))
+    assert "tower or docker does" in copy("validate", "scenario.yaml", status=2)
+    assert "auto or tower or" in copy("doctor", "--runtime", "nothing", status=2)
 
 
 def test_a_measure(copy: Copy) -> None:

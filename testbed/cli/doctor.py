@@ -13,8 +13,9 @@ from testbed.cli.options import overrides, print_json, print_table, runs_option,
 from testbed.host.requirements import require_linux
 
 if TYPE_CHECKING:
-    from testbed.run.doctor.host import ExaminedRun, Finding
+    from testbed.run.doctor.host import ExaminedRun
     from testbed.runtimes import Real
+    from testbed.runtimes.base import Finding
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red"}
 MISSING = 3
@@ -76,20 +77,20 @@ def _runtime(text: str | None) -> Any:
     from pydantic import ValidationError
 
     from testbed.errors import Problem, ScenarioError
-    from testbed.runtimes import RUNTIME
+    from testbed.runtimes import RUNTIME, names
 
     try:
         return RUNTIME.validate_python(text or "native")
     except ValidationError:
-        problem = Problem(f"--runtime {text}", 0, "", "", "auto, docker or native")
+        problem = Problem(f"--runtime {text}", 0, "", "", " or ".join(("auto", *names())))
         raise ScenarioError([problem]) from None
 
 
 def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
     """Choose the runtime to check; for a simulation, which needs no containers, check native."""
-    from testbed.run.doctor.host import Finding
     from testbed.run.runtime import choose
     from testbed.runtimes import Auto, Native, Simulated
+    from testbed.runtimes.base import Finding
 
     if isinstance(runtime, Auto):
         choice = choose(gpu=gpu)

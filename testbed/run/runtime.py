@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
 from testbed.errors import HostError, Problem, ScenarioError
 from testbed.host.users import Users, find_users
 from testbed.plan.written import read_plan
-from testbed.runtimes import RUNTIME, Auto, Docker, Native, Real, Simulated
+from testbed.runtimes import RUNTIME, Auto, Docker, Native, Real, Simulated, names
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
@@ -49,8 +49,7 @@ def choose(*, gpu: bool) -> Choice:
 
 def drivers() -> Mapping[str, RuntimeDriver]:
     """Return all drivers by name; each can end and find the existing runs of its runtime."""
-    names = (get_args(kind.model_fields["name"].annotation)[0] for kind in get_args(Real))
-    return {name: REAL.validate_python({"name": name}).driver() for name in names}
+    return {name: REAL.validate_python({"name": name}).driver() for name in names()}
 
 
 def users_of(runtime: Real) -> Users:
@@ -80,10 +79,11 @@ def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Set
     gpus = next((name for name, one in scenario.workers.classes.items() if one.gpus), None)
     choice = choose(gpu=gpus is not None)
     if gpus is not None and not choice.runtime.capabilities.gpus:
+        able = " or ".join(names(gpus=True))
         raise HostError(
-            f"class {gpus} has GPUs, which only runtime docker supports. `runtime: auto` chooses "
-            f"native here: {choice.why}",
-            hint="Fix that and set `runtime: docker`, or set gpus to 0.",
+            f"class {gpus} has GPUs, which only runtime {able} supports. `runtime: auto` chooses "
+            f"{choice.runtime.name} here: {choice.why}",
+            hint=f"Fix that and set `runtime: {able}`, or set gpus to 0.",
         )
     settled = scenario.model_copy(update={"runtime": choice.runtime})
     return Settled(settled, choice.runtime, choice)
@@ -120,6 +120,6 @@ def driver_for(folder: RunFolder, plan: Plan) -> RuntimeDriver:
     runtime = RUNTIME.validate_python(dict(plan.runtime))
     if isinstance(runtime, Real):
         return runtime.driver()
-    expected = "a run with containers and links: native or docker"
+    expected = f"a run with containers and links: {' or '.join(names())}"
     hint = "A simulated run has no nodes; use `testbed logs` and `testbed report`."
     raise ScenarioError([Problem(str(folder.plan), 0, "runtime", runtime.name, expected, hint)])

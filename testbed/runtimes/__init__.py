@@ -8,7 +8,7 @@ links, launches roles and reads counters. Not here: the kernel's own interfaces 
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -22,6 +22,13 @@ Real = Native | Docker
 
 Runtime = Annotated[Annotated[Real | Auto | Simulated, Field(discriminator="name")], Named()]
 
+
+def names(*, gpus: bool = False) -> tuple[str, ...]:
+    """Return the names of the runtimes that create containers, or only of those with GPUs."""
+    kinds = (kind for kind in get_args(Real) if kind.capabilities.gpus or not gpus)
+    return tuple(get_args(kind.model_fields["name"].annotation)[0] for kind in kinds)
+
+
 RUNTIME: TypeAdapter[Native | Docker | Auto | Simulated] = TypeAdapter(Runtime)
 
-__all__ = ["RUNTIME", "Auto", "Docker", "Native", "Real", "Runtime", "Simulated"]
+__all__ = ["RUNTIME", "Auto", "Docker", "Native", "Real", "Runtime", "Simulated", "names"]

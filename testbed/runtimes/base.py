@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from testbed.errors import NodeError, TestbedError
 from testbed.host.users import Users
@@ -24,6 +24,19 @@ from testbed.values.topology import NodeSpec, Plan
 
 STOP_SECONDS = 30.0
 """How long ``stop`` waits for processes and containers to end."""
+
+NO_KAFKA = "not found; needed only for streams with `transport: kafka`"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one of ``testbed doctor``'s checks."""
+
+    check: str
+    # ``missing`` if `testbed up` would not work, ``warning`` if something would not
+    level: Literal["ok", "warning", "missing"]
+    found: str  # the actual state, and the expected one if it differs
+    fix: str = ""  # how to fix it; empty if there is nothing to fix
 
 
 @dataclass(frozen=True)
@@ -146,6 +159,15 @@ class RuntimeDriver(Protocol):
 
         Raises:
             HostError: a node has such a setting, or the runtime cannot be used.
+        """
+
+    def examine(self, *, workers: int, gpu: bool, broker: bool) -> Iterator[Finding]:
+        """Check what this runtime requires in addition to what this user needs without an engine.
+
+        Args:
+            workers: number of workers of a run.
+            gpu: whether it uses GPUs.
+            broker: whether it has a broker.
         """
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> Lifeline:

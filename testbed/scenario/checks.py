@@ -16,7 +16,7 @@ from testbed.faults.base import TimedFault
 from testbed.faults.check import contradictions, rejoining
 from testbed.network.offloads import needs_packets
 from testbed.rpc.limits import LARGEST_MODEL
-from testbed.runtimes import Simulated
+from testbed.runtimes import Simulated, names
 from testbed.scenario.direction import Link
 from testbed.scenario.document import Document, Finding, Keys
 from testbed.scenario.durations import LEAST_INTERVAL
@@ -217,7 +217,8 @@ def _check_programs(scenario: Scenario) -> Iterator[Finding]:
 def _check_no_gpus(scenario: Scenario) -> Iterator[Finding]:
     for name, member in scenario.workers.classes.items():
         if member.gpus:
-            expected = f"0: runtime {scenario.runtime.name} does not support GPUs, docker does"
+            able = " or ".join(names(gpus=True))
+            expected = f"0: runtime {scenario.runtime.name} does not support GPUs, {able} does"
             path: Keys = ("workers", "classes", name, "gpus")
             yield path, str(member.gpus), expected
 

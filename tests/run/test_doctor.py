@@ -10,9 +10,9 @@ import pytest
 
 from testbed.host.users import Users
 from testbed.plan.make import plan
-from testbed.run.doctor import docker, host
+from testbed.run.doctor import host
 from testbed.run.doctor.host import ExaminedRun
-from testbed.runtimes import Docker
+from testbed.runtimes.docker import doctor as docker
 from testbed.scenario import load_text
 
 
@@ -138,11 +138,9 @@ def test_the_interpreter_and_its_packages() -> None:
 ABLE = dict.fromkeys(("MemoryLimit", "SwapLimit", "CpuCfsQuota", "CPUSet", "PidsLimit"), True)
 
 
-def test_an_unusable_engine_is_the_only_finding(
-    case: ExaminedRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unusable_engine_is_the_only_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "ssh://elsewhere")
-    (found,) = docker.check_engine(case, Docker(name="docker"))
+    (found,) = docker.examine_engine("", workers=100, gpu=False, broker=False)
     assert (found.check, found.level) == ("engine", "missing")
     assert "ssh://elsewhere" in found.found
 
@@ -160,10 +158,9 @@ def test_the_control_groups_of_an_engine() -> None:
     assert docker.check_group_driver({"CgroupDriver": "none"}).level == "missing"
 
 
-def test_where_an_engine_keeps_containers(case: ExaminedRun, tmp_path: Path) -> None:
-    found = docker.check_data_root({"DockerRootDir": str(tmp_path)}, case)
+def test_where_an_engine_keeps_containers(tmp_path: Path) -> None:
+    found = docker.check_data_root({"DockerRootDir": str(tmp_path)}, 100)
     assert (found.level, str(tmp_path) in found.found) == ("ok", True)
-    many = ExaminedRun(10**9, case.runs, {}, case.cache)
-    assert docker.check_data_root({"DockerRootDir": str(tmp_path)}, many).level == "missing"
-    gone = docker.check_data_root({"DockerRootDir": str(tmp_path / "gone")}, case)
+    assert docker.check_data_root({"DockerRootDir": str(tmp_path)}, 10**9).level == "missing"
+    gone = docker.check_data_root({"DockerRootDir": str(tmp_path / "gone")}, 100)
     assert gone.level == "warning"

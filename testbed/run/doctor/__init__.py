@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from testbed.run.doctor import host
-from testbed.run.doctor.docker import check_engine
-from testbed.run.doctor.host import ExaminedRun, Finding
+from testbed.run.doctor.host import ExaminedRun
 from testbed.run.doctor.trial import try_run
 from testbed.runtimes import Real
+from testbed.runtimes.base import Finding
 
 
-def check_native(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
+def check_user(case: ExaminedRun) -> Iterator[Finding]:
     """Check what this process itself needs, and an engine, running as root, has anyway."""
     yield host.check_namespaces()
     yield host.check_capabilities()
@@ -22,16 +21,13 @@ def check_native(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     yield host.check_kafka(case)
 
 
-OF_RUNTIME: Mapping[str, Callable[[ExaminedRun, Any], Iterator[Finding]]] = {
-    "docker": check_engine,
-    "native": check_native,
-}
-
-
 def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     """Run all checks, in the order in which a run depends on them; a trial container comes last."""
+    driver, engine = runtime.driver(), runtime.capabilities.engine
     yield host.check_kernel()
-    found = list(OF_RUNTIME[runtime.name](case, runtime))
+    if not engine:
+        yield from check_user(case)
+    found = list(driver.examine(workers=case.workers, gpu=case.gpu, broker=case.broker))
     yield from found
     missing = any(finding.level == "missing" for finding in found)
     yield host.check_processes(case)
@@ -42,7 +38,5 @@ def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     yield host.check_python()
     yield host.check_packages()
     yield host.check_data(case)
-    if not (
-        missing and runtime.capabilities.engine
-    ):  # an engine with a missing part cannot start containers
-        yield from try_run(runtime.driver(), case)
+    if not (missing and engine):  # an engine with a missing part cannot start containers
+        yield from try_run(driver, case)

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
 
 from testbed.errors import HostError
 from testbed.host.hierarchies import find_delegated, find_hierarchies
@@ -23,23 +22,12 @@ from testbed.host.namespaces import scratch
 from testbed.host.users import MIN_IDS, Users, find_users
 from testbed.plan.budget import AGENT_BYTES, Budget
 from testbed.plan.nodes.base import PYTHON_BYTES
+from testbed.runtimes.base import NO_KAFKA, Finding
 from testbed.telemetry.host import PROC, available_bytes
 from testbed.values.topology import Plan
 
-Level = Literal["ok", "warning", "missing"]
-
 SERVICES = 2
 """The parameter server and the evaluator."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The result of a check."""
-
-    check: str
-    level: Level  # ``missing`` if `testbed up` would not work, ``warning`` if something would not
-    found: str  # the actual state, and the expected one if it differs
-    fix: str = ""  # how to fix it; empty if there is nothing to fix
 
 
 @dataclass(frozen=True)
@@ -189,7 +177,6 @@ TASKS_AT_LEAST, TASKS_PER_WORKER = 200, 16
 
 LEAST_INOTIFY = 8
 
-NO_KAFKA = "not found; needed only for streams with `transport: kafka`"
 
 PACKAGES = ("torch", "numpy", "grpcio", "protobuf", "pyroute2", "pandas", "pyarrow", "matplotlib")
 

@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory
 
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.plan.nodes.base import FIRST_WORKER_UID, address_of
-from testbed.run.doctor.host import ExaminedRun, Finding
+from testbed.run.doctor.host import ExaminedRun
 from testbed.run.probe import PROBE, Prober
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.agent.settings import Template
-from testbed.runtimes.base import ContainerSpec, RuntimeDriver, Start
+from testbed.runtimes.base import ContainerSpec, Finding, RuntimeDriver, Start
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Direction, LinkSpec, NetworkSpec, NodeSpec, Plan
 from testbed.values.units import Duration, Rate

@@ -7,14 +7,15 @@ folder. No Docker network is created: the agent's container is the switch, like 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.errors import NodeError, RunNotFound, TestbedError
 from testbed.runtimes.agent.launch import NodeState
-from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Request, Start
+from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
 from testbed.runtimes.docker.containers import AGENT, agent_container, node_container
+from testbed.runtimes.docker.doctor import examine_engine
 from testbed.runtimes.docker.engine import check_abilities, connect, describe, want_gpus
 from testbed.runtimes.docker.image import (
     OFFICIAL_KAFKA,
@@ -67,6 +68,9 @@ class DockerDriver:
             ),
         )
         return tuple(Request("engine", f"create {one.whose}", one.body) for one in containers)
+
+    def examine(self, *, workers: int, gpu: bool, broker: bool) -> Iterator[Finding]:
+        return examine_engine(self.image or "", workers=workers, gpu=gpu, broker=broker)
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> DockerLifeline:
         with connect() as engine:

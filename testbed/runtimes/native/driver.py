@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.errors import NodeError
@@ -22,7 +22,7 @@ from testbed.host.process import Process
 from testbed.host.users import Users, find_users
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.agent.settings import all_of, find_agents, first_of
-from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Request, Start
+from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
 from testbed.runtimes.lock import attempts
 from testbed.runtimes.native.lifeline import (
     NativeLifeline,
@@ -56,6 +56,9 @@ class NativeDriver:
         """Return the agent's settings; it creates the containers itself. Pure."""
         told = settings_for(plan, folder, replace(start, users=start.users or Users("root")), ())
         return (Request("agent", "start", json.loads(told.to_json())),)
+
+    def examine(self, *, workers: int, gpu: bool, broker: bool) -> Iterator[Finding]:
+        return iter(())  # without an engine, what this user needs is all
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> NativeLifeline:
         groups = RunGroups(folder.name, self._trees())

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import HostError
-from testbed.run.doctor.host import NO_KAFKA, ExaminedRun, Finding
-from testbed.runtimes import Docker
+from testbed.runtimes.base import NO_KAFKA, Finding
+from testbed.runtimes.docker.engine import connect, describe
+from testbed.runtimes.docker.image import check_image, find_kafka_image
 
 LIMITS = {
     "MemoryLimit": "memory",
@@ -26,24 +27,20 @@ CONTAINER_DISK_BYTES = 1_000_000
 DISK_AT_LEAST_BYTES = 200_000_000
 
 
-def check_engine(case: ExaminedRun, runtime: Docker) -> Iterator[Finding]:
+def examine_engine(image: str, *, workers: int, gpu: bool, broker: bool) -> Iterator[Finding]:
     """Run all checks of the engine; only the first if it does not answer."""
-    from testbed.runtimes.docker.engine import connect, describe
-    from testbed.runtimes.docker.image import check_image, find_kafka_image
-
     try:
         with connect() as engine:
             info = describe(engine)
             yield Finding("engine", "ok", f"Docker {info.get('ServerVersion')}")
             try:
-                image = check_image(engine, runtime.image or "", gpu=case.gpu)
-                yield Finding("image", "ok", image)
+                yield Finding("image", "ok", check_image(engine, image, gpu=gpu))
             except HostError as error:
                 yield Finding("image", "missing", error.message, error.hint)
             try:
                 yield Finding("Kafka's image", "ok", find_kafka_image(engine))
             except HostError as error:
-                if case.broker:
+                if broker:
                     yield Finding("Kafka's image", "missing", error.message, error.hint)
                 else:
                     yield Finding("Kafka's image", "ok", NO_KAFKA)
@@ -52,7 +49,7 @@ def check_engine(case: ExaminedRun, runtime: Docker) -> Iterator[Finding]:
         return
     yield check_group_driver(info)
     yield check_engine_limits(info)
-    yield check_data_root(info, case)
+    yield check_data_root(info, workers)
 
 
 def check_group_driver(info: Mapping[str, Any]) -> Finding:
@@ -77,7 +74,7 @@ def check_engine_limits(info: Mapping[str, Any]) -> Finding:
     return Finding("engine's limits", "ok", "memory, cpu, cpuset, processes")
 
 
-def check_data_root(info: Mapping[str, Any], case: ExaminedRun) -> Finding:
+def check_data_root(info: Mapping[str, Any], workers: int) -> Finding:
     """Check the disk that holds the engine's images and containers."""
     root = Path(info.get("DockerRootDir", "/var/lib/docker"))
     try:
@@ -85,7 +82,7 @@ def check_data_root(info: Mapping[str, Any], case: ExaminedRun) -> Finding:
     except OSError as error:  # readable only for root
         found = f"{root}: {error.strerror}; its free space is unknown"
         return Finding("engine's disk", "warning", found, f"Check it as root: sudo df -h {root}")
-    wanted = DISK_AT_LEAST_BYTES + CONTAINER_DISK_BYTES * case.workers
+    wanted = DISK_AT_LEAST_BYTES + CONTAINER_DISK_BYTES * workers
     text = f"{free / 1e6:,.0f} MB free at {root}"
     if free < wanted:
         fix = "Free disk space: docker system prune, testbed image prune"
