@@ -291,7 +291,7 @@ def _write_broker_files(folder: RunFolder, scenario: Scenario, made: Plan) -> No
     transport = scenario.streams.transport if scenario.streams is not None else None
     for node in made.nodes:
         if node.role == BrokerRole.name and node.link and isinstance(transport, Kafka):
-            folder.broker.mkdir()
+            folder.broker.mkdir(mode=0o700)  # its files are writable for all: see START
             files = broker_files(
                 transport, node.link.address, run=made.run, time_scale=scenario.time_scale
             )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from testbed.run.prepare import RunRequest
 from testbed.run.simulated import up_simulated
 from testbed.run.up import RunListener
 from testbed.studies import Study, is_study, load_study
-from testbed.studies.carry_out import StudyRunRequest
 from testbed.studies.document import Selection
 from testbed.studies.found import find_runs
 from testbed.studies.report import report_study
@@ -70,10 +71,17 @@ def test_each_study_runs_and_is_reported(
     (run,) = study.runs
     if run.identity not in there:
         there.add(run.identity)
-        errand = StudyRunRequest.of(
-            run, name=run.base_name, runs=runs, argv=("testbed",), home=tmp_path, cpus=()
+        request = RunRequest(
+            run.scenario,
+            beside=run.beside.absolute(),
+            runs=runs,
+            name=run.base_name,
+            argv=("testbed",),
+            environment=os.environ,
+            home=tmp_path,
+            now=time.time(),
         )
-        assert up_simulated(errand.request(), RunListener())
+        assert up_simulated(request, RunListener())
     ((_, found),) = find_runs(study, runs).items()
     updates = run.scenario.stop.updates
     assert (found.condition, found.reason) == ("valid", f"{updates} updates applied")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from testbed.reports.run_measure import Measure
+from testbed.run.prepare import RunRequest
 from testbed.run.simulated import up_simulated
 from testbed.run.up import RunListener
 from testbed.studies import load_study
-from testbed.studies.carry_out import StudyRunRequest
 from testbed.studies.document import Selection
 from testbed.studies.found import Results, find_runs
 from testbed.studies.report import report_study
@@ -37,10 +38,17 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
         study = load_study(FOLDER / f"{name}.yaml", scale=SCALE)
         (case,) = study.select(where)
         (run,) = [run for run in study.runs if run.case == case]
-        errand = StudyRunRequest.of(
-            run, name=run.base_name, runs=runs, argv=("testbed",), home=tmp_path, cpus=()
+        request = RunRequest(
+            run.scenario,
+            beside=run.beside.absolute(),
+            runs=runs,
+            name=run.base_name,
+            argv=("testbed",),
+            environment=os.environ,
+            home=tmp_path,
+            now=time.time(),
         )
-        assert up_simulated(errand.request(), RunListener())
+        assert up_simulated(request, RunListener())
         one = replace(study, runs=(run,))
         results = Results(one, one, find_runs(one, runs))
         text = report_study(study, runs=runs).text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 from typing import Any
 
 import pytest
@@ -46,6 +47,7 @@ def test_killing_a_broker_loses_no_record(bed: Any) -> None:
     for event in ("launched", "joined", "started"):  # a broker starts slowly on a busy host
         up.wait_for_event(event)
     up.wait_for_updates(32)
+    assert not stat.S_IMODE(up.folder.broker.stat().st_mode) & 0o007, "closed to other users"
     launched = only(read_events(up.folder.events), Launched)
     (pid,) = (event.pid for event in launched if event.node == "broker")
     os.kill(pid, signal.SIGKILL)
