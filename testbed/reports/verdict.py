@@ -199,8 +199,8 @@ def _links(measured: Measurements) -> Iterator[str]:
             )
     for what in measured.left_out:
         yield (
-            "Settings of links were skipped (network.missing: warn), because the kernel does not "
-            f"support them: {what}. Use a kernel with netem, or remove them from the scenario."
+            "Some link settings were skipped (network.missing: warn), because the kernel does not "
+            f"support them: {what}. Use a kernel with netem, or remove these settings."
         )
 
 

@@ -209,7 +209,7 @@ def test_workers_with_removed_containers_are_lost_and_the_others_continue(dock: 
     [
         (
             "agent",
-            "the agent exited before it answered exits: its container was stopped, killed or",
+            "the agent has ended before it answered exits: its container was stopped, killed or",
         ),
         ("ps", "ps: its container was stopped or removed"),
     ],

@@ -63,10 +63,10 @@ def test_a_run_without_netem_and_with_a_warning(bed: Any) -> None:
     up = bed.up(*DELAY, "--set", "network.missing=warn")
     done = up.end()
     assert (done.status, done.err) == (6, "")
-    skipped = "The kernel does not support some settings of the network, which were skipped"
-    without = f"{skipped} (missing: warn): class fast: up.delay"
+    skipped = "Some link settings were skipped (network.missing: warn)"
+    why = "because the kernel does not support them: class fast: up.delay 20ms. "
     reasons = bed.run("report", up.name, "--json").json["verdict"]["reasons"]
-    assert any(reason.startswith(f"{without} 20ms. ") for reason in reasons)
+    assert any(reason.startswith(f"{skipped}, {why}") for reason in reasons)
 
 
 def test_a_name_in_use_is_refused(bed: Any) -> None:

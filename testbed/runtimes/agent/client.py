@@ -236,7 +236,7 @@ class AgentClient:
         while number not in self._replies:
             if self._ended:
                 raise AgentEndedError(
-                    f"the agent exited before it answered {self._asked[number]}.",
+                    f"the agent has ended before it answered {self._asked[number]}.",
                     hint="See logs/agent.log.",
                 )
             if not self._exchange(max(0.0, deadline - time.monotonic())):

@@ -335,7 +335,7 @@ def test_only_the_owner_can_connect(control: Path, tmp_path: Path) -> None:
     ):
         with (
             connect(tmp_path) as client,
-            pytest.raises(NodeError, match="the agent exited before it answered running"),
+            pytest.raises(NodeError, match="the agent has ended before it answered running"),
         ):
             client.running()
         assert f"has uid {os.getuid()}'" in (tmp_path / "log").read_text()
@@ -376,9 +376,9 @@ def test_an_agent_that_has_ended_is_reported(tmp_path: Path) -> None:
             process.kill()
             process.wait()
             for _ in range(2):
-                with pytest.raises(NodeError, match="the agent exited before it answered exits"):
+                with pytest.raises(NodeError, match="the agent has ended before it answered exits"):
                     client.exits(10.0)
-            with pytest.raises(NodeError, match="the agent exited before it answered running"):
+            with pytest.raises(NodeError, match="the agent has ended before it answered running"):
                 client.running()
         with pytest.raises(NodeError, match="Connection refused"):
             AgentClient.connect(tmp_path / "agent.sock", deadline=time.monotonic())
