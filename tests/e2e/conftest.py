@@ -24,6 +24,7 @@ from urllib.request import urlopen
 import pytest
 
 from testbed.errors import HostError
+from testbed.studies.study import StudyRun
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Launched
 from testbed.telemetry.events import read_events
@@ -227,6 +228,34 @@ def _read(path: Path) -> bytes:
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[StudyRun, Path], bool]:
+    """Executes a simulated run of a study in this process; returns whether it is valid.
+
+    Importing torch in a sweep's children would outlast the runs of a test.
+    """
+    from testbed.run.prepare import RunRequest
+    from testbed.run.simulated import up_simulated
+    from testbed.run.up import RunListener
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def carry_out(run: StudyRun, runs: Path) -> bool:
+        request = RunRequest(
+            run.scenario,
+            beside=run.beside.absolute(),
+            runs=runs,
+            name=run.base_name,
+            argv=("testbed",),
+            environment=os.environ,
+            home=tmp_path,
+            now=time.time(),
+        )
+        return up_simulated(request, RunListener())
+
+    return carry_out
 
 
 @pytest.fixture

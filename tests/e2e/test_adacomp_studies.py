@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from testbed.run.prepare import RunRequest
-from testbed.run.simulated import up_simulated
-from testbed.run.up import RunListener
 from testbed.studies import Study, is_study, load_study
 from testbed.studies.document import Selection
 from testbed.studies.found import find_runs
@@ -61,27 +58,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_each_study_runs_and_is_reported(
-    name: str, made: tuple[Path, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, made: tuple[Path, set[str]], simulate: Any
 ) -> None:
-    """Executed in this process: importing torch in a sweep's children would outlast the runs."""
     if "TESTBED_DATA" not in os.environ:
         pytest.skip("needs MNIST: set TESTBED_DATA to the folder that holds it")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     study, (runs, there) = reduced(name), made
     (run,) = study.runs
     if run.identity not in there:
         there.add(run.identity)
-        request = RunRequest(
-            run.scenario,
-            beside=run.beside.absolute(),
-            runs=runs,
-            name=run.base_name,
-            argv=("testbed",),
-            environment=os.environ,
-            home=tmp_path,
-            now=time.time(),
-        )
-        assert up_simulated(request, RunListener())
+        assert simulate(run, runs)
     ((_, found),) = find_runs(study, runs).items()
     updates = run.scenario.stop.updates
     assert (found.condition, found.reason) == ("valid", f"{updates} updates applied")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testbed.reports.run_measure import Measure
-from testbed.run.prepare import RunRequest
-from testbed.run.simulated import up_simulated
-from testbed.run.up import RunListener
 from testbed.studies import load_study
 from testbed.studies.document import Selection
 from testbed.studies.found import Results, find_runs
@@ -27,28 +24,17 @@ Measured = Callable[[str], float]
 
 
 @pytest.fixture
-def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Measured, str]]:
+def train(tmp_path: Path, simulate: Any) -> Callable[..., tuple[Measured, str]]:
     """Runs one case in this process; returns its measures by name, and the report."""
     if "TESTBED_DATA" not in os.environ:
         pytest.skip("needs CIFAR-10 and MNIST: set TESTBED_DATA to the folder that holds them")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     runs = tmp_path / "runs"
 
     def carry_out(name: str, where: Selection) -> tuple[Measured, str]:
         study = load_study(FOLDER / f"{name}.yaml", scale=SCALE)
         (case,) = study.select(where)
         (run,) = [run for run in study.runs if run.case == case]
-        request = RunRequest(
-            run.scenario,
-            beside=run.beside.absolute(),
-            runs=runs,
-            name=run.base_name,
-            argv=("testbed",),
-            environment=os.environ,
-            home=tmp_path,
-            now=time.time(),
-        )
-        assert up_simulated(request, RunListener())
+        assert simulate(run, runs)
         one = replace(study, runs=(run,))
         results = Results(one, one, find_runs(one, runs))
         text = report_study(study, runs=runs).text
