@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import pickle
 import signal
 import sys
 import time
@@ -15,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.connection import wait
 from typing import Any, NoReturn, Protocol
 
 from testbed.errors import TestbedError, UserCodeError, escaped
@@ -33,12 +34,16 @@ END_SECONDS = 10.0
 """How long a child may take to end on request."""
 
 PRINTED_BYTES = 2**20
+ANSWER_BYTES = 2**24
 READ_BYTES = 2**16
-MAX_READS = PRINTED_BYTES // READ_BYTES
+MAX_READS = (ANSWER_BYTES + PRINTED_BYTES) // READ_BYTES
 """Number of reads after the end: a process that the user's code left behind may print forever."""
 
 CLOSED = 125
 """Exit status of a child that could not answer because its descriptors were closed."""
+
+OPENED = b"\n"
+"""Sent before the answer, a pickle, once the user's files were read."""
 
 Opened = Callable[[], None]
 """Called by the work when the user's files were read: from then on there is no time limit."""
@@ -147,16 +152,16 @@ class _Child:
     ) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        self._answers, answers = Pipe(duplex=False)
+        self._answers, answers = os.pipe()
         parent, self._pid = os.getpid(), os.fork()
         if not self._pid:
-            self._answers.close()
+            os.close(self._answers)
             _run(work, within_seconds, answers, parent=parent, prints=prints)
-        answers.close()
+        os.close(answers)
         self._pidfd = os.pidfd_open(self._pid)
         self._label, self._seconds, self._has_group = label, within_seconds, prints is not None
         self._deadline: float | None = time.monotonic() + within_seconds + GRACE_SECONDS
-        self._answer: tuple[bool, Any] | None = None
+        self._answer = b""
         self._status: int | None = None
 
     def outcome(self, printed: Printed) -> Any:
@@ -172,9 +177,10 @@ class _Child:
         for _ in range(MAX_READS):  # data sent before the end
             if not self._handle(sources, printed, 0):
                 break
-        if self._answer is None:
-            raise early_exit(self._label, self._status)
-        succeeded, result = self._answer
+        try:
+            succeeded, result = pickle.loads(self._answer.lstrip(OPENED))
+        except Exception:  # noqa: BLE001 - none, or what the code wrote there: any error is possible
+            raise early_exit(self._label, self._status) from None
         if not succeeded:
             raise result
         return result
@@ -190,16 +196,12 @@ class _Child:
                 sources.remove(source)
         return bool(ready)
 
-    def _receive(self) -> bool:
-        try:
-            answer = self._answers.recv()
-        except (EOFError, OSError):  # no answer, or not a whole one
-            return False
-        if answer is None:
+    def _receive(self) -> int:
+        data = os.read(self._answers, READ_BYTES)
+        self._answer += data if len(self._answer) < ANSWER_BYTES else b""
+        if self._answer.startswith(OPENED):
             self._deadline = None
-        else:
-            self._answer = answer
-        return True
+        return len(data)
 
     def ask_to_end(self) -> None:
         """Send SIGTERM to the child process, which then has END_SECONDS to exit."""
@@ -212,7 +214,7 @@ class _Child:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             self._reap()
         os.close(self._pidfd)
-        self._answers.close()
+        os.close(self._answers)
 
     def _reap(self) -> None:
         if self._has_group:  # while its leader is a zombie, the group's id is not reused
@@ -224,7 +226,7 @@ class _Child:
 def _run(
     work: Callable[[Opened], Any],
     seconds: float,
-    answers: Connection,
+    answers: int,
     *,
     parent: int,
     prints: int | None,
@@ -237,9 +239,9 @@ def _run(
         if os.getppid() == parent:
             if prints is not None:
                 _set_up(prints)
-            answer = _answer(work, seconds, answers)
+            answer = pickle.dumps(_answer(work, seconds, answers))
             if os.getpid() == process:  # not in a copy that the user's code has forked
-                answers.send(answer)
+                _send(answers, answer)
             status = 0
     except OSError as error:
         if error.errno != errno.EBADF:
@@ -254,16 +256,14 @@ def _run(
         os._exit(status)
 
 
-def _answer(
-    work: Callable[[Opened], Any], seconds: float, answers: Connection
-) -> tuple[bool, object]:
+def _answer(work: Callable[[Opened], Any], seconds: float, answers: int) -> tuple[bool, object]:
     """Do the work; return whether it succeeded, and its result or error."""
     try:
         with alarm(seconds, anywhere=False) as off, own_failures(""):
 
             def opened() -> None:
                 off()
-                answers.send(None)
+                _send(answers, OPENED)
 
             return True, work(opened)
     except TimeLimitExceeded as error:
@@ -273,6 +273,11 @@ def _answer(
         return False, error
     except KeyboardInterrupt as error:
         return False, KeyboardInterrupt(str(error))
+
+
+def _send(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _set_up(prints: int) -> None:

@@ -128,6 +128,44 @@ def test_an_early_exit_is_reported(
         how(lambda _: end(), label="net.py")
 
 
+def descriptors() -> set[str]:
+    """This process's descriptors from 3 on, with what they refer to."""
+    links = [one for one in Path("/proc/self/fd").iterdir() if int(one.name) > 2]
+    return {f"{one.name} {one.readlink()}" for one in links if one.is_symlink()}
+
+
+def write_into_its_pipes(data: bytes, *, others: set[str]) -> None:
+    """Write into all descriptors that the process of the work has and its parent had not."""
+    for one in descriptors() - others:
+        with suppress(OSError):  # not open for writing
+            os.write(int(one.partition(" ")[0]), data)
+
+
+@pytest.mark.parametrize("data", [b"hello", b"\0\0\0\5hello", b"\x80\x04.", b"(((((((((("])
+def test_what_user_code_writes_into_the_pipe_of_the_result_is_no_result(data: bytes) -> None:
+    others = descriptors()
+
+    def work(_: Opened) -> None:
+        write_into_its_pipes(data, others=others)
+        os._exit(3)
+
+    with pytest.raises(UserCodeError, match=r"net\.py: this code ended its process with status 3"):
+        run_isolated(work, label="net.py")
+
+
+@pytest.mark.slow
+def test_a_child_that_has_sent_part_of_a_result_and_hangs_is_killed() -> None:
+    others = descriptors()
+
+    def work(_: Opened) -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        write_into_its_pipes(b"hello", others=others)
+        signal.pause()
+
+    with pytest.raises(UserCodeError, match=r"net\.py: this code still runs after 0\.1 s"):
+        run_isolated(work, label="net.py", within_seconds=0.1)
+
+
 def test_code_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("import time\n\ntime.sleep(1000)\n")
     code = UserCode(tmp_path / "net.py", "Net", "model")
@@ -138,6 +176,7 @@ def test_code_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
 def test_the_limit_ends_once_the_files_are_read() -> None:
     def work(opened: Opened) -> int:
         opened()
+        opened()  # idempotent
         time.sleep(0.3)  # more than its limit
         return 5
 
