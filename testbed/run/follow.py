@@ -39,12 +39,12 @@ def read_logs(folder: RunFolder, nodes: Sequence[str]) -> Iterator[Line]:
 def follow_logs(folder: RunFolder, nodes: Sequence[str]) -> Iterator[Line]:
     """Yield what these nodes have printed and print until the run ends, in order of arrival."""
     logs = {node: LineReader(folder.log(node)) for node in nodes}
-    going_on = True
-    while going_on:
-        going_on = folder.alive()
+    active = True
+    while active:
+        active = folder.alive()
         for node, log in logs.items():
-            yield from _lines(node, log, whole=not going_on)
-        if going_on:
+            yield from _lines(node, log, whole=not active)
+        if active:
             time.sleep(LOOK_SECONDS)  # logs are files, which do not notify readers
 
 
@@ -60,11 +60,11 @@ def follow_events(folder: RunFolder) -> Iterator[Entry]:
         TestbedError: a line is damaged; names it.
     """
     reader = EventReader(folder.events)
-    going_on = True
-    while going_on:
-        going_on = folder.alive()
+    active = True
+    while active:
+        active = folder.alive()
         yield from reader.read()
-        if going_on:
+        if active:
             time.sleep(LOOK_SECONDS)  # as with logs
 
 
