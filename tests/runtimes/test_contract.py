@@ -208,7 +208,7 @@ def test_stop_ends_everything_and_can_be_repeated(driver: Any, start_run: Any) -
         assert run.ended()
         assert run.folder.name not in driver.find()
         assert running_nodes(run.folder) == {}
-        with pytest.raises(NodeError, match="the agent exited"):
+        with pytest.raises(NodeError, match="the agent has ended"):
             run.client.running()
         run.lifeline.stop()
         run.lifeline.close()
