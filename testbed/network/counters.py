@@ -103,13 +103,16 @@ class TrafficMeter:
         self._server = _ServerMeter()
         self._workers: dict[str, _WorkerMeter] = {}
 
-    def watch(self, name: str, *, pid: int, is_server: bool) -> None:
+    def watch(self, name: str, *, pid: int, is_server: bool, attached: bool = True) -> None:
         """Count a node with a link from now on; counts under an earlier pid are kept.
 
-        ``pid`` is any process in its network namespace, as this process sees it.
+        ``pid`` is any process in its network namespace, as this process sees it. ``attached`` is
+        False if the namespace and its interface are those of the node's earlier process.
         """
         meter = self._server if is_server else self._workers.setdefault(name, _WorkerMeter())
         meter.watch(name, pid)
+        if is_server and attached:
+            self._server.begin_interface()
 
     def release(self, name: str) -> None:
         """Read a node that has ended or is ending once more if possible; its totals are kept."""
@@ -238,6 +241,10 @@ class _ServerMeter(_Meter):
         self.round_trips: Mapping[str, float] = {}
         self._interfaces: list[InterfaceCounters] = []
 
+    def begin_interface(self) -> None:
+        """Add up the counters of a new interface, which begin at zero, with the earlier ones."""
+        self._interfaces.append(InterfaceCounters())
+
     def wire(self) -> InterfaceCounters:
         return InterfaceCounters(*_sums(self._interfaces))
 
@@ -245,7 +252,6 @@ class _ServerMeter(_Meter):
         self._sockets = opened.enter_context(closing(SocketDiagnosis(pid)))
         self._namespace = open_namespace(pid)
         opened.callback(os.close, self._namespace)
-        self._interfaces.append(InterfaceCounters())
 
     def _measure(self) -> None:
         sockets = self._sockets.connected()

@@ -131,6 +131,19 @@ def test_a_restarted_node_adds_to_its_earlier_counts(lab: Any, meter: TrafficMet
     assert meter.read().wire_rx_bytes == before + second
 
 
+@pytest.mark.root
+@pytest.mark.alone
+def test_a_node_restarted_on_its_link_is_counted_once(lab: Any, meter: TrafficMeter) -> None:
+    ps, worker = lab.pair()
+    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    worker.peer.tell("exchange 5000 5000 1")
+    assert meter.read().wire_rx_bytes > 5000
+    meter.watch("ps", pid=ps.peer.pid, is_server=True, attached=False)
+    before = read_interface(ps.peer.pid).rx_bytes
+    counted = meter.read().wire_rx_bytes
+    assert before <= counted <= read_interface(ps.peer.pid).rx_bytes
+
+
 def read_to_the_end(meter: TrafficMeter, expected_bytes: int) -> Traffic:
     """Read until all bytes are counted: the kernel reports the end of a socket a bit later."""
     deadline = time.monotonic() + 20

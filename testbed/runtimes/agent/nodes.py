@@ -318,15 +318,18 @@ class Nodes:
         node = launch.node
         if node.link is None:
             return
-        if self._linked.get(node.name) == anchor:  # an earlier role's, in the same container
-            self.switch.reshape(node, pid=anchor.pid, network=launch.network)
-        else:
+        attached = self._linked.get(node.name) != anchor
+        if attached:
             self.switch.attach(
                 node, pid=anchor.pid, network=launch.network, neighbours=launch.neighbours
             )
             self._linked[node.name] = anchor
+        else:  # by an earlier role, in the same container
+            self.switch.reshape(node, pid=anchor.pid, network=launch.network)
         if node.part != "aside":
-            self.meter.watch(node.name, pid=anchor.pid, is_server=node.part == "server")
+            self.meter.watch(
+                node.name, pid=anchor.pid, is_server=node.part == "server", attached=attached
+            )
 
 
 def _undo(container: Container, pid: int | None) -> None:
