@@ -101,7 +101,8 @@ class DockerDriver:
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
         with connect() as engine:
             found = [one for one in containers_of(engine, folder) if one.node in nodes]
-            in_parallel(lambda one: remove(engine, one.identity), found)  # stop sees the rest
+            # A container that stays is removed by stop.
+            in_parallel(lambda one: remove(engine, one.identity, patient=True), found)
 
     def stop(self, folder: RunFolder) -> None:
         with connect() as engine:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.runtimes.docker.containers import AGENT, FOLDER, INDEX, NODE, ROLE, RUN, Container
-from testbed.runtimes.docker.engine import CONFLICT, NOT_FOUND, THREADS, container_faults
+from testbed.runtimes.docker.engine import CONFLICT, THREADS, container_faults
 from testbed.telemetry.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -193,16 +193,23 @@ def _let_end(engine: APIClient, agent: FoundContainer) -> None:
             engine.wait(agent.identity, timeout=END_SECONDS)
 
 
-def remove(engine: APIClient, identity: str) -> str:
-    """Kill a container and remove it; return why it still exists, or an empty string."""
-    from docker.errors import APIError
+def remove(engine: APIClient, identity: str, *, patient: bool = False) -> str:
+    """Kill a container and remove it; return why it still exists, or an empty string.
 
-    with container_faults("a run"):
+    If ``patient``, and another client is removing it already, wait until it has: until then, the
+    container's name is in use.
+    """
+    from docker.errors import APIError, NotFound
+
+    with container_faults("a run"), suppress(NotFound):
         try:
             engine.remove_container(identity, v=True, force=True)
-        except APIError as error:
-            # Another process has removed it or is removing it; or it is busy for a short time.
-            return "" if error.status_code == NOT_FOUND else str(error.explanation or error)
+        except NotFound:
+            return ""
+        except APIError as error:  # another client is removing it; or it is busy for a short time
+            if not (patient and error.is_client_error()):
+                return str(error.explanation or error)
+            engine.wait(identity, condition="removed")
     return ""
 
 
@@ -233,7 +240,7 @@ def _create(engine: APIClient, container: Container) -> str:
             raise
     holder = engine.inspect_container(container.name)
     _check_ended(container, holder["Config"]["Labels"] or {}, holder["State"]["Status"])
-    remove(engine, holder["Id"])
+    remove(engine, holder["Id"], patient=True)
     return str(create()["Id"])
 
 

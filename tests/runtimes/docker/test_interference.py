@@ -1,0 +1,59 @@
+"""Containers that a user kills or removes while the run needs them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.runtimes.base import ContainerSpec
+from testbed.runtimes.docker.driver import DockerDriver
+from testbed.runtimes.docker.engine import connect
+from testbed.values.topology import NetworkSpec, Plan
+
+pytestmark = pytest.mark.docker
+STOPPED_SECONDS = 0.3
+
+
+@pytest.fixture(scope="module")
+def driver(image: str) -> DockerDriver:
+    return DockerDriver()
+
+
+@pytest.fixture
+def engine() -> Iterator[Any]:
+    with connect() as engine:
+        yield engine
+
+
+@pytest.mark.root
+def test_a_node_whose_container_is_being_removed_gets_another(
+    driver: Any, start_run: Any, engine: Any
+) -> None:
+    """Two clients remove it; the engine kills it through a process that is stopped for a while."""
+    with start_run() as run, ThreadPoolExecutor(2) as pool:
+        plan = Plan(run.folder.name, (), NetworkSpec(), "warm", {})
+        spec = ContainerSpec(run.node("w0"), (), run.folder.log("w0"))
+        pid = driver.contain(plan, run.folder, [spec])["w0"]
+        shim = parent_of(pid)
+        os.kill(shim, signal.SIGSTOP)
+        removals = [pool.submit(driver.discard, run.folder, ["w0"]) for _ in range(2)]
+        wake = threading.Timer(STOPPED_SECONDS, os.kill, (shim, signal.SIGCONT))
+        wake.start()
+        wait(removals, return_when=FIRST_COMPLETED)
+        assert driver.contain(plan, run.folder, [spec])["w0"] != pid
+        wake.join()
+        for removal in removals:
+            removal.result()
+        name = f"testbed-{run.folder.name}-w0"
+        assert engine.inspect_container(name)["State"]["Running"]
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
