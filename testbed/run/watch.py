@@ -293,7 +293,7 @@ class Watch:
 
     def _restart_server(self, node: NodeSpec, ended: Exit) -> bool:
         """Restart a parameter server that was killed; return whether it was."""
-        killed = node.part == "server" and was_ended(ended.status) and not ended.container_ended
+        killed = node.part == "server" and was_ended(ended.status)
         restarter = self.restarter
         if not killed or Finished in self.seen or self.saved is None:
             return False

@@ -171,18 +171,20 @@ def start_again(small: Any) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("status", "how"),
+    ("ended", "how"),
     [
-        (-9, "ps was ended by SIGKILL"),
-        (0, "ps exited with status 0"),  # by SIGTERM
-        (143, "ps exited with status 143"),  # by SIGTERM, before the role installed its handler
+        (Exit("ps", -9), "ps was ended by SIGKILL"),
+        (Exit("ps", -9, container_ended=True), "ps: its container was stopped or removed"),
+        (Exit("ps", 0), "ps exited with status 0"),  # by SIGTERM
+        # by SIGTERM, before the role installed its handler
+        (Exit("ps", 143), "ps exited with status 143"),
     ],
 )
-def test_a_killed_parameter_server_is_restarted(small: Any, status: int, how: str) -> None:
+def test_a_killed_parameter_server_is_restarted(small: Any, ended: Exit, how: str) -> None:
     watch, launched = start_again(small)
     small.says("saved", version=500, size_bytes=1, held_seconds=0.1, seconds=0.2)
     watch.look()
-    small.agent.ended = [Exit("ps", status)]
+    small.agent.ended = [ended]
     watch.look()
     small.says("restored", version=500, time_seconds=1.0, lost_updates=37)
     watch.look()
