@@ -264,6 +264,7 @@ def _measurements(
         rates=only(events, RateMeasured),
         round_trips=only(events, RoundTripMeasured),
         lost=history.lost(),
+        removed=history.removed,
         clock_set_seconds=[event.seconds for event in only(events, ClockSet)],
         late_faults=late_faults(events, run.scenario.time_scale),
         lag=lag(only(events, Produced)),

@@ -67,6 +67,7 @@ class RunHistory:
         struck: number of nodes per kind of fault; a node with two faults of a kind counts twice.
         active: faults not undone, by kind and node, with their index in ``faults``.
         departed: nodes that the parameter server saw leave and that have not joined again.
+        removed: nodes that ended because their container was stopped, killed or removed.
     """
 
     def __init__(self) -> None:
@@ -75,6 +76,7 @@ class RunHistory:
         self.active: dict[tuple[str, str], int] = {}
         self.struck = Counter[str]()
         self.departed: set[str] = set()
+        self.removed: set[str] = set()
         self._states: dict[str, str] = {}
         self._otherwise = "absent"
         self._hit: set[str] = set()
@@ -149,6 +151,9 @@ class RunHistory:
         if self.state(node) not in ("crashed", "killed"):
             self._states[node] = "lost"
         how = f"killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        if event.container_ended:
+            self.removed.add(node)
+            how = "its container was stopped or removed"
         self._lost[node] = f"{how}, and restarted" if event.restarted else how
 
     def _fault(self, event: FaultApplied) -> None:

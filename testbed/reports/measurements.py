@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,7 @@ class Measurements:
     rates: Sequence[RateMeasured] = ()
     round_trips: Sequence[RoundTripMeasured] = ()
     lost: Sequence[tuple[str, str]] = ()  # nodes that ended early, and how
+    removed: Collection[str] = ()  # those of them that ended with their containers, from outside
     clock_set_seconds: Sequence[float] = ()  # each step of the host's wall clock
     late_faults: Sequence[tuple[str, float]] = ()  # and by how many real seconds
     lag: Mapping[str, float] = field(default_factory=dict)  # share of records not sent, by producer

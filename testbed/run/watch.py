@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
 from testbed.host.isolation import early_exit
@@ -59,6 +60,8 @@ MOST_IN_VAIN = 3
 MOST_RESTARTS = 3
 WITHIN_SECONDS = 60.0
 """Any other node is restarted at most MOST_RESTARTS times within this window."""
+
+LEAVE_CONTAINERS = "Run the scenario again, and leave its containers to testbed."
 
 COUNT_INTERVAL_SECONDS = 1.0
 USAGE_INTERVAL_SECONDS = 5.0
@@ -271,9 +274,7 @@ class Watch:
             planned = exit_class == "expected" or aside or planned_end
             what = "" if exit_class == "expected" else describe_exit(node, ended)
             fatal = exit_class == "fatal"
-            self.recorder.event(
-                Exited(node.name, ended.status, planned=planned, how=what, ends_run=fatal)
-            )
+            self._record(ended, planned=planned, how=what, ends_run=fatal)
             if fatal:
                 raise self._failure(node, ended)
             if planned_end and node.part == "client":
@@ -288,7 +289,7 @@ class Watch:
             if len(self.lost) == len(self.plan.workers):
                 if self._failed is not None:
                     raise self._failed
-                log = quote_log(self.folder.log(node.name))
+                log = self._quote_log(ended)
                 self.recorder.event(Phase(f"{what}: no worker is left{log}"))
 
     def _restart_server(self, node: NodeSpec, ended: Exit) -> bool:
@@ -300,9 +301,8 @@ class Watch:
         if restarter is None or not restarter.server:
             return False
         how = describe_exit(node, ended)
-        log = quote_log(self.folder.log(node.name))
-        restarter.check_server(how, saved=self.saved, log=log)
-        self.recorder.event(Exited(node.name, ended.status, how=how, restarted=True))
+        restarter.check_server(how, saved=self.saved, log=self._quote_log(ended))
+        self._record(ended, how=how, restarted=True)
         self.recorder.event(Launched(node.name, restarter.launch(node)))
         self.worker_status.resend()
         self._server_restarted = True
@@ -312,19 +312,23 @@ class Watch:
         """Restart a node that was killed, unless training has ended."""
         how = describe_exit(node, ended)
         if Finished in self.seen or self.restarter is None:
-            self.recorder.event(Exited(node.name, ended.status, planned=True, how=how))
+            self._record(ended, planned=True, how=how)
             return
         planned = self.planned_exits.take(node.name)
         if not planned:
-            self.restarter.check(node.name, how, log=quote_log(self.folder.log(node.name)))
-        self.recorder.event(
-            Exited(node.name, ended.status, planned=planned, how=how, restarted=True)
-        )
+            self.restarter.check(node.name, how, log=self._quote_log(ended))
+        self._record(ended, planned=planned, how=how, restarted=True)
         self.recorder.event(Launched(node.name, self.restarter.launch(node)))
+
+    def _record(self, ended: Exit, **more: Any) -> None:
+        outside = container_was_ended(ended)
+        self.recorder.event(Exited(ended.node, ended.status, container_ended=outside, **more))
 
     def _failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
         """Return the error to raise if a run cannot continue without the node that ended."""
         what = describe_exit(node, ended)
+        if container_was_ended(ended):
+            return NodeError(f"{what}.", hint=LEAVE_CONTAINERS)
         kind: type[TestbedError] = NodeError
         if role_of(node).entry:  # exit statuses of a program have other meanings
             kind = FAILURES.get(ended.status, NodeError)
@@ -336,6 +340,15 @@ class Watch:
             f"{what}{quote_log(self.folder.log(node.name))}",
             hint=f"Full log: testbed logs {self.folder.name} {node.name}",
         )
+
+    def _quote_log(self, ended: Exit) -> str:
+        """Return the log of a node that ended, unless that cannot say why it did."""
+        return "." if container_was_ended(ended) else quote_log(self.folder.log(ended.node))
+
+
+def container_was_ended(ended: Exit) -> bool:
+    """Return whether a node was ended with its container, from outside the run."""
+    return ended.container_ended and ended.status < 0 and not ended.out_of_memory
 
 
 def _is_unreported(ended: Exit) -> bool:
@@ -353,7 +366,7 @@ def describe_exit(node: NodeSpec, ended: Exit) -> str:
         return f"{node.name} ran out of memory: the kernel killed it at its limit of {limit}"
     if status >= 0:
         return f"{node.name} exited with status {status}"
-    if ended.container_ended:
+    if container_was_ended(ended):
         return f"{node.name}: its container was stopped or removed"
     names = {number.value: number.name for number in signal.Signals}
     return f"{node.name} was ended by {names.get(-status, f'signal {-status}')}"

@@ -162,6 +162,9 @@ class Exited(ControllerEvent):
     how: Annotated[str, "description of the exit, if the user is told about it"] = ""
     ends_run: Annotated[bool, "whether the run ends because of the exit"] = False
     restarted: Annotated[bool, "whether the node is restarted; the PS, from a checkpoint"] = False
+    container_ended: Annotated[
+        bool, "whether its container was stopped, killed or removed from outside the run"
+    ] = False
 
 
 class LogFull(ControllerEvent):

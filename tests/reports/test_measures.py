@@ -18,6 +18,7 @@ from testbed.telemetry.event_kinds import (
     Left,
     MemoryRead,
     Rejected,
+    Restored,
     StateChanged,
 )
 
@@ -64,6 +65,25 @@ def test_a_lost_worker_is_named_once_with_the_best_known_reason() -> None:
     assert RunHistory.of(events).lost() == [
         ("w0", "killed by signal 11"),
         ("w2", "its departure was noticed by the parameter server"),
+    ]
+
+
+def test_a_node_without_its_container_is_not_said_to_be_killed() -> None:
+    history = RunHistory.of(
+        entries(
+            Exited("w0", -9, container_ended=True),
+            Exited("ps", -9, restarted=True, container_ended=True),
+            Restored(500, 1.0, 37),
+        )
+    )
+    assert history.removed == {"w0", "ps"}
+    assert history.lost() == [
+        ("w0", "its container was stopped or removed"),
+        (
+            "ps",
+            "its container was stopped or removed; it resumed from its checkpoint at update 500, "
+            "and 37 updates were lost",
+        ),
     ]
 
 

@@ -210,6 +210,10 @@ def test_nodes() -> None:
         "A push of w1 was rejected: NaN.",
         "w2 was lost before the end: killed by signal 9. Check its output: logs/w2.log.",
     )
+    assert reasons(lost=[("w2", "its container was stopped or removed")], removed={"w2"}) == (
+        "w2 was lost before the end: its container was stopped or removed. Run the scenario again, "
+        "and leave its containers to testbed.",
+    )
 
 
 def test_hundreds_of_nodes_are_summarized() -> None:

@@ -158,6 +158,18 @@ def test_the_end_of_an_essential_node_ends_the_run(small: Any, node: str) -> Non
     assert it.value.hint == f"Full log: testbed logs small-1 {node}"
 
 
+def test_a_node_that_ends_with_its_container_is_not_explained_by_its_log(small: Any) -> None:
+    watch = start(small)
+    small.setup.folder.log("ps").write_text("training\n")
+    small.agent.ended = [Exit("ps", -9, container_ended=True)]
+    with pytest.raises(NodeError) as it:
+        watch.look()
+    assert it.value.message == "ps: its container was stopped or removed."
+    assert it.value.hint == "Run the scenario again, and leave its containers to testbed."
+    (exited,) = (event for event in small.events() if event["event"] == "exited")
+    assert exited["container_ended"]
+
+
 def start_again(small: Any) -> tuple[Any, list[str]]:
     """A watch that restarts the parameter server, and the nodes that it launched."""
     watch, launched = start(small), list[str]()
