@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testbed.errors import HostError, NodeError
 from testbed.host.hierarchies import MOUNTS, Mounted, find_mounted
-from testbed.host.limits import Limits, Version, settings
+from testbed.host.limits import LIMIT_FILES, Limits, Version, settings
 from testbed.host.process import PROC, describe
 from testbed.values.usage import ContainerUse
 
@@ -107,6 +107,11 @@ class Group:
                     f"{self.folder.name}: {path} is {found} after {setting.value} was written.",
                     hint="The kernel does not enforce this limit; use another value.",
                 )
+
+    def limits(self, controller: str) -> dict[str, str]:
+        """Return the files with the limits of one controller, as far as they exist."""
+        found = {file: self._read(file) for file in LIMIT_FILES[controller]}
+        return {file: text for file, text in found.items() if text}
 
     def remove(self, *, deadline: float) -> None:
         """Remove it; the kernel takes a moment to remove processes that have just ended.
@@ -206,6 +211,14 @@ class ContainerGroups:
             next((one for one in spent if one is not None), None),
             next((one for one in held if one is not None), None),
         )
+
+    def limits(self) -> dict[str, str]:
+        """Return the files with the container's limits, by name; empty if its groups are gone."""
+        found: dict[str, str] = {}
+        for controller in LIMIT_FILES:
+            for group in self.serving(controller):
+                found |= group.limits(controller)
+        return found
 
     def freeze(self) -> None:
         """Freeze it, without the engine's knowledge, and wait until it is frozen.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import resource
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,6 +53,18 @@ with 96, 29 with 128 and 53 with 200."""
 
 MIN_ADDRESS_BYTES = 6 * 2**30
 """torch alone maps about four gigabytes that it never touches."""
+
+
+LIMIT_FILES: Mapping[str, tuple[str, ...]] = {
+    "cpu": ("cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.weight", "cpu.max"),
+    "cpuset": ("cpuset.cpus",),
+    "memory": (
+        *("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+        *("memory.max", "memory.swap.max"),
+    ),
+    "pids": ("pids.max",),
+}
+"""The files of a control group that limit it, in either version, by controller."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from testbed.reports import measures
+from testbed.reports.by_hand import interventions
 from testbed.reports.history import RunHistory, late_faults, planned_gaps, undisturbed
 from testbed.reports.measurements import Flow, Measurements, followed, sent_beyond_pushes
 from testbed.reports.record import RunRecord
@@ -265,6 +266,7 @@ def _measurements(
         round_trips=only(events, RoundTripMeasured),
         lost=history.lost(),
         removed=history.removed,
+        by_hand=interventions(events),
         clock_set_seconds=[event.seconds for event in only(events, ClockSet)],
         late_faults=late_faults(events, run.scenario.time_scale),
         lag=lag(only(events, Produced)),

@@ -65,6 +65,7 @@ class Measurements:
     round_trips: Sequence[RoundTripMeasured] = ()
     lost: Sequence[tuple[str, str]] = ()  # nodes that ended early, and how
     removed: Collection[str] = ()  # those of them that ended with their containers, from outside
+    by_hand: Mapping[str, Sequence[str]] = field(default_factory=dict)  # nodes, by what changed
     clock_set_seconds: Sequence[float] = ()  # each step of the host's wall clock
     late_faults: Sequence[tuple[str, float]] = ()  # and by how many real seconds
     lag: Mapping[str, float] = field(default_factory=dict)  # share of records not sent, by producer

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.algorithms.frame.stop import NO_WORKER_LEFT
+from testbed.reports.by_hand import describe_interventions
 from testbed.reports.measurements import LATE_LINK_LIMIT_SECONDS, Flow, Measurements
 from testbed.telemetry.wall import clock_set
 
@@ -50,7 +51,8 @@ def judge(measured: Measurements) -> Verdict:
     """Apply all rules."""
     reasons = tuple(sentence for rule in RULES.values() for sentence in rule(measured))
     busy = () if tuple(_pressure(measured)) else _busy(measured)
-    warnings = (*_uneven(measured), *busy, *_clock(measured))
+    by_hand = describe_interventions(measured.by_hand)
+    warnings = (*_uneven(measured), *busy, *_clock(measured), *by_hand)
     return Verdict(not reasons, reasons, tuple(_unchecked(measured)), warnings)
 
 

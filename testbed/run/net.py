@@ -72,14 +72,15 @@ class Links:
         seconds = None if duration is None else duration_of(duration) / self.plan.time_scale
         changed = 0
         for (to_ps, back), nodes in alike.items():
-            changed += len(self.agent.reshape(nodes, up=to_ps, down=back, seconds=seconds).nodes)
+            done = self.agent.reshape(nodes, up=to_ps, down=back, seconds=seconds, by_hand=True)
+            changed += len(done.nodes)
         until = "until it is reset" if duration is None else f"for {duration} of emulated time"
         return f"changed {changed} links {until}"
 
     def reset(self, selectors: Sequence[str]) -> str:
         """Restore the scenario's links of the matching nodes, by default all; return the count."""
         names = [node.name for node in self.plan.nodes if node.link is not None]
-        done = self.agent.reset_links(self._linked(selectors) if selectors else names)
+        done = self.agent.reset_links(self._linked(selectors) if selectors else names, by_hand=True)
         if done.failure:
             raise NodeError(f"some links could not be reset: {done.failure}")
         return f"reset {len(done.nodes)} links"

@@ -168,6 +168,7 @@ class Execution:
             final_seconds = FINAL_SECONDS + setup.scenario.evaluate.timeout
             self._await(watch, Done, within=final_seconds)
             watch.count()
+            watch.compare_limits()
             sent = {name: carried.up_bytes for name, carried in agent.carried().items()}
             self.recorder.event(LinksCarried(sent))
             workers = {node.name for node in setup.plan.workers}

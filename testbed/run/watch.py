@@ -65,6 +65,7 @@ LEAVE_CONTAINERS = "Run the scenario again, and leave its containers to testbed.
 
 COUNT_INTERVAL_SECONDS = 1.0
 USAGE_INTERVAL_SECONDS = 5.0
+LIMITS_INTERVAL_SECONDS = 5.0
 
 
 @dataclass
@@ -164,6 +165,7 @@ class Watch:
     _counted: float = -COUNT_INTERVAL_SECONDS
     metered: bool = False  # whether queues and container usage are recorded
     _used: float = -USAGE_INTERVAL_SECONDS
+    _compared: float = -LIMITS_INTERVAL_SECONDS
 
     def __post_init__(self) -> None:
         self._events = follow_ps_events(self.folder.ps_events)
@@ -188,6 +190,8 @@ class Watch:
             if self.metered and self.clock() - self._used >= USAGE_INTERVAL_SECONDS:
                 self._used = self.clock()
                 self.recorder.usage(self.agent.usage())
+            if self.clock() - self._compared >= LIMITS_INTERVAL_SECONDS:
+                self.compare_limits()
         self.recorder.time_passed()
 
     def catch_up(self) -> None:
@@ -217,6 +221,12 @@ class Watch:
         sent_again = sum(traffic.retransmitted_in_bytes.values())
         counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
         self.recorder.traffic(counters, self._host.sample())
+
+    def compare_limits(self) -> None:
+        """Record which limits of containers were changed from outside the run."""
+        self._compared = self.clock()
+        for change in self.agent.limit_changes():
+            self.recorder.event(change)
 
     def _look_at_logs(self) -> None:
         for name in (node.name for node in self.plan.nodes):

@@ -140,7 +140,7 @@ class LinkChanged(ControllerEvent):
 
     action: Annotated[
         str,
-        "`set` or `reset`: by a command; `recorded`: by a trace; `expired`: end of a timed change",
+        "`set`, `reset`: by a command or fault; `recorded`: by a trace; `expired`: at its end",
     ]
     nodes: Annotated[tuple[str, ...], "the nodes whose links were changed"]
     up: Annotated[
@@ -151,6 +151,14 @@ class LinkChanged(ControllerEvent):
     planned: Annotated[float, "planned time, in seconds since 1970"]
     actual: Annotated[float, "when the last of the links was changed, in seconds since 1970"]
     failure: Annotated[str, "why the change failed; empty if it did not"] = ""
+    by_hand: Annotated[bool, "whether `testbed net` changed them"] = False
+
+
+class LimitsChanged(ControllerEvent):
+    """The limits of a node's container were changed from outside the run."""
+
+    node: Annotated[str, "name of the node"]
+    changes: Annotated[tuple[str, ...], "files of its control groups, with both values"]
 
 
 class Exited(ControllerEvent):

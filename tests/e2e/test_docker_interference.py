@@ -87,9 +87,17 @@ def test_what_was_done_to_the_containers_of_workers_is_told(bed: Any, engine: An
         **{"w0": "ended", "w1": "ended", "w2": "running"},
     }
     assert engine.inspect_container(f"testbed-{up.name}-w0")["State"]["Running"]  # without a role
+    assert bed.run("net", "set", up.name, "w2", "--up", "90mbit").status == 0
+    up.wait_for_event("link_changed")
+    engine.update_container(f"testbed-{up.name}-w2", cpu_quota=90_000)
+    up.wait_for_event("limits_changed")
     assert bed.run("down", up.name).status == 0
-    _, *reasons = testbed.Run(up.folder.path).verdict.reasons
-    assert reasons[:2] == [
+    verdict = testbed.Run(up.folder.path).verdict
+    assert (
+        "The run was changed by hand: links (w2), limits of containers (w2). Its results are not "
+        "of its scenario alone."
+    ) in verdict.warnings
+    assert list(verdict.reasons[1:3]) == [
         f"{node} was lost before the end: its container was stopped or removed. "
         "Run the scenario again, and leave its containers to testbed."
         for node in ("w0", "w1")

@@ -27,6 +27,20 @@ def test_cpu_time_and_memory(tmp_path: Path, version: Version) -> None:
     assert in_group(tmp_path, version).use() == ContainerUse(2.5, 8192)
 
 
+LIMITS: dict[Version, dict[str, str]] = {
+    1: {"cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": "8192"},
+    2: {"cpu.weight": "100", "cpu.max": "max 100000", "memory.max": "max"},
+}
+
+
+@pytest.mark.parametrize("version", LIMITS)
+def test_the_limits_of_a_container(tmp_path: Path, version: Version) -> None:
+    for name, text in LIMITS[version].items():
+        (tmp_path / name).write_text(f"{text}\n")
+    assert in_group(tmp_path, version).limits() == LIMITS[version]
+    assert in_group(tmp_path / "gone", version).limits() == {}
+
+
 @pytest.mark.parametrize("version", FILES)
 def test_a_group_that_does_not_count(tmp_path: Path, version: Version) -> None:
     assert in_group(tmp_path / "gone", version).use() == ContainerUse(None, None)

@@ -82,6 +82,9 @@ class Agent:
     def link_changes(self) -> list[Any]:
         return []
 
+    def limit_changes(self) -> list[Any]:
+        return []
+
     def links(self) -> list[dict[str, Any]]:
         answer = self.answers.pop(0)
         if isinstance(answer, TestbedError):

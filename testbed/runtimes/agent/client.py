@@ -192,6 +192,7 @@ class AgentClient:
     carried = _remote(Nodes.carried)
     usage = _remote(Nodes.usage)
     links = _remote(Nodes.links)
+    limit_changes = _remote(Nodes.limit_changes)
     count = _remote(Requests.count)
     link = _remote(Requests.link)
     reshape = _remote(Requests.reshape)

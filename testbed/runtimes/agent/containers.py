@@ -78,6 +78,10 @@ class Container(ABC):
         """Return the resources used in it."""
         return self.groups.use()
 
+    def changed_limits(self) -> tuple[str, ...]:
+        """Return the limits that were changed since ``prepare`` or the last call, as text."""
+        return ()
+
     def freeze(self, role: int) -> None:
         """Freeze all processes in it."""
         if self.groups.serving("freezer"):
@@ -131,6 +135,7 @@ class GivenContainer(Container):
 
     first: Process = field(kw_only=True)
     linger_seconds: float = LINGER_SECONDS
+    _limits: dict[str, str] = field(default_factory=dict)
 
     def prepare(self) -> Placement:
         self._check_alive()
@@ -140,6 +145,7 @@ class GivenContainer(Container):
                 f"{self.node.name}: its container is paused.", hint="Unpause it: docker unpause"
             )
         self._oom_kills = self.groups.oom_kills()
+        self._limits = self.groups.limits()
         return Placement(self.groups.entrances(), container=self.first)
 
     def on_role_started(self, role: int) -> Process:
@@ -155,6 +161,15 @@ class GivenContainer(Container):
 
     def entrances(self) -> tuple[Path, ...]:
         return ()
+
+    def changed_limits(self) -> tuple[str, ...]:
+        before, now = self._limits, self.groups.limits()
+        self._limits = before | now
+        return tuple(
+            f"{file}: {before[file]} -> {text}"
+            for file, text in now.items()
+            if before.get(file, text) != text
+        )
 
     def on_role_ended(self) -> None:
         """End the container too, so that the engine shows that the node has ended."""

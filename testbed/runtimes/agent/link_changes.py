@@ -42,6 +42,7 @@ class LinkChanges:
         down: Direction | None,
         seconds: float | None,
         planned: float | None = None,
+        by_hand: bool = False,
     ) -> LinkChanged:
         """Change one direction of links, or both: a direction whose shape is None is unchanged.
 
@@ -49,6 +50,7 @@ class LinkChanges:
             links: of the nodes concerned, as they are now.
             seconds: for how long; None until it is reset. Replaces the expiry of earlier changes.
             planned: when a recording schedules it, in seconds since 1970; None if not recorded.
+            by_hand: whether a user asks for it, and not the run itself.
 
         Raises:
             TestbedError: a link could not be changed; the links before it have been.
@@ -64,12 +66,13 @@ class LinkChanges:
         moment = begun if planned is None else planned
         new_up, new_down = (SHAPE.dump_python(shape, mode="json") for shape in (up, down))
         nodes, now = tuple(links), self.wall()
-        self.done.append(LinkChanged(action, nodes, new_up, new_down, moment, now))
+        change = LinkChanged(action, nodes, new_up, new_down, moment, now, by_hand=by_hand)
+        self.done.append(change)
         return self.done[-1]
 
-    def reset(self, names: Sequence[str]) -> LinkChanged:
+    def reset(self, names: Sequence[str], *, by_hand: bool = False) -> LinkChanged:
         """Restore the planned links of nodes; links that were not changed are left as they are."""
-        return self._reset("reset", names, self.wall())
+        return self._reset("reset", names, self.wall(), by_hand=by_hand)
 
     def due_in_seconds(self) -> float | None:
         """Return the seconds until the next change expires; None if none does."""
@@ -85,7 +88,9 @@ class LinkChanges:
             planned = self.wall() - (now - min(self._due[name] for name in due))
             self._reset("expired", due, planned)
 
-    def _reset(self, action: str, names: Sequence[str], planned: float) -> LinkChanged:
+    def _reset(
+        self, action: str, names: Sequence[str], planned: float, *, by_hand: bool = False
+    ) -> LinkChanged:
         changed, failures = [], []
         for name in names:
             self._due.pop(name, None)
@@ -100,5 +105,5 @@ class LinkChanges:
                 changed.append(name)
         failure = "; ".join(failures)
         nodes, now = tuple(changed), self.wall()
-        self.done.append(LinkChanged(action, nodes, None, None, planned, now, failure))
+        self.done.append(LinkChanged(action, nodes, None, None, planned, now, failure, by_hand))
         return self.done[-1]

@@ -20,6 +20,7 @@ from testbed.runtimes.agent.containers import Container, Containers
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, NodeState
 from testbed.runtimes.agent.link_changes import LinkChanges
 from testbed.runtimes.agent.spawner import Spawned, Spawner
+from testbed.telemetry.event_kinds import LimitsChanged
 from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, TrainingRole
 from testbed.values.usage import Queue, Usage
 
@@ -289,6 +290,13 @@ class Nodes:
         if not found:
             raise NodeError(f"none of {', '.join(names)} is running and has a link.")
         return found
+
+    def limit_changes(self) -> list[LimitsChanged]:
+        """Return the limits of running nodes changed by others, such as an engine's client, since
+        the last call.
+        """
+        changes = {name: node.container.changed_limits() for name, node in self._running.items()}
+        return [LimitsChanged(name, one) for name, one in changes.items() if one]
 
     def relink(self, name: str, link: LinkSpec) -> None:
         """Change the shapes of a running node's link.

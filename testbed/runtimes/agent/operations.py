@@ -125,14 +125,17 @@ class Requests:
         down: Direction | None = None,
         seconds: Seconds | None = None,
         planned: FiniteFloat | None = None,
+        by_hand: bool = False,
     ) -> LinkChanged:
         """Change links until they are reset, or for ``seconds``: the agent ends the change then."""
         links = self.nodes.links_of(nodes)
-        return self.nodes.changes.set(links, up=up, down=down, seconds=seconds, planned=planned)
+        return self.nodes.changes.set(
+            links, up=up, down=down, seconds=seconds, planned=planned, by_hand=by_hand
+        )
 
-    def reset_links(self, nodes: Sequence[str]) -> LinkChanged:
+    def reset_links(self, nodes: Sequence[str], by_hand: bool = False) -> LinkChanged:
         """Restore the plan's links of nodes."""
-        return self.nodes.changes.reset(nodes)
+        return self.nodes.changes.reset(nodes, by_hand=by_hand)
 
     def link_changes(self, since: NonNegativeInt) -> list[LinkChanged]:
         """Return the changes of links, except the first ``since``, from any source."""
@@ -148,5 +151,6 @@ def operations(requests: Requests) -> dict[str, Operation]:
         *(nodes.running, nodes.frozen, nodes.nodes, nodes.signal),
         *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
+        nodes.limit_changes,
     )
     return {act.__name__: Operation(act) for act in acts}

@@ -55,5 +55,22 @@ def test_a_node_whose_container_is_being_removed_gets_another(
         assert engine.inspect_container(name)["State"]["Running"]
 
 
+def test_limits_changed_by_another_client_are_noticed_once(
+    driver: Any, start_run: Any, engine: Any
+) -> None:
+    with start_run() as run:
+        for name in ("w0", "w1"):
+            run.launch(run.node(name, cpu=0.5), "entries:wait")
+        assert run.client.limit_changes() == []
+        engine.update_container(f"testbed-{run.folder.name}-w1", cpu_quota=20_000)
+        (changed,) = run.client.limit_changes()
+        assert changed.node == "w1"
+        assert changed.changes in (
+            ("cpu.cfs_quota_us: 50000 -> 20000",),
+            ("cpu.max: 50000 100000 -> 20000 100000",),
+        )
+        assert run.client.limit_changes() == []
+
+
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
