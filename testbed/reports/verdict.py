@@ -99,7 +99,7 @@ def _end(measured: Measurements) -> Iterator[str]:
         yield f"The training {measured.stalled}. {_ALL_GONE if alone else _SOME_AWAITED}"
 
 
-LEAVE = "Run the scenario again, and leave its containers to testbed."
+KEEP_CONTAINERS = "Run the scenario again, and do not stop or remove its containers."
 _ALL_GONE = "Let fewer workers crash or leave, or set an earlier `stop`."
 _SOME_AWAITED = (
     "This algorithm waits for workers that neither push nor leave; set `ps.dead_after` to remove "
@@ -112,7 +112,7 @@ def _nodes(measured: Measurements) -> Iterator[str]:
     yield from _first(rejected, "Pushes of {} other nodes were rejected, too.")
     lost = [
         f"{node} was lost before the end: {how}. "
-        + (LEAVE if node in measured.removed else f"Check its output: logs/{node}.log.")
+        + (KEEP_CONTAINERS if node in measured.removed else f"Check its output: logs/{node}.log.")
         for node, how in measured.lost
     ]
     yield from _first(lost, "{} other nodes were lost, too.")

@@ -61,7 +61,7 @@ MOST_RESTARTS = 3
 WITHIN_SECONDS = 60.0
 """Any other node is restarted at most MOST_RESTARTS times within this window."""
 
-LEAVE_CONTAINERS = "Run the scenario again, and leave its containers to testbed."
+KEEP_CONTAINERS = "Run the scenario again, and do not stop or remove its containers."
 
 COUNT_INTERVAL_SECONDS = 1.0
 USAGE_INTERVAL_SECONDS = 5.0
@@ -338,7 +338,7 @@ class Watch:
         """Return the error to raise if a run cannot continue without the node that ended."""
         what = describe_exit(node, ended)
         if container_was_ended(ended):
-            return NodeError(f"{what}.", hint=LEAVE_CONTAINERS)
+            return NodeError(f"{what}.", hint=KEEP_CONTAINERS)
         kind: type[TestbedError] = NodeError
         if role_of(node).entry:  # exit statuses of a program have other meanings
             kind = FAILURES.get(ended.status, NodeError)

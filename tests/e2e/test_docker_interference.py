@@ -99,6 +99,6 @@ def test_what_was_done_to_the_containers_of_workers_is_told(bed: Any, engine: An
     ) in verdict.warnings
     assert list(verdict.reasons[1:3]) == [
         f"{node} was lost before the end: its container was stopped or removed. "
-        "Run the scenario again, and leave its containers to testbed."
+        "Run the scenario again, and do not stop or remove its containers."
         for node in ("w0", "w1")
     ]

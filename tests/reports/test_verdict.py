@@ -212,7 +212,7 @@ def test_nodes() -> None:
     )
     assert reasons(lost=[("w2", "its container was stopped or removed")], removed={"w2"}) == (
         "w2 was lost before the end: its container was stopped or removed. Run the scenario again, "
-        "and leave its containers to testbed.",
+        "and do not stop or remove its containers.",
     )
 
 

@@ -165,7 +165,7 @@ def test_a_node_that_ends_with_its_container_is_not_explained_by_its_log(small: 
     with pytest.raises(NodeError) as it:
         watch.look()
     assert it.value.message == "ps: its container was stopped or removed."
-    assert it.value.hint == "Run the scenario again, and leave its containers to testbed."
+    assert it.value.hint == "Run the scenario again, and do not stop or remove its containers."
     (exited,) = (event for event in small.events() if event["event"] == "exited")
     assert exited["container_ended"]
 
