@@ -192,10 +192,12 @@ def prepare(
     """
     scenario = request.scenario
     _check_folders(scenario)
-    driver.check(planned.nodes)
+    images = driver.check(planned.nodes)
     left_out = _left_out(scenario, planned, tried_here=not scenario.runtime.capabilities.engine)
     kafka = kafka_of_host(scenario, request.environment)
-    folder, made = _make_folder(request, planned, uid_mode=users.mode, left_out=left_out)
+    folder, made = _make_folder(
+        request, planned, uid_mode=users.mode, left_out=left_out, images=images
+    )
     return Setup(scenario, made, folder, data, token_hex(16), users, kafka)
 
 
@@ -227,7 +229,7 @@ def prepare_simulation(request: RunRequest) -> RunFolder:
         HostError: the folder cannot be created.
     """
     planned = plan(request.scenario, request.scenario.name)
-    return _make_folder(request, planned, uid_mode="the user's own", left_out=())[0]
+    return _make_folder(request, planned, uid_mode="the user's own", left_out=(), images={})[0]
 
 
 def _left_out(scenario: Scenario, made: Plan, *, tried_here: bool) -> tuple[str, ...]:
@@ -251,7 +253,12 @@ def _left_out(scenario: Scenario, made: Plan, *, tried_here: bool) -> tuple[str,
 
 
 def _make_folder(
-    request: RunRequest, planned: Plan, *, uid_mode: str, left_out: tuple[str, ...]
+    request: RunRequest,
+    planned: Plan,
+    *,
+    uid_mode: str,
+    left_out: tuple[str, ...],
+    images: Mapping[str, str],
 ) -> tuple[RunFolder, Plan]:
     """Create the folder, register it, and fill it with the user's files and the environment."""
     scenario = request.scenario
@@ -267,6 +274,7 @@ def _make_folder(
         uid_mode=uid_mode,
         offload=scenario.network.offload,
         left_out=left_out,
+        images=images,
     )
     try:
         registry.add(folder.path)

@@ -154,8 +154,11 @@ class RuntimeDriver(Protocol):
         Values that only the host knows (control groups, a pid) are left out.
         """
 
-    def check(self, nodes: Iterable[NodeSpec]) -> None:
+    def check(self, nodes: Iterable[NodeSpec]) -> Mapping[str, str]:
         """Reject nodes with settings that this user cannot apply on this host.
+
+        Returns:
+            The IDs of the images for their containers, by ``NodeSpec.image``; empty without images.
 
         Raises:
             HostError: a node has such a setting, or the runtime cannot be used.

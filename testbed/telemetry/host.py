@@ -11,7 +11,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +164,7 @@ class Circumstances:
     uid_mode: str  # the uids of the roles, such as ``own uid per worker``
     offload: str  # the links' segmentation offloads, as configured
     left_out: Sequence[str] = ()  # network features missing because the kernel lacks netem
+    images: Mapping[str, str] = field(default_factory=dict)  # IDs, by kind: nodes, kafka
 
 
 def write_environment(
@@ -180,6 +181,16 @@ def write_environment(
     host = describe_host(proc)
     content = {"format": FORMAT, "host": host, "software": software, **asdict(circumstances)}
     write_atomically(folder.environment, json.dumps(content, indent=2) + "\n")
+
+
+def recorded_images(folder: RunFolder) -> Mapping[str, str]:
+    """Return the IDs of a run's images by kind, as ``environment.json`` has them; else none."""
+    try:
+        content = json.loads(folder.environment.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    images: Mapping[str, str] = content.get("images", {})
+    return images
 
 
 def describe_host(proc: Path = PROC) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
+NODES = ("agent", "ps", "evaluator", "w0", "w1", "w2")
 SCENARIO = """\
 name: docked
 seed: 1
@@ -75,9 +77,15 @@ def test_a_parameter_server_is_restarted_in_its_container_and_after_it(
 
 
 def test_what_was_done_to_the_containers_of_workers_is_told(bed: Any, engine: Any) -> None:
-    bed.scenario("docked.yaml", SCENARIO)
+    """In a run that is pinned to an image by its ID."""
+    identity = engine.inspect_image(check_image(engine))["Id"]
+    pinned = f'runtime: {{docker: {{image: "{identity}"}}}}'
+    bed.scenario("docked.yaml", SCENARIO.replace("runtime: docker", pinned))
     up = bed.up(file="docked.yaml")
     up.wait_for_updates(20)
+    images = {one: engine.inspect_container(f"testbed-{up.name}-{one}")["Image"] for one in NODES}
+    assert images == dict.fromkeys(NODES, identity)
+    assert json.loads(up.folder.environment.read_text())["images"] == {"nodes": identity}
     engine.restart(f"testbed-{up.name}-w0", timeout=1)
     engine.remove_container(f"testbed-{up.name}-w1", force=True)
     up.wait_for(lambda: up.events().count("exited") == 2)

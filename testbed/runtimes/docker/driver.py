@@ -21,7 +21,9 @@ from testbed.runtimes.docker.image import (
     OFFICIAL_KAFKA,
     check_image,
     find_kafka_image,
+    identity_of,
     image_name,
+    reference_to,
 )
 from testbed.runtimes.docker.lifecycle import (
     containers_of,
@@ -36,6 +38,7 @@ from testbed.runtimes.docker.lifeline import DockerLifeline, clear
 from testbed.runtimes.docker.session import run_in
 from testbed.runtimes.lock import POLL_SECONDS, attempts
 from testbed.telemetry.folder import ENDED, RunFolder, is_gone
+from testbed.telemetry.host import recorded_images
 from testbed.values.topology import NodeSpec, Plan
 
 if TYPE_CHECKING:
@@ -74,7 +77,7 @@ class DockerDriver:
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> DockerLifeline:
         with connect() as engine:
-            image = self._image(engine, plan.nodes)
+            image = _as_recorded(engine, self._image(engine, plan.nodes), folder, kind="nodes")
             check_abilities(plan.nodes, describe(engine))
             agent = agent_container(plan, folder, start, image=image)
             return DockerLifeline.begin(engine, folder, agent, start=start)
@@ -91,7 +94,9 @@ class DockerDriver:
             spec.log.chmod(LOG_MODE)  # the container reads it, with the node's uid
         with connect() as engine:
             image = image_of_run(engine, folder)
-            kafka = find_kafka_image(engine) if any(is_kafka(spec.node) for spec in specs) else ""
+            kafka = ""
+            if any(is_kafka(spec.node) for spec in specs):
+                kafka = _as_recorded(engine, find_kafka_image(engine), folder, kind="kafka")
             wanted = [
                 node_container(spec, plan, folder, image=kafka if is_kafka(spec.node) else image)
                 for spec in specs
@@ -132,17 +137,24 @@ class DockerDriver:
             folders = {one.folder for one in find_containers(engine)}
         return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
-    def check(self, nodes: Iterable[NodeSpec]) -> None:
+    def check(self, nodes: Iterable[NodeSpec]) -> Mapping[str, str]:
         """Reject limits, CPUs and GPUs that this engine cannot provide, or a missing image."""
         asked = tuple(nodes)
         with connect() as engine:
             check_abilities(asked, describe(engine))
-            self._image(engine, asked)
+            images = {"nodes": self._image(engine, asked)}
             if any(map(is_kafka, asked)):
-                find_kafka_image(engine)
+                images["kafka"] = find_kafka_image(engine)
+            return {kind: identity_of(engine, name) for kind, name in images.items()}
 
     def _image(self, engine: APIClient, nodes: Iterable[NodeSpec]) -> str:
         return check_image(engine, self.image or "", gpu=want_gpus(nodes))
+
+
+def _as_recorded(engine: APIClient, name: str, folder: RunFolder, *, kind: str) -> str:
+    """Return a reference to the image that ``check`` found, if the run has recorded it."""
+    identity = recorded_images(folder).get(kind)
+    return name if identity is None else reference_to(engine, identity, name=name)
 
 
 def is_kafka(node: NodeSpec) -> bool:

@@ -170,6 +170,23 @@ def check_image(engine: APIClient, name: str = "", *, gpu: bool = False) -> str:
     return wanted
 
 
+def identity_of(engine: APIClient, name: str) -> str:
+    """Return the engine's ID of an image, ``sha256:...``."""
+    with engine_faults("looking for images"):
+        return str(engine.inspect_image(name)["Id"])
+
+
+def reference_to(engine: APIClient, identity: str, *, name: str) -> str:
+    """Return the name of an image, or its ID if the name now refers to another image or to none."""
+    from docker.errors import ImageNotFound
+
+    with engine_faults("looking for images"):
+        try:
+            return name if engine.inspect_image(name)["Id"] == identity else identity
+        except ImageNotFound:
+            return identity
+
+
 def labels_of(
     engine: APIClient, name: str, *, doing: str = "looking for images"
 ) -> dict[str, str] | None:

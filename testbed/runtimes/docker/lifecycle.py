@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.runtimes.docker.containers import AGENT, FOLDER, INDEX, NODE, ROLE, RUN, Container
 from testbed.runtimes.docker.engine import CONFLICT, THREADS, container_faults
+from testbed.runtimes.docker.image import reference_to
 from testbed.telemetry.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -124,18 +125,12 @@ def image_of_run(engine: APIClient, folder: RunFolder) -> str:
     Raises:
         NodeError: the run has no agent any more.
     """
-    from docker.errors import ImageNotFound
-
     agents = [one for one in containers_of(engine, folder) if one.role == AGENT]
     if not agents:
         raise NodeError(f"the agent of {folder.name} has ended: its container was removed.")
     with container_faults(AGENT):
         told = engine.inspect_container(agents[0].identity)
-        name, identity = str(told["Config"]["Image"]), str(told["Image"])
-        try:
-            return name if engine.inspect_image(name)["Id"] == identity else identity
-        except ImageNotFound:
-            return identity
+        return reference_to(engine, str(told["Image"]), name=str(told["Config"]["Image"]))
 
 
 def exit_status_of_agent(engine: APIClient, folder: RunFolder) -> int | None:

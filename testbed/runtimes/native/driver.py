@@ -102,10 +102,11 @@ class NativeDriver:
         folders = {settings.folder for _, settings in find_agents()}
         return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
-    def check(self, nodes: Iterable[NodeSpec]) -> None:
+    def check(self, nodes: Iterable[NodeSpec]) -> Mapping[str, str]:
         all_nodes = list(nodes)
         require_files(len(all_nodes))
         RunGroups("", self._trees()).check(all_nodes)
+        return {}
 
     def _groups(self, folder: RunFolder) -> RunGroups:
         """Return the run's control groups: at the fixed path for root, as recorded for others."""

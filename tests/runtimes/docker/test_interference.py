@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from testbed.runtimes.base import ContainerSpec
+from testbed.runtimes.base import ContainerSpec, Start
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
+from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import NetworkSpec, Plan
 
 pytestmark = pytest.mark.docker
@@ -70,6 +72,28 @@ def test_limits_changed_by_another_client_are_noticed_once(
             ("cpu.max: 50000 100000 -> 20000 100000",),
         )
         assert run.client.limit_changes() == []
+
+
+def test_a_run_uses_the_image_it_has_recorded_after_its_name_was_given_to_another(
+    driver: Any, tmp_path: Path, engine: Any, image: str
+) -> None:
+    name = f"edge-testbed-moved-{os.getpid()}"
+    folder = RunFolder.create(tmp_path, name, scenario="s", text="", classes=(), now=0.0)
+    recorded = driver.check(())
+    assert recorded == {"nodes": engine.inspect_image(image)["Id"]}
+    folder.environment.write_text(json.dumps({"images": recorded}))
+    container = engine.create_container(image)["Id"]
+    other = engine.commit(container, repository=name, tag="1")["Id"]  # of the same sources
+    try:
+        assert DockerDriver(f"{name}:1").check(()) == {"nodes": other}
+        with DockerDriver(f"{name}:1").start(
+            Plan(name, (), NetworkSpec(), "warm", {}), folder, Start()
+        ):
+            agent = engine.inspect_container(f"testbed-{name}-agent")
+            assert agent["Image"] == recorded["nodes"] != other
+    finally:
+        engine.remove_container(container)
+        engine.remove_image(f"{name}:1")
 
 
 def parent_of(pid: int) -> int:
