@@ -20,6 +20,7 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import IO, Any
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from testbed.errors import NodeError
 from testbed.host.kafka import find_kafka
@@ -152,6 +153,33 @@ def test_a_restarted_device_continues_where_it_stopped(broker: Broker) -> None:
         second = connect_receiver(broker.address, "r1", 2)
         with closing(second):
             assert read(second, 1) == [5]
+
+
+def test_a_device_skips_records_that_were_deleted_from_its_topic(broker: Broker) -> None:
+    """It knows how many it had: none before three are deleted, three before two more are."""
+    topic = TopicPartition("r1-w4", 0)
+    sender, producer = connect_sender(broker.address, "r1", [4], failed=fail)
+    with (
+        closing(producer),
+        closing(KafkaAdminClient(bootstrap_servers=broker.address)) as admin,
+    ):
+        for number in range(3):
+            sender.send(4, struct.pack("<q", number))
+        asyncio.run(sender.flush())
+        admin.delete_records({topic: 3})
+        for number in range(3, 6):
+            sender.send(4, struct.pack("<q", number))
+        with closing(connect_receiver(broker.address, "r1", 4)) as first:
+            assert read(first, 3) == [3, 4, 5]
+            assert first.poll(0, 0.0) == []  # sends the commit
+            assert first.begins_after == 0
+        for number in range(6, 9):
+            sender.send(4, struct.pack("<q", number))
+        asyncio.run(sender.flush())
+        admin.delete_records({topic: 8})
+        with closing(connect_receiver(broker.address, "r1", 4)) as second:
+            assert read(second, 1) == [8]
+            assert second.begins_after == 6
 
 
 def test_topics_of_another_run_are_refused(broker: Broker) -> None:
