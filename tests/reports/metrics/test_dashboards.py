@@ -116,6 +116,53 @@ def test_promtool_finds_no_errors(arguments: tuple[str, ...]) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+GROWS = {
+    'testbed_faults_total{run="r", fault="freeze"}': "0 0 0 1 1 1 1 3 3 3 3 3 3",
+    'testbed_faults_total{run="r", fault="crash"}': "_ _ 1 1 1 1 1 1 1 1 1 1 1",
+    'testbed_link_changes_total{run="r", algorithm="a"}': "0 0 0 0 0 0 0 0 0 0 0 0 2",
+}
+"""Scrapes every 5 s: nodes freeze after 10 s and 30 s; a crash is there at the first scrape."""
+
+MARKS = {
+    5: {"freeze": {15: 1, 35: 2}, "crash": {10: 1}, "link change": {60: 2}},
+    10: {"freeze": {20: 1, 40: 2}, "crash": {10: 1}, "link change": {60: 2}},
+    30: {"freeze": {30: 1, 60: 2}, "crash": {30: 1}, "link change": {60: 2}},
+}
+"""By the interval of the evaluations: when each is marked, and with which value."""
+
+
+@pytest.mark.parametrize("interval", MARKS)
+def test_every_fault_and_change_has_one_marker(interval: int, tmp_path: Path) -> None:
+    page = json.loads(DASHBOARDS[0].read_text())
+    notes = {one["name"]: one for one in page["annotations"]["list"]}
+    faults, changes = notes["faults"], notes["link changes"]
+    assert {one["step"] for one in notes.values()} == {"5s"}  # by default, Grafana takes 60 s
+    assert (faults["titleFormat"], changes["titleFormat"]) == ("{{fault}}", "link change")
+    assert {one["tagKeys"] for one in notes.values()} == {"run"}
+    marks = MARKS[interval]
+    labels = {kind: f'{{run="r", fault="{kind}"}}' for kind in ("crash", "freeze")}
+    labels["link change"] = '{run="r"}'
+    asked = [
+        {
+            "expr": note["expr"].replace("$run", "r").replace("$__interval", f"{interval}s"),
+            "eval_time": f"{time}s",
+            "exp_samples": [
+                {"labels": labels[kind], "value": marks[kind][time]}
+                for kind in kinds
+                if time in marks[kind]
+            ],
+        }
+        for note, kinds in ((faults, ("crash", "freeze")), (changes, ("link change",)))
+        for time in range(0, 61, interval)
+    ]
+    series = [{"series": name, "values": values} for name, values in GROWS.items()]
+    test = {"interval": "5s", "input_series": series, "promql_expr_test": asked}
+    file = tmp_path / "tests.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}))
+    checked = promtool("test", "rules", str(file))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 def test_every_alert_is_tested_silent_and_firing() -> None:
     groups = yaml.safe_load(RULES.read_text())["groups"]
     alerts = {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
