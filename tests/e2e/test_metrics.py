@@ -183,6 +183,17 @@ def test_the_last_scrape_agrees_with_the_summary(seen: Seen) -> None:
     assert scraper.total("testbed_workers", state="lost") == 1
 
 
+def test_prometheus_sees_the_end_of_the_run(seen: Seen) -> None:
+    """Its last sample of each counter is the final one, and the state is that of the summary."""
+    summary, run = seen.run.summary, f'{{run="{seen.up.name}"}}[5m]'
+    asked = {"query": f"last_over_time(testbed_run_state{run})", "time": str(seen.end)}
+    states = [one["metric"]["state"] for one in seen.prometheus.ask("query", **asked)]
+    assert summary["state"] in states, states
+    asked["query"] = f"sum(last_over_time(testbed_updates_total{run}))"
+    (updates,) = seen.prometheus.ask("query", **asked)
+    assert float(updates["value"][1]) == summary["updates"]["total"]
+
+
 def test_the_exporter_registers_and_unregisters(seen: Seen) -> None:
     ((entry,),) = seen.registered
     assert entry["targets"] == [re.sub("http://|/metrics", "", seen.scraper.url)]
