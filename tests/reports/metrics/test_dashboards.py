@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -155,12 +157,39 @@ def test_every_fault_and_change_has_one_marker(interval: int, tmp_path: Path) ->
         for note, kinds in ((faults, ("crash", "freeze")), (changes, ("link change",)))
         for time in range(0, 61, interval)
     ]
-    series = [{"series": name, "values": values} for name, values in GROWS.items()]
+    expect(asked, GROWS, tmp_path / "tests.yml")
+
+
+def expect(asked: list[dict[str, Any]], scraped: Mapping[str, str], file: Path) -> None:
+    """Evaluate expressions with Prometheus's own tool, for scrapes every 5 s."""
+    series = [{"series": name, "values": values} for name, values in scraped.items()]
     test = {"interval": "5s", "input_series": series, "promql_expr_test": asked}
-    file = tmp_path / "tests.yml"
     file.write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}))
     checked = promtool("test", "rules", str(file))
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_runs_of_one_algorithm_are_compared_and_not_added(tmp_path: Path) -> None:
+    """Two seeds with two classes, of 1 and 2 updates a second each: 3 a second in either run."""
+    page = json.loads((COMPOSE / "grafana" / "dashboards" / "compare.json").read_text())
+    queries = {panel["title"]: panel["targets"] for panel in page["panels"]}
+    for targets in queries.values():
+        assert [target["legendFormat"] for target in targets] == ["{{run}} ({{algorithm}})"]
+    labels = {run: f'run="{run}", algorithm="asgd"' for run in ("a-1", "a-2")}
+    scraped = {
+        f'testbed_updates_total{{{found}, class="{kind}"}}': f"0+{step}x24"
+        for found in labels.values()
+        for kind, step in (("fast", 10), ("slow", 5))
+    }
+    asked = [
+        {
+            "expr": queries[title][0]["expr"].replace("$run", "a-.*"),
+            "eval_time": "2m",
+            "exp_samples": [{"labels": f"{{{one}}}", "value": value} for one in labels.values()],
+        }
+        for title, value in (("Updates a second", 3), ("Updates", 360))
+    ]
+    expect(asked, scraped, tmp_path / "tests.yml")
 
 
 def test_every_alert_is_tested_silent_and_firing() -> None:
