@@ -49,7 +49,8 @@ class ScaDles(CompressionOptions, MomentumOptions):
         min_batch: b_min, the minimum batch size.
         max_batch: b_max, the maximum batch size.
         base_batch: B / n, the batch size per device for which η is chosen.
-        alpha, beta: α and β; if one of them is 0, no samples are shared.
+        alpha: α, the fraction of devices that share samples in a round; 0 to share none.
+        beta: β, the fraction of its own samples that such a device shares; 0 to share none.
     """
 
     THINKS: ClassVar[bool] = False

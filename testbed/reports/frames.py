@@ -15,6 +15,7 @@ from testbed.reports import measures
 from testbed.reports.by_hand import interventions
 from testbed.reports.history import RunHistory, late_faults, planned_gaps, undisturbed
 from testbed.reports.measurements import Flow, Measurements, followed, sent_beyond_pushes
+from testbed.reports.reception import received
 from testbed.reports.record import RunRecord
 from testbed.reports.streams import lag, streams
 from testbed.reports.verdict import Verdict, judge
@@ -270,6 +271,7 @@ def _measurements(
         clock_set_seconds=[event.seconds for event in only(events, ClockSet)],
         late_faults=late_faults(events, run.scenario.time_scale),
         lag=lag(only(events, Produced)),
+        received=received(run, events, history.faults),
         links=followed(run.links, events),
         rejected=measures.rejected_pushes(events),
         left_out=list(dict.fromkeys(left_out)),

@@ -69,6 +69,8 @@ class Measurements:
     clock_set_seconds: Sequence[float] = ()  # each step of the host's wall clock
     late_faults: Sequence[tuple[str, float]] = ()  # and by how many real seconds
     lag: Mapping[str, float] = field(default_factory=dict)  # share of records not sent, by producer
+    # samples that each device received, and those due, if any were
+    received: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     links: Followed | None = None  # that follow recordings; None without such links
     rejected: Sequence[tuple[str, str]] = ()  # nodes with a refused push, and why
     left_out: Sequence[str] = ()  # not supported by the kernel, see ``network.missing: warn``

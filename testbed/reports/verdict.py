@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from testbed.algorithms.frame.stop import NO_WORKER_LEFT
 from testbed.reports.by_hand import describe_interventions
 from testbed.reports.measurements import LATE_LINK_LIMIT_SECONDS, Flow, Measurements
+from testbed.reports.stream_rules import producers, received
 from testbed.telemetry.wall import clock_set
 
 BUSY_LIMIT_RATIO = 0.9
@@ -32,7 +33,6 @@ RECONCILIATION_LIMIT_RATIO = 0.01
 MOST_SENDERS = 3
 LATE_FAULT_LIMIT_SECONDS = 1.0
 LATE_LINKS_LIMIT_RATIO = 0.01
-PRODUCER_LIMIT_RATIO = 0.05
 
 MOST_ALIKE = 3  # reasons of one kind, such as lost nodes, that are listed in full
 
@@ -235,18 +235,6 @@ def _lateness(measured: Measurements) -> Iterator[str]:
     yield from _slower(measured)
 
 
-def _producers(measured: Measurements) -> Iterator[str]:
-    """Yield a reason for each producer that sent too few samples."""
-    for producer, ratio in measured.lag.items():
-        if ratio > PRODUCER_LIMIT_RATIO:
-            yield (
-                f"{producer} had not sent {ratio:.2%} of the samples that were due to a device "
-                f"({PRODUCER_LIMIT_RATIO:.0%} is allowed). Use more streams.producers, lower "
-                "streams.rates or a lower time_scale; if a device did not fetch its samples, fix "
-                "that first."
-            )
-
-
 def _slower(measured: Measurements) -> Iterator[str]:
     """Yield reasons if steps and think times took longer than the scenario says."""
     fix = "Lower time_scale, set a longer {}, or use fewer workers."
@@ -392,7 +380,8 @@ RULES: Mapping[str, Callable[[Measurements], Iterator[str]]] = {
     "gaps": _gaps,
     "links": _links,
     "lateness": _lateness,
-    "producers": _producers,
+    "producers": producers,
+    "received": received,
     "cycle": _cycle,
     "pressure": _pressure,
     "traffic": _traffic,

@@ -12,10 +12,9 @@ from testbed import faults
 from testbed.errors import NodeError
 from testbed.rpc.client import PATIENCE_SECONDS, Connection
 from testbed.rpc.limits import MessageLimits
-from testbed.scenario.direction import Link
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
-from testbed.scenario.traces import LEAST_RATE, recorded_fields
+from testbed.scenario.transfers import seconds_per_byte, slowest_link
 
 LABEL_BYTES = 8
 """Size of a shared sample's label, and of its index."""
@@ -100,15 +99,9 @@ def limits(experiment: Experiment) -> MessageLimits:
     workers on the parameter server's, and for the end of a partition.
     """
     scenario, size = experiment.scenario, experiment.network.layout.size
-    links: list[Link | faults.ChangedLink] = [
-        member.link for member in scenario.workers.classes.values()
-    ]
-    links += [fault for fault in scenario.faults if isinstance(fault, faults.ChangedLink)]
-    slowest = max(_seconds_per_byte(link) for link in links)
-    if any(place.what == "rate" for place in recorded_fields(scenario)):
-        slowest = max(slowest, 1 / LEAST_RATE.bytes_per_second)
-    shared = _seconds_per_byte(scenario.ps.link) * scenario.workers.count
-    emulated_seconds = 4 * size * max(slowest, shared) + longest_partition(scenario)
+    shared = seconds_per_byte(scenario.ps.link) * scenario.workers.count
+    slowest = max(slowest_link(scenario), shared)
+    emulated_seconds = 4 * size * slowest + longest_partition(scenario)
     return MessageLimits.of(
         size,
         transfer_seconds=emulated_seconds / scenario.time_scale,
@@ -126,9 +119,3 @@ def longest_partition(scenario: Scenario) -> float:
     """Return its emulated seconds; afterwards TCP may take as long again to retry."""
     partitions = [fault for fault in scenario.faults if isinstance(fault, faults.NetworkPartition)]
     return max((float(fault.duration or 0.0) for fault in partitions), default=0.0)
-
-
-def _seconds_per_byte(link: Link | faults.ChangedLink) -> float:
-    """Return the time per byte in a link's slower direction, emulated; 0 if neither has a rate."""
-    rates = (direction.rate for direction in (link.up, link.down))
-    return max((1 / rate.bytes_per_second for rate in rates if rate is not None), default=0.0)

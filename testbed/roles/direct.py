@@ -196,6 +196,7 @@ class DirectReceiver(Receiver):
         self._connection = connection
         self._came: int | None = None  # sequence number of the last record; None: unknown
         self._committed = 0
+        self.begins_after = 0
 
     def poll(self, least: int, seconds: float) -> Sequence[bytes]:
         """Fetch the next records, waiting up to ``seconds`` for ``least`` of them."""
@@ -209,6 +210,8 @@ class DirectReceiver(Receiver):
             deadline_seconds=seconds + DEADLINE_SECONDS,
         )
         reply = parse(ps_pb2.FetchReply, data)
+        if self._came is None:
+            self.begins_after = reply.first - 1
         self._came = reply.first + len(reply.records) - 1
         return reply.records
 

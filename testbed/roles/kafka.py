@@ -114,8 +114,9 @@ class KafkaSender(Sender):
 class KafkaReceiver(Receiver):
     """A device's end: reads its topic from the last committed offset."""
 
-    def __init__(self, consumer: KafkaConsumer) -> None:
+    def __init__(self, consumer: KafkaConsumer, *, begins_after: int) -> None:
         self._consumer = consumer
+        self.begins_after = begins_after
         self._uncommitted = False
 
     def poll(self, least: int, seconds: float) -> Sequence[bytes]:
@@ -226,9 +227,10 @@ def connect_receiver(address: str, topics: str, device: int) -> KafkaReceiver:
         made.callback(consumer.close, autocommit=False)
         check_release(consumer, address)
         _await_topic(consumer, topic, address)
-        consumer.assign([TopicPartition(topic, 0)])
+        consumer.assign([partition := TopicPartition(topic, 0)])
+        committed = consumer.committed(partition) or 0
         made.pop_all()
-    return KafkaReceiver(consumer)
+    return KafkaReceiver(consumer, begins_after=committed)
 
 
 def check_release(client: KafkaConsumer, address: str) -> None:

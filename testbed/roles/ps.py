@@ -73,6 +73,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
         first=experiment.scenario.workers.count - len(experiment.timeline().population.absent),
         fingerprint=experiment.network.layout.fingerprint,
         clock=clock,
+        streamed=experiment.scenario.streams is not None,
         exchanged=Exchanged(experiment.sample_bytes),
         log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MAX_EVENTS),
         record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),

@@ -23,7 +23,7 @@ from testbed.rpc.service import (
 )
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR
 from testbed.rpc.wire import MalformedError, parse
-from testbed.telemetry.event_kinds import Evaluated, Incomplete, Produced, Rejected
+from testbed.telemetry.event_kinds import Evaluated, Incomplete, Produced, Received, Rejected
 
 PRODUCED_SECONDS = 0.2
 """Minimum interval between two progress reports of a producer, in real seconds."""
@@ -52,6 +52,7 @@ class Servicer:
             methods.JOIN: self._join,
             methods.PULL: self._pull,
             methods.EXCHANGE: self._exchange,
+            methods.RECEIVED: self._received,
             methods.LEAVE: self._leave,
         }
 
@@ -95,6 +96,18 @@ class Servicer:
         _require_own_worker(call, request.worker)
         async for orders in self.training.follow_orders(request.worker, request.after):
             yield orders
+
+    async def _received(self, message: bytes, call: Call) -> bytes:
+        request = parse(ps_pb2.ReceivedRequest, message)
+        _require_own_worker(call, request.worker)
+        counts, silent = (
+            (request.received, request.missing, request.removed),
+            request.silent_seconds,
+        )
+        if max(counts) > LARGEST_NUMBER or not 0 <= silent < math.inf:
+            raise MalformedError(f"{counts} samples, {silent} s without one: out of range")
+        self.training.log.write(Received(str(call.node), *counts, silent))
+        return ps_pb2.ReceivedReply().SerializeToString()
 
     async def _leave(self, message: bytes, call: Call) -> bytes:
         request = parse(ps_pb2.LeaveRequest, message)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,15 @@ MANY = 1_000_000
 """Number of records to poll for while no step waits: more than arrive before a poll's timeout."""
 
 
+class Receipt(NamedTuple):
+    """What a device has received of its stream, in samples; see ReceivedRequest of the contract."""
+
+    received: int
+    missing: int
+    removed: int
+    silent_seconds: float
+
+
 @dataclass
 class DeviceStream:
     """The samples of one device, from their arrival to the step that uses them.
@@ -38,6 +47,8 @@ class DeviceStream:
         batch_size: batch size of the scenario.
         own: number of training samples from which the stream draws.
         patience: emulated seconds without a sample after which a step stops waiting.
+        quiet: emulated seconds without a sample after which the stream counts as silent.
+        report: called in a thread, once per silence, if a step waits in it.
     """
 
     receiver: Receiver
@@ -47,6 +58,8 @@ class DeviceStream:
     batch_size: int
     own: int
     patience: float = inf
+    quiet: float = inf
+    report: Callable[[Receipt], object] = lambda receipt: None
     _came: threading.Condition = field(default_factory=threading.Condition)
     _wanted: int = 0  # records that a step waits for
     _failed: TestbedError | None = None
@@ -54,6 +67,8 @@ class DeviceStream:
     _intake: Intake = field(default_factory=Intake)  # when samples were last taken
     _waited: float = 0.0  # since the intake was last reported, emulated
     _lag: float = 0.0  # of the oldest sample that was last taken
+    _begun: float = inf  # when this process first waited for samples, emulated
+    _reported: float = -inf  # the last arrival before the silence that was reported last
 
     def connect(self) -> None:
         """Check that the sender responds, then receive records in the background.
@@ -61,7 +76,9 @@ class DeviceStream:
         Raises:
             NodeError, RejectedError: the sender does not respond, or refuses.
         """
-        self._receive(0, 0.0)
+        records = self.receiver.poll(0, 0.0)
+        self.reception.newest = self.receiver.begins_after * self.reception.format.samples
+        self._take_in(records)
         threading.Thread(target=self._follow, name="stream", daemon=True).start()
 
     def look(self, now: float) -> Stream:
@@ -77,6 +94,7 @@ class DeviceStream:
             RejectedError: the sender refuses this device.
         """
         begun = self.clock.now
+        self._begun = min(self._begun, begun)
         with self._came:
             arrived = self._await(count, begun)
             self._waited += self.clock.now - begun
@@ -114,6 +132,16 @@ class DeviceStream:
         waited, self._waited = self._waited, 0.0
         return self._intake._replace(stream_wait_seconds=waited, stream_lag_seconds=self._lag)
 
+    def receipt(self) -> Receipt:
+        """Return what has arrived until now."""
+        with self._came:
+            return self._receipt()
+
+    def _receipt(self) -> Receipt:
+        one, now = self.reception, self.clock.now
+        silent = max(0.0, now - max(one.heard, self._begun))
+        return Receipt(one.newest - one.missing, one.missing, one.removed, silent)
+
     def _look(self) -> Intake:
         one, buffer = self.reception, self.reception.buffer
         return Intake(
@@ -138,9 +166,22 @@ class DeviceStream:
             silent = max(begun, self.reception.heard) + self.patience - self.clock.now
             if silent <= 0:
                 break
-            self._came.wait(None if silent == inf else self.clock.real(silent))
+            left = min(silent, self._until_silent())
+            self._came.wait(None if left == inf else self.clock.real(left))
         self._wanted = 0
         return not lacking
+
+    def _until_silent(self) -> float:
+        """Return the seconds until the stream counts as silent, emulated; if it does, report it."""
+        heard = max(self.reception.heard, self._begun)
+        if heard == self._reported:
+            return inf
+        left = heard + self.quiet - self.clock.now
+        if left >= 0:
+            return left
+        self._reported = heard
+        threading.Thread(target=self.report, args=(self._receipt(),), daemon=True).start()
+        return inf
 
     def _follow(self) -> None:
         """Receive while this process lives."""
@@ -160,7 +201,9 @@ class DeviceStream:
 
     def _receive(self, least: int, seconds: float) -> None:
         """Receive records, and only then commit them."""
-        records: Sequence[bytes] = self.receiver.poll(least, seconds)
+        self._take_in(self.receiver.poll(least, seconds))
+
+    def _take_in(self, records: Sequence[bytes]) -> None:
         now = self.clock.now
         with self._came:
             for record in records:

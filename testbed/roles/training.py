@@ -47,12 +47,14 @@ class Training:
         workers: number of workers in the scenario.
         exchanged: the samples that workers share with each other.
         keys: caches of the core keys that workers know, if the algorithm sends keys.
+        streamed: whether workers have streams, and report on them before they leave.
         first: number of workers that must join before the training starts; 0 for all.
         fingerprint: fingerprint of the model's layout.
         clock: started when all have joined.
         started: set when all workers have joined.
         ended: set when training has ended.
-        drained: set when every worker that has not left was then notified of the end.
+        drained: set when every worker that has not left was then notified of the end; with
+            streams, when it has left.
     """
 
     STATE: ClassVar = ("_present", "_removed")
@@ -64,6 +66,7 @@ class Training:
     log: EventLog
     record: Record
     snapshots: Snapshots = field(default_factory=Snapshots)
+    streamed: bool = False
     first: int = 0
     exchanged: Exchanged = field(default_factory=lambda: Exchanged(0))
     keys: ServerKeys | None = None
@@ -116,8 +119,12 @@ class Training:
     @property
     def unnotified(self) -> list[int]:
         """Workers that could be notified of the end of training, and were not."""
-        left = self._present - self._notified
-        return sorted(worker for worker in left if not self.server.is_silent(worker))
+        return [worker for worker in self._staying if worker not in self._notified]
+
+    @property
+    def _staying(self) -> list[int]:
+        """Workers that could leave, and have not."""
+        return [one for one in sorted(self._present) if not self.server.is_silent(one)]
 
     def join(self, worker: int, fingerprint: int) -> int:
         """Add a worker; the last one starts the training. Return the version.
@@ -330,7 +337,7 @@ class Training:
             self.log.write(Finished(server.finished, server.version, stalled=server.stalled))
             self._orders.end()
             self.ended.set()
-        if final and not self.unnotified:
+        if final and not (self._staying if self.streamed else self.unnotified):
             self.drained.set()
         if self.snapshots.waiting and self.started.is_set():
             self.snapshots.answer_due(self._training_state())

@@ -15,16 +15,17 @@ from testbed.errors import NodeError, RejectedError, UserCodeError
 from testbed.payloads.keyed import KeyCaches
 from testbed.roles.arguments import Arguments, connect, limits
 from testbed.roles.clock import EmulatedClock
-from testbed.roles.device import Device
+from testbed.roles.device import DEADLINE_SECONDS, Device
 from testbed.roles.direct import DirectReceiver
 from testbed.roles.heartbeat import Heartbeat, interval
 from testbed.roles.process import TerminatedError, run, wait_for_end
-from testbed.roles.stream import DeviceStream
+from testbed.roles.stream import DeviceStream, Receipt
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
 from testbed.rpc.codec import decode_orders
 from testbed.scenario.experiment import Experiment
+from testbed.scenario.transfers import quiet_seconds
 from testbed.values.user_code import OwnCode, one_process
 
 LAST_WORD_SECONDS = 1.0
@@ -64,6 +65,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             stream=stream,
         )
         if stream is not None:
+            stream.report = partial(_report_receipt, connection, arguments.index)
             stream.connect()  # training starts only once all streams are connected
         _join(device, experiment)
         if follows:
@@ -74,6 +76,8 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             with suppress(NodeError, RejectedError):  # leaving is best effort
                 device.leave(deadline_seconds=LAST_WORD_SECONDS)
             raise
+        if stream is not None:
+            stream.report(stream.receipt())
         with suppress(NodeError):  # the server may have ended already
             device.leave()
         wait_for_end()  # the connection's counters are read while it is open
@@ -87,18 +91,35 @@ def device_stream(
     if scenario.streams is None:
         return None
     assert worker.source is not None, "a new worker has a source of samples"
-    announced = scenario.streams.per_second(scenario.workers.count, seed=scenario.seed)[index]
+    arrivals = experiment.arrivals()
+    assert arrivals is not None, "the scenario has streams"
+    own, kept = arrivals[index], scenario.streams.kept_seconds
     stream = DeviceStream(
         _receiver(experiment, arguments),
-        Reception(experiment.records, scenario.streams.policy.buffer(), RateMeter(announced)),
+        Reception(
+            experiment.records,
+            scenario.streams.policy.buffer(),
+            RateMeter(own.rate),
+            removable=lambda now: own.count(now - kept),
+        ),
         experiment.data,
         clock,
         batch_size=scenario.workers.batch_size,
         own=len(worker.source.samples),
         patience=scenario.streams.patience,
+        quiet=quiet_seconds(scenario),
     )
     worker.source, worker.look = None, stream.look
     return stream
+
+
+def _report_receipt(connection: Connection, index: int, receipt: Receipt) -> None:
+    """Report what has arrived of the stream; the server may have ended already."""
+    request = ps_pb2.ReceivedRequest(worker=index, **receipt._asdict())
+    with suppress(NodeError, RejectedError):
+        connection.call(
+            methods.RECEIVED, request.SerializeToString(), deadline_seconds=DEADLINE_SECONDS
+        )
 
 
 def _receiver(experiment: Experiment, arguments: Arguments) -> Receiver:

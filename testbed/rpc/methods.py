@@ -9,6 +9,7 @@ JOIN = _WORKERS + "Join"
 PULL = _WORKERS + "Pull"
 EXCHANGE = _WORKERS + "Exchange"
 FOLLOW_ORDERS = _WORKERS + "FollowOrders"
+RECEIVED = _WORKERS + "Received"
 LEAVE = _WORKERS + "Leave"
 
 _MANAGEMENT = "/testbed.v1.Management/"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from testbed.reports.metrics.discovery import Targets
 from testbed.reports.metrics.exporter import Exporter
 from testbed.reports.metrics.outline import Outline
 from testbed.reports.metrics.reading import MetricsSink
+from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.setup import Setup
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.recovery import read_updates
@@ -25,6 +26,7 @@ class Metering:
     per_worker: bool = False  # whether every worker is exported, whatever their number
     _folder: Path = Path()
     _held: ExitStack = field(default_factory=ExitStack)
+    _interrupts: Interrupts | None = None
 
     @classmethod
     def at(cls, host: str, port: int, *, per_worker: bool) -> Metering:
@@ -32,8 +34,9 @@ class Metering:
         targets = Targets.of_user(os.environ, Path.home())
         return cls(Exporter(host, port), targets, per_worker)
 
-    def attach(self, setup: Setup, recorder: Recorder) -> None:
-        """Receive all records of a run from now on."""
+    def attach(self, setup: Setup, recorder: Recorder, interrupts: Interrupts) -> None:
+        """Receive all records of a run from now on; ``interrupts`` end the wait at its end."""
+        self._interrupts = interrupts
         outline = Outline.of(setup.scenario, setup.plan, per_worker=self.per_worker)
         sink = MetricsSink(outline, record=lambda: read_updates(setup.folder))
         recorder.add(sink)
@@ -50,6 +53,9 @@ class Metering:
     def __enter__(self) -> Metering:
         return self
 
-    def __exit__(self, *failure: object) -> None:
-        self._held.close()
-        self.exporter.close()
+    def __exit__(self, kind: object, failure: object, trace: object) -> None:
+        """Stop once Prometheus has seen the end of the run; at once if the user interrupts it."""
+        with self.exporter, self._held, suppress(Interrupted):
+            if self._interrupts is not None and not isinstance(failure, Interrupted):
+                with self._interrupts.allowed():
+                    self.exporter.scrapes.await_last()

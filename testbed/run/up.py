@@ -119,7 +119,7 @@ def up(
             listener.phase(f"run {setup.folder.name}")
             recorder = _recorder(setup.folder, settled, listener.sink)
             if metering is not None:
-                metering.attach(setup, recorder)
+                metering.attach(setup, recorder, interrupts)
                 listener.say(f"metrics: {metering.exporter.url}")
             Execution(
                 setup=setup,

@@ -162,6 +162,11 @@ class StreamSettings(StrictModel):
         """The timeout in emulated seconds; infinite if disabled."""
         return inf if isinstance(self.stream_timeout, str) else float(self.stream_timeout)
 
+    @property
+    def kept_seconds(self) -> float:
+        """How long a record can be fetched, in emulated time; infinite without a broker."""
+        return float(self.transport.retention) if isinstance(self.transport, Kafka) else inf
+
     def per_second(self, devices: int, *, seed: int) -> Sequence[float]:
         """Return the rate of each device, by index; drawn from its own random stream."""
         return self.rates.of(devices, clip=self.range, rng=stream(seed, "streams", "rates"))

@@ -343,6 +343,16 @@ class Produced(PsEvent):
     ]
 
 
+class Received(PsEvent):
+    """What had arrived of a worker's stream: at the end, or after a long time without a sample."""
+
+    node: Annotated[str, "name of the worker"]
+    received: Annotated[int, "number of samples that had arrived"]
+    missing: Annotated[int, "number of samples that did not arrive, although later ones did"]
+    removed: Annotated[int, "number of these that were older than the broker's `retention`"]
+    silent_seconds: Annotated[float, "emulated time since the last sample arrived"]
+
+
 class Finished(PsEvent):
     """The training has ended."""
 

@@ -373,10 +373,10 @@ class Prometheus:
         self, run: str, files: Sequence[Path], lacking: Collection[str], **window: str
     ) -> None:
         """Run every query of panels and annotations, except those in ``lacking``."""
-        asked = [query for file in files for query in queries(file)]
+        asked, step = [one for file in files for one in queries(file)], f"{window['step']}s"
         assert asked
         for query in asked:
-            expression = query.expression.replace("$run", run)
+            expression = query.expression.replace("$run", run).replace("$__interval", step)
             for name, value in (("$class", ".*"), ("$worker", ".*"), ("$__rate_interval", "20s")):
                 expression = expression.replace(name, value)
             assert "$" not in expression, query

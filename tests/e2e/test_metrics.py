@@ -26,7 +26,6 @@ pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 
 COMPOSE = Path(__file__).parents[2] / "compose"
 DASHBOARDS = sorted((COMPOSE / "grafana" / "dashboards").glob("*.json"))
-SCRAPE_SECONDS = 1.0
 
 SCENARIO = """\
 name: metrics
@@ -91,12 +90,12 @@ class Scraper:
 
 @contextmanager
 def prometheus(at: Any, folder: Path, targets: Path, log: Path) -> Iterator[Any]:
-    """A Prometheus that scrapes every second, for a short run; otherwise as shipped."""
+    """A Prometheus that finds runs and evaluates rules every second; otherwise as shipped."""
     folder.mkdir()
     for name in ("prometheus.yml", "rules.yml"):
         text = (COMPOSE / "prometheus" / name).read_text()
-        text = re.sub(r"((?:scrape|evaluation|refresh)_interval): 5s", r"\1: 1s", text)
-        (folder / name).write_text(text.replace("scrape_timeout: 4s", "scrape_timeout: 1s"))
+        text = re.sub(r"((?:evaluation|refresh)_interval): 5s", r"\1: 1s", text)
+        (folder / name).write_text(text)
     targets.mkdir(parents=True, exist_ok=True)
     (folder / "targets").symlink_to(targets)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -181,6 +180,17 @@ def test_the_last_scrape_agrees_with_the_summary(seen: Seen) -> None:
     assert scraper.total("testbed_late_steps_total") == summary["lateness"]["late_steps"]
     assert scraper.total("testbed_faults_total", fault="freeze") == summary["faults"]["freeze"] == 1
     assert scraper.total("testbed_workers", state="lost") == 1
+
+
+def test_prometheus_sees_the_end_of_the_run(seen: Seen) -> None:
+    """Its last sample of each counter is the final one, and the state is that of the summary."""
+    summary, run = seen.run.summary, f'{{run="{seen.up.name}"}}[5m]'
+    asked = {"query": f"last_over_time(testbed_run_state{run})", "time": str(seen.end)}
+    states = [one["metric"]["state"] for one in seen.prometheus.ask("query", **asked)]
+    assert summary["state"] in states, states
+    asked["query"] = f"sum(last_over_time(testbed_updates_total{run}))"
+    (updates,) = seen.prometheus.ask("query", **asked)
+    assert float(updates["value"][1]) == summary["updates"]["total"]
 
 
 def test_the_exporter_registers_and_unregisters(seen: Seen) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import stat
 from typing import Any
@@ -37,13 +39,13 @@ evaluate: {every: 80, images: 100}
 """Twenty rounds of eight devices: 320 samples of each, which take 16 s to be made."""
 
 
+KAFKA = {name: os.environ[name] for name in ("TESTBED_KAFKA", "JAVA_HOME") if name in os.environ}
+
+
 def test_killing_a_broker_loses_no_record(bed: Any) -> None:
     """The broker is killed twice, once by a fault; then a producer, and a device is cut off."""
-    kafka = {
-        name: os.environ[name] for name in ("TESTBED_KAFKA", "JAVA_HOME") if name in os.environ
-    }
     file = bed.scenario("brokered.yaml", SCENARIO)
-    up = bed.start("up", file, "--name", bed.new_name(), **kafka)
+    up = bed.start("up", file, "--name", bed.new_name(), **KAFKA)
     for event in ("launched", "joined", "started"):  # a broker starts slowly on a busy host
         up.wait_for_event(event)
     up.wait_for_updates(32)
@@ -69,3 +71,46 @@ def test_killing_a_broker_loses_no_record(bed: Any) -> None:
     assert (last["stream_produced"] == kept).all()
     assert not up.folder.broker_records.exists()
     assert bed.remains(up.name) == []
+
+
+STOPPED = """\
+name: stopped
+seed: 1
+algorithm: {ddl: {learning_rate: 0.05}}
+model: digits-cnn
+dataset: digits
+workers: {count: 2, batch_size: 16}
+streams:
+  rates: {constant: {per_second: 20}}
+  transport: {kafka: {heap: 256MiB, network_threads: 2, io_threads: 2}}
+  stream_timeout: 2s
+stop: {time: 18s}
+evaluate: {every: 9s, images: 100}
+"""
+TRUNCATIONS = 5
+"""With one, the broker may still find the next record, if it indexes just that one."""
+
+
+def test_a_topic_that_was_truncated_makes_the_run_invalid(bed: Any) -> None:
+    """The broker accepts its records, 20 a second until 18 s, and cannot read them any more."""
+    file = bed.scenario("stopped.yaml", STOPPED)
+    up = bed.start("up", file, "--name", bed.new_name(), **KAFKA)
+    for event in ("launched", "joined", "started"):
+        up.wait_for_event(event)
+    topic = up.folder.broker_records / f"{up.name}-w0-0"
+    for seen in range(TRUNCATIONS):
+        up.wait_for_updates(4 + seen)
+        os.truncate(topic / "00000000000000000000.log", 0)
+    done = up.end()
+    assert done.status == 6, done
+    updates = testbed.Run(up.folder.path).updates
+    summary = json.loads(up.folder.summary.read_text())
+    assert not updates["stream_missing"].any(), "later samples have not come either"
+    reasons = [one for one in summary["verdict"]["reasons"] if "received" in one]
+    assert len(reasons) == 1, reasons
+    found = re.match(r"w0 received ([0-9]+) of the ([0-9]+) samples of its stream", reasons[0])
+    assert found is not None, reasons
+    received, due = map(int, found.groups())
+    assert due == pytest.approx(20 * (18 - 1.05), abs=10)  # those of 1.05 s may be under way
+    own = updates[updates["worker"] == 0]
+    assert own["stream_produced"].max() <= received < 200

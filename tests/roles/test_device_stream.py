@@ -3,6 +3,7 @@ but those that came."""
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from testbed.datasets import Prepared
 from testbed.datasets.streams import Buffer, RateMeter, Receiver, Reception, RecordFormat, Sample
 from testbed.errors import RejectedError
 from testbed.roles.clock import EmulatedClock
-from testbed.roles.stream import DeviceStream
+from testbed.roles.stream import DeviceStream, Receipt
 from testbed.rpc.shared import assembled
 
 FORMAT = RecordFormat((1, 1, 2), "f")
@@ -33,7 +34,8 @@ DATA = Prepared(
 class Bringing(Receiver):
     """Delivers given records, and remembers what was committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, begins_after: int = 0) -> None:
+        self.begins_after = begins_after
         self.batches: deque[Sequence[bytes] | RejectedError] = deque()
         self.given = threading.Semaphore(0)
         self.came = 0
@@ -68,11 +70,12 @@ def record(sequence: int) -> bytes:
     return FORMAT.encode([Sample(sequence, 10 + sequence, 0.0, float(sequence), pixels)])
 
 
-def stream(receiver: Receiver, *, patience: float = inf) -> DeviceStream:
+def stream(receiver: Receiver, *, patience: float = inf, quiet: float = inf) -> DeviceStream:
     clock = EmulatedClock(1.0)
     clock.start()
     reception = Reception(FORMAT, Buffer(), RateMeter(64.0))
     made = DeviceStream(receiver, reception, DATA, clock, batch_size=4, own=9, patience=patience)
+    made.quiet = quiet
     made.connect()
     return made
 
@@ -117,6 +120,27 @@ def test_a_step_times_out_when_no_sample_arrives() -> None:
     receiver.give(record(2))
     assert subject.take(2).tolist() == [11, 12]
     assert receiver.committed >= 1
+
+
+def test_a_silence_is_reported_once_while_a_step_waits() -> None:
+    """The previous process had two samples; this one gets 3, and never 4. After 6, it is silent."""
+    receiver, reports = Bringing(begins_after=2), queue.Queue[Receipt]()
+    receiver.give(record(3))
+    subject = stream(receiver, patience=0.5, quiet=0.2)
+    subject.report = reports.put
+    subject.take(1)
+    receiver.give(record(5), record(6))
+    assert not len(subject.take(3))
+    told = reports.get(timeout=20)
+    assert (told.received, told.missing, told.removed) == (5, 1, 0)
+    assert told.silent_seconds > 0.2
+    assert not len(subject.take(3))  # the same silence
+    assert reports.empty()
+    receiver.give(record(7))
+    assert subject.take(3).tolist() == [15, 16, 17]
+    assert not len(subject.take(1))
+    assert reports.get(timeout=20).received == 6
+    assert subject.receipt()[:3] == (6, 1, 0)
 
 
 def test_a_refusal_reaches_the_waiting_step() -> None:

@@ -20,6 +20,7 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import IO, Any
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
 
 from testbed.errors import NodeError
 from testbed.host.kafka import find_kafka
@@ -29,6 +30,9 @@ from testbed.scenario.streams import Kafka
 from testbed.values.units import Size
 
 MANY = 500
+
+NODE = "127.0.0.2"
+"""The address of the broker's node, which is not that of localhost."""
 
 SPOKEN_BY_3_9 = {0: (0, 11), 1: (0, 17), 2: (0, 9), 3: (0, 12), 18: (0, 4)}
 """Versions of Produce, Fetch, ListOffsets, Metadata and ApiVersions that Kafka 3.9 speaks."""
@@ -57,7 +61,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{NODE}:{self.port}"
 
     def write(self) -> None:
         found = find_kafka(os.environ)
@@ -69,7 +73,7 @@ class Broker:
             f":{PORT}": f":{self.port}",
             f":{CONTROLLER_PORT}": f":{free_port()}",
         }
-        for name, text in broker_files(settings, "127.0.0.1", run="r1", time_scale=1).items():
+        for name, text in broker_files(settings, NODE, run="r1", time_scale=1).items():
             file = self.folder / name
             file.write_text(text)
             for there, here in places.items():
@@ -152,6 +156,37 @@ def test_a_restarted_device_continues_where_it_stopped(broker: Broker) -> None:
         second = connect_receiver(broker.address, "r1", 2)
         with closing(second):
             assert read(second, 1) == [5]
+
+
+def test_a_device_skips_records_that_were_deleted_from_its_topic(broker: Broker) -> None:
+    """It knows how many it had: none before three are deleted, three before two more are."""
+    topic = TopicPartition("r1-w4", 0)
+    sender, producer = connect_sender(broker.address, "r1", [4], failed=fail)
+    with (
+        closing(producer),
+        closing(KafkaAdminClient(bootstrap_servers=broker.address)) as admin,
+    ):
+        for number in range(3):
+            sender.send(4, struct.pack("<q", number))
+        asyncio.run(sender.flush())
+        admin.delete_records({topic: 3})
+        for number in range(3, 6):
+            sender.send(4, struct.pack("<q", number))
+        with closing(connect_receiver(broker.address, "r1", 4)) as first:
+            assert read(first, 3) == [3, 4, 5]
+            assert first.poll(0, 0.0) == []  # sends the commit
+            assert first.begins_after == 0
+        for number in range(6, 9):
+            sender.send(4, struct.pack("<q", number))
+        asyncio.run(sender.flush())
+        admin.delete_records({topic: 8})
+        with closing(connect_receiver(broker.address, "r1", 4)) as second:
+            assert read(second, 1) == [8]
+            assert second.begins_after == 6
+
+
+def test_a_broker_answers_at_localhost_in_its_node(broker: Broker) -> None:
+    assert make_topics(f"localhost:{broker.port}", "r1", [5]) == {5: 0}
 
 
 def test_topics_of_another_run_are_refused(broker: Broker) -> None:

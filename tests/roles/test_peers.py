@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from testbed.rpc._pb import ps_pb2
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.tokens import token_of
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import Joined, Left, Omitted, Rejected
+from testbed.telemetry.event_kinds import Joined, Left, Omitted, Received, Rejected
 from testbed.telemetry.events import read_events
 
 LAYOUT = Layout(("weight",), ((10, 5),))
@@ -55,6 +56,7 @@ def test_a_token_is_derived_from_secret_and_name() -> None:
         (methods.JOIN, join(1)),
         (methods.PULL, ps_pb2.PullRequest(worker=1).SerializeToString()),
         (methods.LEAVE, leave(1)),
+        (methods.RECEIVED, ps_pb2.ReceivedRequest(worker=1).SerializeToString()),
     ],
 )
 def test_a_call_on_behalf_of_another_worker_is_refused(
@@ -86,6 +88,19 @@ def test_management_calls_are_restricted_to_their_caller(
     )
     with stage.connect(node) as connection, refused:
         connection.call(method, b"")
+
+
+def test_a_worker_reports_what_it_received_of_its_stream(stage: Any, tmp_path: Path) -> None:
+    said = {"received": 98, "missing": 3, "removed": 2, "silent_seconds": 30.5}
+    with stage.connect("w0") as connection:
+        request = ps_pb2.ReceivedRequest(worker=0, **said)
+        connection.call(methods.RECEIVED, request.SerializeToString())
+        for wrong in ({"received": 2**64 - 1}, {"silent_seconds": -1}, {"silent_seconds": inf}):
+            impossible = ps_pb2.ReceivedRequest(worker=0, **(said | wrong)).SerializeToString()
+            with pytest.raises(RejectedError, match=r"out of range .INVALID_ARGUMENT"):
+                connection.call(methods.RECEIVED, impossible)
+    (event,) = only(read_events(tmp_path / "events.jsonl"), Received)
+    assert event == Received("w0", 98, 3, 2, 30.5)
 
 
 def test_endless_joins_and_leaves_are_counted(stage: Any, tmp_path: Path) -> None:

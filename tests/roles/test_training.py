@@ -268,6 +268,24 @@ def test_a_worker_that_left_need_not_be_notified(run: Run) -> None:
     run(play, stop=StopRule(updates=1))
 
 
+def test_a_worker_with_a_stream_is_waited_for_until_it_leaves(run: Run) -> None:
+    """It reports what it has received only after it was notified."""
+
+    async def play(bench: Bench) -> None:
+        bench.training.streamed = True
+        bench.join(0, 1)
+        for worker in (0, 1):
+            await bench.pull(worker)
+        for worker in (0, 1):
+            await bench.push(worker, 1, 0)
+        bench.training.leave(0)
+        assert (bench.training.unnotified, bench.training.drained.is_set()) == ([], False)
+        bench.training.leave(1)
+        assert bench.training.drained.is_set()
+
+    run(play, stop=StopRule(updates=1))
+
+
 def test_a_removed_worker_need_not_be_notified(run: Run) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)

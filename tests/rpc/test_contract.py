@@ -22,7 +22,8 @@ def test_method_names_match_the_contract() -> None:
         for method in service.methods
     }
     in_code = (
-        *(methods.JOIN, methods.PULL, methods.EXCHANGE, methods.FOLLOW_ORDERS, methods.LEAVE),
+        *(methods.JOIN, methods.PULL, methods.EXCHANGE, methods.FOLLOW_ORDERS),
+        *(methods.RECEIVED, methods.LEAVE),
         *(methods.SNAPSHOT, methods.REPORT, methods.REMOVE, methods.SILENCE),
         *(methods.CLOCK, methods.PRODUCED, methods.FETCH),
         *methods.IN_PIECES.values(),

@@ -46,9 +46,9 @@ COMPARE_PAGE = Page(
             ),
             Panel(
                 "Updates a second",
-                "By algorithm, over the last minute.",
+                "Over the last minute.",
                 "ops",
-                {"{{algorithm}}": f"sum by (algorithm) (rate(testbed_updates_total{{{RUN}}}[1m]))"},
+                {BY_RUN: f"sum by (run, algorithm) (rate(testbed_updates_total{{{RUN}}}[1m]))"},
             ),
             Panel(
                 "Blocked",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from testbed.datasets.streams.arrivals import ROUNDING, WINDOW_SECONDS
@@ -51,9 +51,12 @@ class Reception:
         format: the format of the records.
         buffer: the buffer that counts the samples.
         meter: the meter of their rate.
-        newest: sequence number of the last sample that arrived; 0 before the first.
+        removable: returns the last sample that the transport may have removed by an emulated time.
+        newest: sequence number of the last sample that arrived, also at an earlier process of the
+            device; 0 before the first.
         refused: number of invalid records.
         missing: number of samples of the stream that did not arrive, including refused ones.
+        removed: how many of these the transport may have removed.
         heard: when the last sample arrived, in emulated time.
         latency: time from its production to its arrival.
     """
@@ -61,9 +64,11 @@ class Reception:
     format: RecordFormat
     buffer: Buffer
     meter: RateMeter
+    removable: Callable[[float], int] = lambda now: 0
     newest: int = 0
     refused: int = 0
     missing: int = 0
+    removed: int = 0
     heard: float = 0.0
     latency: float = 0.0
     _samples: deque[Sample] = field(default_factory=deque)
@@ -85,8 +90,9 @@ class Reception:
         if sample.sequence <= self.newest:
             self.buffer.repeat()
             return
-        if self.newest:  # a restarted device begins in the middle of its stream
-            self.missing += sample.sequence - self.newest - 1
+        if (skipped := sample.sequence - self.newest - 1) > 0:
+            self.missing += skipped
+            self.removed += min(skipped, max(0, self.removable(now) - self.newest))
         self.newest, self.heard = sample.sequence, now
         self.latency = max(0.0, now - sample.made)
         if sample.sequence == 1:

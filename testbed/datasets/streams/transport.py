@@ -47,7 +47,14 @@ class Sender(ABC):
 
 
 class Receiver(ABC):
-    """The device's end; called from a single thread."""
+    """The device's end; called from a single thread.
+
+    Attributes:
+        begins_after: number of records that earlier processes of the device have committed; known
+            after the first ``poll``.
+    """
+
+    begins_after: int
 
     @abstractmethod
     def poll(self, least: int, seconds: float) -> Sequence[bytes]:

@@ -73,7 +73,8 @@ def _properties(settings: Kafka, address: str, *, retention_ms: int) -> Mapping[
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{CONTROLLER_PORT}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"DATA://{address}:{PORT},CONTROLLER://127.0.0.1:{CONTROLLER_PORT}",
+        # At localhost, too, for tools in the node, which has no other interface.
+        "listeners": f"DATA://0.0.0.0:{PORT},CONTROLLER://127.0.0.1:{CONTROLLER_PORT}",
         "advertised.listeners": f"DATA://{address}:{PORT}",
         "listener.security.protocol.map": "DATA:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "DATA",

@@ -16,6 +16,7 @@ from prometheus_client.exposition import MetricsHandler
 
 from testbed.errors import HostError, Problem, ScenarioError
 from testbed.reports.metrics.reading import MetricsSink
+from testbed.reports.metrics.scrapes import Scrapes
 
 OPTION = "--metrics-address"
 EXPECTED = "an address and a port, like 127.0.0.1:9500; port 0 for any free port"
@@ -64,6 +65,7 @@ class Exporter:
 
     def __init__(self, host: str, port: int) -> None:
         self._registry = CollectorRegistry()
+        self.scrapes = Scrapes()
 
         class Scrape(_Scrape):
             exporter = self
@@ -140,5 +142,8 @@ class _Scrape(MetricsHandler):
         """Respond with all metrics, in the requested text format."""
         assert self.exporter.sink is not None
         del self.headers["Accept-Encoding"]  # compression gains nothing on loopback
+        scrapes = self.exporter.scrapes
+        began = scrapes.clock()
         with self.exporter.sink.spending():
             super().do_GET()
+        scrapes.add(self.client_address[0], self.headers, began=began)

@@ -82,7 +82,7 @@ class Outline:
 STATES = ("absent", "running", "frozen", "lost", "left")
 """States of a worker; the metric's value is the index in this tuple."""
 
-KINDS = ("crash", "freeze", "kill", "leave", "join")
+KINDS = ("crash", "freeze", "kill", "leave", "join", "partition", "link", "slow")
 """Kinds of faults that have a sample from the start, so that the first fault is a change."""
 
 MOMENTARY = ("kill", "leave", "join")

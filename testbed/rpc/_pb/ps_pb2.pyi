@@ -184,6 +184,24 @@ class FollowOrdersRequest(_message.Message):
     after: int
     def __init__(self, worker: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
 
+class ReceivedRequest(_message.Message):
+    __slots__ = ("worker", "received", "missing", "removed", "silent_seconds")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    SILENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    worker: int
+    received: int
+    missing: int
+    removed: int
+    silent_seconds: float
+    def __init__(self, worker: _Optional[int] = ..., received: _Optional[int] = ..., missing: _Optional[int] = ..., removed: _Optional[int] = ..., silent_seconds: _Optional[float] = ...) -> None: ...
+
+class ReceivedReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class LeaveRequest(_message.Message):
     __slots__ = ("worker",)
     WORKER_FIELD_NUMBER: _ClassVar[int]

@@ -83,8 +83,21 @@ def test_a_record_of_several_samples_is_used_entirely_or_not_at_all() -> None:
 
 def test_a_restarted_device_continues_its_stream() -> None:
     subject = reception()
+    subject.newest = 50  # of the previous process
     come(subject, [51, 52, 54])
-    assert subject.missing == 1  # 53; the first fifty belong to the previous process
+    assert (subject.missing, subject.newest) == (1, 54)  # 53
+
+
+def test_samples_before_the_first_that_arrived_are_missing() -> None:
+    """Of 1 to 50, the transport may have removed the first 30 by now."""
+    subject = reception()
+    subject.removable = lambda now: 10 * int(now)
+    come(subject, [51], now=3.0)
+    assert (subject.missing, subject.removed) == (50, 30)
+    come(subject, [62], now=4.0)  # 52 to 61 are newer than the 40 that it may have removed
+    assert (subject.missing, subject.removed) == (60, 30)
+    come(subject, [73], now=9.0)
+    assert (subject.missing, subject.removed) == (70, 40)
 
 
 def test_truncation_discards_unused_samples() -> None:

@@ -98,6 +98,7 @@ def test_the_properties_match_the_scenario() -> None:
     assert streams is not None and isinstance(streams.transport, Kafka)
     files = broker_files(streams.transport, "10.77.0.4", run="r1", time_scale=2.0)
     lines = dict(line.split("=", 1) for line in files["server.properties"].splitlines())
+    assert lines["listeners"].startswith("DATA://0.0.0.0:9092,")  # at localhost in the node, too
     assert lines["advertised.listeners"] == "DATA://10.77.0.4:9092"
     assert (lines["num.network.threads"], lines["num.io.threads"]) == ("3", "4")
     assert (lines["log.retention.ms"], lines["log.segment.bytes"]) == ("30000", "1048576")

@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -114,6 +116,80 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_promtool_finds_no_errors(arguments: tuple[str, ...]) -> None:
     checked = promtool(*arguments)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+GROWS = {
+    'testbed_faults_total{run="r", fault="freeze"}': "0 0 0 1 1 1 1 3 3 3 3 3 3",
+    'testbed_faults_total{run="r", fault="crash"}': "_ _ 1 1 1 1 1 1 1 1 1 1 1",
+    'testbed_link_changes_total{run="r", algorithm="a"}': "0 0 0 0 0 0 0 0 0 0 0 0 2",
+}
+"""Scrapes every 5 s: nodes freeze after 10 s and 30 s; a crash is there at the first scrape."""
+
+MARKS = {
+    5: {"freeze": {15: 1, 35: 2}, "crash": {10: 1}, "link change": {60: 2}},
+    10: {"freeze": {20: 1, 40: 2}, "crash": {10: 1}, "link change": {60: 2}},
+    30: {"freeze": {30: 1, 60: 2}, "crash": {30: 1}, "link change": {60: 2}},
+}
+"""By the interval of the evaluations: when each is marked, and with which value."""
+
+
+@pytest.mark.parametrize("interval", MARKS)
+def test_every_fault_and_change_has_one_marker(interval: int, tmp_path: Path) -> None:
+    page = json.loads(DASHBOARDS[0].read_text())
+    notes = {one["name"]: one for one in page["annotations"]["list"]}
+    faults, changes = notes["faults"], notes["link changes"]
+    assert {one["step"] for one in notes.values()} == {"5s"}  # by default, Grafana takes 60 s
+    assert (faults["titleFormat"], changes["titleFormat"]) == ("{{fault}}", "link change")
+    assert {one["tagKeys"] for one in notes.values()} == {"run"}
+    marks = MARKS[interval]
+    labels = {kind: f'{{run="r", fault="{kind}"}}' for kind in ("crash", "freeze")}
+    labels["link change"] = '{run="r"}'
+    asked = [
+        {
+            "expr": note["expr"].replace("$run", "r").replace("$__interval", f"{interval}s"),
+            "eval_time": f"{time}s",
+            "exp_samples": [
+                {"labels": labels[kind], "value": marks[kind][time]}
+                for kind in kinds
+                if time in marks[kind]
+            ],
+        }
+        for note, kinds in ((faults, ("crash", "freeze")), (changes, ("link change",)))
+        for time in range(0, 61, interval)
+    ]
+    expect(asked, GROWS, tmp_path / "tests.yml")
+
+
+def expect(asked: list[dict[str, Any]], scraped: Mapping[str, str], file: Path) -> None:
+    """Evaluate expressions with Prometheus's own tool, for scrapes every 5 s."""
+    series = [{"series": name, "values": values} for name, values in scraped.items()]
+    test = {"interval": "5s", "input_series": series, "promql_expr_test": asked}
+    file.write_text(yaml.safe_dump({"rule_files": [], "tests": [test]}))
+    checked = promtool("test", "rules", str(file))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_runs_of_one_algorithm_are_compared_and_not_added(tmp_path: Path) -> None:
+    """Two seeds with two classes, of 1 and 2 updates a second each: 3 a second in either run."""
+    page = json.loads((COMPOSE / "grafana" / "dashboards" / "compare.json").read_text())
+    queries = {panel["title"]: panel["targets"] for panel in page["panels"]}
+    for targets in queries.values():
+        assert [target["legendFormat"] for target in targets] == ["{{run}} ({{algorithm}})"]
+    labels = {run: f'run="{run}", algorithm="asgd"' for run in ("a-1", "a-2")}
+    scraped = {
+        f'testbed_updates_total{{{found}, class="{kind}"}}': f"0+{step}x24"
+        for found in labels.values()
+        for kind, step in (("fast", 10), ("slow", 5))
+    }
+    asked = [
+        {
+            "expr": queries[title][0]["expr"].replace("$run", "a-.*"),
+            "eval_time": "2m",
+            "exp_samples": [{"labels": f"{{{one}}}", "value": value} for one in labels.values()],
+        }
+        for title, value in (("Updates a second", 3), ("Updates", 360))
+    ]
+    expect(asked, scraped, tmp_path / "tests.yml")
 
 
 def test_every_alert_is_tested_silent_and_firing() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from testbed.faults import Fault
 from testbed.reports.metrics.outline import Outline
 from testbed.reports.metrics.reading import MetricsSink
 from testbed.telemetry.entry import Entry
@@ -115,7 +116,10 @@ def test_faults_planned_and_actual(outline: Outline, values: Values) -> None:
     sink = MetricsSink(outline)
     tell(sink, FaultApplied("freeze", True, ("w0", "w1"), 2.0, 2.5))
     found = values(sink.collect())
-    others = dict.fromkeys([("crash",), ("kill",), ("leave",), ("join",)], 0)
+    union, *_ = get_args(Fault)
+    kinds = {kind.model_fields["name"].annotation for kind in get_args(union)}
+    others = dict.fromkeys({get_args(kind) for kind in kinds} - {("freeze",)}, 0)
+    assert len(others) == 7
     assert found["testbed_faults_total"] == {("freeze",): 2, **others}
     assert found["testbed_faults_active"] == {("freeze",): 2, **others}
     assert found["testbed_fault_planned_seconds"] == {("freeze",): 2.0}
