@@ -7,6 +7,7 @@ bound read-only at its own path.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -47,24 +48,37 @@ class View:
         trees = (Mount(tree, tree) for tree in cover.trees)
         return cls((*trees, *shown(spec)), cover.links)
 
+    @property
+    def points(self) -> list[tuple[Path, bool]]:
+        """The mount points in the root file system, and whether each is a folder."""
+        targets = {mount.target for mount in self.mounts}
+        return sorted(
+            (mount.target, mount.source.is_dir())
+            for mount in self.mounts
+            if not targets & {*mount.target.parents}  # or it is in what is mounted there
+        )
+
+    @property
+    def digest(self) -> str:
+        """Of what ``build`` creates."""
+        return hashlib.sha256(repr((self.points, self.links)).encode()).hexdigest()[:16]
+
     def build(self, root: Path) -> None:
-        """Create the mount points and links in the root file system of a container."""
+        """Create a root file system with the mount points and links, all open to every user."""
         for folder in (*OWN, MOUNT_ROOT):
             (root / folder.relative_to(ROOT)).mkdir(parents=True, exist_ok=True)
-        targets = {mount.target for mount in self.mounts}
-        for mount in self.mounts:
-            point = root / mount.target.relative_to(ROOT)
-            if targets & {*mount.target.parents}:  # it is in what is mounted there
-                continue
-            if mount.source.is_dir():
-                point.mkdir(parents=True, exist_ok=True)
-            else:
-                point.parent.mkdir(parents=True, exist_ok=True)
+        for target, is_folder in self.points:
+            point = root / target.relative_to(ROOT)
+            (point if is_folder else point.parent).mkdir(parents=True, exist_ok=True)
+            if not is_folder:
                 point.touch()
-        for link, target in self.links:
+        for link, text in self.links:
             point = root / link.relative_to(ROOT)
             point.parent.mkdir(parents=True, exist_ok=True)
-            point.symlink_to(target)
+            point.symlink_to(text)
+        for path in (root, *root.rglob("*")):
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(0o755)
 
 
 def shown(spec: ContainerSpec) -> Iterator[Mount]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from testbed.errors import HostError, NodeError
-from testbed.host.cgroups import AGENT_GROUP, find_runs
+from testbed.host.cgroups import find_runs
 from testbed.host.hierarchies import Hierarchy
 from testbed.host.limits import Limits
 from testbed.host.process import is_first
@@ -93,7 +93,10 @@ class LxcDriver(NativeDriver):
             if groups.processes(spec.node.name):
                 raise NodeError(f"{spec.node.name} is already running.")
         try:
-            pids = in_parallel(lambda spec: _create(spec, groups), specs)
+            views = [View.of(spec) for spec in specs]
+            roots = [_build_root(view, groups) for view in views]
+            wanted = zip(specs, views, roots, strict=True)
+            pids = in_parallel(lambda one: _create(*one, groups), wanted)
         except BaseException:
             self.discard(folder, [spec.node.name for spec in specs])
             raise
@@ -118,7 +121,15 @@ class LxcDriver(NativeDriver):
         return find_trees() if self.hierarchies is None else self.hierarchies
 
 
-def _create(spec: ContainerSpec, groups: LxcGroups) -> int:
+def _build_root(view: View, groups: LxcGroups) -> Path:
+    """Return a root file system; containers with the same mount points share it."""
+    root = groups.roots / view.digest
+    if not root.exists():
+        view.build(root)
+    return root
+
+
+def _create(spec: ContainerSpec, view: View, root: Path, groups: LxcGroups) -> int:
     """Create and start a node's container; return the pid of its first process.
 
     Raises:
@@ -127,14 +138,14 @@ def _create(spec: ContainerSpec, groups: LxcGroups) -> int:
     node = spec.node.name
     record = Record(_place(groups, node), groups.run, groups.folder)
     _remove(node, groups)
-    if record.place.exists():
+    try:
+        record.place.mkdir()
+    except FileExistsError:
         raise HostError(
             f"{record.place} exists, and is no container of {groups.run}.",
             hint=f"Remove it with `lxc-destroy --force {record.place.name}`, or choose another "
             "--name.",
-        )
-    root, view = record.place / "rootfs", View.of(spec)
-    view.build(root)
+        ) from None
     lines = (record.header, *configuration(spec, groups.folder, root, view))
     (record.place / "config").write_text("\n".join((*lines, "")))
     _start(node, record.place, groups)
@@ -146,13 +157,13 @@ def _create(spec: ContainerSpec, groups: LxcGroups) -> int:
 
 
 def _start(node: str, place: Path, groups: LxcGroups) -> None:
-    entrances = groups.entrances(AGENT_GROUP)
-    if not entrances:
+    entrance = groups.entrance()
+    if entrance is None:
         raise NodeError(f"{node}: the agent of {groups.run} has ended.")
     log = place / "log"
     how = ("--name", place.name, "--daemon", "--logfile", str(log), "--logpriority", "ERROR")
     started = subprocess.run(
-        [*IN_GROUP, str(entrances[0]), "lxc-execute", *how, "--", *COMMAND],
+        [*IN_GROUP, str(entrance), "lxc-execute", *how, "--", *COMMAND],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

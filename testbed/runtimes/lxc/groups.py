@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from testbed.host.cgroups import RunGroups
+from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.hierarchies import Hierarchy, find_hierarchies, find_mounted
+from testbed.telemetry.folder import RunFolder
 
 PARENT = "testbed.lxc"
 HEADER = "# testbed "
@@ -111,6 +112,22 @@ class LxcGroups(RunGroups):
         """Return the name of the group of a container's monitor."""
         return f"{node}.monitor"
 
+    @property
+    def roots(self) -> Path:
+        """The folder with the root file systems of the run's containers."""
+        return RunFolder(self.folder).control / "lxc"
+
+    def entrance(self) -> Path | None:
+        """Return the file into which a process writes 0 before it starts a container.
+
+        It can then be found by ``members``, as can all that it starts. None without an agent.
+        """
+        agent = self._counted().node(AGENT_GROUP).entrances()
+        return next((entrance for entrance in agent if entrance.parent.is_dir()), None)
+
+    def members(self, *names: str) -> set[int]:
+        return self._counted().members(*names)
+
     def create(self) -> None:
         """Create the run's own groups; LXC's below them get their CPUs and memory nodes."""
         super().create()
@@ -123,3 +140,9 @@ class LxcGroups(RunGroups):
         for record in find_records():
             if record.folder == self.folder:
                 record.remove()
+        shutil.rmtree(self.roots, ignore_errors=True)
+
+    def _counted(self) -> RunGroups:
+        """Return the groups of one hierarchy: a process may not have entered the others yet."""
+        trees = tuple(tree for tree in self.hierarchies if "pids" in tree.controllers)
+        return RunGroups(self.run, trees, self.parent)
