@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from testbed.errors import HostError, NodeError
-from testbed.host.cgroups import find_runs
 from testbed.host.hierarchies import Hierarchy
 from testbed.host.limits import Limits
 from testbed.host.process import is_first
@@ -59,6 +58,7 @@ class LxcDriver(NativeDriver):
     """Implements RuntimeDriver, which documents the methods."""
 
     agent_main: ClassVar[str] = "testbed.runtimes.lxc.agent:main"
+    groups_parent: ClassVar[str] = PARENT
 
     def requests(
         self, plan: Plan, folder: RunFolder, start: Start, specs: Sequence[ContainerSpec]
@@ -108,7 +108,7 @@ class LxcDriver(NativeDriver):
 
     def find(self) -> tuple[str, ...]:
         recorded = {record.run for record in find_records()}
-        return tuple(sorted({*super().find(), *find_runs(self._trees(), PARENT), *recorded}))
+        return tuple(sorted({*super().find(), *recorded}))
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
         recorded = {RunFolder(one.folder) for one in find_records() if is_gone(one.folder)}

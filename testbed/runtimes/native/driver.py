@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from testbed.errors import NodeError
-from testbed.host.cgroups import RunGroups, find_runs
+from testbed.host.cgroups import PARENT, RunGroups, find_runs
 from testbed.host.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.host.limits import require_files
 from testbed.host.process import Process
@@ -47,9 +47,11 @@ class NativeDriver:
         hierarchies: where control groups are created; None for this host's default.
         stop_seconds: how long ``stop`` waits for processes to end.
         agent_main: entry point of the agent.
+        groups_parent: name of the control group above those of all runs.
     """
 
     agent_main: ClassVar[str] = OWN_CONTAINERS
+    groups_parent: ClassVar[str] = PARENT
 
     hierarchies: tuple[Hierarchy, ...] | None = None
     stop_seconds: float = STOP_SECONDS
@@ -102,7 +104,7 @@ class NativeDriver:
 
     def find(self) -> tuple[str, ...]:
         living = {settings.folder.name for _, settings in find_agents(self.agent_main)}
-        return tuple(sorted({*find_runs(self._trees()), *living}))
+        return tuple(sorted({*find_runs(self._trees(), self.groups_parent), *living}))
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
         folders = {settings.folder for _, settings in find_agents(self.agent_main)}

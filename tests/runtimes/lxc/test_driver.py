@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +16,14 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError
+from testbed.host.cgroups import RunGroups
+from testbed.host.hierarchies import find_hierarchies
 from testbed.host.process import Process
 from testbed.run.follow import running_nodes
 from testbed.runtimes.base import container_name
 from testbed.runtimes.lxc.driver import LxcDriver
 from testbed.runtimes.lxc.groups import find_records, find_trees, lxc_folder
+from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.units import Size
@@ -143,6 +147,37 @@ def test_a_name_in_use_is_refused(live: Any) -> None:
             live.launch("w5", "entries:wait")
     finally:
         theirs.rmdir()
+
+
+def test_each_runtime_finds_its_own_runs(driver: LxcDriver, live: Any) -> None:
+    theirs = RunGroups(f"native-{os.getpid()}", find_hierarchies())
+    theirs.create()
+    try:
+        assert live.folder.name in driver.find()
+        assert theirs.run not in driver.find()
+        found = NativeDriver().find()
+        assert theirs.run in found
+        assert live.folder.name not in found
+    finally:
+        theirs.remove(deadline=time.monotonic() + 5)
+
+
+def test_a_run_without_controller_agent_and_folder_is_found_and_ended(
+    driver: LxcDriver, controller: Any, tmp_path: Path
+) -> None:
+    name = f"orphan-{os.getpid()}"
+    folder, killed = RunFolder(tmp_path / name), controller(name)
+    assert killed.stdout.readline() == b"up\n"
+    agent = Process.parse((folder.control / "agent.pid").read_text())
+    assert agent is not None
+    agent.send(signal.SIGSTOP)  # so that it does not end the run when its controller ends
+    killed.kill()
+    agent.kill()
+    shutil.rmtree(folder.path)
+    assert folder in driver.find_orphans()
+    driver.stop(folder)
+    assert left_of(name) == []
+    assert folder not in driver.find_orphans()
 
 
 def test_an_ordinary_user_is_refused() -> None:
