@@ -16,6 +16,7 @@ from pathlib import Path
 from testbed.errors import NodeError
 from testbed.runtimes.agent.interpreter import Needs, find_covers, find_needs
 from testbed.runtimes.agent.launch import HOSTS, MOUNT_ROOT, Mount
+from testbed.runtimes.agent.view import SCRATCH
 from testbed.runtimes.base import HOSTNAME_BYTES, ContainerSpec
 from testbed.runtimes.lxc.groups import PARENT, LxcGroups
 from testbed.values.topology import inodes
@@ -133,8 +134,9 @@ def configuration(spec: ContainerSpec, run: Path, root: Path, view: View) -> Seq
 
 
 def _bind(mount: Mount) -> str:
-    kind = "dir" if mount.source.is_dir() else "file"  # created in a tmpfs, such as /tmp
-    options = f"rbind,create={kind}" if mount.writable else f"rbind,ro,create={kind}"
+    options = "rbind" if mount.writable else "rbind,ro"
+    if any(folder in mount.target.parents for folder in SCRATCH):  # no mount point is there yet
+        options += ",create=dir" if mount.source.is_dir() else ",create=file"
     source, target = _escape(mount.source.resolve()), _escape(mount.target.relative_to(ROOT))
     return f"lxc.mount.entry = {source} {target} none {options} 0 0"
 

@@ -6,16 +6,19 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 from testbed.errors import HostError
+from testbed.host.hierarchies import find_mounted
 from testbed.runtimes.base import Finding
 from testbed.runtimes.lxc.groups import lxc_folder
 
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
 TOOLS = ("lxc-execute", "lxc-config")
 
 
 def require_lxc() -> None:
-    """Reject a host without LXC, and any user except root.
+    """Reject a host without LXC or with control groups elsewhere, and any user except root.
 
     Raises:
         HostError: what is missing; says how to get it.
@@ -30,6 +33,13 @@ def require_lxc() -> None:
         raise HostError(
             f"{lacking[0]}: no such program: LXC is not installed.",
             hint="Debian, Ubuntu: sudo apt-get install --no-install-recommends lxc",
+        )
+    hidden = [one.point for one in find_mounted() if not one.point.is_relative_to(CONTROL_GROUPS)]
+    if hidden:
+        raise HostError(
+            f"control groups are mounted at {hidden[0]}, but LXC only uses those at "
+            f"{CONTROL_GROUPS}.",
+            hint=f"Mount them there instead: mount -t cgroup2 none {CONTROL_GROUPS}",
         )
 
 
