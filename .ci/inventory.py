@@ -31,7 +31,7 @@ def namespaces() -> Iterator[str]:
 
 def cgroups() -> Iterator[str]:
     for path, folders, _ in os.walk("/sys/fs/cgroup"):
-        if "testbed" in Path(path).parts:
+        if {"testbed", "testbed.lxc"} & {*Path(path).parts}:
             yield f"cgroup {path}"
         folders.sort()
 
@@ -55,6 +55,8 @@ def containers() -> Iterator[str]:
     listing = [*ours, "--format", "container {{.Names}} {{.Status}}"]
     found = subprocess.run(listing, check=True, capture_output=True, text=True)
     yield from found.stdout.splitlines()
+    for path in Path("/var/lib/lxc").glob("testbed-*"):
+        yield f"container {path}"
 
 
 def main() -> None:

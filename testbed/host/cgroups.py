@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError
-from testbed.host.group import PROCESSES, ContainerGroups, Group
+from testbed.host.group import POLL_SECONDS, PROCESSES, ContainerGroups, Group
 from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit
 from testbed.host.limits import Limits
+from testbed.host.process import if_exists
 from testbed.values.topology import NodeSpec
 
 PARENT = "testbed"
@@ -31,10 +33,14 @@ ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class RunGroups:
-    """The control groups of one run; none on this host if ``hierarchies`` is empty."""
+    """The control groups of one run; none on this host if ``hierarchies`` is empty.
+
+    ``parent`` is the name of the group above those of all runs of a runtime.
+    """
 
     run: str
     hierarchies: tuple[Hierarchy, ...]
+    parent: str = PARENT
 
     def create(self) -> None:
         """Create the run's own groups, the parents of the nodes' groups; all of them or none.
@@ -99,6 +105,11 @@ class RunGroups:
         outside = [(tree.root / OUTSIDE, tree.root) for tree in self.hierarchies]
         return [(one if one.is_dir() else root) / PROCESSES for one, root in outside]
 
+    def leave(self) -> None:
+        """Move this process out of the groups of all runs."""
+        for way_out in self.exits():
+            way_out.write_text("0")
+
     def has(self, controller: str) -> bool:
         """Return whether there are groups with this controller."""
         return any(controller in tree.controllers for tree in self.hierarchies)
@@ -143,7 +154,7 @@ class RunGroups:
         """Undo ``empty_parent_group``, unless other runs still use the group."""
         for tree in self.hierarchies:
             outside = tree.root / OUTSIDE
-            if outside.is_dir() and not (tree.root / PARENT).exists():
+            if outside.is_dir() and not (tree.root / self.parent).exists():
                 with suppress(OSError):  # another run is just starting, and needs the room
                     names = (tree.root / SUBTREE).read_text().split()
                     (tree.root / SUBTREE).write_text(" ".join(f"-{name}" for name in names))
@@ -161,23 +172,40 @@ class RunGroups:
         """Return the pids of a node, as this pid namespace sees them."""
         return [pid for group in self.node(node).serving("pids") for pid in group.pids()]
 
-    def thaw_all(self) -> None:
-        """Thaw every group of the run: a frozen process cannot be killed in version 1."""
-        tops = [self._top(tree) for tree in self.hierarchies if "freezer" in tree.controllers]
-        for top in tops:
-            for group in (top, *top.children()):
+    def thaw_all(self, *names: str) -> None:
+        """Thaw every group of the run, or only those with these names.
+
+        A frozen process cannot be killed in version 1.
+        """
+        for tree in self.hierarchies:
+            for group in self._trees(tree, names) if "freezer" in tree.controllers else ():
                 with suppress(FileNotFoundError):  # removed meanwhile
                     group.set_frozen(False)
 
-    def members(self) -> set[int]:
-        """Return the pids of all processes in any group of the run."""
-        tops = [self._top(tree) for tree in self.hierarchies]
-        return {pid for top in tops for group in (top, *top.children()) for pid in group.pids()}
+    def members(self, *names: str) -> set[int]:
+        """Return the pids of all processes in any group of the run, or in those of these names."""
+        groups = (group for tree in self.hierarchies for group in self._trees(tree, names))
+        return {pid for group in groups for pid in group.pids()}
+
+    def kill_all(self, *names: str, deadline: float) -> None:
+        """Kill the processes in all groups, or in these, until none is left or the deadline."""
+        while members := self.members(*names):
+            found = [process for pid in members if (process := if_exists(pid)) is not None]
+            # Its start time was read before it is seen in the group again: it is the same process.
+            again = self.members(*names)
+            for process in found:
+                if process.pid in again:
+                    process.kill()
+            self.thaw_all(*names)
+            if time.monotonic() > deadline:
+                return
+            time.sleep(POLL_SECONDS)
 
     def remove_node(self, node: str, *, deadline: float) -> None:
         """Remove a node's groups, whose processes have ended or are ending; see ``remove``."""
         for tree in self.hierarchies:
-            Group(self._folder(tree) / node, tree.version).remove(deadline=deadline)
+            for group in reversed(self._trees(tree, (node,))):
+                group.remove(deadline=deadline)
 
     def remove(self, *, deadline: float) -> None:
         """Remove all groups of the run, and with the last run the parent of all runs.
@@ -186,22 +214,23 @@ class RunGroups:
             HostError: a group is still in use at the deadline (``time.monotonic``); names its pids.
         """
         for tree in self.hierarchies:
-            top = self._top(tree)
-            for group in (*top.children(), top):
+            for group in reversed(self._trees(tree, ())):
                 group.remove(deadline=deadline)
             with suppress(OSError):  # it has groups of other runs, or is about to
-                top.folder.parent.rmdir()
+                self._folder(tree).parent.rmdir()
 
     def _folder(self, tree: Hierarchy) -> Path:
-        return tree.root / PARENT / self.run
+        return tree.root / self.parent / self.run
 
-    def _top(self, tree: Hierarchy) -> Group:
-        return Group(self._folder(tree), tree.version)
+    def _trees(self, tree: Hierarchy, names: Sequence[str]) -> list[Group]:
+        """Return the run's groups in a hierarchy, or those with these names; all below included."""
+        tops = [self._folder(tree) / name for name in names] or [self._folder(tree)]
+        return [group for top in tops for group in Group(top, tree.version).tree()]
 
 
-def find_runs(hierarchies: Sequence[Hierarchy]) -> list[str]:
-    """Return the names of all runs that have a control group on this host."""
-    parents = [Group(tree.root / PARENT, tree.version) for tree in hierarchies]
+def find_runs(hierarchies: Sequence[Hierarchy], parent: str = PARENT) -> list[str]:
+    """Return the names of all runs that have a control group below the parent on this host."""
+    parents = [Group(tree.root / parent, tree.version) for tree in hierarchies]
     return sorted({run.folder.name for parent in parents for run in parent.children()})
 
 

@@ -46,6 +46,10 @@ class Group:
             return []
         return [Group(Path(entry.path), self.version) for entry in entries]
 
+    def tree(self) -> list[Group]:
+        """Return it and all groups below it, every group after the one that contains it."""
+        return [self, *(below for child in self.children() for below in child.tree())]
+
     def oom_kills(self) -> int:
         """Return the number of OOM kills in it because of its memory limit."""
         file = "memory.oom_control" if self.version == 1 else "memory.events"

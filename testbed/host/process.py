@@ -96,6 +96,14 @@ class Process:
             os.close(descriptor)
 
 
+def if_exists(pid: int) -> Process | None:
+    """Return the process that has this pid now; None if there is none."""
+    try:
+        return Process.of(pid)
+    except ProcessLookupError:
+        return None
+
+
 def has_ended(pidfd: int, timeout_seconds: float) -> bool:
     """Wait until the process behind a pidfd has ended; return False on timeout."""
     poller = select.poll()

@@ -17,7 +17,7 @@ from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan
 
-REAL: TypeAdapter[Native | Docker] = TypeAdapter(Annotated[Real, Field(discriminator="name")])
+REAL: TypeAdapter[Real] = TypeAdapter(Annotated[Real, Field(discriminator="name")])
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def is_simulated(folder: RunFolder) -> bool:
     return isinstance(_planned_runtime(folder), Simulated)
 
 
-def _planned_runtime(folder: RunFolder) -> Native | Docker | Auto | Simulated | None:
+def _planned_runtime(folder: RunFolder) -> Real | Auto | Simulated | None:
     try:
         return RUNTIME.validate_python(dict(read_plan(folder).runtime))
     except ScenarioError:  # neither a plan nor a scenario is left

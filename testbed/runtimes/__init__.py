@@ -14,10 +14,11 @@ from pydantic import Field, TypeAdapter
 
 from testbed.runtimes.config import Auto, Simulated
 from testbed.runtimes.docker import Docker
+from testbed.runtimes.lxc import Lxc
 from testbed.runtimes.native import Native
 from testbed.values.family import Named
 
-Real = Native | Docker
+Real = Native | Docker | Lxc
 """The runtimes that create containers."""
 
 Runtime = Annotated[Annotated[Real | Auto | Simulated, Field(discriminator="name")], Named()]
@@ -29,6 +30,6 @@ def names(*, gpus: bool = False) -> tuple[str, ...]:
     return tuple(get_args(kind.model_fields["name"].annotation)[0] for kind in kinds)
 
 
-RUNTIME: TypeAdapter[Native | Docker | Auto | Simulated] = TypeAdapter(Runtime)
+RUNTIME: TypeAdapter[Real | Auto | Simulated] = TypeAdapter(Runtime)
 
-__all__ = ["RUNTIME", "Auto", "Docker", "Native", "Real", "Runtime", "Simulated", "names"]
+__all__ = ["RUNTIME", "Auto", "Docker", "Lxc", "Native", "Real", "Runtime", "Simulated", "names"]

@@ -25,6 +25,8 @@ from testbed.values.topology import NodeSpec, Plan
 STOP_SECONDS = 30.0
 """How long ``stop`` waits for processes and containers to end."""
 
+HOSTNAME_BYTES = 63
+
 NO_KAFKA = "not found; needed only for streams with `transport: kafka`"
 
 
@@ -55,6 +57,11 @@ class ContainerSpec:
     node: NodeSpec
     mounts: tuple[Mount, ...]
     log: Path
+
+
+def container_name(run: str, whose: str) -> str:
+    """Return the name that a node's container, or the agent's, has on this host."""
+    return f"testbed-{run}-{whose}"
 
 
 @dataclass(frozen=True)

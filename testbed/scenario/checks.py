@@ -190,7 +190,8 @@ def _check_simulation(scenario: Scenario) -> Iterator[Finding]:
         yield from _check_unlimited(member, path)
     yield from _check_unlimited(scenario.ps, ("ps",))
     if scenario.programs:
-        expected = "none: a simulation runs no commands; the native and docker runtimes do"
+        able = " or ".join(names())
+        expected = f"none: a simulation runs no commands; runtime {able} does"
         found = ", ".join(scenario.programs)
         yield ("programs",), found, expected
     if scenario.launch != "warm":

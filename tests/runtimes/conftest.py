@@ -22,11 +22,12 @@ from testbed.errors import HostError, NodeError
 from testbed.host.hierarchies import find_hierarchies
 from testbed.host.users import Users, find_users
 from testbed.run.follow import run_command, running_nodes
+from testbed.run.runtime import drivers
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, Mount
 from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Lifeline, RuntimeDriver, Start
-from testbed.runtimes.docker.driver import DockerDriver
+from testbed.runtimes.lxc.driver import LxcDriver
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import NetworkSpec, NodeSpec, Plan
@@ -51,11 +52,8 @@ def wait_until(look: Callable[[], Any]) -> Any:
     return found
 
 
-DRIVERS: Mapping[str, Callable[[], RuntimeDriver]] = {
-    "native": NativeDriver,
-    "docker": DockerDriver,
-}
-NEEDS = {"native": pytest.mark.namespaces, "docker": pytest.mark.docker}
+DRIVERS: Mapping[str, RuntimeDriver] = drivers()
+NEEDS = {"native": pytest.mark.namespaces, "docker": pytest.mark.docker, "lxc": pytest.mark.root}
 
 
 @dataclass
@@ -184,13 +182,26 @@ def runtime(request: pytest.FixtureRequest) -> str:
     """Every runtime in turn; skipped where the host lacks what it needs."""
     if request.param == "docker":
         request.getfixturevalue("image")
+    if request.param == "lxc":
+        request.getfixturevalue("lxc")
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
 def every_driver(runtime: str) -> RuntimeDriver:
     """The driver of that runtime."""
-    return DRIVERS[runtime]()
+    return DRIVERS[runtime]
+
+
+@pytest.fixture(scope="session")
+def lxc() -> LxcDriver:
+    """The driver of LXC containers; tests that need it are skipped without LXC."""
+    driver = LxcDriver()
+    try:
+        driver.check(())
+    except HostError as lacking:
+        pytest.skip(f"needs LXC: {lacking}")
+    return driver
 
 
 @pytest.fixture(scope="session")

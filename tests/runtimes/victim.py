@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from testbed.runtimes import Docker, Native, Real
+from testbed.run.runtime import drivers
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import LaunchSpec, Mount
 from testbed.runtimes.agent.settings import Template
@@ -21,7 +21,6 @@ from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
 NODES = 4
 HERE = Path(__file__).parent
 MOUNTED = Path("/run/testbed/entries")
-RUNTIMES: dict[str, Real] = {"native": Native(name="native"), "docker": Docker(name="docker")}
 
 
 def node(index: int) -> NodeSpec:
@@ -32,7 +31,7 @@ def node(index: int) -> NodeSpec:
 
 
 def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
-    driver = RUNTIMES[runtime].driver()
+    driver = drivers()[runtime]
     folder = RunFolder.create(
         Path(runs), name, scenario="test", text="name: test\n", classes=(), now=time.time()
     )

@@ -1,8 +1,9 @@
 """The agent's outer process: it creates the run's pid namespace, and waits for its first process.
 
-For an unprivileged user it first creates the user namespace that owns all others of the run.
+For an unprivileged user it first creates the user namespace that owns all others of the run. An
+agent that enters containers of an engine stays in the pid namespace in which they are.
 
-The native runtime starts it with the lifeline as standard input, the pipe for its reports as
+The controller starts it with the lifeline as standard input, the pipe for its reports as
 standard output, and its log as standard error.
 """
 
@@ -22,12 +23,13 @@ from testbed.runtimes.agent.settings import AgentSettings, title_of
 
 
 def main() -> int:
-    """Fork the run's first process; return its exit status once it has ended."""
+    """Fork the agent itself; return its exit status once it has ended."""
     settings = AgentSettings.from_json(sys.argv[1])
     syscalls.set_name(title_of(settings.folder))
     try:
         enter_user_namespace(settings.users.kind)
-        syscalls.unshare(syscalls.CLONE_NEWPID)
+        if settings.own_containers:
+            syscalls.unshare(syscalls.CLONE_NEWPID)
     except (OSError, HostError) as error:
         refusal = explain(error, root=not settings.users.namespace)
         report(sys.stdout.fileno(), error=encode_error(refusal))
@@ -35,9 +37,9 @@ def main() -> int:
     child = os.fork()
     if child == 0:
         # Imported only here: the process that waits outside for the whole run stays small.
-        from testbed.runtimes.agent.init import main as init
+        from testbed.runtimes.agent.role import resolve
 
-        end_with(lambda: init(settings))
+        end_with(lambda: resolve(settings.main)(settings))
     with suppress(BrokenPipeError):  # the controller has ended; the child sees that in its lifeline
         report(sys.stdout.fileno(), pid=child)
     for descriptor in (sys.stdin.fileno(), sys.stdout.fileno()):

@@ -56,7 +56,7 @@ class Container(ABC):
 
     @abstractmethod
     def entrances(self) -> tuple[Path, ...]:
-        """Return the files into which a process writes 0 to join the agent's control groups."""
+        """Return the files into which a process writes 0 to join its control groups."""
 
     @abstractmethod
     def on_role_ended(self) -> None:
@@ -142,7 +142,8 @@ class GivenContainer(Container):
         self.groups = ContainerGroups.of(self.first.pid)
         if self.groups.frozen():  # a process that enters freezes, and the template waits for it
             raise NodeError(
-                f"{self.node.name}: its container is paused.", hint="Unpause it: docker unpause"
+                f"{self.node.name}: its container is paused.",
+                hint="Unpause it: docker unpause, or lxc-unfreeze",
             )
         self._oom_kills = self.groups.oom_kills()
         self._limits = self.groups.limits()
@@ -160,7 +161,7 @@ class GivenContainer(Container):
             return True
 
     def entrances(self) -> tuple[Path, ...]:
-        return ()
+        return self.groups.entrances()
 
     def changed_limits(self) -> tuple[str, ...]:
         before, now = self._limits, self.groups.limits()

@@ -1,4 +1,7 @@
-"""The first process of a run's pid namespace: when it ends, all processes in it end."""
+"""The agent itself. In a native run it is the first process of the run's pid namespace.
+
+When that ends, all processes in the namespace end.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +23,7 @@ from testbed.host.reports import encode_error, report
 from testbed.host.user_namespace import forbid_user_namespaces
 from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
-from testbed.runtimes.agent.containers import own_containers
+from testbed.runtimes.agent.containers import Containers, own_containers
 from testbed.runtimes.agent.lifeline import HungUp, giving_up_at_hangup, start_service
 from testbed.runtimes.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.runtimes.agent.settings import AGENT_LOG, AGENT_SOCKET, COMMIT, PRIVATE, AgentSettings
@@ -33,16 +37,30 @@ AGENT_LIMITS = Limits(cpu_weight=10, pids=2 * PIDS_LIMIT)
 
 
 def main(settings: AgentSettings) -> int:
-    """Wait for the commit, start the agent, serve until the lifeline ends, clean up."""
+    """Be the agent of a run whose processes are all in this process's pid namespace."""
+    groups = RunGroups(settings.folder.name, settings.hierarchies)
+    return serve(settings, groups, own_containers(groups), kill_all=_kill_namespace)
+
+
+def serve(
+    settings: AgentSettings,
+    groups: RunGroups,
+    containers: Containers,
+    *,
+    kill_all: Callable[[], None],
+) -> int:
+    """Wait for the commit, start the agent, serve until the lifeline ends, clean up.
+
+    ``kill_all`` kills all other processes of the run.
+    """
     if not committed():
         return 1
     try:
-        groups = RunGroups(settings.folder.name, settings.hierarchies)
         groups.create()
         nodes = None
         try:
             with giving_up_at_hangup(LIFELINE):
-                nodes = _bring_up(settings, groups)
+                nodes = _bring_up(settings, groups, containers)
                 loop = start_service(
                     settings,
                     nodes,
@@ -54,7 +72,9 @@ def main(settings: AgentSettings) -> int:
         except HungUp:
             pass  # no client waits for the agent: clean up now, not once it is up
         finally:
-            _end_all_others(groups)
+            kill_all()
+            groups.thaw_all()
+            _wait_for_children()
             if nodes is not None:
                 nodes.spawner.logs.catch_up_all()
             _leave(groups)
@@ -81,7 +101,7 @@ def committed() -> bool:
     return received == COMMIT
 
 
-def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
+def _bring_up(settings: AgentSettings, groups: RunGroups, containers: Containers) -> Nodes:
     """Create the run's namespaces and the agent's parts; the template is still warming up."""
     groups.add(AGENT_GROUP, AGENT_LIMITS)
     for entrance in groups.entrances(AGENT_GROUP):
@@ -94,7 +114,7 @@ def _bring_up(settings: AgentSettings, groups: RunGroups) -> Nodes:
         forbid_user_namespaces()
     log = RunFolder(settings.folder).log(AGENT_LOG)
     spawner = Spawner.start(settings, agent_log=log)
-    return Nodes(own_containers(groups), spawner, Switch.build(), TrafficMeter())
+    return Nodes(containers, spawner, Switch.build(), TrafficMeter())
 
 
 def _private_folder(settings: AgentSettings) -> Path:
@@ -105,11 +125,14 @@ def _private_folder(settings: AgentSettings) -> Path:
     return folder
 
 
-def _end_all_others(groups: RunGroups) -> None:
-    """Kill every other process of this pid namespace, and wait for all of them."""
+def _kill_namespace() -> None:
+    """Kill every other process of this pid namespace."""
+    assert os.getpid() == 1, "the pid namespace is not the run's"
     with suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
-    groups.thaw_all()
+
+
+def _wait_for_children() -> None:
     with suppress(ChildProcessError):
         while True:
             os.wait()
@@ -117,8 +140,7 @@ def _end_all_others(groups: RunGroups) -> None:
 
 def _leave(groups: RunGroups) -> None:
     """Remove the run's control groups; this process must not be in any of them."""
-    for way_out in groups.exits():
-        way_out.write_text("0")
+    groups.leave()
     groups.remove(deadline=time.monotonic() + CLEANUP_SECONDS)
 
 

@@ -99,8 +99,7 @@ class NodeState:
     Attributes:
         pid: of its role; for a client in its own pid namespace, None if the role has just ended.
         frozen: whether it is frozen, or stopped by a signal, by any process.
-        entrances: files into which a process writes 0 to join its control groups; empty if an
-            engine created its container.
+        entrances: files into which a process writes 0 to join its control groups.
     """
 
     node: str

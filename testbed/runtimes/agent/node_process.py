@@ -217,7 +217,8 @@ def _find_program(name: str, environment: Mapping[str, str], *, hidden: bool) ->
     lack = "not executable" if os.sep in name and os.path.lexists(name) else "no such program"
     raise NodeError(
         f"{name}: {lack} in the node.",
-        hint="Native nodes have the host's programs, Docker containers those of their image.",
+        hint="Native nodes have the host's programs, LXC containers those in /usr, and Docker "
+        "containers those of their image.",
     )
 
 

@@ -1,8 +1,9 @@
 """The settings of an agent on its command line, and finding an agent by them from outside.
 
-An agent is two processes: the first of the run's pid namespace, and the outer one that waits for
-it. Both name their run on their command line. A process that is exiting has lost its command line
-while the kernel still tears it down, and is identified by its title until it has exited.
+An agent is two processes: the agent itself, in a native run the first of the run's pid namespace,
+and the outer one that waits for it. Both name their run on their command line. A process that is
+exiting has lost its command line while the kernel still tears it down, and is identified by its
+title until it has exited.
 """
 
 from __future__ import annotations
@@ -58,6 +59,10 @@ class Template:
     forks: int = 0
 
 
+OWN_CONTAINERS = "testbed.runtimes.agent.init:main"
+"""Main of an agent that creates the containers, in a pid namespace of the run."""
+
+
 @dataclass(frozen=True)
 class AgentSettings:
     """What an agent must know of its run before the first launch.
@@ -67,6 +72,7 @@ class AgentSettings:
         hierarchies: where control groups are created; empty for a run without them.
         private: folders of the user that are hidden from nodes, except what the interpreter needs.
         processes: the maximum number of processes and threads of one node uid.
+        main: entry point of the agent's process, called with the settings.
     """
 
     folder: Path
@@ -75,6 +81,12 @@ class AgentSettings:
     hierarchies: tuple[Hierarchy, ...]
     private: tuple[Path, ...] = ()
     processes: int = ROOTS_PIDS_LIMIT
+    main: str = OWN_CONTAINERS
+
+    @property
+    def own_containers(self) -> bool:
+        """Whether the agent creates the containers itself."""
+        return self.main == OWN_CONTAINERS
 
     @staticmethod
     def from_json(text: str) -> AgentSettings:
@@ -114,12 +126,12 @@ def settings_of(pid: int) -> AgentSettings | None:
         return None
 
 
-def find_agents() -> Iterator[tuple[Process, AgentSettings]]:
-    """Find the processes of this user's agents, of runs with or without control groups."""
+def find_agents(main: str = OWN_CONTAINERS) -> Iterator[tuple[Process, AgentSettings]]:
+    """Find the processes of this user's agents with this main, with or without control groups."""
     for pid in _own_pids():
         with suppress(ProcessLookupError):  # it has just ended
             settings = settings_of(pid)
-            if settings is not None:
+            if settings is not None and settings.main == main:
                 yield Process.of(pid), settings
 
 

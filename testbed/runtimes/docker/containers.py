@@ -23,13 +23,12 @@ from testbed.host.limits import (
 from testbed.host.users import Users
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.agent.settings import AgentSettings
-from testbed.runtimes.base import ContainerSpec, Start
+from testbed.runtimes.base import HOSTNAME_BYTES, ContainerSpec, Start, container_name
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan, inodes
 
 AGENT = "agent"
 AGENT_MODULE = "testbed.runtimes.agent.contained"
-HOSTNAME_BYTES = 63
 LOG = "/run/testbed.log"
 SHOW_LOG = ("tail", "-n", "+1", "-F", LOG)
 FIRST_PROCESS = ("/usr/bin/tini", "-s", "--")
@@ -63,11 +62,6 @@ class Container:
     whose: str
     name: str
     body: Mapping[str, Any]
-
-
-def container_name(run: str, whose: str) -> str:
-    """Return the name of a node's container, or of the agent's."""
-    return f"testbed-{run}-{whose}"
 
 
 def labels_of(plan: Plan, folder: RunFolder) -> dict[str, str]:

@@ -29,7 +29,6 @@ from testbed.runtimes.docker.lifecycle import (
     containers_of,
     find_containers,
     image_of_run,
-    in_parallel,
     make_all,
     remove,
     remove_run,
@@ -37,6 +36,7 @@ from testbed.runtimes.docker.lifecycle import (
 from testbed.runtimes.docker.lifeline import DockerLifeline, clear
 from testbed.runtimes.docker.session import run_in
 from testbed.runtimes.lock import POLL_SECONDS, attempts
+from testbed.runtimes.parallel import in_parallel
 from testbed.telemetry.folder import ENDED, RunFolder, is_gone
 from testbed.telemetry.host import recorded_images
 from testbed.values.topology import NodeSpec, Plan

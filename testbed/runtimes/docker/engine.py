@@ -15,6 +15,7 @@ from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.environment import BASE
 from testbed.host.hierarchies import check_present, find_hierarchies
 from testbed.host.limits import Limits, settings
+from testbed.runtimes.parallel import THREADS
 from testbed.values.topology import NodeSpec
 
 if TYPE_CHECKING:
@@ -122,9 +123,6 @@ def explain(whose: str, status: int | None, reason: str) -> TestbedError:
 DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 SCHEME = "unix://"
 NATIVE = "use `runtime: native`"
-
-THREADS = 8
-"""Concurrent requests: the engine does the work of creating containers, and more are no faster."""
 
 CALL_SECONDS = 120.0
 """The engine answers in a fraction of a second, or in tens of seconds on a slow disk."""

@@ -6,26 +6,23 @@ Every function raises HostError if the engine does not answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.runtimes.docker.containers import AGENT, FOLDER, INDEX, NODE, ROLE, RUN, Container
-from testbed.runtimes.docker.engine import CONFLICT, THREADS, container_faults
+from testbed.runtimes.docker.engine import CONFLICT, container_faults
 from testbed.runtimes.docker.image import reference_to
+from testbed.runtimes.parallel import in_parallel
 from testbed.telemetry.folder import RunFolder
 
 if TYPE_CHECKING:
     from docker import APIClient
-
-Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
 
 LAST_LINES = 10
 RETRY_SECONDS = 0.1
@@ -206,21 +203,6 @@ def remove(engine: APIClient, identity: str, *, patient: bool = False) -> str:
                 return str(error.explanation or error)
             engine.wait(identity, condition="removed")
     return ""
-
-
-def in_parallel(act: Callable[[Item], Outcome], items: Iterable[Item]) -> list[Outcome]:
-    """Apply a function to many items concurrently; start no further items after a failure."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        futures = [pool.submit(act, item) for item in items]
-        try:
-            wait(futures, return_when=FIRST_EXCEPTION)
-            failed = (future for future in futures if future.done() and future.exception())
-            for future in failed:
-                future.result()
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
 
 
 def _create(engine: APIClient, container: Container) -> str:

@@ -13,15 +13,16 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from testbed.errors import NodeError
-from testbed.host.cgroups import RunGroups, find_runs
+from testbed.host.cgroups import PARENT, RunGroups, find_runs
 from testbed.host.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.host.limits import require_files
 from testbed.host.process import Process
 from testbed.host.users import Users, find_users
 from testbed.runtimes.agent.launch import NodeState
-from testbed.runtimes.agent.settings import all_of, find_agents, first_of
+from testbed.runtimes.agent.settings import OWN_CONTAINERS, all_of, find_agents, first_of
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
 from testbed.runtimes.lock import attempts
 from testbed.runtimes.native.lifeline import (
@@ -45,7 +46,12 @@ class NativeDriver:
     Attributes:
         hierarchies: where control groups are created; None for this host's default.
         stop_seconds: how long ``stop`` waits for processes to end.
+        agent_main: entry point of the agent.
+        groups_parent: name of the control group above those of all runs.
     """
+
+    agent_main: ClassVar[str] = OWN_CONTAINERS
+    groups_parent: ClassVar[str] = PARENT
 
     hierarchies: tuple[Hierarchy, ...] | None = None
     stop_seconds: float = STOP_SECONDS
@@ -55,16 +61,18 @@ class NativeDriver:
     ) -> tuple[Request, ...]:
         """Return the agent's settings; it creates the containers itself. Pure."""
         told = settings_for(plan, folder, replace(start, users=start.users or Users("root")), ())
+        told = replace(told, main=self.agent_main)
         return (Request("agent", "start", json.loads(told.to_json())),)
 
     def examine(self, *, workers: int, gpu: bool, broker: bool) -> Iterator[Finding]:
         return iter(())  # without an engine, what this user needs is all
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> NativeLifeline:
-        groups = RunGroups(folder.name, self._trees())
+        groups = self._run_groups(folder, self._trees())
         groups.check(plan.nodes)
         start = replace(start, users=start.users or find_users())
         settings = settings_for(plan, folder, start, groups.hierarchies)
+        settings = replace(settings, main=self.agent_main)
         return NativeLifeline.begin(folder, groups, start=start, settings=settings)
 
     def contain(
@@ -95,11 +103,11 @@ class NativeDriver:
         return run_in({"process": str(Process.of(node.pid)), "entrances": entrances}, command)
 
     def find(self) -> tuple[str, ...]:
-        living = {settings.folder.name for _, settings in find_agents()}
-        return tuple(sorted({*find_runs(self._trees()), *living}))
+        living = {settings.folder.name for _, settings in find_agents(self.agent_main)}
+        return tuple(sorted({*find_runs(self._trees(), self.groups_parent), *living}))
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
-        folders = {settings.folder for _, settings in find_agents()}
+        folders = {settings.folder for _, settings in find_agents(self.agent_main)}
         return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
 
     def check(self, nodes: Iterable[NodeSpec]) -> Mapping[str, str]:
@@ -113,7 +121,10 @@ class NativeDriver:
         trees = self._trees()
         if os.geteuid() != 0 and (settings := read_settings(folder)) is not None:
             trees = settings.hierarchies
-        return own(RunGroups(folder.name, trees), folder)
+        return own(self._run_groups(folder, trees), folder)
+
+    def _run_groups(self, folder: RunFolder, trees: tuple[Hierarchy, ...]) -> RunGroups:
+        return RunGroups(folder.name, trees)
 
     def _trees(self) -> tuple[Hierarchy, ...]:
         if self.hierarchies is not None:

@@ -22,7 +22,7 @@ from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.environment import agent_environment, python
 from testbed.host.hierarchies import Hierarchy
 from testbed.host.limits import max_processes
-from testbed.host.process import Process, has_ended
+from testbed.host.process import Process, has_ended, if_exists
 from testbed.host.reports import ReportPipe
 from testbed.host.users import Users
 from testbed.runtimes.agent.settings import (
@@ -36,7 +36,7 @@ from testbed.runtimes.agent.settings import (
     waiting_for,
 )
 from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
-from testbed.runtimes.lock import POLL_SECONDS, take_lock
+from testbed.runtimes.lock import take_lock
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
@@ -112,7 +112,7 @@ class NativeLifeline(Lifeline):
         reports.expect("ready", deadline=deadline)
 
     def _put_on_record(self, pid: int) -> None:
-        self._agent = _process_or_none(pid)
+        self._agent = if_exists(pid)
         if self._agent is None:
             return  # the next report contains the reason
         control = self.folder.control
@@ -171,17 +171,7 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
     Raises:
         HostError: something still exists at ``deadline`` (``time.monotonic``).
     """
-    while members := groups.members():
-        found = [process for pid in members if (process := _process_or_none(pid)) is not None]
-        # Its start time was read before it is seen in the group again: so it is the same process.
-        again = groups.members()
-        for process in found:
-            if process.pid in again:
-                process.kill()
-        groups.thaw_all()
-        if time.monotonic() > deadline:
-            break
-        time.sleep(POLL_SECONDS)
+    groups.kill_all(deadline=deadline)
     groups.remove(deadline=deadline)
     groups.restore_parent_group()
     for name in (AGENT_RECORD, AGENT_SETTINGS, AGENT_SOCKET):
@@ -265,10 +255,3 @@ def _private_folders(users: Users, folder: RunFolder) -> tuple[Path, ...]:
     registry = Registry.of_user(os.environ, home)
     runs = (run.parent for run in (folder.path, *registry.runs()))
     return tuple(sorted({home, registry.folder, *runs} - {root}))
-
-
-def _process_or_none(pid: int) -> Process | None:
-    try:
-        return Process.of(pid)
-    except ProcessLookupError:
-        return None

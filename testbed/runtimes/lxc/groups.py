@@ -1,0 +1,148 @@
+"""What a run in LXC containers has on this host: control groups, and records of its containers.
+
+LXC has no labels. The first line of a container's configuration names its run; and LXC creates all
+groups of a run, the monitors' included, below ``testbed.lxc/<run>`` in every hierarchy.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from testbed.host.cgroups import AGENT_GROUP, RunGroups
+from testbed.host.hierarchies import Hierarchy, find_hierarchies, find_mounted
+from testbed.telemetry.folder import RunFolder
+
+PARENT = "testbed.lxc"
+HEADER = "# testbed "
+DEFAULT_FOLDER = Path("/var/lib/lxc")
+LOCKS = Path("/run/lxc/lock")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A container in LXC's folder; it may run, or have ended.
+
+    Attributes:
+        place: folder with its configuration and root file system; its name is the container's.
+        run: name of its run.
+        folder: run folder.
+    """
+
+    place: Path
+    run: str
+    folder: Path
+
+    @property
+    def header(self) -> str:
+        """The first line of the configuration."""
+        return HEADER + json.dumps({"run": self.run, "folder": str(self.folder)})
+
+    def remove(self) -> None:
+        """Remove a container that has ended, as lxc-destroy does."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        (LOCKS / self.place.relative_to("/")).with_name(f".{self.place.name}").unlink(
+            missing_ok=True
+        )
+
+
+@cache
+def lxc_folder() -> Path:
+    """Return the folder in which LXC looks for containers."""
+    with suppress(FileNotFoundError):
+        asked = subprocess.run(
+            ["lxc-config", "lxc.lxcpath"], capture_output=True, text=True, check=False
+        )
+        return Path(asked.stdout.strip() or DEFAULT_FOLDER)
+    return DEFAULT_FOLDER
+
+
+def read_record(place: Path) -> Record | None:
+    """Return a container that testbed has created; None for any other, or if there is none."""
+    try:
+        first = (place / "config").read_text().partition("\n")[0]
+        if not first.startswith(HEADER):
+            return None
+        names = json.loads(first.removeprefix(HEADER))
+        return Record(place, names["run"], Path(names["folder"]))
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def find_records() -> Iterator[Record]:
+    """Find the containers of all runs; for any user except root, none."""
+    if os.geteuid() != 0:
+        return
+    for place in lxc_folder().glob("testbed-*"):
+        if (record := read_record(place)) is not None:
+            yield record
+
+
+def find_trees() -> tuple[Hierarchy, ...]:
+    """Return every hierarchy, also those without a controller that runs use; root only."""
+    if os.geteuid() != 0:
+        return ()
+    used = {tree.root: tree for tree in find_hierarchies()}
+    return tuple(
+        used.get(one.point, Hierarchy(one.point, one.version, frozenset()))
+        for one in find_mounted()
+    )
+
+
+@dataclass(frozen=True)
+class LxcGroups(RunGroups):
+    """The control groups of one run, which removes the run's containers with them."""
+
+    folder: Path = field(kw_only=True)
+
+    @classmethod
+    def of(cls, folder: Path, trees: tuple[Hierarchy, ...]) -> LxcGroups:
+        """Return the groups of the run with this folder."""
+        return cls(folder.name, trees, PARENT, folder=folder)
+
+    @staticmethod
+    def monitor(node: str) -> str:
+        """Return the name of the group of a container's monitor."""
+        return f"{node}.monitor"
+
+    @property
+    def roots(self) -> Path:
+        """The folder with the root file systems of the run's containers."""
+        return RunFolder(self.folder).control / "lxc"
+
+    def entrance(self) -> Path | None:
+        """Return the file into which a process writes 0 before it starts a container.
+
+        It can then be found by ``members``, as can all that it starts. None without an agent.
+        """
+        agent = self._counted().node(AGENT_GROUP).entrances()
+        return next((entrance for entrance in agent if entrance.parent.is_dir()), None)
+
+    def members(self, *names: str) -> set[int]:
+        return self._counted().members(*names)
+
+    def create(self) -> None:
+        """Create the run's own groups; LXC's below them get their CPUs and memory nodes."""
+        super().create()
+        for tree in self.hierarchies:
+            if tree.version == 1 and "cpuset" in tree.controllers:
+                (self._folder(tree) / "cgroup.clone_children").write_text("1")
+
+    def remove(self, *, deadline: float) -> None:
+        super().remove(deadline=deadline)
+        for record in find_records():
+            if record.folder == self.folder:
+                record.remove()
+        shutil.rmtree(self.roots, ignore_errors=True)
+
+    def _counted(self) -> RunGroups:
+        """Return the groups of one hierarchy: a process may not have entered the others yet."""
+        trees = tuple(tree for tree in self.hierarchies if "pids" in tree.controllers)
+        return RunGroups(self.run, trees, self.parent)
