@@ -20,6 +20,7 @@ from testbed.datasets import Dataset
 from testbed.errors import InvalidValue
 from testbed.faults import Fault
 from testbed.models import Model
+from testbed.models.metrics import DEFAULTS, EvaluationMetric
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
 from testbed.scenario.direction import Link, Recording
@@ -300,11 +301,14 @@ class Evaluate(StrictModel):
         every: evaluation interval, in updates or in emulated time. By default a twentieth of the
             updates, steps or time in `stop`, and at most 1,000 updates.
         images: number of test images used by an evaluation during training; always the same images.
+        metrics: values of the outputs that an evaluation computes beside the loss. The first one
+            decides which model is saved as the best.
         timeout: maximum real time of one evaluation; if it takes longer, the run fails.
     """
 
     every: Count | PositiveDuration | None = None
     images: Count = 2000
+    metrics: Annotated[tuple[EvaluationMetric, ...], Field(strict=False)] = DEFAULTS
     timeout: PositiveDuration = Duration(600)
 
 

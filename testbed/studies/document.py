@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from testbed.errors import InvalidValue
+from testbed.models.metrics import ACCURACY
 from testbed.reports.run_measure import Measure
 from testbed.scenario import json_schema
+from testbed.telemetry.entry import METRIC
 from testbed.values.fields import Name, Seed, StrictModel
 
 LONGEST_LEVEL = 40
@@ -51,7 +53,8 @@ class Curves(StrictModel):
     """A figure: a curve for every case, with the mean, minimum and maximum over its seeds.
 
     Attributes:
-        show: vertical axis: accuracy (top-1), top5 or loss of the evaluations during training.
+        show: vertical axis: accuracy (top-1), loss or a metric of the evaluations during training,
+            by its name.
         against: horizontal axis: updates, steps, emulated time, or payload into the PS.
         where: the cases to draw; all by default.
         panels: factors; each combination of their levels has its own panel.
@@ -62,7 +65,7 @@ class Curves(StrictModel):
         log: the logarithmic axes: x is the horizontal one, y the vertical one.
     """
 
-    show: Literal["accuracy", "top5", "loss"] = "accuracy"
+    show: Annotated[str, Field(pattern=f"^{METRIC}$")] = "accuracy"
     against: Literal["updates", "steps", "time", "ingress"] = "updates"
     where: Selection = Field(default={})
     panels: tuple[str, ...] = ()
@@ -71,6 +74,11 @@ class Curves(StrictModel):
     between: Annotated[tuple[Real, ...], Field(min_length=2, max_length=2)] | None = None
     mark: Real | None = None
     log: tuple[Literal["x", "y"], ...] = ()
+
+    @property
+    def column(self) -> str:
+        """The column of the evaluations that it shows."""
+        return ACCURACY if self.show == "accuracy" else self.show
 
     @model_validator(mode="after")
     def _logarithms(self) -> Curves:
