@@ -95,7 +95,7 @@ class RunRecord:
 
         It has a column for every metric of the scenario, also before the first evaluation.
         """
-        read = read_csv(self.folder.evaluations, EVALUATIONS, others="float64")
+        read = read_csv(self.folder.evaluations, EVALUATIONS, metrics=True)
         metrics = [*dict.fromkeys((*metric_columns(read), *metric_names(self.scenario)))]
         before, after = [*EVALUATIONS][:-2], [*EVALUATIONS][-2:]
         table = read.reindex(columns=[*before, *metrics, *after])
@@ -136,10 +136,10 @@ def metric_columns(evaluations: pd.DataFrame) -> list[str]:
     return [str(name) for name in evaluations.columns if name not in others]
 
 
-def read_csv(path: Path, columns: Mapping[str, Column], *, others: str = "") -> pd.DataFrame:
+def read_csv(path: Path, columns: Mapping[str, Column], *, metrics: bool = False) -> pd.DataFrame:
     """Read the complete lines of a CSV file, with the given column types.
 
-    Other columns are left out, or have the type ``others``.
+    Other columns are left out, but those of numbers if they are ``metrics``.
     """
     import io
 
@@ -149,10 +149,14 @@ def read_csv(path: Path, columns: Mapping[str, Column], *, others: str = "") -> 
     try:
         file = io.BytesIO(b"\n".join(lines) + b"\n")
         types = {name: column.type for name, column in columns.items()}
-        if others:
-            more = [name for name in lines[0].decode().split(",") if re.fullmatch(METRIC, name)]
-            types = {**dict.fromkeys(more, others), **types}
-        table = pd.read_csv(file, usecols=lambda name: name in types, dtype=types)
+        pattern = re.compile(METRIC if metrics else "(?!)")
+
+        def wanted(name: Any) -> bool:
+            return name in types or pattern.fullmatch(name) is not None
+
+        table = pd.read_csv(file, usecols=wanted, dtype=types)
+        others = table.drop(columns=[*types], errors="ignore").select_dtypes("number")
+        table = table.assign(**{str(name): others[name].astype("float64") for name in others})
         for name, column in columns.items():
             if name not in table:
                 if column.default is REQUIRED:
@@ -163,4 +167,4 @@ def read_csv(path: Path, columns: Mapping[str, Column], *, others: str = "") -> 
             f"{path}: unexpected table: {error}.",
             hint="The file is damaged; docs/run-folder.md lists its columns.",
         ) from error
-    return table if others else table[list(columns)]
+    return table[[*columns, *others]]

@@ -43,7 +43,7 @@ def _pattern() -> str:
     metric = rf"_(?!loss\b){METRIC}"
     forms[""].append(f"final{metric}")
     forms[_brackets(("window",))].append(f"best{metric}")
-    forms[_brackets(("value", "window"))] = [f"(?:{'|'.join(COSTS)})_to{metric}"]
+    forms[_brackets(("value", "window"))].append(f"(?:{'|'.join(COSTS)})_to{metric}")
     return "|".join(f"(?:{'|'.join(names)}){brackets}" for brackets, names in forms.items())
 
 
@@ -110,7 +110,7 @@ class Measure(TextValue):
         given = dict(zip(definition.parameters, map(float, values), strict=False))
         accuracy, loss, first = (given.get(one) for one in ("accuracy", "loss", "first"))
         value = given.get("value")
-        share = value if unit_of(definition.metric) else accuracy
+        share = value if accuracy is None and unit_of(definition.metric) else accuracy
         if loss is not None and not loss > 0:
             raise InvalidValue(shortened(text), "a loss above 0, like convergence_time(0.5)")
         if share is not None and not 0 < share <= 1:

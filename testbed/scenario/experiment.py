@@ -25,7 +25,7 @@ from testbed.datasets.streams import Arrivals, RecordFormat
 from testbed.errors import ScenarioError
 from testbed.faults.timeline import Timeline, crashes
 from testbed.models import Network
-from testbed.models.metrics import ACCURACY
+from testbed.models.metrics import ACCURACY, higher_is_better
 from testbed.models.metrics.suite import MetricSuite
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.durations import RandomDuration, StepTime
@@ -240,6 +240,9 @@ def stop_rule(scenario: Scenario) -> StopRule:
     targets = []
     if stop.accuracy is not None:
         targets.append(Target(ACCURACY, stop.accuracy, shown="accuracy"))
+    for name, value in stop.metrics.items():
+        higher = higher_is_better(name, scenario.evaluate.metrics)
+        targets.append(Target(name, value, higher_is_better=higher))
     return StopRule(stop.updates, stop.steps, stop.time, stop.loss, targets=tuple(targets))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
@@ -11,6 +12,7 @@ from testbed.errors import InvalidValue
 from testbed.models.metrics import ACCURACY
 from testbed.reports.run_measure import Measure
 from testbed.scenario import json_schema
+from testbed.scenario.document import Keys
 from testbed.telemetry.entry import METRIC
 from testbed.values.fields import Name, Seed, StrictModel
 
@@ -239,6 +241,24 @@ class StudyDocument(StrictModel):
     report: ReportOf = ReportOf()
     paper: Paper | None = None
     expects: dict[Name, Expectation] = Field(default={})
+
+
+def metrics_of(study: StudyDocument) -> Iterator[tuple[Keys, str, Selection]]:
+    """Yield where a study refers to a metric, its name, and for which cases."""
+    for name, figure in study.report.figures.items():
+        yield ("report", "figures", name, "show"), figure.column, figure.where
+    measures: list[tuple[Keys, Measure, Selection]] = []
+    for name, table in study.report.tables.items():
+        path: Keys = ("report", "tables", name, "measures")
+        measures += [((*path, place), one, table.where) for place, one in enumerate(table.measures)]
+    for place, number in enumerate(study.paper.numbers if study.paper else ()):
+        path = ("paper", "numbers", place, "measure")
+        measures.append((path, number.measure, number.where))
+    for name, expected in study.expects.items():
+        measures.append((("expects", name, "measure"), expected.measure, expected.where))
+    for path, measure, where in measures:
+        if measure.definition.metric:
+            yield path, measure.definition.metric, where
 
 
 def study_schema() -> dict[str, Any]:

@@ -1,6 +1,14 @@
 """Metrics of an evaluation, beside the loss.
 
-    top1, top5  share of images whose label is among the 1 or 5 highest scores; the default
+    top1, top5          share of images whose label is among the 1 or 5 highest scores; the default
+    top_k               the same for any k
+    accuracy_per_class  a value for each label
+    macro_f1            mean of the labels' F1 scores
+    auroc               area under the ROC curve, one label against the others, mean
+    calibration_error   expected calibration error
+    perplexity          exponential of the mean cross-entropy
+    mae, rmse           mean absolute, root mean squared error of predicted numbers
+    custom              a class in the user's file
 
 A new metric is a file here and an entry in ``AnyMetric``; ``base.py`` defines the contract.
 """
@@ -14,10 +22,26 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from testbed.models.metrics.base import Metric, MetricConfig
-from testbed.models.metrics.top_k import Top1, Top5
+from testbed.models.metrics.classes import AccuracyPerClass, MacroF1
+from testbed.models.metrics.custom import CustomMetric
+from testbed.models.metrics.errors import MeanAbsoluteError, RootMeanSquaredError
+from testbed.models.metrics.probabilities import Auroc, CalibrationError, Perplexity
+from testbed.models.metrics.top_k import Top1, Top5, TopK
 from testbed.values.family import Named
 
-AnyMetric = Top1 | Top5
+AnyMetric = (
+    Top1
+    | Top5
+    | TopK
+    | AccuracyPerClass
+    | MacroF1
+    | Auroc
+    | CalibrationError
+    | Perplexity
+    | MeanAbsoluteError
+    | RootMeanSquaredError
+    | CustomMetric
+)
 EvaluationMetric = Annotated[Annotated[AnyMetric, Field(discriminator="name")], Named()]
 
 DEFAULTS: tuple[AnyMetric, ...] = (Top1(name="top1"), Top5(name="top5"))

@@ -46,18 +46,23 @@ class MetricConfig(StrictModel, ABC):
     Attributes:
         NAMES: a pattern of the names of its values.
         of: the targets that it compares outputs with; None for any.
-        higher_is_better: whether a higher value is better.
+        LOWER_IS_BETTER: whether a lower value is better.
         unit: the unit of its values: a share (of all images), or a number without unit.
         group: the group of its values in trackers of experiments.
     """
 
     NAMES: ClassVar[str]
     of: ClassVar[Literal["labels", "numbers"] | None] = "labels"
-    higher_is_better: ClassVar[bool] = True
+    LOWER_IS_BETTER: ClassVar[bool] = False
     unit: ClassVar[Literal["images", "share", ""]] = "share"
     group: ClassVar[str] = "metrics"
 
     name: Any
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher value is better."""
+        return not self.LOWER_IS_BETTER
 
     def names(self, classes: int) -> tuple[str, ...]:
         """Return the names of its values; ``classes`` is 0 for numbers as targets."""
