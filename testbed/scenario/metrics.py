@@ -70,7 +70,7 @@ def unknown_metric(scenario: Scenario, name: str) -> tuple[str, str] | None:
     """Return what is expected in place of a metric's name, and a hint; None if it is evaluated."""
     metrics, images = scenario.evaluate.metrics, scenario.dataset.images
     classes = 0 if images is None else images[1]
-    known = [known for one in metrics for known in one.names(classes)]
+    known = [*dict.fromkeys(known for one in metrics for known in one.names(classes))]
     if name in known or (images is None and any(one.has(name) for one in metrics)):
         return None
     shown = f"{', '.join(known[:20])}{' ...' if len(known) > 20 else ''}" or "none"
@@ -89,7 +89,8 @@ def check_targets(scenario: Scenario, targets: str) -> Iterator[tuple[Keys, str,
         if metric.of not in (None, targets):
             expected = f"a metric of {targets}, the targets of {dataset}"
             yield ("evaluate", "metrics", place), f"{metric.name}, of {metric.of}", expected
-    for name in scenario.stop.metrics if targets == "numbers" else ():
-        if unit_of(name):
-            expected = f"another criterion, such as `loss`: {dataset} has numbers, not labels"
+    for name in scenario.stop.metrics:
+        named = [one for one in metrics if one.has(name)]
+        if named and all(one.of not in (None, targets) for one in named):
+            expected = f"another criterion, such as `loss`: {dataset} has {targets}"
             yield ("stop", "metrics", name), name, expected

@@ -24,7 +24,6 @@ from testbed.algorithms.custom import (
 )
 from testbed.errors import Problem, ScenarioError, UserFileError
 from testbed.host.isolation import Opened, run_isolated
-from testbed.models.metrics import AnyMetric
 from testbed.models.metrics.custom import CustomMetric, try_metric
 from testbed.scenario.direction import TRACED
 from testbed.scenario.document import METRICS, Document, Keys, Node, problem_at
@@ -180,7 +179,7 @@ def apply_own_code(
             unfit[path] += _unknown_keywords(one, code.keywords(given), document, path)
         problems += unfit[path]
     if not problems:
-        scenario = _with_metrics(scenario, locate)
+        scenario, problems = _with_metrics(scenario, locate)
     if isinstance(scenario.algorithm, CustomAlgorithm) and not unfit[ALGORITHM]:
         member = scenario.algorithm
         code = UserCode(locate(member.file), member.class_name, "algorithm")
@@ -212,24 +211,33 @@ def _try(
     return try_metric(metric, code, classes)
 
 
-def _with_metrics(scenario: Scenario, locate: Callable[[str], Path]) -> Scenario:
-    """Try the user's metrics on random outputs; return the scenario with which value is better.
+def _with_metrics(
+    scenario: Scenario, locate: Callable[[str], Path]
+) -> tuple[Scenario, list[Problem]]:
+    """Try the user's metrics on random outputs.
+
+    Returns:
+        The scenario with which of their values are better, and the problems.
 
     Raises:
-        ScenarioError: one is wrong.
         UserFileError, UserCodeError: one failed.
     """
-    found: list[AnyMetric] = []
+    metrics, problems = list(scenario.evaluate.metrics), list[Problem]()
     classes = scenario.dataset.images and scenario.dataset.images[1]
-    for place, one in enumerate(scenario.evaluate.metrics):
-        if isinstance(one, CustomMetric):
-            code = UserCode(locate(one.file), one.class_name, dotted((*METRICS, place)))
+    for place, one in enumerate(metrics):
+        if not isinstance(one, CustomMetric):
+            continue
+        code = UserCode(locate(one.file), one.class_name, dotted((*METRICS, place)))
+        try:
             better = run_isolated(partial(_try, one, code, classes), label=one.file)
-            found.append(one.model_copy(update={"better": one.better or better}))
-        else:
-            found.append(one)
-    evaluate = scenario.evaluate.model_copy(update={"metrics": tuple(found)})
-    return scenario.model_copy(update={"evaluate": evaluate})
+        except UserFileError:
+            raise
+        except ScenarioError as error:
+            problems += error.problems
+            continue
+        metrics[place] = one.model_copy(update={"better": one.better or better})
+    evaluate = scenario.evaluate.model_copy(update={"metrics": tuple(metrics)})
+    return scenario.model_copy(update={"evaluate": evaluate}), problems
 
 
 def own_files(scenario: Scenario) -> str:

@@ -114,13 +114,15 @@ def try_metric(
     targets = np.arange(IMAGES) % classes if classes else numbers
     outputs = rng.standard_normal((IMAGES, classes) if classes else IMAGES)
 
-    def tried() -> None:
+    def tried() -> float | str:
         for half in (slice(0, IMAGES // 2), slice(IMAGES // 2, IMAGES)):
             metric.update(outputs[half], targets[half])
-        metric.values()
+        return metric.result()
 
-    doing = f"{code.name}, given {IMAGES} random outputs of shape {outputs.shape[1:]},"
-    code.call(tried, doing=doing, expected="a finite number from value()")
+    what, expected = f"given random outputs of {outputs.shape}", "a finite number from value()"
+    found = code.call(tried, doing=f"{code.name}, {what},", expected=expected)
+    if isinstance(found, str):
+        raise code.error(f"{found}, {what}", expected, line=metric.line)
     return metric.better
 
 
@@ -155,23 +157,29 @@ class OwnMetric(Metric):
         if self.defined:
             self.made.update(outputs.copy(), targets.copy())
 
+    @property
+    def line(self) -> int:
+        """The line of ``value``, or of the class."""
+        function = getattr(type(self.made).value, "__code__", None)
+        return function.co_firstlineno if function else self.code.line()
+
+    def result(self) -> float | str:
+        """Return the user's value, or in words what it is if it is not a finite number."""
+        value = self.made.value()
+        if isinstance(value, np.ndarray | np.generic) and value.ndim == 0:
+            value = value.item()
+        if not isinstance(value, Real) or isinstance(value, bool):
+            return f"a value of type {type(value).__name__}"
+        return float(value) if isfinite(value) else f"the value {value}"
+
     def values(self) -> tuple[float | None]:
         """Return the user's value.
 
         Raises:
             UserCodeError: it is not a finite number.
         """
-        if not self.defined:
-            return (None,)
-        value = self.made.value()
-        if isinstance(value, np.ndarray | np.generic) and value.ndim == 0:
-            value = value.item()
-        if isinstance(value, Real) and not isinstance(value, bool) and isfinite(value):
-            return (float(value),)
-        found = repr(value)[:100] if isinstance(value, Real) else f"a {type(value).__name__}"
-        function = getattr(type(self.made).value, "__code__", None)
-        line = function.co_firstlineno if function else self.code.line()
-        raise UserCodeError(
-            f"{self.code.path.name}:{line}: value() of {self.code.name} returned {found}, "
-            "expected a finite number."
-        )
+        found = self.result() if self.defined else None
+        if isinstance(found, str):
+            place = f"{self.code.path.name}:{self.line}: {self.code.name}"
+            raise UserCodeError(f"{place}: found {found}, expected a finite number from value().")
+        return (found,)
