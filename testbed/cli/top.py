@@ -33,6 +33,7 @@ ORDERS = {
 
 INTERVAL_SECONDS = 1.0
 MOST_KEYS = 1024
+MOST_METRICS = 4
 FEWEST_ROWS = 3
 CLASS_ROWS = 4
 """Lines of a table in addition to its rows."""
@@ -159,6 +160,7 @@ def ordered(workers: Any, sort: str, *, reverse: bool) -> list[WorkerStanding]:
 
 
 def _head(standing: Standing) -> Iterator[str]:
+    from testbed.models.metrics import besides_defaults
     from testbed.reports.live import clock_text, rate_text
     from testbed.reports.table import describe_bytes
     from testbed.telemetry.folder import ENDED
@@ -168,12 +170,17 @@ def _head(standing: Standing) -> Iterator[str]:
         state += ", but its controller has died"
     reason = f": {standing.reason}" if standing.reason else ""
     yield f"{standing.run}  {state}{reason}  {standing.time_seconds:,.1f} s emulated"
-    accuracy, loss = _shown(standing.accuracy, ".4f"), _shown(standing.loss, ".4f")
+    names = besides_defaults(standing.metrics)[:MOST_METRICS]
+    found = {name: standing.metrics[name] for name in names}
+    if standing.accuracy is not None or not found:
+        found = {"accuracy": standing.accuracy, **found}
+    metrics = "  ".join(f"{name} {_shown(one, '.4f')}" for name, one in found.items())
+    loss = _shown(standing.loss, ".4f")
     done = "" if standing.done_ratio is None else f" ({standing.done_ratio:.0%})"
     eta = "" if standing.eta_seconds is None else f"  ETA {clock_text(standing.eta_seconds)}"
     yield (
         f"{standing.updates:,} updates{done}  {rate_text(standing.updates_per_second)}/s  "
-        f"accuracy {accuracy}  loss {loss}  {standing.rejected:,} rejected{eta}"
+        f"{metrics}  loss {loss}  {standing.rejected:,} rejected{eta}"
     )
     server = standing.server
 

@@ -15,17 +15,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ScenarioError
+from testbed.models.metrics.suite import MetricSuite
+from testbed.models.scores import Labels, cross_entropy
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.values.fields import StrictModel
@@ -34,7 +36,6 @@ ImageShape = tuple[int, int, int]
 """Channels, height, width."""
 
 Images = NDArray[np.float32]
-Labels = NDArray[np.int64]
 Targets = Labels | NDArray[np.float32]
 """Labels, each in [0, classes), or numbers; shape (b,)."""
 
@@ -51,14 +52,22 @@ class Evaluation:
 
     Attributes:
         loss: the objective: the mean over the images plus the model's penalty.
-        top1: share of images whose label has the highest score; None if targets are numbers.
-        top5: share of images whose label is among the five highest scores; None for numbers.
+        metrics: values by name, in order; None for those that these images do not define.
     """
 
     loss: float
-    top1: float | None
-    top5: float | None
+    metrics: Mapping[str, float | None]
     images: int
+
+    def written(self) -> dict[str, float | None]:
+        """Return the content of a file: the metrics stand beside the loss."""
+        return {"loss": self.loss, **self.metrics, "images": self.images}
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> Self:
+        """Return the evaluation with this content of a file."""
+        metrics = {one: written[one] for one in written if one not in ("loss", "images")}
+        return cls(written["loss"], metrics, written["images"])
 
 
 class BoundModel(ABC):
@@ -92,12 +101,14 @@ class BoundModel(ABC):
         return cross_entropy(outputs, cast(Labels, targets))
 
     def evaluate(
-        self, images: NDArray[Any], targets: Targets, *, transform: Transform | None = None
+        self,
+        images: NDArray[Any],
+        targets: Targets,
+        *,
+        transform: Transform | None = None,
+        metrics: MetricSuite = MetricSuite(),  # noqa: B008 - frozen
     ) -> Evaluation:
-        """Return loss and accuracy on any number of images, ``EVALUATION_BATCH`` at a time at most.
-
-        Equal scores are ranked by class, lower first, and a NaN score counts as wrong, so that a
-        model that diverged, or scores all classes equally, does not count as right.
+        """Return loss and metrics on any number of images, ``EVALUATION_BATCH`` at a time at most.
 
         If the network mixes images, the batches do not depend on the order of the images: in a test
         set sorted by class, the statistics of a batch would otherwise be those of one class.
@@ -106,9 +117,9 @@ class BoundModel(ABC):
             images: ready for training, or raw if there is a transform.
             targets: labels, or numbers.
             transform: the data set's transform.
+            metrics: the metrics; by default those of a scenario that names none.
         """
-        loss, count = 0.0, len(images)
-        ranks: list[NDArray[np.int64]] = []
+        loss, count, running = 0.0, len(images), None
         batches = -(-count // EVALUATION_BATCH)
         order = _order_by_content(images, targets) if self.mixes else None
         for i in range(batches):  # of equal size, so that no batch has only one image
@@ -117,13 +128,11 @@ class BoundModel(ABC):
             batch = images[part] if transform is None else transform(images[part], None)
             outputs = self.scores(batch).astype(np.float64)
             loss += self.total_loss(outputs, targets[part])
-            if targets.dtype.kind == "i":
-                ranks.append(_ranks(outputs, cast(Labels, targets[part])))
-        loss = loss / count + self.penalty()
-        if not ranks:
-            return Evaluation(loss, top1=None, top5=None, images=count)
-        first, fifth = (np.count_nonzero(np.concatenate(ranks) < n) / count for n in (1, 5))
-        return Evaluation(loss, top1=first, top5=fifth, images=count)
+            if running is None:
+                running = metrics.start(outputs.shape[1] if targets.dtype.kind == "i" else 0)
+            running.update(outputs, targets[part])
+        values = {} if running is None else running.values()
+        return Evaluation(loss / count + self.penalty(), values, images=count)
 
 
 class Network(ABC):
@@ -213,21 +222,3 @@ def _order_by_content(images: NDArray[Any], targets: Targets) -> NDArray[np.int6
         hashes.append(blake2b(content + numbers[content].to_bytes(8)).digest())
         numbers[content] += 1
     return np.array(sorted(range(len(hashes)), key=hashes.__getitem__), np.int64)
-
-
-def _ranks(scores: NDArray[np.float64], labels: Labels) -> NDArray[np.int64]:
-    """Return how many classes rank before each image's own, shape (b,)."""
-    own = np.take_along_axis(scores, labels[:, None], axis=1)
-    better = ~(scores <= own)  # also true if either is NaN
-    before = np.arange(scores.shape[1]) < labels[:, None]
-    ranks: NDArray[np.int64] = np.sum(better | ((scores == own) & before), axis=1)
-    return ranks
-
-
-def cross_entropy(scores: NDArray[np.float64], labels: Labels) -> float:
-    """Return the sum over images of -log softmax(scores)[label]; NaN if a score is not finite."""
-    highest = scores.max(axis=1, keepdims=True)
-    own = np.take_along_axis(scores, labels[:, None], axis=1)
-    with np.errstate(invalid="ignore"):  # infinite scores of a model that diverged
-        sums = np.exp(scores - highest).sum(axis=1, keepdims=True)
-    return float((np.log(sums) + highest - own).sum())

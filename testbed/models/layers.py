@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from testbed.models.base import BoundModel, Images, Labels, Network, Targets, cross_entropy
+from testbed.models.base import BoundModel, Images, Network, Targets
 from testbed.models.device_vector import DeviceVector
+from testbed.models.scores import Labels, cross_entropy
 from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
 

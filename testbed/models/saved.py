@@ -4,9 +4,9 @@ A file holds the model's tensors under the names and shapes of its layout. The k
 its metadata holds, as JSON, the point in training and the evaluation. Safetensors files contain
 numbers and text only: reading a file executes no code.
 
-The best model has the highest top-1 accuracy of all evaluations during training; among equals, and
-without accuracies, the lowest loss. The final model is evaluated on other images, namely on all of
-them, so it is not compared with these.
+The best model has the best value of the scenario's first metric, by default top-1 accuracy, of all
+evaluations during training; among equals, and without a value, the lowest loss. The final model is
+evaluated on other images, namely on all of them, so it is not compared with these.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from math import inf, isfinite
 from pathlib import Path
+from sys import float_info
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +36,9 @@ Which = Literal["best", "final"]
 
 FORMAT = 1
 KEY = "testbed"
+UNDEFINED = -float_info.max
+"""A value worse than any, but not infinitely: a model without one can still be the best."""
+
 LARGEST_FILE = 2**28
 """Bytes: four times the largest model that can be sent, and its names."""
 
@@ -65,13 +69,15 @@ class ModelWriter:
         layout: the model's layout.
         image_shape: channels, height, width of its images.
         classes: number of its labels; 0 for numbers.
-        best: accuracy and negative loss of the best model so far.
+        lower: whether a lower value of the first metric is better.
+        best: first metric and negative loss of the best model so far, a greater one being better.
     """
 
     folder: Path
     layout: Layout
     image_shape: ImageShape
     classes: int
+    lower: bool = False
     best: tuple[float, float] = field(default=(-inf, -inf))
 
     def take(self, parameters: Vector, taken: Measurement) -> None:
@@ -88,7 +94,9 @@ class ModelWriter:
             self._write("final", parameters, taken)
             return
         loss = taken.evaluation.loss
-        goodness = (taken.evaluation.top1 or 0.0, -loss if isfinite(loss) else -inf)
+        first = next(iter(taken.evaluation.metrics.values()), None)
+        good = UNDEFINED if first is None else -first if self.lower else first
+        goodness = (good, -loss if isfinite(loss) else -inf)
         if goodness > self.best:
             self._write("best", parameters, taken)
             self.best = goodness
@@ -99,6 +107,7 @@ class ModelWriter:
             "image_shape": self.image_shape,
             "classes": self.classes,
             **asdict(taken),
+            "evaluation": taken.evaluation.written(),
         }
         parts = zip(self.layout.names, self.layout.slices(), self.layout.shapes, strict=True)
         tensors = {name: parameters[part].reshape(shape) for name, part, shape in parts}
@@ -138,7 +147,7 @@ class SavedModel:
         with _opened(path) as file:
             try:
                 about = json.loads((file.metadata() or {})[KEY])
-                taken = {**about, "evaluation": Evaluation(**about["evaluation"])}
+                taken = {**about, "evaluation": Evaluation.read(about["evaluation"])}
                 height, width = (int(pixels) for pixels in about["image_shape"][1:])
                 return cls(
                     path,

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.models.metrics import ACCURACY, besides_defaults, title_of, unit_of
 from testbed.reports.history import RunHistory
-from testbed.reports.measures import WINDOW, moving_average
+from testbed.reports.measures import WINDOW, moving_average, values
+from testbed.reports.record import metric_columns
 from testbed.telemetry.events import read_events
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 2_000
 """Per curve."""
+
+MOST_METRICS = 8
+"""Maximum number of charts of further metrics."""
 
 MOST_POINTS_OF_A_PAGE = 40_000
 """For all curves of a page: about 20 bytes each, next to 4.8 MB for the plotting library."""
@@ -133,9 +138,10 @@ def charts_of(runs: Sequence[Run]) -> tuple[Chart, ...]:
     """Return the charts of one run, by device class, or of several runs overlaid."""
     most = most_points(len(_groups(runs)) * 2 + len(runs) * 6)
     made = (
-        _evaluated(runs, "accuracy-ingress", "payload_up_bytes", "top1", most),
-        _evaluated(runs, "accuracy-time", "time_seconds", "top1", most),
+        _evaluated(runs, "accuracy-ingress", "payload_up_bytes", ACCURACY, most),
+        _evaluated(runs, "accuracy-time", "time_seconds", ACCURACY, most),
         _evaluated(runs, "loss-time", "time_seconds", "loss", most),
+        *(_evaluated(runs, f"{one}-time", "time_seconds", one, most) for one in _extra(runs)),
         _staleness(runs, most),
         _pace(runs),
         _time_shares(runs),
@@ -158,24 +164,35 @@ def _groups(runs: Sequence[Run]) -> list[tuple[str, pd.DataFrame]]:
 AXES = {
     "payload_up_bytes": (MEGABYTE, "ingress at the parameter server: payload of all pushes (MB)"),
     "time_seconds": (1.0, "emulated time (s)"),
-    "top1": (100.0, "top-1 accuracy (%)"),
-    "loss": (1.0, "loss"),
 }
-"""Unit and title of an axis, by column of the evaluations."""
+"""Unit and title of a horizontal axis, by column of the evaluations."""
+
+
+def vertical(column: str) -> tuple[float, str]:
+    """Return the factor and the title of a vertical axis: of the loss, or of a metric."""
+    title = title_of(column)
+    return (100.0, f"{title} (%)") if unit_of(column) else (1.0, title)
+
+
+def _extra(runs: Sequence[Run]) -> list[str]:
+    """Return the first metrics that runs have besides those of every scenario."""
+    found = dict.fromkeys(name for run in runs for name in metric_columns(run.evaluations))
+    return besides_defaults(found)[:MOST_METRICS]
 
 
 def _evaluated(runs: Sequence[Run], name: str, against: str, column: str, most: int) -> Chart:
     """Return accuracy or loss during the training; for a single run also its moving average."""
-    (x_scale, x_title), (y_scale, y_title) = AXES[against], AXES[column]
+    (x_scale, x_title), (y_scale, y_title) = AXES[against], vertical(column)
     series = []
     for run in runs:
         during = run.evaluations[~run.evaluations["final"]]
         x = during[against].to_numpy(np.float64) / x_scale
-        y = during[column].to_numpy(np.float64) * y_scale
+        found = values(during, column)
+        y = found.to_numpy(np.float64) * y_scale
         alone = len(runs) == 1
         series.append(curve("one evaluation" if alone else run.name, x, y, most=most))
         if alone and len(y) >= WINDOW:
-            smooth = moving_average(during[column]).to_numpy(np.float64) * y_scale
+            smooth = moving_average(found).to_numpy(np.float64) * y_scale
             series.append(curve(f"mean of the last {WINDOW}", x, smooth, most=most))
     what, where = (one.partition(" (")[0].partition(" at ")[0] for one in (y_title, x_title))
     return Chart(name, f"{what.capitalize()} against {where}", x_title, y_title, tuple(series))

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from testbed.errors import NodeError
+from testbed.models.metrics import besides_defaults
 from testbed.reports.measures import damping
+from testbed.reports.record import metric_columns
 from testbed.reports.run_measure import Measure
 
 if TYPE_CHECKING:
@@ -108,6 +110,8 @@ def _flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def _learnt(first: Run, second: Run, accuracy: float | None) -> Iterator[Difference]:
     """Yield how well the runs have learned, and at what cost; skip what neither measured."""
     measures = [Measure(name) for name in LEARNT]
+    named = dict.fromkeys((*metric_columns(first.evaluations), *metric_columns(second.evaluations)))
+    measures += [Measure(f"final_{name}") for name in besides_defaults(named)]
     if accuracy is not None:
         measures += [Measure(name, accuracy) for name in ("updates_to", "ingress_to", "time_to")]
     for measure in measures:
@@ -115,7 +119,7 @@ def _learnt(first: Run, second: Run, accuracy: float | None) -> Iterator[Differe
         one, other = measure.of(first), measure.of(second)
         if isnan(one) and isnan(other):
             continue
-        if measure.is_share and isfinite(one) and isfinite(other):
+        if measure.definition.unit in ("images", "share") and isfinite(one) and isfinite(other):
             yield Difference(title, one, other, abs(one - other))
         elif isfinite(one) and isfinite(other):
             yield _relative(title, one, other)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from testbed.reports.charts import AXES, COLOURS, Chart, Series
+from testbed.models.metrics import ACCURACY, unit_of
+from testbed.reports.charts import COLOURS, Chart, Series, vertical
 from testbed.reports.measures import WINDOW, moving_average
+from testbed.reports.record import metric_columns
 from testbed.reports.table import describe_algorithm, describe_think
 from testbed.telemetry.files import write_atomically
 
@@ -77,13 +79,15 @@ PRINT: Any = {
 
 
 def write_figure(run: Run, summary: Mapping[str, Any]) -> bool:
-    """Draw accuracy against ingress into the run folder; return False without evaluations.
+    """Draw the first metric against ingress into the run folder; return False without evaluations.
 
-    For regression models, draw the loss.
+    If it has no values, as accuracies of regression models, draw the loss.
     """
     if run.evaluations.empty:
         return False
-    column = "loss" if run.evaluations["top1"].isna().all() else "top1"
+    column = next(iter(metric_columns(run.evaluations)), "loss")
+    if run.evaluations[column].isna().all():
+        column = "loss"
     write_picture(run.folder.figure, against_ingress(run.evaluations, summary, column))
     return True
 
@@ -241,9 +245,9 @@ def add_legend(figure: Figure, grid: Sequence[Axes], *, columns: int) -> None:
 
 
 def against_ingress(
-    evaluations: pd.DataFrame, summary: Mapping[str, Any], column: str = "top1"
+    evaluations: pd.DataFrame, summary: Mapping[str, Any], column: str = ACCURACY
 ) -> Figure:
-    """Plot a run's accuracy or loss against the payload pushed until then.
+    """Plot a run's metric or loss against the payload pushed until then.
 
     Dots are single evaluations, the line is their moving average, the diamond is the final
     evaluation on all test images.
@@ -256,7 +260,7 @@ def against_ingress(
     axes = figure.add_axes((0.095, 0.195, 0.875, 0.685))
     scale, unit = _unit(float(evaluations["payload_up_bytes"].max()))
     during = evaluations[~evaluations["final"]]
-    y_scale, y_title = AXES[column]
+    y_scale, y_title = vertical(column)
     ingress, values = during["payload_up_bytes"] / scale, during[column] * y_scale
     axes.plot(
         ingress, values, "-o", color=LIGHT, linewidth=1, markersize=3.5, label="one evaluation"
@@ -267,7 +271,7 @@ def against_ingress(
     last = evaluations[evaluations["final"]]
     if len(last):
         value = float(last[column].iloc[-1]) * y_scale
-        shown = f"{value:.2f} %" if column == "top1" else f"{value:.5g}"
+        shown = f"{value:.2f} %" if unit_of(column) else f"{value:.5g}"
         axes.plot(
             [last["payload_up_bytes"].iloc[-1] / scale], [value], "D", color=ORANGE, markersize=8,
             mec="white", mew=1.2, zorder=5, label=f"all test images, after the end: {shown}",
@@ -275,7 +279,7 @@ def against_ingress(
     axes.set_xlabel(f"ingress at the parameter server: payload of all pushes ({unit})", color=INK)
     axes.set_ylabel(y_title, color=INK)
     axes.set_xlim(left=0)
-    if column == "top1":
+    if unit_of(column):
         axes.set_ylim(top=min(102.0, axes.get_ylim()[1] + 2))
     axes.legend(loc="best", frameon=False, labelcolor=INK)
     dress(axes)

@@ -11,12 +11,13 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from testbed.models.metrics import higher_is_better
 from testbed.reports import measures
 from testbed.reports.by_hand import interventions
 from testbed.reports.history import RunHistory, late_faults, planned_gaps, undisturbed
 from testbed.reports.measurements import Flow, Measurements, followed, sent_beyond_pushes
 from testbed.reports.reception import received
-from testbed.reports.record import RunRecord
+from testbed.reports.record import RunRecord, metric_columns
 from testbed.reports.streams import lag, streams
 from testbed.reports.verdict import Verdict, judge
 from testbed.reports.waiting import HostShare, host_share, missed_evaluations, slept, waiting
@@ -126,6 +127,7 @@ def summarise(run: RunRecord) -> dict[str, Any]:
         "evaluations": len(run.evaluations),
         "missed_evaluations": missed_evaluations(run.evaluations, run.updates, run.scenario),
         "accuracy": measures.accuracy(run.evaluations),
+        "metrics": _metrics(run),
         "loss": measures.loss(run.evaluations),
         "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),
         "egress": _direction(measured.egress, run.updates["payload_down_bytes"].sum()),
@@ -146,6 +148,15 @@ def summarise(run: RunRecord) -> dict[str, Any]:
         "host": _host(run, seconds=seconds),
         "restarts": _restarts(events),
         "memory": {"worker_private_bytes_median": measures.private_bytes_median(events)},
+    }
+
+
+def _metrics(run: RunRecord) -> dict[str, Any]:
+    """Return each metric's best, final and last value by name."""
+    known = run.scenario.evaluate.metrics
+    return {
+        name: measures.metric(run.evaluations, name, higher=higher_is_better(name, known))
+        for name in metric_columns(run.evaluations)
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TextIO
@@ -14,6 +14,7 @@ import numpy as np
 from rich.live import Live
 from rich.text import Text
 
+from testbed.models.metrics import ACCURACY
 from testbed.reports.console import Console
 from testbed.scenario.schema import Stop
 from testbed.telemetry.entry import Entry
@@ -48,7 +49,8 @@ class Status:
 
     updates: int = 0  # applied so far
     updates_per_second: float = 0.0  # over the last ten seconds or the last round, real time
-    accuracy: float | None = None  # top-1 share of the last evaluation that had one
+    metric: str = ACCURACY  # the first metric of the last evaluation
+    accuracy: float | None = None  # its value
     loss: float | None = None  # of the last evaluation
     ingress_bytes: int = 0  # payload of all pushes so far
     staleness: float = 0.0  # mean i - j over the last ten seconds
@@ -68,6 +70,7 @@ class Progress:
     _ingress: int = 0
     _joined: int = 0
     _left: int = 0
+    _metric: str = ACCURACY
     _accuracy: float | None = None
     _loss: float | None = None
     _recent: deque[tuple[float, int, float]] = field(default_factory=deque)  # time, updates, sum
@@ -85,9 +88,10 @@ class Progress:
         """Reset the number of updates after a restart, which lost the later updates."""
         self._updates = updates
 
-    def add_evaluation(self, top1: float | None, loss: float | None) -> None:
+    def add_evaluation(self, metrics: Mapping[str, float | None], loss: float | None) -> None:
         """Store the result of an evaluation."""
-        self._accuracy, self._loss = top1, loss
+        self._metric, self._accuracy = next(iter(metrics.items()), (self._metric, None))
+        self._loss = loss
 
     def add_recorded(self, workers: int, *, join: bool) -> None:
         """Add workers that joined or left according to a recording of their availability."""
@@ -105,6 +109,7 @@ class Progress:
         return Status(
             updates=self._updates,
             updates_per_second=rate,
+            metric=self._metric,
             accuracy=self._accuracy,
             loss=self._loss,
             ingress_bytes=self._ingress,
@@ -184,8 +189,8 @@ class LiveDisplay(Sink):
             case Started():
                 self._began = self.clock()
                 self.phase("training")
-            case Evaluated(top1=accuracy, loss=loss):
-                self.progress.add_evaluation(accuracy, loss)
+            case Evaluated(metrics=metrics, loss=loss):
+                self.progress.add_evaluation(metrics, loss)
             case Rejected(node, reason):
                 self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
             case LogFull(node, limit):
@@ -265,7 +270,8 @@ def describe(status: Status) -> str:
     if status.accuracy is None and status.loss is not None:
         good = f"loss {status.loss:.4g}"
     else:
-        good = f"accuracy {'-' if status.accuracy is None else f'{status.accuracy:.4f}'}"
+        name = "accuracy" if status.metric == ACCURACY else status.metric
+        good = f"{name} {'-' if status.accuracy is None else f'{status.accuracy:.4f}'}"
     eta = "-" if status.eta_seconds is None else clock_text(status.eta_seconds)
     moved = f"  join {status.joined:,}, leave {status.left:,}"
     return (

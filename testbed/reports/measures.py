@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from testbed.algorithms.frame.stop import DIVERGED
 from testbed.algorithms.frame.worker_session import NOT_FINITE
+from testbed.models.metrics import ACCURACY
 from testbed.reports.measurements import Flow, Pace
 from testbed.reports.verdict import BUSY_LIMIT_RATIO
 from testbed.scenario.durations import RandomDuration, StepTime
@@ -50,15 +51,30 @@ def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Seri
 
 
 def accuracy(evaluations: pd.DataFrame) -> dict[str, float | None]:
-    """Return top-1 shares: best, final (all test images), last, and the best moving average
+    """Return accuracies: best, final (all test images), last, and the best moving average
     during the training. None for regression models."""
-    during = evaluations.loc[~evaluations["final"], "top1"]
+    during = values(evaluations, ACCURACY)[~evaluations["final"]]
     return {
-        "best": number(evaluations["top1"].max()),
-        "final": final(evaluations, "top1"),
-        "last": number(evaluations["top1"].iloc[-1]) if len(evaluations) else None,
+        **metric(evaluations, ACCURACY, higher=True),
         "best_moving_average": number(moving_average(during).max()),
     }
+
+
+def metric(evaluations: pd.DataFrame, name: str, *, higher: bool) -> dict[str, float | None]:
+    """Return the best, the final and the last value of a metric."""
+    found = values(evaluations, name)
+    return {
+        "best": number(found.max() if higher else found.min()),
+        "final": final(evaluations, name),
+        "last": number(found.iloc[-1]) if len(found) else None,
+    }
+
+
+def values(evaluations: pd.DataFrame, column: str) -> pd.Series[float]:
+    """Return a column of the evaluations; NaN if it was not evaluated."""
+    if column in evaluations:
+        return evaluations[column]
+    return evaluations["loss"] * np.nan
 
 
 def loss(evaluations: pd.DataFrame) -> dict[str, float | None]:
@@ -72,7 +88,7 @@ def loss(evaluations: pd.DataFrame) -> dict[str, float | None]:
 
 def final(evaluations: pd.DataFrame, column: str) -> float | None:
     """Return a measure of the evaluation after the end of training."""
-    rows = evaluations.loc[evaluations["final"], column]
+    rows = values(evaluations, column)[evaluations["final"]]
     return number(rows.iloc[-1]) if len(rows) else None
 
 

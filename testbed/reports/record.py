@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from testbed.errors import TestbedError
+from testbed.telemetry.entry import METRIC
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader, read_json
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
@@ -89,8 +91,14 @@ class RunRecord:
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """One row per evaluation, in order, with the ``samples`` and ``steps`` until then."""
-        table = read_csv(self.folder.evaluations, EVALUATIONS)
+        """One row per evaluation, in order, with the ``samples`` and ``steps`` until then.
+
+        It has a column for every metric of the scenario, also before the first evaluation.
+        """
+        read = read_csv(self.folder.evaluations, EVALUATIONS, metrics=True)
+        metrics = [*dict.fromkeys((*metric_columns(read), *metric_names(self.scenario)))]
+        before, after = [*EVALUATIONS][:-2], [*EVALUATIONS][-2:]
+        table = read.reindex(columns=[*before, *metrics, *after])
         for name in ("samples", "steps"):
             done = np.concatenate([[0], self.updates[name].to_numpy().cumsum(dtype=np.int64)])
             table[name] = done[np.minimum(table["version"].to_numpy(), len(done) - 1)]
@@ -117,8 +125,22 @@ class RunRecord:
         return table.reindex(columns=[*first, *others])
 
 
-def read_csv(path: Path, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """Read the complete lines of a CSV file, with the given column types."""
+def metric_names(scenario: Scenario) -> list[str]:
+    """Return the names of a scenario's metrics, without those that depend on the classes."""
+    return [name for one in scenario.evaluate.metrics for name in one.names(0)]
+
+
+def metric_columns(evaluations: pd.DataFrame) -> list[str]:
+    """Return the names of the metrics in a table of evaluations."""
+    others = {*EVALUATIONS, "samples", "steps"}
+    return [str(name) for name in evaluations.columns if name not in others]
+
+
+def read_csv(path: Path, columns: Mapping[str, Column], *, metrics: bool = False) -> pd.DataFrame:
+    """Read the complete lines of a CSV file, with the given column types.
+
+    Other columns are left out, but those of numbers if they are ``metrics``.
+    """
     import io
 
     import pandas as pd
@@ -127,7 +149,14 @@ def read_csv(path: Path, columns: Mapping[str, Column]) -> pd.DataFrame:
     try:
         file = io.BytesIO(b"\n".join(lines) + b"\n")
         types = {name: column.type for name, column in columns.items()}
-        table = pd.read_csv(file, usecols=lambda name: name in types, dtype=types)
+        pattern = re.compile(METRIC if metrics else "(?!)")
+
+        def wanted(name: Any) -> bool:
+            return name in types or pattern.fullmatch(name) is not None
+
+        table = pd.read_csv(file, usecols=wanted, dtype=types)
+        others = table.drop(columns=[*types], errors="ignore").select_dtypes("number")
+        table = table.assign(**{str(name): others[name].astype("float64") for name in others})
         for name, column in columns.items():
             if name not in table:
                 if column.default is REQUIRED:
@@ -138,4 +167,4 @@ def read_csv(path: Path, columns: Mapping[str, Column]) -> pd.DataFrame:
             f"{path}: unexpected table: {error}.",
             hint="The file is damaged; docs/run-folder.md lists its columns.",
         ) from error
-    return table[list(columns)]
+    return table[[*columns, *others]]

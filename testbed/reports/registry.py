@@ -1,17 +1,20 @@
 """Registry of measures: all numbers of a run that a study, a table or a comparison can name.
 
 To add a measure, add one line to MEASURES: its name, column heading, unit and the function that
-computes it.
+computes it. Every metric of an evaluation has measures by its name: ``final_macro_f1``,
+``best_macro_f1(10)``, ``time_to_macro_f1(0.8,10)``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal
 
-from testbed.reports.measures import damping, final, moving_average
+from testbed.models.metrics import ACCURACY, title_of, unit_of
+from testbed.reports.measures import damping, final, moving_average, values
 from testbed.reports.stability import loss_period, verge_period
 from testbed.reports.streams import (
     floats_per_worker,
@@ -31,6 +34,7 @@ from testbed.reports.waiting import (
     settling_time,
     workers_times,
 )
+from testbed.telemetry.entry import METRIC
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,9 +52,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
 }
 """Format of a value, by unit."""
 
-Argument = Literal["accuracy", "loss", "first", "window"]
-
-TO: tuple[Argument, ...] = ("accuracy", "window")
+Argument = Literal["accuracy", "value", "loss", "first", "window"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Definition:
             infinity means never reached. Arguments are passed by name.
         parameters: the arguments in brackets; a window is optional.
         evaluations: whether ``of`` receives only the table of evaluations.
+        metric: the metric that it is about; then ``of`` receives ``higher``, whether a higher
+            value of it is better, too.
     """
 
     title: str
@@ -71,6 +75,7 @@ class Definition:
     of: Callable[..., float | None]
     parameters: tuple[Argument, ...] = ()
     evaluations: bool = False
+    metric: str = ""
 
 
 def _pickled(run: Run, count: int | None = None) -> float:
@@ -79,9 +84,12 @@ def _pickled(run: Run, count: int | None = None) -> float:
     return float(pickled.sum()) if pickled.any() else nan
 
 
-def _pickled_to(run: Run, **reached: Any) -> float:
-    found = _reached("version")(run.evaluations, **reached)
-    return _pickled(run, int(found)) if isfinite(found) else found
+def _pickled_to(metric: str) -> Callable[..., float]:
+    def pickled(run: Run, **goal: Any) -> float:
+        found = _reached("version", metric)(run.evaluations, **goal)
+        return _pickled(run, int(found)) if isfinite(found) else found
+
+    return pickled
 
 
 def _sigma_ratio(run: Run) -> float:
@@ -90,8 +98,17 @@ def _sigma_ratio(run: Run) -> float:
     return float(run.updates["sigma_mean"].mean()) / staleness if staleness else nan
 
 
-def _final(column: str) -> Callable[[Run], float | None]:
-    return lambda run: final(run.evaluations, column)
+def _final(metric: str) -> Definition:
+    title, unit = f"final {_titled(metric)}, all test images", unit_of(metric)
+
+    def of(run: Run, higher: bool) -> float | None:
+        return final(run.evaluations, metric)
+
+    return Definition(title, unit, of, metric=metric)
+
+
+def _titled(metric: str) -> str:
+    return "accuracy" if metric == ACCURACY else title_of(metric)
 
 
 def _updates(column: str, how: Literal["max", "mean", "sum"]) -> Callable[[Run], float]:
@@ -121,30 +138,85 @@ def _missed(run: Run) -> float:
     return missed_evaluations(run.evaluations, run.updates, run.scenario)
 
 
-def _best(column: str, pick: Literal["max", "min"] = "max") -> Callable[..., float]:
-    """Return a function for the best moving average of ``column`` during the training."""
+def _best(metric: str) -> Definition:
+    """Return the measure of the best moving average of a metric during the training."""
 
-    def best(evaluations: pd.DataFrame, window: int) -> float:
-        during = evaluations.loc[~evaluations["final"], column]
-        return float(getattr(moving_average(during, window=window), pick)())
+    def best(evaluations: pd.DataFrame, window: int, higher: bool) -> float:
+        smooth = moving_average(values(evaluations, metric)[~evaluations["final"]], window=window)
+        return float(smooth.max() if higher else smooth.min())
 
-    return best
+    title = f"best {_titled(metric)}"
+    return Definition(title, unit_of(metric), best, ("window",), evaluations=True, metric=metric)
 
 
-def _reached(column: str, share: str = "top1") -> Callable[..., float]:
-    """Return a function for the value of ``column`` at the first evaluation with an accuracy.
+def _lowest_loss(evaluations: pd.DataFrame, window: int) -> float:
+    during = evaluations.loc[~evaluations["final"], "loss"]
+    return float(moving_average(during, window=window).min())
 
-    The function returns infinity if the accuracy is not reached, NaN if the model has none.
+
+def _reached(column: str, metric: str) -> Callable[..., float]:
+    """Return a function for the value of ``column`` at the first evaluation with a metric.
+
+    The function returns infinity if the value is not reached, NaN if there is none.
     """
 
-    def reached(evaluations: pd.DataFrame, accuracy: float, window: int) -> float:
-        during = evaluations[~evaluations["final"]]
-        if during[share].isna().all():  # as for regression models
+    def reached(
+        evaluations: pd.DataFrame,
+        window: int,
+        *,
+        higher: bool,
+        accuracy: float = nan,
+        value: float = nan,
+    ) -> float:
+        during, goal = ~evaluations["final"], accuracy if isfinite(accuracy) else value
+        found = values(evaluations, metric)[during]
+        if found.isna().all():  # as for accuracies of regression models
             return nan
-        found = during.loc[moving_average(during[share], window=window) >= accuracy, column]
-        return inf if found.empty else float(found.iloc[0])
+        smooth = moving_average(found, window=window)
+        good = evaluations.loc[during, column][smooth >= goal if higher else smooth <= goal]
+        return inf if good.empty else float(good.iloc[0])
 
     return reached
+
+
+COSTS = {
+    "updates": ("updates", "count", "version"),
+    "ingress": ("ingress", "B", "payload_up_bytes"),
+    "pickle9": ("ingress as pickle9", "B", ""),
+    "time": ("emulated time", "s", "time_seconds"),
+    "steps": ("training steps", "count", "steps"),
+}
+"""What an accuracy or another metric may cost: title, unit and column of the evaluations."""
+
+
+def _cost(cost: str, metric: str, goal: Argument = "value") -> Definition:
+    """Return the measure of what it took to reach a value of a metric."""
+    title, unit, column = COSTS[cost]
+    of = _reached(column, metric) if column else _pickled_to(metric)
+    if goal == "value":
+        name = title_of(metric)
+        to = f"{title} to {'an' if name[0] in 'aeiou' else 'a'} {name} of"
+    else:
+        to = f"{title} to"
+    return Definition(to, unit, of, (goal, "window"), evaluations=bool(column), metric=metric)
+
+
+OF_METRIC = rf"(final|best|({'|'.join(COSTS)})_to)_(?!loss\b)({METRIC})"
+"""Names of measures of any metric."""
+
+
+def definition_of(name: str) -> Definition | None:
+    """Return a measure's definition: one of MEASURES, or one of a metric by its name."""
+    if name in MEASURES:
+        return MEASURES[name]
+    found = re.fullmatch(OF_METRIC, name)
+    if found is None:
+        return None
+    what, cost, metric = found.groups()
+    metric = ACCURACY if metric == "accuracy" else metric
+    if cost:
+        return _cost(cost, metric)
+    return _final(metric) if what == "final" else _best(metric)
 
 
 def _below(column: str, nth: int = 1) -> Callable[..., float]:
@@ -167,8 +239,10 @@ def _evaluated(
 
 
 MEASURES: Mapping[str, Definition] = {
-    "final_accuracy": Definition("final accuracy, all test images", "images", _final("top1")),
-    "final_loss": Definition("final loss, all test images", "", _final("loss")),
+    "final_accuracy": _final(ACCURACY),
+    "final_loss": Definition(
+        "final loss, all test images", "", lambda run: final(run.evaluations, "loss")
+    ),
     "updates": Definition("updates", "count", lambda run: len(run.updates)),
     "ingress": Definition("ingress", "B", _updates("payload_up_bytes", "sum")),
     "pickle9": Definition("ingress as pickle9", "B", _pickled),
@@ -197,7 +271,6 @@ MEASURES: Mapping[str, Definition] = {
     "implicit_momentum": Definition("implicit momentum", "", implicit_momentum_of),
     "ingress_rate": Definition("ingress per second", "B/s", _rate("payload_up_bytes")),
     "egress_rate": Definition("egress per second", "B/s", _rate("payload_down_bytes")),
-    "final_top5": Definition("final top-5 accuracy, all test images", "images", _final("top5")),
     "produced": Definition("samples received", "count", _streamed("produced")),
     "buffered": Definition("samples waiting at the end", "count", _streamed("buffered")),
     "truncated": Definition("samples discarded", "count", _streamed("truncated")),
@@ -219,17 +292,9 @@ MEASURES: Mapping[str, Definition] = {
     "floats": Definition(
         "values sent by a worker", "count", lambda run: floats_per_worker(run.updates)
     ),
-    "best_accuracy": _evaluated("best accuracy", "images", _best("top1"), "window"),
-    "best_top5": _evaluated("best top-5 accuracy", "images", _best("top5"), "window"),
-    "lowest_loss": _evaluated("lowest loss", "", _best("loss", "min"), "window"),
-    "updates_to": _evaluated("updates to", "count", _reached("version"), *TO),
-    "ingress_to": _evaluated("ingress to", "B", _reached("payload_up_bytes"), *TO),
-    "pickle9_to": Definition("ingress as pickle9 to", "B", _pickled_to, TO),
-    "time_to": _evaluated("emulated time to", "s", _reached("time_seconds"), *TO),
-    "steps_to": _evaluated("training steps to", "count", _reached("steps"), *TO),
-    "time_to_top5": _evaluated(
-        "emulated time to a top-5 accuracy of", "s", _reached("time_seconds", "top5"), *TO
-    ),
+    "best_accuracy": _best(ACCURACY),
+    "lowest_loss": _evaluated("lowest loss", "", _lowest_loss, "window"),
+    **{f"{cost}_to": _cost(cost, ACCURACY, "accuracy") for cost in COSTS},
     "convergence_time": _evaluated(
         "convergence: tenth evaluation with a loss below",
         "s",

@@ -7,21 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, isinf, nan
 from reprlib import repr as shortened
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from testbed.errors import InvalidValue
-from testbed.reports.registry import MEASURES, UNITS, Argument, Definition
+from testbed.models.metrics import higher_is_better, unit_of
+from testbed.reports.registry import COSTS, MEASURES, UNITS, Argument, Definition, definition_of
 from testbed.reports.table import NOTHING
+from testbed.telemetry.entry import METRIC
 from testbed.values.text_value import TextValue
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from testbed.reports.frames import Run
+    from testbed.scenario.schema import Scenario
 
 _INTEGER = r"\s*[0-9]+\s*"
 _NUMBER = r"\s*[0-9]*\.?[0-9]+\s*"
-_TEXT = {"accuracy": _NUMBER, "loss": _NUMBER, "first": _INTEGER}
+_TEXT = {"accuracy": _NUMBER, "value": _NUMBER, "loss": _NUMBER, "first": _INTEGER}
 _EXAMPLE = {"accuracy": "0.9", "loss": "0.5", "first": "1000"}
 
 
@@ -37,6 +40,10 @@ def _pattern() -> str:
     forms: dict[str, list[str]] = {}
     for name, definition in MEASURES.items():
         forms.setdefault(_brackets(definition.parameters), []).append(name)
+    metric = rf"_(?!loss\b){METRIC}"
+    forms[""].append(f"final{metric}")
+    forms[_brackets(("window",))].append(f"best{metric}")
+    forms[_brackets(("value", "window"))].append(f"(?:{'|'.join(COSTS)})_to{metric}")
     return "|".join(f"(?:{'|'.join(names)}){brackets}" for brackets, names in forms.items())
 
 
@@ -48,7 +55,20 @@ def _wanted() -> str:
             alone.append(name)
         else:
             examples.append(f"{name}({_EXAMPLE[first]})")
-    return ", ".join((*alone, "best_accuracy(10)", *examples, "updates_to(0.9,10)"))
+    of_metric = "final_METRIC, best_METRIC(10), updates_to_METRIC(0.9,10)"
+    return ", ".join((*alone, "best_accuracy(10)", *examples, "updates_to(0.9,10)", of_metric))
+
+
+class Evaluated(Protocol):
+    """A run with its evaluations."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """The resolved scenario."""
+
+    @property
+    def evaluations(self) -> pd.DataFrame:
+        """A row per evaluation."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +76,9 @@ class Measure(TextValue):
     """A measure with its arguments.
 
     Attributes:
-        name: one of MEASURES.
+        name: one of MEASURES, or of a metric.
         accuracy: accuracy to reach, as a fraction.
+        value: value of a metric to reach.
         window: number of evaluations in the moving average.
         loss: loss to reach.
         first: number of the first update to include.
@@ -72,6 +93,7 @@ class Measure(TextValue):
     window: int = 1
     loss: float | None = None
     first: int | None = None
+    value: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -84,21 +106,26 @@ class Measure(TextValue):
             raise InvalidValue(shortened(text), cls.WANTED)
         name, _, arguments = text.strip().removesuffix(")").partition("(")
         values = arguments.split(",") if arguments else ()
-        given = dict(zip(MEASURES[name].parameters, map(float, values), strict=False))
+        definition = cls(name).definition
+        given = dict(zip(definition.parameters, map(float, values), strict=False))
         accuracy, loss, first = (given.get(one) for one in ("accuracy", "loss", "first"))
+        value = given.get("value")
+        share = value if accuracy is None and unit_of(definition.metric) else accuracy
         if loss is not None and not loss > 0:
             raise InvalidValue(shortened(text), "a loss above 0, like convergence_time(0.5)")
-        if accuracy is not None and not 0 < accuracy <= 1:
+        if share is not None and not 0 < share <= 1:
             raise InvalidValue(
                 shortened(text), "an accuracy above 0 and at most 1, like updates_to(0.9)"
             )
         window = given.get("window", 1)
         if not 1 <= window <= 1000:
             raise InvalidValue(shortened(text), "1 to 1,000 evaluations to average")
-        return cls(name, accuracy, int(window), loss, None if first is None else int(first))
+        first = None if first is None else int(first)
+        return cls(name, accuracy, int(window), loss, first, value)
 
     def __str__(self) -> str:
-        given = [one for one in (self.accuracy, self.loss, self.first) if one is not None]
+        goals = (self.accuracy, self.value, self.loss, self.first)
+        given = [one for one in goals if one is not None]
         parts = [f"{one:.10g}" for one in given]
         if self.window > 1:
             parts.append(str(self.window))
@@ -107,7 +134,9 @@ class Measure(TextValue):
     @property
     def definition(self) -> Definition:
         """The definition of the measure."""
-        return MEASURES[self.name]
+        found = definition_of(self.name)
+        assert found is not None, self.name
+        return found
 
     @property
     def title(self) -> str:
@@ -115,6 +144,9 @@ class Measure(TextValue):
         reached = "" if self.accuracy is None else f" {100 * self.accuracy:g} %"
         if self.loss is not None:
             reached = f" {self.loss:g}"
+        if self.value is not None:
+            share = unit_of(self.definition.metric)
+            reached = f" {100 * self.value:g} %" if share else f" {self.value:g}"
         if self.first is not None:
             reached = f" {self.first:,}"
         averaged = f", mean of {self.window}" if self.window > 1 else ""
@@ -123,18 +155,22 @@ class Measure(TextValue):
     def of(self, run: Run) -> float:
         """Return the value; NaN if not measured, infinity if never reached."""
         if self.definition.evaluations:
-            return self.of_evaluations(run.evaluations)
-        return self._of(run)
+            return self.of_evaluations(run)
+        return self._of(run, run.scenario)
 
-    def of_evaluations(self, evaluations: pd.DataFrame) -> float:
+    def of_evaluations(self, run: Evaluated) -> float:
         """Return the value from evaluations alone; NaN if they are empty or not sufficient."""
-        if not self.definition.evaluations or evaluations["final"].all():
+        if not self.definition.evaluations or run.evaluations["final"].all():
             return nan
-        return self._of(evaluations)
+        return self._of(run.evaluations, run.scenario)
 
-    def _of(self, source: Run | pd.DataFrame) -> float:
-        arguments = {name: getattr(self, name) for name in self.definition.parameters}
-        value = self.definition.of(source, **arguments)
+    def _of(self, source: Run | pd.DataFrame, scenario: Scenario) -> float:
+        definition = self.definition
+        arguments: dict[str, Any] = {one: getattr(self, one) for one in definition.parameters}
+        if definition.metric:
+            metrics = scenario.evaluate.metrics
+            arguments["higher"] = higher_is_better(definition.metric, metrics)
+        value = definition.of(source, **arguments)
         return nan if value is None else float(value)
 
     @property

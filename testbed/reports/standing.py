@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from testbed.models.metrics import ACCURACY
 from testbed.reports.history import TIMES, RunHistory, Tally
 from testbed.telemetry.entry import Entry, only
 from testbed.telemetry.event_kinds import (
@@ -83,6 +84,7 @@ class Standing:
     done_ratio: float | None  # progress in [0, 1]; None without a stop rule
     eta_seconds: float | None  # real seconds to the end; None if unknown
     accuracy: float | None
+    metrics: Mapping[str, float | None]  # of the last evaluation, by name
     loss: float | None
     rejected: int
     faults: Mapping[str, int]  # number of workers that a fault stopped or removed, by fault
@@ -143,7 +145,8 @@ class StandingReader:
             updates_per_second=rate,
             done_ratio=done,
             eta_seconds=eta if goes_on else None,
-            accuracy=None if last is None else last.top1,
+            accuracy=None if last is None else last.metrics.get(ACCURACY),
+            metrics={} if last is None else last.metrics,
             loss=None if last is None else last.loss,
             rejected=len(only(self._entries, Rejected)),
             faults={kind: states.count(kind) for kind in sorted({*states} - {"running", "absent"})},

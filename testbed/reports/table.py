@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from testbed.models.metrics import besides_defaults
+
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
@@ -69,6 +71,7 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "accuracy", _accuracy(accuracy, evaluations=count, missed=missed)
     else:  # a regression model
         yield "loss", _loss(summary["loss"], evaluations=count, missed=missed)
+    yield from _metrics(summary.get("metrics", {}))
     yield "ingress", _flow(summary["ingress"])
     yield "egress", _flow(summary["egress"])
     yield (
@@ -93,6 +96,16 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     mebibytes = None if median is None else median / 2**20
     yield "memory", _number(mebibytes, ".1f", " MiB private memory per worker (median)")
     yield "time", _times(summary)
+
+
+def _metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield a row for each of the first metrics that are no accuracies of every scenario."""
+    names = besides_defaults(metrics)
+    for name in names[:MOST_NAMED]:
+        found = [f"{one} {_number(metrics[name][one], '.5g')}" for one in ("final", "best")]
+        yield name, ", ".join(found)
+    if len(names) > MOST_NAMED:
+        yield "more metrics", f"{len(names) - MOST_NAMED} in evaluations.csv"
 
 
 def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int, missed: int) -> str:

@@ -54,7 +54,9 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             if experiment.evaluation_seed is not None:
                 seed_globals(experiment.evaluation_seed)
             with evaluated_within(experiment.scenario.evaluate.timeout):
-                measured = bound.evaluate(*tested, transform=data.transform)
+                measured = bound.evaluate(
+                    *tested, transform=data.transform, metrics=experiment.metrics
+                )
             _save(writer, parameters, Measurement(snapshot.version, snapshot.time, measured, final))
             _report(connection, snapshot, measured)
             due = schedule.after(snapshot.version, snapshot.time)
@@ -78,6 +80,8 @@ def _report(connection: Connection, snapshot: Snapshot, measured: Evaluation) ->
         version=snapshot.version,
         time_seconds=snapshot.time,
         final=snapshot.final,
-        **vars(measured),
+        loss=measured.loss,
+        metrics=[ps_pb2.Metric(name=name, value=one) for name, one in measured.metrics.items()],
+        images=measured.images,
     )
     connection.call(methods.REPORT, report.SerializeToString(), deadline_seconds=DEADLINE_SECONDS)

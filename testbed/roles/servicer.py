@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
 from testbed.algorithms.base import Measured
 from testbed.errors import RejectedError
@@ -23,12 +25,14 @@ from testbed.rpc.service import (
 )
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR
 from testbed.rpc.wire import MalformedError, parse
+from testbed.telemetry.entry import METRIC
 from testbed.telemetry.event_kinds import Evaluated, Incomplete, Produced, Received, Rejected
 
 PRODUCED_SECONDS = 0.2
 """Minimum interval between two progress reports of a producer, in real seconds."""
 
 LONGEST_REASON = 1000  # characters
+MOST_METRICS = 2000
 
 
 @dataclass
@@ -125,7 +129,7 @@ class Servicer:
     async def _report(self, message: bytes, call: Call) -> bytes:
         _require(call, node=EVALUATOR)
         report = parse(ps_pb2.ReportRequest, message)
-        top1, top5 = _shares(report)
+        metrics = _metrics(report)
         if report.version > LARGEST_NUMBER or not 1 <= report.images <= LARGEST_COUNT:
             raise MalformedError(f"version {report.version}, {report.images} images: out of range")
         snapshots = self.training.snapshots
@@ -137,8 +141,7 @@ class Servicer:
                 version=report.version,
                 payload_up_bytes=payload_up_bytes,
                 loss=report.loss,
-                top1=top1,
-                top5=top5,
+                metrics=metrics,
                 images=report.images,
                 final=report.final,
             )
@@ -147,7 +150,7 @@ class Servicer:
                 snapshots.concluded.set()
             else:
                 measured = Measured(time, report.version, report.loss)
-                self.training.measured(measured, accuracy=top1)
+                self.training.measured(measured, metrics=metrics)
         return ps_pb2.ReportReply().SerializeToString()
 
     async def _remove(self, message: bytes, call: Call) -> bytes:
@@ -200,13 +203,15 @@ class Servicer:
         self.training.log.write(kind(call.node, reason, peer, method, refusal.code))
 
 
-def _shares(report: ps_pb2.ReportRequest) -> tuple[float, float] | tuple[None, None]:
-    """Return the accuracies of a report: both, or neither for numeric targets."""
-    if not report.HasField("top1") and not report.HasField("top5"):
-        return None, None
-    if not (report.HasField("top1") and 0 <= report.top1 <= report.top5 <= 1):
-        raise MalformedError(f"top1 {report.top1}, top5 {report.top5}: expected ratios")
-    return report.top1, report.top5
+def _metrics(report: ps_pb2.ReportRequest) -> dict[str, float | None]:
+    """Return the metrics of a report by name."""
+    if len(report.metrics) > MOST_METRICS:
+        raise MalformedError(f"{len(report.metrics)} metrics, expected at most {MOST_METRICS}")
+    found = {one.name: one.value if one.HasField("value") else None for one in report.metrics}
+    for name, value in found.items():
+        if not (re.fullmatch(METRIC, name) and isfinite(value or 0.0)):
+            raise MalformedError(f"metric {name[:60]!r} {value}: expected a name and a number")
+    return found
 
 
 def _require_own_worker(call: Call, worker: int) -> None:

@@ -7,7 +7,7 @@ all decisions. It runs on one event loop, so code between two awaits is atomic.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar, Never
@@ -269,11 +269,11 @@ class Training:
         finally:
             self.snapshots.withdraw(answer)
 
-    def measured(self, measured: Measured, *, accuracy: float | None) -> None:
-        """Handle the evaluator's result for a snapshot; ``accuracy`` is None without one."""
+    def measured(self, measured: Measured, *, metrics: Mapping[str, float | None]) -> None:
+        """Handle the evaluator's result for a snapshot."""
         if self.started.is_set():
             self._catch_up()
-            self._carry_out(self.server.measured(measured, accuracy=accuracy, now=self.clock.now))
+            self._carry_out(self.server.measured(measured, metrics=metrics, now=self.clock.now))
 
     async def keep_time(self) -> Never:
         """Call ``tick`` on schedule."""

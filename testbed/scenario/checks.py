@@ -18,7 +18,7 @@ from testbed.network.offloads import needs_packets
 from testbed.rpc.limits import LARGEST_MODEL
 from testbed.runtimes import Simulated, names
 from testbed.scenario.direction import Link
-from testbed.scenario.document import Document, Finding, Keys
+from testbed.scenario.document import METRICS, Document, Finding, Keys
 from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.links import (
     addressed,
@@ -29,6 +29,7 @@ from testbed.scenario.links import (
     restarts_feeders,
     unshapable,
 )
+from testbed.scenario.metrics import check_metrics, check_targets
 from testbed.scenario.scalars import display
 from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
 from testbed.scenario.streams import StreamSettings
@@ -49,8 +50,12 @@ TAKEN = re.compile(r"ps|evaluator|agent|controller|broker|w\d+|probe\d*|producer
 
 def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Finding]:
     """Check that the user's own files exist; ``locate`` returns the path of a file by its name."""
-    for family in ("algorithm", "model", "dataset"):
-        member = full_form(document.at((family,)))
+    listed = document.at(METRICS)
+    places = range(len(listed)) if isinstance(listed, tuple | list) else ()
+    metrics: dict[Keys, str] = {(*METRICS, place): "metric" for place in places}
+    members = {(family,): family for family in ("algorithm", "model", "dataset")}
+    for path, family in (members | metrics).items():
+        member = full_form(document.at(path))
         if not isinstance(member, dict) or member.get("name") != "custom":
             continue
         file = member.get("file")
@@ -58,7 +63,7 @@ def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[F
         if isinstance(file, str) and not os.path.isfile(locate(file)):  # noqa: PTH113
             expected = f"the {family}'s Python file, relative to the folder of the scenario"
             found = f"no file {display(file)}"
-            yield (family, "file"), found, expected
+            yield (*path, "file"), found, expected
 
 
 def check_device(scenario: Scenario, has_cuda: Callable[[], bool]) -> Iterator[Finding]:
@@ -90,7 +95,7 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
     yield from _check_algorithm(scenario)
     yield from check_streams(scenario)
     yield from _check_intervals(scenario)
-    yield from _check_measured(scenario)
+    yield from check_metrics(scenario)
     images = scenario.dataset.images
     yield from check_model_targets(scenario, None if images is None else images[1])
     parameters = None if images is None else scenario.model.parameters(*images)
@@ -134,21 +139,6 @@ def _check_intervals(scenario: Scenario) -> Iterator[Finding]:
         if isinstance(every, Duration) and every < LEAST_INTERVAL:
             expected = f"{LEAST_INTERVAL} or more between two {what}"
             yield (part, "every"), str(every), expected
-
-
-def _check_measured(scenario: Scenario) -> Iterator[Finding]:
-    """Check that a stop rule's measurement takes place before the run ends otherwise."""
-    stop, every = scenario.stop, scenario.evaluate.every
-    end = stop.time if isinstance(every, Duration) else stop.updates
-    if every is None or end is None or every < end:
-        return
-    for field in ("accuracy", "loss"):
-        wanted = getattr(stop, field)
-        if wanted is not None:
-            unit = "" if isinstance(every, Duration) else " updates"
-            found = f"{wanted:g} with an evaluation every {every}{unit}"
-            expected = f"a smaller evaluate.every: training ends at {end}{unit}"
-            yield ("stop", field), found, expected
 
 
 def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
@@ -381,6 +371,8 @@ def check_model_targets(scenario: Scenario, classes: int | None) -> Iterator[tup
         found = f"{name}, which predicts {predicts}"
         expected = f"a model that predicts {targets}, the targets of {scenario.dataset.name}"
         yield ("model",), found, expected
+    if targets is not None:
+        yield from check_targets(scenario, targets)
     if targets != "numbers":
         return
     expected = f"another criterion, such as `loss`: {name} predicts numbers, which have no accuracy"

@@ -11,6 +11,8 @@ from testbed.scenario.scalars import dotted
 from testbed.values.family import full_form
 
 Keys = tuple[str | int, ...]
+METRICS: Keys = ("evaluate", "metrics")
+
 Finding = tuple[Keys, str, str] | tuple[Keys, str, str, str]
 """A path, what was found there, what was expected, and an optional hint."""
 
@@ -83,8 +85,12 @@ class Node:
         """Replace the scalar at an existing path of keys."""
         if not path:
             return replace(self, value=value)
-        inside = self.value[path[0]].with_value(path[1:], value)
-        return replace(self, value={**self.value, path[0]: inside})
+        key, inside = path[0], self.inside(path[0])
+        assert inside is not None, path
+        inside = inside.with_value(path[1:], value)
+        if isinstance(self.value, tuple) and isinstance(key, int):
+            return replace(self, value=(*self.value[:key], inside, *self.value[key + 1 :]))
+        return replace(self, value={**self.value, key: inside})
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,15 @@ from testbed import algorithms, datasets
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
-from testbed.algorithms.frame.stop import Schedule, StopRule
+from testbed.algorithms.frame.stop import Schedule, StopRule, Target
 from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
 from testbed.datasets.streams import Arrivals, RecordFormat
 from testbed.errors import ScenarioError
 from testbed.faults.timeline import Timeline, crashes
 from testbed.models import Network
+from testbed.models.metrics import ACCURACY, higher_is_better
+from testbed.models.metrics.suite import MetricSuite
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.durations import RandomDuration, StepTime
 from testbed.scenario.links import feeders, restarts_feeders
@@ -89,11 +91,18 @@ class Experiment:
         draws = stream(self.scenario.seed, "evaluator", "globals")
         return _number(draws) if self.own_files else None
 
+    @property
+    def metrics(self) -> MetricSuite:
+        """The metrics of an evaluation."""
+        return MetricSuite(self.scenario.evaluate.metrics, self.folder)
+
     def model_writer(self, folder: Path) -> ModelWriter:
         """Return the writer of the best and final models, into ``model`` in a run's folder."""
-        into = folder / "model"
+        into, data = folder / "model", self.data
         into.mkdir(exist_ok=True)
-        return ModelWriter(into, self.network.layout, self.data.image_shape, self.data.classes)
+        metrics = self.scenario.evaluate.metrics
+        lower = any(not one.higher_is_better for one in metrics[:1])
+        return ModelWriter(into, self.network.layout, data.image_shape, data.classes, lower=lower)
 
     def server(self) -> Server:
         """Build the parameter server's loop, with the initial model."""
@@ -108,7 +117,7 @@ class Experiment:
         )
         timeline = self.timeline()
         draws = crashes(timeline, seed=scenario.seed)
-        stop = StopRule(**dict(scenario.stop))
+        stop = stop_rule(scenario)
         dead_after = float(scenario.ps.dead_after or inf)
         return Server(
             half,
@@ -223,6 +232,18 @@ class Experiment:
         count = min(images, self.scenario.evaluate.images)
         draws = stream(self.scenario.seed, "evaluator", "images")
         return np.sort(draws.choice(images, count, replace=False))
+
+
+def stop_rule(scenario: Scenario) -> StopRule:
+    """Return when training ends."""
+    stop = scenario.stop
+    targets = []
+    if stop.accuracy is not None:
+        targets.append(Target(ACCURACY, stop.accuracy, shown="accuracy"))
+    for name, value in stop.metrics.items():
+        higher = higher_is_better(name, scenario.evaluate.metrics)
+        targets.append(Target(name, value, higher_is_better=higher))
+    return StopRule(stop.updates, stop.steps, stop.time, stop.loss, targets=tuple(targets))
 
 
 def timeline_of(scenario: Scenario, folder: Path) -> Timeline:

@@ -7,10 +7,11 @@ import json
 import symtable
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib.util import decode_source, find_spec
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -22,9 +23,10 @@ from testbed.algorithms.custom import (
     configured,
 )
 from testbed.errors import Problem, ScenarioError, UserFileError
-from testbed.host.isolation import run_isolated
+from testbed.host.isolation import Opened, run_isolated
+from testbed.models.metrics.custom import CustomMetric, try_metric
 from testbed.scenario.direction import TRACED
-from testbed.scenario.document import Document, Keys, Node, problem_at
+from testbed.scenario.document import METRICS, Document, Keys, Node, problem_at
 from testbed.scenario.parse import parse_value
 from testbed.scenario.problems import explain
 from testbed.scenario.scalars import dotted, on_one_line
@@ -54,7 +56,10 @@ def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
 
 
 def _paths(document: Document) -> Iterator[Keys]:
-    for family, member in _MEMBERS.items():
+    metrics = document.at(METRICS)
+    listed = range(len(metrics)) if isinstance(metrics, tuple | list) else ()
+    members = {**_MEMBERS, **{(*METRICS, place): "custom" for place in listed}}
+    for family, member in members.items():
         named = document.at((*family, "name")) == member
         yield (*family, "file") if named else (*family, member, "file")
     yield ("workers", "availability", "trace")
@@ -139,8 +144,9 @@ def _defined(file: Path) -> set[str]:
     return {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
 
 
-GIVEN = {"model": 2, "dataset": 0}
-"""Number of positional arguments passed to the user's class or function."""
+ALGORITHM: Keys = ("algorithm",)
+GIVEN: Mapping[Keys, int] = {("model",): 2}
+"""Number of positional arguments passed to the user's class or function; else none."""
 
 
 def apply_own_code(
@@ -148,8 +154,9 @@ def apply_own_code(
 ) -> tuple[Scenario, list[Problem]]:
     """Check that the user's own code accepts its options.
 
-    An algorithm's file is executed in a separate process, as its config class checks the options.
-    The files of models and data sets are only parsed: definitions, imports and parameters.
+    The files of algorithms and metrics are executed in a separate process: a config class checks
+    its options, and a metric says which values are better. Those of models and data sets are only
+    parsed: definitions, imports and parameters.
 
     Args:
         scenario: is otherwise valid.
@@ -157,20 +164,23 @@ def apply_own_code(
         locate: returns the path of a user's own file.
 
     Returns:
-        The scenario with all defaults of the algorithm's options, and the problems.
+        The scenario with what the files say of algorithm and metrics, and the problems.
 
     Raises:
-        UserFileError, UserCodeError: the file of the algorithm failed.
+        UserFileError, UserCodeError: the file of the algorithm or of a metric failed.
     """
     problems: list[Problem] = []
-    unfit: dict[str, list[Problem]] = {}
-    for family, one in own_code(scenario).items():
-        code = UserCode(locate(one.file), one.class_name, family)
-        unfit[family] = list(check_text(code, document, (family, "class")))
-        problems += unfit[family]
-        if family in GIVEN:
-            problems += _unknown_keywords(one, code.keywords(GIVEN[family]), document, family)
-    if isinstance(scenario.algorithm, CustomAlgorithm) and not unfit["algorithm"]:
+    unfit: dict[Keys, list[Problem]] = {}
+    for path, one in own_code(scenario).items():
+        code = UserCode(locate(one.file), one.class_name, dotted(path))
+        unfit[path] = list(check_text(code, document, (*path, "class")))
+        if path != ALGORITHM:
+            given = GIVEN.get(path, 0)
+            unfit[path] += _unknown_keywords(one, code.keywords(given), document, path)
+        problems += unfit[path]
+    if not problems:
+        scenario, problems = _with_metrics(scenario, locate)
+    if isinstance(scenario.algorithm, CustomAlgorithm) and not unfit[ALGORITHM]:
         member = scenario.algorithm
         code = UserCode(locate(member.file), member.class_name, "algorithm")
         try:
@@ -184,11 +194,50 @@ def apply_own_code(
     return scenario, problems
 
 
-def own_code(scenario: Scenario) -> dict[str, OwnCode]:
-    """Return the members that are the user's own, by family."""
-    families = ("algorithm", "model", "dataset")
-    members = {family: getattr(scenario, family) for family in families}
-    return {family: one for family, one in members.items() if isinstance(one, OwnCode)}
+def own_code(scenario: Scenario) -> dict[Keys, OwnCode]:
+    """Return the members that are the user's own, by their path."""
+    members: dict[Keys, object] = {
+        ALGORITHM: scenario.algorithm,
+        ("model",): scenario.model,
+        ("dataset",): scenario.dataset,
+    }
+    members |= {(*METRICS, place): one for place, one in enumerate(scenario.evaluate.metrics)}
+    return {path: one for path, one in members.items() if isinstance(one, OwnCode)}
+
+
+def _try(
+    metric: CustomMetric, code: UserCode, classes: int | None, _: Opened
+) -> Literal["higher", "lower"]:
+    return try_metric(metric, code, classes)
+
+
+def _with_metrics(
+    scenario: Scenario, locate: Callable[[str], Path]
+) -> tuple[Scenario, list[Problem]]:
+    """Try the user's metrics on random outputs.
+
+    Returns:
+        The scenario with which of their values are better, and the problems.
+
+    Raises:
+        UserFileError, UserCodeError: one failed.
+    """
+    metrics, problems = list(scenario.evaluate.metrics), list[Problem]()
+    classes = scenario.dataset.images and scenario.dataset.images[1]
+    for place, one in enumerate(metrics):
+        if not isinstance(one, CustomMetric):
+            continue
+        code = UserCode(locate(one.file), one.class_name, dotted((*METRICS, place)))
+        try:
+            better = run_isolated(partial(_try, one, code, classes), label=one.file)
+        except UserFileError:
+            raise
+        except ScenarioError as error:
+            problems += error.problems
+            continue
+        metrics[place] = one.model_copy(update={"better": one.better or better})
+    evaluate = scenario.evaluate.model_copy(update={"metrics": tuple(metrics)})
+    return scenario.model_copy(update={"evaluate": evaluate}), problems
 
 
 def own_files(scenario: Scenario) -> str:
@@ -197,7 +246,7 @@ def own_files(scenario: Scenario) -> str:
 
 
 def _unknown_keywords(
-    member: OwnCode, known: frozenset[str] | None, document: Document, family: str
+    member: OwnCode, known: frozenset[str] | None, document: Document, path: Keys
 ) -> list[Problem]:
     found = "an unknown key"
     problems = []
@@ -208,7 +257,7 @@ def _unknown_keywords(
             expected = f"{accepted}, as {member.class_name} in {member.file} accepts"
             hint = nearest(key, names)
             problems.append(
-                problem_at(document, (family, key), found=found, expected=expected, hint=hint)
+                problem_at(document, (*path, key), found=found, expected=expected, hint=hint)
             )
     return problems
 

@@ -24,11 +24,13 @@ from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
 from testbed.scenario.direction import Link, Recording
 from testbed.scenario.durations import LEAST_INTERVAL, Codec, RandomDuration, Speed, StepTime
+from testbed.scenario.evaluation import Evaluate
 from testbed.scenario.streams import StreamSettings
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.fields import (
     Count,
     Cpus,
+    FiniteNumber,
     Folder,
     Gpus,
     Key,
@@ -235,6 +237,8 @@ class Stop(StrictModel):
         time: emulated time since the start of training.
         accuracy: top-1 accuracy that an evaluation during training reaches or exceeds.
         loss: loss that an evaluation during training reaches or falls below.
+        metrics: values of metrics, by name, that an evaluation during training reaches: exceeds, or
+            falls below if lower values are better.
     """
 
     updates: Count | None = None
@@ -242,13 +246,13 @@ class Stop(StrictModel):
     time: PositiveDuration | None = None
     accuracy: Share | None = None
     loss: PositiveNumber | None = None
+    metrics: dict[Key, FiniteNumber] = Field(default={})
 
     @model_validator(mode="after")
     def _something(self) -> Stop:
-        if all(rule is None for _, rule in self):
-            raise InvalidValue(
-                "no criterion", "at least one of updates, steps, time, accuracy and loss"
-            )
+        if all(rule in (None, {}) for _, rule in self):
+            expected = "at least one of updates, steps, time, accuracy, loss and metrics"
+            raise InvalidValue("no criterion", expected)
         return self
 
     def twentieth(self, local_steps: int) -> int | Duration:
@@ -291,21 +295,6 @@ class ProgramSettings(StrictModel):
     scratch: PositiveSize | None = None
     folders: Annotated[tuple[Folder, ...], Field(strict=False)] = ()
     end: End = "fatal"
-
-
-class Evaluate(StrictModel):
-    """Evaluation of the model; after training, the model is also evaluated on all test images.
-
-    Attributes:
-        every: evaluation interval, in updates or in emulated time. By default a twentieth of the
-            updates, steps or time in `stop`, and at most 1,000 updates.
-        images: number of test images used by an evaluation during training; always the same images.
-        timeout: maximum real time of one evaluation; if it takes longer, the run fails.
-    """
-
-    every: Count | PositiveDuration | None = None
-    images: Count = 2000
-    timeout: PositiveDuration = Duration(600)
 
 
 class Checkpoint(StrictModel):

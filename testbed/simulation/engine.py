@@ -22,6 +22,7 @@ from testbed.algorithms.frame.stop import Due, Schedule, silence_reason
 from testbed.errors import RejectedError
 from testbed.faults.timeline import Timeline
 from testbed.models import Evaluation
+from testbed.models.metrics import ACCURACY
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
 from testbed.scenario.durations import Codec
@@ -348,9 +349,9 @@ class Engine(SimulatedRun):
             if self.schedule.seconds is not None:
                 self.events.at(self._due.time, self._look)
         version, evaluation = self.server.version, self._evaluate(self.images)
-        self.faults.evaluated(evaluation.top1)
+        self.faults.evaluated(evaluation.metrics.get(ACCURACY))
         measured = Measured(now, version, evaluation.loss)
-        self._carry_out(self.server.measured(measured, accuracy=evaluation.top1, now=now))
+        self._carry_out(self.server.measured(measured, metrics=evaluation.metrics, now=now))
 
     def _evaluate(self, images: Samples | None) -> Evaluation:
         """Evaluate the current model on some images, or on all (None)."""

@@ -37,6 +37,7 @@ from testbed.algorithms.frame.worker import (
 from testbed.datasets import Prepared
 from testbed.host.deadline import evaluated_within
 from testbed.models import BoundModel, Evaluation
+from testbed.models.metrics.suite import MetricSuite
 from testbed.payloads import Vector, encodings
 from testbed.simulation.gradients import Gradients
 from testbed.simulation.streams import SimulatedStream
@@ -91,6 +92,7 @@ class Learner:
         gradients: gradients of other runs to reuse; None to disable.
         timeout_seconds: the real-time limit of an evaluation.
         evaluation_seed: seed of the global generators in an evaluation; None if unused.
+        metrics: the metrics of an evaluation.
     """
 
     data: Prepared
@@ -99,6 +101,7 @@ class Learner:
     gradients: Gradients | None = None
     timeout_seconds: float = 600.0
     evaluation_seed: int | None = None
+    metrics: MetricSuite = MetricSuite()  # noqa: RUF009 - frozen
 
     def gradient(self, at: Vector, step: Step) -> Vector:
         """Return the gradient at the parameters ``at``; valid until the next call."""
@@ -116,7 +119,7 @@ class Learner:
         if self.evaluation_seed is not None:
             seed_globals(self.evaluation_seed)
         with evaluated_within(self.timeout_seconds):
-            return self.bound.evaluate(*tested, transform=data.transform)
+            return self.bound.evaluate(*tested, transform=data.transform, metrics=self.metrics)
 
 
 @dataclass

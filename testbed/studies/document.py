@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from testbed.errors import InvalidValue
+from testbed.models.metrics import ACCURACY
 from testbed.reports.run_measure import Measure
 from testbed.scenario import json_schema
+from testbed.scenario.document import Keys
+from testbed.telemetry.entry import METRIC
 from testbed.values.fields import Name, Seed, StrictModel
 
 LONGEST_LEVEL = 40
@@ -51,7 +55,8 @@ class Curves(StrictModel):
     """A figure: a curve for every case, with the mean, minimum and maximum over its seeds.
 
     Attributes:
-        show: vertical axis: accuracy (top-1), top5 or loss of the evaluations during training.
+        show: vertical axis: accuracy (top-1), loss or a metric of the evaluations during training,
+            by its name.
         against: horizontal axis: updates, steps, emulated time, or payload into the PS.
         where: the cases to draw; all by default.
         panels: factors; each combination of their levels has its own panel.
@@ -62,7 +67,7 @@ class Curves(StrictModel):
         log: the logarithmic axes: x is the horizontal one, y the vertical one.
     """
 
-    show: Literal["accuracy", "top5", "loss"] = "accuracy"
+    show: Annotated[str, Field(pattern=f"^{METRIC}$")] = "accuracy"
     against: Literal["updates", "steps", "time", "ingress"] = "updates"
     where: Selection = Field(default={})
     panels: tuple[str, ...] = ()
@@ -71,6 +76,11 @@ class Curves(StrictModel):
     between: Annotated[tuple[Real, ...], Field(min_length=2, max_length=2)] | None = None
     mark: Real | None = None
     log: tuple[Literal["x", "y"], ...] = ()
+
+    @property
+    def column(self) -> str:
+        """The column of the evaluations that it shows."""
+        return ACCURACY if self.show == "accuracy" else self.show
 
     @model_validator(mode="after")
     def _logarithms(self) -> Curves:
@@ -231,6 +241,24 @@ class StudyDocument(StrictModel):
     report: ReportOf = ReportOf()
     paper: Paper | None = None
     expects: dict[Name, Expectation] = Field(default={})
+
+
+def metrics_of(study: StudyDocument) -> Iterator[tuple[Keys, str, Selection]]:
+    """Yield where a study refers to a metric, its name, and for which cases."""
+    for name, figure in study.report.figures.items():
+        yield ("report", "figures", name, "show"), figure.column, figure.where
+    measures: list[tuple[Keys, Measure, Selection]] = []
+    for name, table in study.report.tables.items():
+        path: Keys = ("report", "tables", name, "measures")
+        measures += [((*path, place), one, table.where) for place, one in enumerate(table.measures)]
+    for place, number in enumerate(study.paper.numbers if study.paper else ()):
+        path = ("paper", "numbers", place, "measure")
+        measures.append((path, number.measure, number.where))
+    for name, expected in study.expects.items():
+        measures.append((("expects", name, "measure"), expected.measure, expected.where))
+    for path, measure, where in measures:
+        if measure.definition.metric:
+            yield path, measure.definition.metric, where
 
 
 def study_schema() -> dict[str, Any]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.reports.charts import Chart, Series, thin
-from testbed.reports.measures import moving_average
+from testbed.reports.charts import Chart, Series, thin, vertical
+from testbed.reports.measures import moving_average, values
 from testbed.reports.table import csv_text
 from testbed.scenario.checks import substitutes
 from testbed.studies.document import Curves
@@ -26,11 +26,11 @@ X = {
     "ingress": ("payload_up_bytes", 1e6, "ingress at the parameter server (MB)"),
     "steps": ("steps", 1.0, "training steps of all workers"),
 }
-Y = {
-    "accuracy": ("top1", 100.0, "accuracy (%)"),
-    "top5": ("top5", 100.0, "top-5 accuracy (%)"),
-    "loss": ("loss", 1.0, "loss"),
-}
+
+
+def _vertical(wanted: Curves) -> tuple[float, str]:
+    """Return the factor and the title of the vertical axis."""
+    return (100.0, "accuracy (%)") if wanted.show == "accuracy" else vertical(wanted.column)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def _line(
     """Return x and y of a run's evaluations during training."""
     during = run.evaluations[~run.evaluations["final"]]
     x_column, x_scale, _ = X[wanted.against]
-    y_column, y_scale, _ = Y[wanted.show]
-    smooth = moving_average(during[y_column], window=wanted.mean_of)
+    y_scale, _ = _vertical(wanted)
+    smooth = moving_average(values(during, wanted.column), window=wanted.mean_of)
     there = smooth.notna()
     x = during.loc[there, x_column].to_numpy(np.float64) / x_scale
     drawn = np.append(np.diff(x) > 0, True)[: len(x)]
@@ -104,7 +104,7 @@ def charts_of_figure(
         levels = dict(curve.case.levels)
         panels.setdefault(tuple(levels[one] for one in wanted.panels), []).append(curve)
     averaged = f", mean of {wanted.mean_of}" if wanted.mean_of > 1 else ""
-    _, scale, y_title = Y[wanted.show]
+    scale, y_title = _vertical(wanted)
     limits = None if scaled else wanted.range
     return [
         Chart(
@@ -160,7 +160,7 @@ def curves_csv(curves: Sequence[Curve], results: Results, wanted: Curves) -> str
     """Return the points of a figure's curves as CSV, in the units of its axes."""
     headings = [
         *results.study.factors,
-        *("seeds", X[wanted.against][2], f"{Y[wanted.show][2]} mean", "least", "greatest"),
+        *("seeds", X[wanted.against][2], f"{_vertical(wanted)[1]} mean", "least", "greatest"),
     ]
     rows = [
         [*(level for _, level in curve.case.levels), curve.seeds, *map(float, point)]

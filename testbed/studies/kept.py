@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.errors import TestbedError
 from testbed.reports.frames import Run
+from testbed.reports.record import metric_columns, metric_names
 from testbed.reports.run_measure import Measure
 from testbed.scenario import dump
 from testbed.scenario.load import load_text
@@ -31,8 +32,8 @@ FOLDER = "results"
 """Next to the study file."""
 
 FORMAT = 1
-CURVES = ("version", "time_seconds", "payload_up_bytes", "steps", "loss", "top1", "top5", "final")
-"""Columns of the evaluations to keep."""
+CURVES = ("version", "time_seconds", "payload_up_bytes", "steps", "loss", "final")
+"""Columns of the evaluations to keep, besides those of the metrics."""
 
 
 class FolderRun(Run):
@@ -99,15 +100,17 @@ class KeptRun:
         """Return a measure; NaN if it was neither kept nor can be computed from the evaluations."""
         value = self.content["measures"].get(str(measure))
         if value is None:
-            return measure.of_evaluations(self.evaluations)
+            return measure.of_evaluations(self)
         return inf if value == "never" else float(value)
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """A row per evaluation, with the columns of ``CURVES``; NaN for those not kept."""
+        """A row per evaluation: ``CURVES`` and the metrics, with NaN for those not kept."""
         import pandas as pd
 
-        return pd.DataFrame(self.content["evaluations"]).reindex(columns=list(CURVES))
+        kept = pd.DataFrame(self.content["evaluations"])
+        metrics = (*metric_columns(kept), *metric_names(self.scenario))
+        return kept.reindex(columns=[*dict.fromkeys((*CURVES, *metrics))])
 
 
 StudyResult = FolderRun | KeptRun
@@ -138,6 +141,7 @@ def keep(run: FolderRun, measures: Iterable[Measure], folder: Path) -> Path:
                 f"{path} contains the kept numbers of another run.", hint="Move it elsewhere."
             )
         values = {**before.content["measures"], **values}
+    columns = (*CURVES[:-1], *metric_columns(run.evaluations), CURVES[-1])
     content = {
         "format": FORMAT,
         "run": run.name,
@@ -148,7 +152,7 @@ def keep(run: FolderRun, measures: Iterable[Measure], folder: Path) -> Path:
         "host": run.environment.get("host"),
         "software": run.environment.get("software"),
         "measures": dict(sorted(values.items())),
-        "evaluations": {name: run.evaluations[name].tolist() for name in CURVES},
+        "evaluations": {name: run.evaluations[name].tolist() for name in columns},
         "scenario": text,
     }
     folder.mkdir(exist_ok=True)

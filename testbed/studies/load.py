@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -14,13 +14,20 @@ from testbed.errors import Problem, ScenarioError
 from testbed.scenario import Override, Scenario, load
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.load import HasCuda, load_document
+from testbed.scenario.metrics import unknown_metric
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.problems import explain
 from testbed.scenario.scalars import display
 from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.synonyms import nearest
-from testbed.studies.document import LONGEST_LEVEL, Factor, Selection, StudyDocument
+from testbed.studies.document import (
+    LONGEST_LEVEL,
+    Factor,
+    Selection,
+    StudyDocument,
+    metrics_of,
+)
 from testbed.studies.study import Case, Study, StudyRun, all_cases, levels_of, run_base_name
 from testbed.values.units import Duration
 
@@ -117,6 +124,7 @@ class _Reading:
         self._check_references()
         self._refuse_if_wrong()
         runs = tuple(self._runs(scale))
+        self._check_metrics({run.case: run.scenario for run in runs})
         self._refuse_if_wrong()
         return Study(model, self.path, scale, runs)
 
@@ -247,6 +255,17 @@ class _Reading:
             some = "; ".join(fitting[:4]) + ("; ..." if len(fitting) > 4 else "")
             found = f"{len(fitting)} cases ({some})" if fitting else "no case"
             self._problem(path, found, "a combination of levels that exactly one case has")
+
+    def _check_metrics(self, scenarios: Mapping[Case, Scenario]) -> None:
+        """Check that a metric that the study refers to is evaluated in one of its cases."""
+        for path, name, where in metrics_of(self.model):
+            if name == "loss" or self.document.at(path) is None:
+                continue
+            fitting = [one for case, one in scenarios.items() if case.fits(where)]
+            unknown = [unknown_metric(one, name) for one in fitting]
+            if fitting and all(unknown):
+                expected, hint = unknown[0] or ("", "")
+                self._problem(path, f"{name}, which is not evaluated", expected, hint)
 
     # ---- the scenarios ----------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from reprlib import repr as shortened
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +21,9 @@ FROM_PS = "ps"
 STAMP = ("time", "elapsed_seconds", "event", "source")
 LARGEST_NUMBER = 2**63 - 1  # the maximum in tables
 LATEST = 253_402_300_799.0  # the last second of the year 9999
+METRIC = r"[A-Za-z_][A-Za-z0-9_]{0,59}"
+"""A metric's name: a column of ``evaluations.csv``."""
+
 _UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Invalid in text for a terminal or a file: control characters and lone surrogates."""
 
@@ -46,7 +50,7 @@ class Entry:
         """Return the content of the line, as JSON types."""
         event = self.event
         stamp = {"time": self.time, "elapsed_seconds": self.elapsed_seconds, "event": self.name}
-        own = dict(event.fields if isinstance(event, Unknown) else vars(event))
+        own = dict(event.written())
         source = {} if self.source is None else {"source": self.source}
         made: dict[str, Any] = plain(stamp | own | dict(self.others) | source)
         return made
@@ -73,7 +77,10 @@ class Entry:
         event: Event = Unknown(content["event"], own)
         if kind is not None:
             known = {one.name for one in fields(kind)}
-            event = _checked(content["event"], {name: own.pop(name) for name in known & own.keys()})
+            given = {name: own.pop(name) for name in known & own.keys()}
+            if kind is Evaluated:
+                given["metrics"] = {name: own.pop(name) for name in [*own] if _is_metric(own[name])}
+            event = _checked(content["event"], given)
         stamp = {name: content.get(name) for name in STAMP if name != "event"}
         others = {} if kind is None else own
         entry: Entry = _checked("", {**stamp, "event": event, "others": others})
@@ -100,9 +107,9 @@ def check_from_ps(entry: Entry) -> None:
         if not all(map(_is_sound, value if isinstance(value, tuple) else (value,))):
             raise ValueError(f"its {name} is out of range")
     if isinstance(event, Evaluated):
-        shares = [share for share in (event.top1, event.top5) if share is not None]
-        if len(shares) == 1 or not all(0 <= share <= 1 for share in shares):
-            raise ValueError("its top1 and top5 are not between 0 and 1")
+        for name, value in event.metrics.items():
+            if not (re.fullmatch(METRIC, name) and _is_sound(value)):
+                raise ValueError(f"its metric {shortened(name)} is out of range")
         if event.images < 1 or event.time_seconds < 0:
             raise ValueError("its images or time_seconds are out of range")
 
@@ -116,6 +123,11 @@ def _is_sound(value: Any) -> bool:
         case str():
             return _UNFIT.search(value) is None
     return True
+
+
+def _is_metric(value: Any) -> bool:
+    """Whether a field of an evaluation that is none of its own is a metric."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def plain(value: Any) -> Any:

@@ -19,6 +19,10 @@ State = Literal["created", "starting", "training", "finished", "failed", "interr
 class Event:
     """Something that happened; every subclass is a frozen dataclass."""
 
+    def written(self) -> Mapping[str, Any]:
+        """Return the content of its line."""
+        return vars(self)
+
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True)(cls)
 
@@ -28,6 +32,9 @@ class Unknown(Event):
 
     name: str
     fields: Mapping[str, Any]  # everything else in its line but time and source
+
+    def written(self) -> Mapping[str, Any]:
+        return self.fields
 
 
 CONTROLLER: dict[str, type[Event]] = {}
@@ -281,16 +288,19 @@ class Evaluated(PsEvent):
     loss: Annotated[
         float | None, "objective: mean loss of the images, plus the model's regularization"
     ]
-    top1: Annotated[
-        float | None,
-        "fraction of images whose class was predicted first; null if the targets are numbers",
-    ]
-    top5: Annotated[
-        float | None,
-        "fraction of images whose class was among the first five predictions; null like `top1`",
+    metrics: Annotated[
+        Mapping[str, float | None],
+        "values of the scenario's metrics, in the file each beside the other fields; null if it is "
+        "not defined for these images",
     ]
     images: Annotated[int, "number of test images that were evaluated"]
     final: Annotated[bool, "whether this is the evaluation on all test images after the end"]
+
+    def written(self) -> Mapping[str, Any]:
+        """Return the content of its line, with the metrics after the loss."""
+        own = dict(vars(self))
+        metrics, after = own.pop("metrics"), {name: own.pop(name) for name in ("images", "final")}
+        return {**own, **metrics, **after}
 
 
 class _Refusal(Event):

@@ -149,7 +149,8 @@ class CsvTable:
     """
 
     path: Path  # the file; its header is written when the table is opened
-    columns: Sequence[str]  # names of its columns
+    # names of its columns; by default those of the first row, with which the header is written
+    columns: Sequence[str] = ()
     _file: TextIO = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -157,23 +158,34 @@ class CsvTable:
         self._rows = csv.writer(self._file, lineterminator="\n")
         self._kept = self.columns
         if self._file.tell() == 0:
-            self._rows.writerow(self.columns)
+            self._write_header(self.columns)
         else:
             self._kept = LineReader(self.path).read()[0].decode().split(",")
+
+    def _write_header(self, columns: Sequence[str]) -> None:
+        self._kept = columns
+        if columns:
+            self._rows.writerow(columns)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Append a row; missing values and None stay empty.
 
+        A value in a column that the first row did not have is dropped.
+
         Raises:
-            ValueError: the row has an unknown column.
+            ValueError: the row has an unknown column, and the table was opened with its columns.
         """
+        if not self._kept:
+            self._write_header(tuple(row))
         unknown = row.keys() - set(self.columns)
-        if unknown:
+        if unknown and self.columns:
             raise ValueError(f"{self.path.name} has no column {', '.join(sorted(unknown))}")
         self._rows.writerow([_text(row.get(name)) for name in self._kept])
 
     def cut(self, column: str, most: int) -> None:
         """Remove the rows with a larger value in a column of integers."""
+        if not self._kept:
+            return
         place = list(self._kept).index(column)
         header, *rows = LineReader(self.path).read()
         kept = [row for row in rows if int(row.split(b",")[place]) <= most]
@@ -196,8 +208,10 @@ def _text(value: Any) -> str:
 
 
 def evaluation_row(event: Evaluated, *, time_scale: float) -> dict[str, Any]:
-    """Convert an evaluation to a row of ``evaluations.csv``."""
-    return {**vars(event), "wall_seconds": event.time_seconds / time_scale}
+    """Convert an evaluation to a row of ``evaluations.csv``, in the order of its columns."""
+    written = dict(event.written())
+    time = written.pop("time_seconds")
+    return {"time_seconds": time, "wall_seconds": time / time_scale, **written}
 
 
 def drop_torn_line(path: Path) -> None:

@@ -23,7 +23,7 @@ from testbed.telemetry.files import CsvTable, evaluation_row
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import PartWriter
-from testbed.telemetry.rows import EVALUATIONS, LINKS, TRAFFIC, LinkRow, Rows, TrafficRow
+from testbed.telemetry.rows import LINKS, TRAFFIC, LinkRow, Rows, TrafficRow
 from testbed.telemetry.sink import Sink
 from testbed.telemetry.wall import WALL
 from testbed.values.usage import Usage
@@ -62,7 +62,7 @@ class FolderSink(Sink):
         self._wall = wall  # for the states in run.json; None for the time of the entries
         self._time_scale = time_scale
         self._events = EventLog(folder.events)
-        self._evaluations = CsvTable(folder.evaluations, tuple(EVALUATIONS))
+        self._evaluations = CsvTable(folder.evaluations)
         self._traffic = CsvTable(folder.traffic, tuple(TRAFFIC))
         self._links: CsvTable | None = None
         self._parts = PartWriter(folder.updates)

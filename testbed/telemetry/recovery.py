@@ -14,7 +14,7 @@ from testbed.telemetry.events import EventLog, follow_ps_events, read_events
 from testbed.telemetry.files import CsvTable, LineReader, drop_torn_line, evaluation_row
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import DamagedPartError, PartWriter, read_parts
-from testbed.telemetry.rows import EVALUATIONS, Rows, joined
+from testbed.telemetry.rows import Rows, joined
 from testbed.telemetry.spool import SpoolReader
 
 
@@ -121,7 +121,7 @@ def _recover_evaluations(folder: RunFolder, *, time_scale: float) -> int:
     drop_torn_line(folder.evaluations)
     rows = max(0, len(LineReader(folder.evaluations).read()) - 1)
     missing = _standing(follow_ps_events(folder.ps_events).read())[rows:]
-    with closing(CsvTable(folder.evaluations, tuple(EVALUATIONS))) as table:
+    with closing(CsvTable(folder.evaluations)) as table:
         for event in missing:
             table.append(evaluation_row(event, time_scale=time_scale))
     return len(missing)

@@ -249,11 +249,13 @@ def _columns(
 
 
 def _evaluation_columns() -> Mapping[str, Column]:
-    """Return the fields of Evaluated, and a column for the real time."""
+    """Return the fields of Evaluated but the metrics, and a column for the real time."""
     kinds = {float: "float64", float | None: "float64", int: "int64", bool: "bool"}
-    units = {"version": "updates", "top1": "ratio", "top5": "ratio", "images": "images"}
+    units = {"version": "updates", "images": "images"}
     made = {}
     for name, hint in get_type_hints(Evaluated, include_extras=True).items():
+        if name == "metrics":
+            continue
         source = SNAPSHOT if name in ("time_seconds", "version", "payload_up_bytes") else EVALUATOR
         kind, meaning = kinds[hint.__origin__], hint.__metadata__[0]
         default = getattr(Evaluated, name, REQUIRED)  # a dataclass keeps defaults in the class
@@ -272,7 +274,7 @@ STREAMS = _columns(StreamColumns)
 """The additional columns if the algorithm can train on streams."""
 
 EVALUATIONS = _evaluation_columns()
-"""The columns of ``evaluations.csv``."""
+"""The columns of ``evaluations.csv`` but those of the metrics, which stand after the loss."""
 
 TRAFFIC = _columns(TrafficRow)
 """The columns of ``traffic.csv``."""

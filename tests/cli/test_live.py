@@ -117,7 +117,7 @@ def test_events_are_shown_while_a_user_waits() -> None:
         Exited("w2", -9, how="w2 was ended by SIGKILL"),
         Exited("ps", 1, how="ps exited with status 1", ends_run=True),
         Exited("w0", 0, planned=True),
-        Evaluated(2.0, 50, 1000, 0.5, 0.875, 1.0, 360, final=False),
+        Evaluated(2.0, 50, 1000, 0.5, {"top1": 0.875, "top5": 1.0}, 360, final=False),
     ):
         display.event(Entry(0.0, None, event))
     rows = np.zeros(50, UPDATE)

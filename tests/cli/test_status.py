@@ -61,16 +61,22 @@ def test_the_eta_is_that_of_the_earliest_stop_rule() -> None:
 
 def test_the_last_accuracy() -> None:
     progress = Progress(stop_updates=None, stop_seconds=None)
-    progress.add_evaluation(0.9, 0.5)
-    progress.add_evaluation(0.8, 0.6)
+    progress.add_evaluation({"top1": 0.9, "top5": 1.0}, 0.5)
+    progress.add_evaluation({"top1": 0.8, "top5": 1.0}, 0.6)
     status = progress.status(1.0, emulated=1.0)
     assert status.accuracy == 0.8
     assert "  accuracy 0.8000  " in describe(status)
 
 
+def test_the_first_metric_by_its_name() -> None:
+    progress = Progress(stop_updates=None, stop_seconds=None)
+    progress.add_evaluation({"macro_f1": 0.75, "top1": 0.8}, 0.6)
+    assert "  macro_f1 0.7500  " in describe(progress.status(1.0, emulated=1.0))
+
+
 def test_the_loss_without_an_accuracy() -> None:
     progress = Progress(stop_updates=None, stop_seconds=None)
-    progress.add_evaluation(None, 0.25)
+    progress.add_evaluation({"top1": None}, 0.25)
     assert "  loss 0.25  " in describe(progress.status(1.0, emulated=1.0))
 
 

@@ -157,7 +157,7 @@ def test_the_saved_models_are_those_evaluated(finished: Any) -> None:
     during, last = run.evaluations.iloc[:-1], run.evaluations.iloc[-1]
     best, final = (load_model(run.folder.path, which) for which in ("best", "final"))
     assert best.parameters.size == final.parameters.size == PARAMETERS
-    assert best.taken.evaluation.top1 == pytest.approx(during["top1"].max(), abs=1e-9)
+    assert best.taken.evaluation.metrics["top1"] == pytest.approx(during["top1"].max(), abs=1e-9)
     assert final.taken.version == last["version"]
     assert final.taken.evaluation.loss == pytest.approx(last["loss"], abs=1e-9)
 

@@ -1,4 +1,4 @@
-"""Algorithms, models, data sets, partitions and payloads: a file and an entry each."""
+"""Algorithms, models, data sets, partitions, payloads and metrics: a file and an entry each."""
 
 from __future__ import annotations
 
@@ -255,3 +255,56 @@ def test_a_partition(copy: Any) -> None:
     dataset = "dataset: {digits: {partition: alternating}}"
     copy.change("dataset: digits", dataset)
     assert copy.train()["updates"]["total"] == 20
+
+
+def test_a_metric(copy: Any) -> None:
+    """It is in the summary, and a measure of studies."""
+    copy.add(
+        "models/metrics/spread.py",
+        '''
+        """The greatest score."""
+
+        from pathlib import Path
+        from typing import Literal
+
+        from testbed.models.metrics.base import Metric, MetricConfig, Outputs, Targets
+
+
+        class Greatest(MetricConfig):
+            """The greatest score of all images."""
+
+            NAMES = "greatest"
+            unit = ""
+
+            name: Literal["greatest"]
+
+            def start(self, classes: int, *, folder: Path | None) -> Metric:
+                return _Greatest()
+
+
+        class _Greatest(Metric):
+            value = float("-inf")
+
+            def update(self, outputs: Outputs, targets: Targets) -> None:
+                self.value = max(self.value, float(outputs.max()))
+
+            def values(self) -> tuple[float]:
+                return (self.value,)
+        ''',
+    )
+    copy.enter(
+        "models/metrics/__init__.py",
+        "models.metrics.spread.Greatest",
+        before="Top1\n    | Top5",
+        entry="Greatest\n    | ",
+    )
+    copy.change("images: 100", "images: 100, metrics: [greatest]")
+    found = copy.train()["metrics"]
+    assert list(found) == ["greatest"]
+    assert found["greatest"]["best"] >= found["greatest"]["final"]
+    study = "name: s\nscenario: scenario.yaml\nseeds: [1, 2]\n"
+    study += "report: {tables: {t: {measures: [updates_to_greatest(0.001)]}}, figures: {}}\n"
+    (copy.folder / "study.yaml").write_text(study)
+    copy("sweep", "study.yaml")
+    copy("report", "study.yaml")
+    assert "updates to a greatest of 0.001" in (copy.folder / "runs/s/report.md").read_text()

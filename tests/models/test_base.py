@@ -36,8 +36,8 @@ def test_evaluation_worked_by_hand() -> None:
     bound = Recited([[ln3, 0.0], [ln3, 0.0]])
     evaluation = bound.evaluate(numbered(2), np.array([0, 1]))
     assert evaluation.loss == pytest.approx((np.log(4 / 3) + np.log(4)) / 2)
-    assert evaluation.top1 == 0.5
-    assert evaluation.top5 == 1.0
+    assert evaluation.metrics["top1"] == 0.5
+    assert evaluation.metrics["top5"] == 1.0
     assert evaluation.images == 2
 
 
@@ -47,21 +47,21 @@ def test_evaluation_worked_by_hand() -> None:
 def test_ranks_of_seven_scores(label: int, top1: float, top5: float) -> None:
     bound = Recited([[0, 1, 2, 3, 4, 5, 6]])
     evaluation = bound.evaluate(numbered(1), np.array([label]))
-    assert (evaluation.top1, evaluation.top5) == (top1, top5)
+    assert evaluation.metrics == {"top1": top1, "top5": top5}
 
 
 def test_equal_scores_are_ranked_by_class() -> None:
     """A model with the same score for every class is right about one class, not about all."""
     bound = Recited([[0.0] * 10] * 10)
     evaluation = bound.evaluate(numbered(10), np.arange(10))
-    assert (evaluation.top1, evaluation.top5) == (0.1, 0.5)
+    assert evaluation.metrics == {"top1": 0.1, "top5": 0.5}
 
 
 @pytest.mark.parametrize("row", [[NAN] * 6, [NAN, 1, 1, 1, 1, 9], [1, 1, 1, 1, 1, NAN]])
 def test_a_score_that_is_not_a_number_is_wrong(row: list[float]) -> None:
     bound = Recited([row])
     evaluation = bound.evaluate(numbered(1), np.array([5]))
-    assert evaluation.top1 == 0
+    assert evaluation.metrics["top1"] == 0
 
 
 def test_large_scores_do_not_overflow() -> None:
@@ -77,7 +77,7 @@ def test_batches_are_bounded_and_never_a_single_sample(count: int) -> None:
     assert sum(bound.asked) == count
     assert max(bound.asked) <= EVALUATION_BATCH
     assert max(bound.asked) - min(bound.asked) <= 1
-    assert evaluation.top1 == pytest.approx((count // 2) / count)
+    assert evaluation.metrics["top1"] == pytest.approx((count // 2) / count)
 
 
 def test_pooling_halves_and_rounds_down() -> None:
@@ -110,10 +110,10 @@ def test_the_order_of_the_test_set_does_not_matter_to_batch_statistics(distinct:
     pixels = 100 * labels + (np.tile(np.arange(40), 2) / 40 if distinct else 0)
     images = pixels.astype(np.float32).reshape(80, 1, 1, 1)
     bound = Centred()
-    assert bound.evaluate(images, labels).top1 == 0.5
+    assert bound.evaluate(images, labels).metrics["top1"] == 0.5
     bound.mixes = True
     by_class = bound.evaluate(images, labels)
-    assert by_class.top1 == 1.0
+    assert by_class.metrics["top1"] == 1.0
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(80)
         assert bound.evaluate(images[order], labels[order]) == by_class

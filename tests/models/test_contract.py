@@ -206,8 +206,8 @@ class TestNetwork:
         scores = bound.scores(images)
         if not classes:
             assert scores.shape == (6, 1)
-            assert (evaluation.top1, evaluation.top5) == (None, None)
+            assert evaluation.metrics == {"top1": None, "top5": None}
             return
         assert scores.shape == (6, classes)
-        assert evaluation.top1 == pytest.approx(np.mean(scores.argmax(1) == labels))
-        assert evaluation.top5 >= evaluation.top1
+        assert evaluation.metrics["top1"] == pytest.approx(np.mean(scores.argmax(1) == labels))
+        assert evaluation.metrics["top5"] >= evaluation.metrics["top1"]

@@ -47,7 +47,7 @@ def test_the_svms_loss_and_gradient_by_hand() -> None:
     np.testing.assert_allclose(gradient, [0.501, -0.498, 0.5], rtol=1e-5)
     evaluation = bound.evaluate(images, numbers)
     assert evaluation.loss == pytest.approx(0.1275)
-    assert (evaluation.top1, evaluation.top5, evaluation.images) == (None, None, 2)
+    assert (evaluation.metrics, evaluation.images) == ({"top1": None, "top5": None}, 2)
 
 
 def test_a_squared_error_by_hand() -> None:

@@ -26,7 +26,7 @@ def writer(tmp_path: Path) -> ModelWriter:
 
 def take(writer: ModelWriter, version: int, top1: float, loss: float, final: bool = False) -> None:
     """A model whose values all equal its version."""
-    evaluation = Evaluation(loss, top1, top5=1.0, images=10)
+    evaluation = Evaluation(loss, {"top1": top1, "top5": 1.0}, images=10)
     values = np.full(SIZE, version, np.float32)
     writer.take(values, Measurement(version, version / 2, evaluation, final))
 
@@ -47,11 +47,14 @@ def test_the_best_is_the_most_accurate_and_then_the_one_of_lowest_loss(writer: M
 
 def test_without_accuracies_the_best_has_the_lowest_loss(writer: ModelWriter) -> None:
     for number, loss in enumerate([3.0, 1.0, 2.0]):
-        evaluation = Evaluation(loss, top1=None, top5=None, images=10)
+        evaluation = Evaluation(loss, {"top1": None, "top5": None}, images=10)
         taken = Measurement(number, 0.0, evaluation, final=False)
         writer.take(np.full(SIZE, number, np.float32), taken)
     assert version(writer) == 1
-    assert SavedModel.open(writer.folder, "best").taken.evaluation.top1 is None
+    assert SavedModel.open(writer.folder, "best").taken.evaluation.metrics == {
+        "top1": None,
+        "top5": None,
+    }
 
 
 def test_the_final_model_is_kept_and_never_replaces_the_best(
@@ -70,7 +73,7 @@ def test_a_saved_model_computes_the_same(writer: ModelWriter) -> None:
     values = NETWORK.initial(np.random.default_rng(1))
     images = np.random.default_rng(2).standard_normal((5, 1, 2, 2)).astype(np.float32)
     before = NETWORK.bind(values).scores(images)
-    taken = Measurement(7, 3.5, Evaluation(0.1, 0.9, 1.0, 10), final=True)
+    taken = Measurement(7, 3.5, Evaluation(0.1, {"top1": 0.9}, 10), final=True)
     writer.take(values, taken)
     loaded = SavedModel.open(writer.folder, "final").load(NETWORK)
     assert loaded.taken == taken

@@ -105,8 +105,7 @@ def evaluated(version: int, top1: float, *, final: bool = False) -> Entry:
         version=version,
         payload_up_bytes=1000 * version,
         loss=1 - top1,
-        top1=top1,
-        top5=1.0,
+        metrics={"top1": top1, "top5": 1.0},
         images=360,
         final=final,
     )

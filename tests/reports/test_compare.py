@@ -13,6 +13,7 @@ from testbed.errors import NodeError
 from testbed.reports.compare import compare, scenario_differences
 from testbed.reports.frames import Run
 from testbed.scenario import load_text
+from testbed.scenario.evaluation import Evaluate
 
 SCENARIO = """\
 name: one
@@ -54,7 +55,7 @@ def run(
         }
     )
     evaluations = evaluated(0.5, 0.8, 0.8) if evaluations is None else evaluations
-    scenario = SimpleNamespace(encoding=encoding)
+    scenario = SimpleNamespace(encoding=encoding, evaluate=Evaluate())
     return cast(Run, SimpleNamespace(updates=frame, evaluations=evaluations, scenario=scenario))
 
 

@@ -34,6 +34,8 @@ def paths(summary: Mapping[str, Any]) -> Iterator[str]:
     for key, value in summary.items():
         if key in ("egress", "by_class", "by_worker", "algorithm", "think", "think_by_class"):
             continue  # documented as a whole
+        if key == "metrics":
+            continue  # likewise
         if isinstance(value, Mapping):
             yield from (f"{key}.{inner}" for inner in paths(value))
         else:

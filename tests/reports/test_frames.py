@@ -127,7 +127,9 @@ def test_columns_of_another_version(folder: RunFolder) -> None:
     lines = folder.evaluations.read_text().splitlines()
     coloured = [f"{line},{'colour' if n == 0 else 'red'}" for n, line in enumerate(lines)]
     folder.evaluations.write_text("\n".join(coloured) + "\n")
-    assert list(Run(folder.path).evaluations.columns) == [*EVALUATIONS, "samples", "steps"]
+    *before, images, final = EVALUATIONS
+    expected = [*before, "top1", "top5", images, final, "samples", "steps"]
+    assert list(Run(folder.path).evaluations.columns) == expected
     folder.evaluations.write_text("\n".join(line.partition(",")[2] for line in lines) + "\n")
     with pytest.raises(TestbedError, match="it has no column time_seconds"):
         _ = Run(folder.path).evaluations

@@ -15,6 +15,7 @@ from testbed.errors import InvalidValue
 from testbed.reports.frames import Run
 from testbed.reports.registry import MEASURES, UNITS
 from testbed.reports.run_measure import Measure
+from testbed.scenario.evaluation import Evaluate
 from testbed.values.units import Duration
 
 
@@ -50,7 +51,8 @@ def run(*top1: float) -> Run:
             "stream_wait_seconds": [0.0, 0.0, 0.0, 0.0],
         }
     )
-    scenario = SimpleNamespace(algorithm=Adsp(name="adsp", check_period=Duration(6)))
+    adsp = Adsp(name="adsp", check_period=Duration(6))
+    scenario = SimpleNamespace(algorithm=adsp, evaluate=Evaluate())
     tables = SimpleNamespace(evaluations=evaluations, updates=updates, scenario=scenario)
     return cast(Run, tables)
 

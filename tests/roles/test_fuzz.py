@@ -114,7 +114,9 @@ def messages(rng: np.random.Generator, count: int) -> Iterator[tuple[str, bytes]
     """Calls that must not be applied: method and request."""
     join = ps_pb2.JoinRequest(worker=1, fingerprint=LAYOUT.fingerprint).SerializeToString()
     snapshot = ps_pb2.SnapshotRequest(least_version=7).SerializeToString()
-    report = ps_pb2.ReportRequest(version=99, loss=1, top1=0.5, top5=0.5, images=10, final=True)
+    report = ps_pb2.ReportRequest(
+        version=99, loss=1, metrics=[ps_pb2.Metric(name="top1", value=0.5)], images=10, final=True
+    )
     for _ in range(count):
         data = damaged(update(), rng)
         if not is_valid(data):

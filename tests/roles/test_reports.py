@@ -28,7 +28,9 @@ def stage(begin: Callable[..., Any]) -> Any:
 
 def report(**changes: Any) -> bytes:
     """A report on the initial model; fields override its own."""
-    values = {"version": 0, "loss": 2.5, "top1": 0.25, "top5": 0.5, "images": 40, "final": False}
+    metrics = changes.pop("metrics", {"top1": 0.25, "f1": None})
+    values = {"version": 0, "loss": 2.5, "images": 40, "final": False}
+    values["metrics"] = [ps_pb2.Metric(name=name, value=one) for name, one in metrics.items()]
     return ps_pb2.ReportRequest(**(values | changes)).SerializeToString()
 
 
@@ -47,21 +49,10 @@ def test_a_snapshot_is_taken_and_reported_once(stage: Any, tmp_path: Path) -> No
         version=0,
         payload_up_bytes=0,
         loss=None,  # the model has diverged
-        top1=0.25,
-        top5=0.5,
+        metrics={"top1": 0.25, "f1": None},
         images=40,
         final=False,
     )
-
-
-def test_a_report_without_accuracies(stage: Any, tmp_path: Path) -> None:
-    with stage.connect("evaluator") as connection:
-        request = ps_pb2.SnapshotRequest().SerializeToString()
-        snapshot = decode_snapshot(connection.call(methods.SNAPSHOT, request))
-        said = report(top1=None, top5=None, time_seconds=snapshot.time)
-        connection.call(methods.REPORT, said)
-    (event,) = only(read_events(tmp_path / "events.jsonl"), Evaluated)
-    assert (event.loss, event.top1, event.top5) == (2.5, None, None)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +64,9 @@ def test_a_report_without_accuracies(stage: Any, tmp_path: Path) -> None:
             "a report on a snapshot of version 0 at 9.5 s, which was not taken",
         ),
         ({"final": True}, "a report on a final snapshot of version 0 at 0 s, which was not taken"),
-        ({"top1": 1.5}, "expected ratios"),
-        ({"top1": None}, "expected ratios"),
-        ({"top5": None}, "expected ratios"),
-        ({"top5": float("nan")}, "expected ratios"),
+        ({"metrics": {"top1": float("nan")}}, "metric 'top1' nan: expected a name and a number"),
+        ({"metrics": {"a,b": 1.0}}, "metric 'a,b' 1.0: expected a name and a number"),
+        ({"metrics": {f"top{k}": 1.0 for k in range(2001)}}, "2001 metrics, expected at most 2000"),
         ({"images": 0}, "0 images: out of range"),
         ({"version": 2**64 - 1}, "out of range"),
     ],

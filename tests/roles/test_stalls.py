@@ -128,7 +128,7 @@ def test_a_barrier_is_held_until_its_model_is_evaluated(run: Run) -> None:
         snapshot = decode_snapshot(await asked)
         assert (snapshot.version, snapshot.final) == (2, False)
         bench.seconds = 1.0
-        bench.training.measured(Measured(snapshot.time, 2, 0.5), accuracy=0.1)
+        bench.training.measured(Measured(snapshot.time, 2, 0.5), metrics={})
         assert [(await one).reply is not None for one in held] == [True, True]
 
     assert run(play, half=half).rows()["worker"].tolist() == [0, 1]

@@ -100,7 +100,9 @@ def test_a_dumped_scenario_loads_back_equal(data: dict[str, Any]) -> None:
 def test_every_default_is_written(small: str) -> None:
     written = yaml.safe_load(dump(load_text(small)))
     assert written["algorithm"]["name"] == "adacomp"
-    assert written["evaluate"] == {"every": 5, "images": 2000, "timeout": "10min"}
+    metrics = [{"name": "top1"}, {"name": "top5"}]
+    default = {"every": 5, "images": 2000, "metrics": metrics, "timeout": "10min"}
+    assert written["evaluate"] == default
     assert written["workers"]["batch_size"] == 10
     assert written["runtime"] == {"name": "native"}
 

@@ -49,7 +49,7 @@ def test_saved_models_load_and_have_their_recorded_accuracy(
     assert (final.taken.version, final.taken.final) == (120, True)
     assert final.bound.evaluate(data.test_images, data.test_labels) == final.taken.evaluation
     during = run.evaluations.loc[~run.evaluations["final"]]
-    assert best.taken.evaluation.top1 == during["top1"].max()
+    assert best.taken.evaluation.metrics["top1"] == during["top1"].max()
     assert best.taken.version in set(during["version"])
 
 

@@ -114,8 +114,7 @@ def evaluated(index: int, share: float, *, final: bool) -> Any:
         version=20 * index,
         payload_up_bytes=1_000_000 * index,
         loss=1 - share,
-        top1=share,
-        top5=1.0,
+        metrics={"top1": share, "top5": 1.0},
         images=100,
         final=final,
     )

@@ -32,8 +32,7 @@ def evaluated(version: int) -> Entry:
         version=version,
         payload_up_bytes=10,
         loss=0.5,
-        top1=0.5,
-        top5=1.0,
+        metrics={"top1": 0.5, "top5": 1.0},
         images=10,
         final=False,
     )

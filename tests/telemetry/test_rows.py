@@ -80,7 +80,7 @@ def test_a_column_without_a_default_is_required() -> None:
 
 def test_the_header_of_evaluations() -> None:
     assert ",".join(EVALUATIONS) == (
-        "time_seconds,wall_seconds,version,payload_up_bytes,loss,top1,top5,images,final"
+        "time_seconds,wall_seconds,version,payload_up_bytes,loss,images,final"
     )
 
 

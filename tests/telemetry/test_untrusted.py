@@ -147,13 +147,13 @@ def test_every_field_of_an_event_is_checked(folder: RunFolder, line: bytes, why:
     assert "written by ps" in refusal.value.message
 
 
-@pytest.mark.parametrize("top1", ["1.5", "-0.5", "NaN", "null", '"x"'])
-def test_an_evaluation_is_checked(folder: RunFolder, top1: str) -> None:
+@pytest.mark.parametrize("metric", ['"top1": NaN', '"top1": 1e999', '"top 1": 0.5', '"\\u001b": 1'])
+def test_an_evaluation_is_checked(folder: RunFolder, metric: str) -> None:
     folder.ps_events.write_text(
         '{"event": "evaluated", "time": 1, "time_seconds": 1, "version": 1, "loss": null, '
-        f'"payload_up_bytes": 1, "top1": {top1}, "top5": 1, "images": 1, "final": false}}\n'
+        f'"payload_up_bytes": 1, {metric}, "top5": 1, "images": 1, "final": false}}\n'
     )
-    with pytest.raises(SpoiledError, match="top1"):
+    with pytest.raises(SpoiledError, match=r"its metric .* is out of range"):
         follow_ps_events(folder.ps_events).read()
 
 

@@ -265,10 +265,12 @@ class Server:
         self._waiting.pop(worker, None)
         return () if self.finished else self.half.leave(worker, now)
 
-    def measured(self, measured: Measured, *, accuracy: float | None, now: float) -> Effects:
-        """Handle the evaluator's result for a model; ``accuracy`` is None without one."""
+    def measured(
+        self, measured: Measured, *, metrics: Mapping[str, float | None], now: float
+    ) -> Effects:
+        """Handle the evaluator's result for a model, with the values of its metrics by name."""
         self._watch_clock(now)
-        self.finished = self.finished or self.stop.by_evaluation(measured, accuracy)
+        self.finished = self.finished or self.stop.by_evaluation(measured, metrics)
         if not self.finished:
             self.half.measured(measured)
         if self._measuring is not None and measured.time >= self._measuring:

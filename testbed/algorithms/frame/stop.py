@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite
 
@@ -18,21 +18,41 @@ NAMED = 3
 
 
 @dataclass(frozen=True)
+class Target:
+    """A value of a metric in an evaluation that is good enough.
+
+    Attributes:
+        metric: its name.
+        value: the least value, or the greatest if a lower one is better.
+        shown: what the reason calls it, if not by its name.
+    """
+
+    metric: str
+    value: float
+    higher_is_better: bool = True
+    shown: str = ""
+
+    def reached(self, value: float) -> bool:
+        """Return whether a value is as good."""
+        return value >= self.value if self.higher_is_better else value <= self.value
+
+
+@dataclass(frozen=True)
 class StopRule:
     """When training ends; a criterion that is None is not used.
 
     Attributes:
         steps: minimum number of training steps in the model.
         time: emulated seconds since the start.
-        accuracy: minimum top-1 accuracy of an evaluation, in [0, 1].
         loss: maximum loss of an evaluation.
+        targets: values of metrics, each of which is enough.
     """
 
     updates: int | None = None
     steps: int | None = None
     time: float | None = None
-    accuracy: float | None = None
     loss: float | None = None
+    targets: Sequence[Target] = ()
 
     def by_progress(self, updates: int, steps: int) -> str:
         """Return why these updates and steps are enough; empty if they are not."""
@@ -48,15 +68,14 @@ class StopRule:
             return f"{self.time:g} s of emulated time passed"
         return ""
 
-    def by_evaluation(self, measured: Measured, accuracy: float | None) -> str:
-        """Return why the model is good enough or has diverged; empty if neither.
-
-        ``accuracy`` is None for numeric targets.
-        """
+    def by_evaluation(self, measured: Measured, metrics: Mapping[str, float | None]) -> str:
+        """Return why the model is good enough or has diverged; empty if neither."""
         if not isfinite(measured.loss):
             return f"{DIVERGED}: loss is {measured.loss} at version {measured.version}"
-        if self.accuracy is not None and accuracy is not None and accuracy >= self.accuracy:
-            return f"accuracy {accuracy:.4f} reached {self.accuracy:g}"
+        for target in self.targets:
+            value = metrics.get(target.metric)
+            if value is not None and target.reached(value):
+                return f"{target.shown or target.metric} {value:.4f} reached {target.value:g}"
         if self.loss is not None and measured.loss <= self.loss:
             return f"loss {measured.loss:.4f} reached {self.loss:g}"
         return ""

@@ -186,7 +186,7 @@ class Trial:
                 self._arrived[release.worker] = arrived
         if effects.measure:
             measured = Measured(self.now, half.version, loss=1.0 / (1 + half.version))
-            self._take(self.server.measured(measured, accuracy=0.5, now=self.now))
+            self._take(self.server.measured(measured, metrics={}, now=self.now))
 
 
 def as_written(state: PlainState) -> PlainState:

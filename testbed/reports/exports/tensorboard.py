@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from testbed.models.metrics import group_of
 from testbed.reports.charts import thin
 from testbed.reports.exports import folder_a_run, lacks
 from testbed.reports.page import numbers_table
+from testbed.reports.record import metric_columns
 from testbed.reports.table import markdown
 
 if TYPE_CHECKING:
@@ -46,7 +48,6 @@ def write_tensorboard(runs: Sequence[Run], out: Path) -> None:
 MOST = 10_000
 """Maximum number of values per name; thinning keeps the extremes, as in a report's curves."""
 
-EVALUATED = {"top1": "accuracy/top1", "top5": "accuracy/top5", "loss": "loss"}
 UPDATED = {"staleness": "staleness", "step_scale": "step_scale"}
 READ = {
     "wire_rx_bytes": "traffic/wire_in_bytes",
@@ -67,11 +68,13 @@ class Scalar:
 
 
 def scalars(run: Run) -> Iterator[Scalar]:
-    """Yield accuracy and loss by version, staleness by class and update, traffic by second."""
+    """Yield metrics and loss by version, staleness by class and update, traffic by second."""
     start = _start(run)
+    metrics = metric_columns(run.evaluations)
+    evaluated = {name: f"{group_of(name)}/{name}" for name in metrics} | {"loss": "loss"}
     for _, row in run.evaluations.iterrows():
         ending = "_all_images" if row["final"] else ""
-        for column, name in EVALUATED.items():
+        for column, name in evaluated.items():
             if np.isfinite(row[column]):
                 moment = start + row["wall_seconds"]
                 yield Scalar(f"{name}{ending}", int(row["version"]), moment, float(row[column]))

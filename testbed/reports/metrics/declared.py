@@ -198,10 +198,17 @@ WORKERS = Metric(
 )
 ACCURACY = Metric(
     "testbed_accuracy_ratio",
-    "Share of test images whose class is among the model's first 1 or 5 predictions at the last "
-    "evaluation.",
+    "Share of test images whose class is among the model's first 1, 5 or so predictions at the "
+    "last evaluation.",
     "evaluated",
     ("top",),
+)
+EVALUATION = Metric(
+    "testbed_evaluation_metric",
+    "Values of the scenario's metrics at the last evaluation, each in its own unit.",
+    "evaluated",
+    ("metric",),
+    measured_in="1",
 )
 LOSS = Metric(
     "testbed_loss",

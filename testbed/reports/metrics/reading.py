@@ -13,6 +13,7 @@ from statistics import median
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from testbed.models.metrics.top_k import rank_of
 from testbed.reports import measures
 from testbed.reports.history import RunHistory, late_faults, planned_gaps
 from testbed.reports.measurements import Flow, Measurements
@@ -185,13 +186,14 @@ class MetricsSink(Sink, Collector):
         if self._evaluated is None:
             return
         found = self._evaluated
-        for metric, value, labels in (
-            (declared.ACCURACY, found.top1, ("1",)),
-            (declared.ACCURACY, found.top5, ("5",)),
-            (declared.LOSS, found.loss, ()),
-        ):
-            if value is not None:  # a regression model has no accuracy
-                yield Sample(metric, value, labels)
+        if found.loss is not None:
+            yield Sample(declared.LOSS, found.loss)
+        for name, value in found.metrics.items():
+            if value is None:  # as of a regression model's accuracy
+                continue
+            yield Sample(declared.EVALUATION, value, (name,))
+            if rank := rank_of(name):
+                yield Sample(declared.ACCURACY, value, (rank,))
 
     def _reasons(self) -> dict[str, int]:
         """Return the number of reasons that each rule of the verdict has found so far."""

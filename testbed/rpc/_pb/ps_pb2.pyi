@@ -233,22 +233,28 @@ class SnapshotReply(_message.Message):
     def __init__(self, version: _Optional[int] = ..., time_seconds: _Optional[float] = ..., final: _Optional[bool] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("version", "loss", "top1", "top5", "images", "final", "time_seconds")
+    __slots__ = ("version", "loss", "metrics", "images", "final", "time_seconds")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     LOSS_FIELD_NUMBER: _ClassVar[int]
-    TOP1_FIELD_NUMBER: _ClassVar[int]
-    TOP5_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     FINAL_FIELD_NUMBER: _ClassVar[int]
     TIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     version: int
     loss: float
-    top1: float
-    top5: float
+    metrics: _containers.RepeatedCompositeFieldContainer[Metric]
     images: int
     final: bool
     time_seconds: float
-    def __init__(self, version: _Optional[int] = ..., loss: _Optional[float] = ..., top1: _Optional[float] = ..., top5: _Optional[float] = ..., images: _Optional[int] = ..., final: _Optional[bool] = ..., time_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., loss: _Optional[float] = ..., metrics: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ..., images: _Optional[int] = ..., final: _Optional[bool] = ..., time_seconds: _Optional[float] = ...) -> None: ...
+
+class Metric(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: float
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ()

@@ -116,12 +116,12 @@ def test_training_stops_at_a_number_of_steps_or_at_a_loss() -> None:
     server = begun(Asgd(name="asgd"), stop=StopRule(steps=5, loss=0.5))
     update = Update(Dense(np.ones(2, np.float32)), 0, samples=40, steps=4)
     server.push(0, 1, update=update, now=1.0)
-    server.measured(Measured(1.0, 1, 0.6), accuracy=0.1, now=1.0)
+    server.measured(Measured(1.0, 1, 0.6), metrics={}, now=1.0)
     assert not server.finished
     server.push(1, 1, update=update, now=1.0)
     assert server.finished == "8 training steps are in the model"
     other = begun(Asgd(name="asgd"), stop=StopRule(loss=0.5))
-    other.measured(Measured(1.0, 0, 0.5), accuracy=0.1, now=1.0)
+    other.measured(Measured(1.0, 0, 0.5), metrics={}, now=1.0)
     assert other.finished == "loss 0.5000 reached 0.5"
 
 
@@ -309,9 +309,9 @@ def test_a_barrier_is_held_until_the_loss_of_its_model_is_known() -> None:
     effects = server.push(0, 1, update=ones(0), now=5.0)
     assert (effects.measure, released(effects)) == (True, [])
     assert not push(server, 1, version=0).measure  # already requested
-    late = server.measured(Measured(1.0, 0, 2.0), accuracy=0.1, now=6.0)  # an earlier evaluation
+    late = server.measured(Measured(1.0, 0, 2.0), metrics={}, now=6.0)  # an earlier evaluation
     assert (late.measure, released(late)) == (False, [])
-    effects = server.measured(Measured(5.0, 1, 1.5), accuracy=0.1, now=7.0)
+    effects = server.measured(Measured(5.0, 1, 1.5), metrics={}, now=7.0)
     assert sorted(released(effects)) == [(0, 2), (1, 2)]
     assert [(m.time, m.version, m.loss) for m in script.losses] == [(1.0, 0, 2.0), (5.0, 1, 1.5)]
 

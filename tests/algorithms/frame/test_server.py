@@ -9,7 +9,7 @@ from testbed.algorithms import AdaComp, Asgd
 from testbed.algorithms.base import Applied, Measured, Update
 from testbed.algorithms.frame.effects import Effects, Release
 from testbed.algorithms.frame.server import Server
-from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.frame.stop import StopRule, Target
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Indices, Sparse, Vector
 from testbed.payloads.layout import Layout
@@ -62,7 +62,7 @@ def push(subject: Server, worker: int, sequence: int, update: Update) -> Applied
 def evaluate(subject: Server, now: float, *, loss: float, accuracy: float = 0.0) -> None:
     """The evaluator reports on the current model."""
     measured = Measured(now, subject.version, loss)
-    subject.measured(measured, accuracy=accuracy, now=now)
+    subject.measured(measured, metrics={"top1": accuracy}, now=now)
 
 
 def test_a_pull_is_answered_and_a_push_brings_the_next_model() -> None:
@@ -253,7 +253,7 @@ def test_training_stops_at_its_time_limit_whichever_call_notices_first() -> None
 
 
 def test_training_stops_at_an_accuracy_and_keeps_the_first_reason() -> None:
-    subject = server(StopRule(time=10.0, accuracy=0.9))
+    subject = server(StopRule(time=10.0, targets=(Target("top1", 0.9, shown="accuracy"),)))
     subject.tick(1.0)
     evaluate(subject, 2.0, loss=0.5, accuracy=0.8999)
     assert subject.finished == ""

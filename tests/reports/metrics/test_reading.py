@@ -151,10 +151,13 @@ def test_refused_calls_evaluations_and_state(outline: Outline, values: Values) -
     assert values(sink.collect())["testbed_rejected_total"] == {("INVALID_ARGUMENT",): 0}
     rejected = Rejected("w1", "NaN", code="INVALID_ARGUMENT")
     tell(sink, rejected, rejected, Omitted("w1", "rejected", 5), Omitted("w1", "gap", 9))
-    tell(sink, Evaluated(1.0, 4, 60, 0.5, 0.75, 0.9, 100, False), StateChanged("training"))
+    metrics = {"top1": 0.75, "top5": 0.9, "auroc": None, "perplexity": 3.5}
+    tell(sink, Evaluated(1.0, 4, 60, 0.5, metrics, 100, False), StateChanged("training"))
     found = values(sink.collect())
     assert found["testbed_rejected_total"] == {("INVALID_ARGUMENT",): 2, ("OMITTED",): 5}
     assert found["testbed_accuracy_ratio"] == {("1",): 0.75, ("5",): 0.9}
+    evaluated = {("top1",): 0.75, ("top5",): 0.9, ("perplexity",): 3.5}
+    assert found["testbed_evaluation_metric"] == evaluated
     assert found["testbed_loss"] == {(): 0.5}
     assert found["testbed_run_state"] == {("training",): 1}
 

@@ -1,0 +1,96 @@
+"""Checks of a scenario's metrics, and of what refers to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from testbed.faults.base import TimedFault
+from testbed.models.metrics import ACCURACY, DEFAULTS, unit_of
+from testbed.models.metrics.custom import CustomMetric
+from testbed.scenario.document import Finding, Keys
+from testbed.scenario.schema import Scenario
+from testbed.scenario.synonyms import nearest
+from testbed.telemetry.entry import METRIC, STAMP
+from testbed.telemetry.rows import EVALUATIONS
+from testbed.values.units import Duration
+
+TAKEN = {"accuracy", *EVALUATIONS, *STAMP, "samples", "steps"}
+"""Names of other columns of the evaluations, and of other fields of their events."""
+
+
+def check_metrics(scenario: Scenario) -> Iterator[Finding]:
+    """Check that the names of metrics are distinct, and that what refers to one names it."""
+    seen: set[str] = set()
+    for place, metric in enumerate(scenario.evaluate.metrics):
+        path: Keys = ("evaluate", "metrics", place)
+        (name,) = metric.names(0) or (metric.name,)
+        if name in seen:
+            yield path, f"{name} again", "each metric once"
+        seen.add(name)
+        if isinstance(metric, CustomMetric) and (
+            name in TAKEN or unit_of(name) or not re.fullmatch(METRIC, name)
+        ):
+            expected = "a class with another name, of at most 60 letters: its name is the metric's"
+            yield (*path, "class"), name, expected
+    for path, name in referred(scenario):
+        if unknown := unknown_metric(scenario, name):
+            yield path, f"{name}, which is not evaluated", *unknown
+    yield from _check_measured(scenario)
+
+
+def _check_measured(scenario: Scenario) -> Iterator[Finding]:
+    """Check that a stop rule's measurement takes place before the run ends otherwise."""
+    stop, every = scenario.stop, scenario.evaluate.every
+    end = stop.time if isinstance(every, Duration) else stop.updates
+    if every is None or end is None or every < end:
+        return
+    goals: dict[Keys, float | None] = {("accuracy",): stop.accuracy, ("loss",): stop.loss}
+    goals |= {("metrics", name): goal for name, goal in stop.metrics.items()}
+    for path, wanted in goals.items():
+        if wanted is not None:
+            unit = "" if isinstance(every, Duration) else " updates"
+            found = f"{wanted:g} with an evaluation every {every}{unit}"
+            expected = f"a smaller evaluate.every: training ends at {end}{unit}"
+            yield ("stop", *path), found, expected
+
+
+def referred(scenario: Scenario) -> Iterator[tuple[Keys, str]]:
+    """Yield where a scenario refers to a metric, and the metric's name."""
+    if scenario.stop.accuracy is not None:
+        yield ("stop", "accuracy"), ACCURACY
+    for name in scenario.stop.metrics:
+        yield ("stop", "metrics", name), name
+    for place, fault in enumerate(scenario.faults):
+        if isinstance(fault, TimedFault) and fault.at.accuracy is not None:
+            yield ("faults", place), ACCURACY
+
+
+def unknown_metric(scenario: Scenario, name: str) -> tuple[str, str] | None:
+    """Return what is expected in place of a metric's name, and a hint; None if it is evaluated."""
+    metrics, images = scenario.evaluate.metrics, scenario.dataset.images
+    classes = 0 if images is None else images[1]
+    known = [*dict.fromkeys(known for one in metrics for known in one.names(classes))]
+    if name in known or (images is None and any(one.has(name) for one in metrics)):
+        return None
+    shown = f"{', '.join(known[:20])}{' ...' if len(known) > 20 else ''}" or "none"
+    return f"a metric of evaluate.metrics: {shown}; or {name} in addition to them", nearest(
+        name, known
+    )
+
+
+def check_targets(scenario: Scenario, targets: str) -> Iterator[tuple[Keys, str, str]]:
+    """Yield metrics that are not defined for the targets of the data set, labels or numbers.
+
+    The default has no values for numbers.
+    """
+    metrics, dataset = scenario.evaluate.metrics, scenario.dataset.name
+    for place, metric in enumerate(metrics if metrics != DEFAULTS else ()):
+        if metric.of not in (None, targets):
+            expected = f"a metric of {targets}, the targets of {dataset}"
+            yield ("evaluate", "metrics", place), f"{metric.name}, of {metric.of}", expected
+    for name in scenario.stop.metrics:
+        named = [one for one in metrics if one.has(name)]
+        if named and all(one.of not in (None, targets) for one in named):
+            expected = f"another criterion, such as `loss`: {dataset} has {targets}"
+            yield ("stop", "metrics", name), name, expected
