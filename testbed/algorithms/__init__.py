@@ -21,8 +21,13 @@ from testbed.algorithms.bsp import Bsp as Bsp
 from testbed.algorithms.comp_asgd import CompAsgd as CompAsgd
 from testbed.algorithms.custom import CustomAlgorithm as CustomAlgorithm
 from testbed.algorithms.ddl import Ddl as Ddl
+from testbed.algorithms.diloco import DiLoCo as DiLoCo
+from testbed.algorithms.fedasync import FedAsync as FedAsync
 from testbed.algorithms.fedavg import FedAvg as FedAvg
 from testbed.algorithms.fedbuff import FedBuff as FedBuff
+from testbed.algorithms.fednova import FedNova as FedNova
+from testbed.algorithms.fedopt import FedOpt as FedOpt
+from testbed.algorithms.fedprox import FedProx as FedProx
 from testbed.algorithms.fixed_adacomm import FixedAdacomm as FixedAdacomm
 from testbed.algorithms.plump_dp import PlumpDp as PlumpDp
 from testbed.algorithms.quant_dp import QuantDp as QuantDp
@@ -44,7 +49,12 @@ Algorithm = Annotated[
         | Adacomm
         | Adsp
         | FedAvg
+        | FedProx
+        | FedOpt
+        | FedNova
         | FedBuff
+        | FedAsync
+        | DiLoCo
         | Ddl
         | ScaDles
         | PlumpDp

@@ -14,7 +14,9 @@ Symbols, as the paper writes them:
     η    learning_rate
 
     worker:   E times: for every batch b of its samples: w^k ← w^k - η g(w^k; b)
+              (parts/local_training.py)
     server:   S_t at random; wait for all in S_t; w_{t+1} ← Σ n_k w^k / Σ n_k, over S_t
+              (parts/selection.py)
 
 Deviations: a worker sends w_t - w^k, an update like that of other algorithms; for B = ∞, set the
 scenario's batch_size to all samples. The server does not wait for a worker that left; its earlier
@@ -24,24 +26,14 @@ a single sample left at the end of an epoch is added to the batch before it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import Literal
 
-from testbed.algorithms.base import (
-    AlgorithmConfig,
-    Applied,
-    Halves,
-    Stream,
-    Update,
-    WorkerHalf,
-)
-from testbed.algorithms.parts.local_sgd import Accumulation
-from testbed.algorithms.parts.options import Count, LearningRate, Share
-from testbed.algorithms.parts.rounds import RoundServer, weighted
-from testbed.payloads import Vector
+from testbed.algorithms.base import Halves
+from testbed.algorithms.parts.local_training import EpochsWorker
+from testbed.algorithms.parts.selection import FederatedRounds, SelectingServer
 
 
-class FedAvg(AlgorithmConfig):
+class FedAvg(FederatedRounds):
     """FedAvg's options.
 
     Attributes:
@@ -51,71 +43,7 @@ class FedAvg(AlgorithmConfig):
     """
 
     name: Literal["fedavg"]
-    learning_rate: LearningRate = 0.1
-    local_epochs: Count = 1
-    fraction: Share = 1.0
 
     def halves(self) -> Halves:
-        return FedAvgWorker, FedAvgServer
-
-
-class FedAvgWorker(WorkerHalf[FedAvg]):
-    """Trains its copy for E epochs, and pushes the change."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._update = Accumulation(self.parameters)
-        self._own = 0  # n_k
-
-    def next_batch_size(self, stream: Stream, now: float) -> int:
-        """B samples, or the rest of the epoch; a rest too small for a step is added to B."""
-        self._own = stream.own or stream.batch_size
-        left = self._own - self._update.samples % self._own
-        batch = super().next_batch_size(stream, now)
-        return left if left < batch + stream.least else batch
-
-    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
-        """w^k ← w^k - η g; after E epochs push."""
-        self._update.add(gradient, samples, rate=self.config.learning_rate)
-        if self._update.samples < self.config.local_epochs * self._own:
-            return None
-        return self._update.take(self.version)
-
-
-class FedAvgServer(RoundServer[FedAvg]):
-    """Runs each round with a random sample of the workers."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._chosen: set[int] = set()
-        self._choose(range(self.workers))
-
-    def join(self, worker: int) -> None:
-        """Add a worker to choose from."""
-        super().join(worker)
-        if not self._chosen:  # all had left
-            self._chosen = {worker}
-
-    def ready(self, worker: int) -> bool:
-        """Return True if the worker is in the current round and has not pushed in it."""
-        return worker in self._chosen and super().ready(worker)
-
-    def awaited(self) -> Collection[int]:
-        """Return the workers of the round that have not pushed."""
-        return self._chosen & self._members - self._pushed.keys()
-
-    def mean(self, round_: Sequence[Update]) -> Vector:
-        """Σ n_k U_k / Σ n_k."""
-        return weighted(round_, self.parameters.size)
-
-    def _close(self, now: float) -> Sequence[Applied]:
-        """Choose the workers of the next round."""
-        applied = super()._close(now)
-        if not self._pushed and (applied or not self.awaited()):
-            self._choose(sorted(self._members))
-        return applied
-
-    def _choose(self, among: Sequence[int]) -> None:
-        """S_t: max(C K, 1) of K."""
-        count = min(len(among), max(1, round(self.config.fraction * len(among))))
-        self._chosen = set(self.rng.choice(among, count, replace=False).tolist())
+        """Return halves that also serve other algorithms with rounds."""
+        return EpochsWorker, SelectingServer

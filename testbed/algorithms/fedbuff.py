@@ -24,24 +24,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.algorithms.base import (
-    AlgorithmConfig,
-    Applied,
-    Halves,
-    ServerHalf,
-    Update,
-    expect,
-)
-from testbed.algorithms.parts.local_sgd import LocalStepsWorker
+from testbed.algorithms.base import Applied, Halves, ServerHalf, Update, expect
+from testbed.algorithms.parts.local_training import LocalTraining, StepsWorker
 from testbed.algorithms.parts.options import Count, LearningRate, Steps
 from testbed.payloads import Dense
 
 
-class FedBuff(AlgorithmConfig):
+class FedBuff(LocalTraining):
     """FedBuff's options.
 
     Attributes:
@@ -52,16 +45,17 @@ class FedBuff(AlgorithmConfig):
         damping: whether to damp stale updates.
     """
 
+    ROUNDS: ClassVar[bool] = False
+
     name: Literal["fedbuff"]
-    learning_rate: LearningRate = 0.1
     server_learning_rate: LearningRate = 1.0
     local_steps: Steps = 10
     buffer_size: Count = 10
     damping: bool = True
 
     def halves(self) -> Halves:
-        """Return the halves; the worker half is that of Fixed ADACOMM."""
-        return LocalStepsWorker, FedBuffServer
+        """Return the halves; the worker half also serves other algorithms."""
+        return StepsWorker, FedBuffServer
 
 
 class FedBuffServer(ServerHalf[FedBuff]):

@@ -45,7 +45,8 @@ AMBIGUOUS = ("buffer",)
 """Words for which a path is suggested only if its last key is valid at the place of the error."""
 
 REMARKS: Mapping[str, str] = {
-    "algorithm": " Models are trained with SGD, whose learning rate is an option of the algorithm.",
+    "algorithm": " Models are trained with SGD, whose learning rate is an option of the algorithm; "
+    "federated algorithms, such as fedavg, have an option optimizer.",
     "stop.steps": " An epoch has one step per mini-batch of the training samples.",
     "stop.updates": " Every applied push is an update: a round of n workers has n updates.",
 }

@@ -20,6 +20,7 @@ from testbed.algorithms import Algorithm, CustomAlgorithm
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.frame.contract import CHECKS, examine
 from testbed.algorithms.frame.trial import LAYOUT, WORKERS, next_update, server_half, worker_half
+from testbed.algorithms.parts.local_training import LocalTraining
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Keyed, Payload, Quantized, Sparse
 from testbed.payloads.keyed import signature_of
@@ -30,7 +31,7 @@ MEMBERS: tuple[type[AlgorithmConfig], ...] = tuple(
 )
 """Those of this package; test_custom.py tries one of a user's."""
 
-NOT_ALGORITHMS = {"base", "custom", "frame", "messages", "parts", "state"}
+NOT_ALGORITHMS = {"base", "custom", "frame", "messages", "optimizers", "parts", "state"}
 
 every_member = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.__name__)
 
@@ -109,6 +110,7 @@ def test_options_have_defaults_and_unknown_ones_are_refused(member: type[Algorit
 
 ENDS: dict[str, tuple[object, ...]] = {
     "decay": (0.01, 1.0),
+    "clip": (None, {"norm": 1e-6}, {"value": 0.5}),
     "decay_steps": (1, 30),
     "alpha": (0.05, 1.0),
     "check_period": ("1s", "2min"),
@@ -116,6 +118,17 @@ ENDS: dict[str, tuple[object, ...]] = {
     "local_epochs": (1, 10),
     "local_steps": (1, 10),
     "milestones": ((), (1, 2)),
+    "optimizer": (
+        "adamw",
+        "adagrad",
+        {"sgd": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}},
+        {"rmsprop": {"momentum": 0.9}},
+    ),
+    "schedule": (
+        {"step": {"every": 1, "by": "updates"}},
+        {"cosine": {"over": 9, "warm_up": 3, "by": "updates"}},
+        {"constant": {"warm_up": 5, "by": "seconds"}},
+    ),
     "min_commit_interval": (None, "1s", "2min"),
 }
 """Of options whose ends are not those of their type, or are too far off to be reached in small."""
@@ -135,6 +148,10 @@ TOGETHER: dict[str, dict[str, object]] = {
     "norm": {"ratio": 0.1},
 }
 """What an option needs, or is without effect without; of the algorithms that have it too."""
+
+SHARED = LocalTraining.model_fields.keys() - {"learning_rate"}
+WITH_SHARED = (algorithms.FedAvg, algorithms.FedBuff)
+"""The only ones, with and without rounds, whose options of local training are varied."""
 
 FEW_STEPS: dict[str, object] = {"local_steps": 3, "check_period": "10s"}
 """Algorithms that take this many steps, or this long, for each push: 40 by default."""
@@ -179,7 +196,7 @@ EXTREMES = [
     pytest.param(member, {**needed, name: end}, id=f"{member.__name__}-{name}-{end}")
     for member in MEMBERS
     for name, field in member.model_fields.items()
-    if name != "name"
+    if name != "name" and (name not in SHARED or member in WITH_SHARED)
     for end in ends(name, field)
     for needed in [companions(member, name)]
 ]

@@ -1,4 +1,4 @@
-"""FedAvg and FedBuff, worked by hand. All numbers are exact in float32."""
+"""Federated algorithms, worked by hand. Most numbers are exact in float32."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from testbed.algorithms import FedAvg, FedBuff
-from testbed.algorithms.base import Applied, Stream
+from testbed.algorithms import DiLoCo, FedAsync, FedAvg, FedBuff, FedNova, FedOpt, FedProx
+from testbed.algorithms.base import Applied, Stream, Update
+from testbed.algorithms.optimizers import Sgd
+from testbed.algorithms.parts.schedule import StepDecay
+from testbed.payloads import Dense
 
 GroupOf = Any
 """Makes some workers and a server on two parameters that begin at 8 and 16; see conftest.py."""
@@ -151,3 +155,171 @@ def test_fedbuff_pushes_after_its_local_steps(group_of: GroupOf) -> None:
     assert update is not None
     assert (update.steps, update.samples) == (3, 30)
     assert np.array_equal(next(iter(update.payload.arrays)), [3, 0])
+
+
+def test_local_training_by_hand(group_of: GroupOf) -> None:
+    """η = 1/2 with momentum 1/2 and μ = 1: twice the gradient (8, 0), one epoch of two batches.
+
+    g           v        w
+    (8, 0)      (8, 0)   (8, 16) - (4, 0) = (4, 16)
+    (8-4, 0)    (8, 0)   (4, 16) - (4, 0) = (0, 16)    since μ (w - w_0) = (-4, 0)
+    """
+    config = FedAvg(name="fedavg", learning_rate=0.5, optimizer=Sgd(momentum=0.5), proximal=1.0)
+    group = group_of(config, 1)
+    worker, stream = group.workers[0], Stream(batch_size=10, own=20)
+    worker.next_batch_size(stream, 0.0)
+    assert worker.step(floats(8, 0), 10, 0.0) is None
+    assert worker.parameters.tolist() == [4, 16]
+    update = worker.step(floats(8, 0), 10, 0.0)
+    assert update.payload.values.tolist() == [8, 0]
+    assert worker.parameters.tolist() == [0, 16]
+
+
+@pytest.mark.parametrize(("keep", "second"), [(False, 8), (True, 12)])
+def test_momentum_is_kept_between_rounds_only_if_requested(
+    keep: bool, second: float, group_of: GroupOf
+) -> None:
+    """v = 8 after the first round; then 8, or 8/2 + 8."""
+    config = FedAvg(
+        name="fedavg", learning_rate=1.0, optimizer=Sgd(momentum=0.5), keep_optimizer=keep
+    )
+    group = group_of(config, 1)
+    steps = []
+    for _ in range(2):
+        group.workers[0].next_batch_size(Stream(batch_size=10, own=10), 0.0)
+        update = group.step(0, 8, 0)
+        steps.append(update.payload.values[0])
+        group.server.push(0, update, 0.0)
+        group.pull(0)
+    assert steps == [8, second]
+
+
+def test_a_schedule_follows_the_rounds_of_the_server(group_of: GroupOf) -> None:
+    """η = 1, halved after every round, with one of two workers in each: 8, 4, 2."""
+    schedule = StepDecay(every=1.0, gamma=0.5)
+    config = FedAvg(name="fedavg", learning_rate=1.0, fraction=0.5, schedule=schedule)
+    group = group_of(config, 2, pulled=False)
+    steps = []
+    for _ in range(3):
+        (index,) = (index for index in (0, 1) if group.server.ready(index))
+        group.pull(index)
+        group.workers[index].next_batch_size(Stream(batch_size=10, own=10), 0.0)
+        update = group.step(index, 8, 0)
+        steps.append(update.payload.values[0])
+        group.server.push(index, update, 0.0)
+    assert steps == [8, 4, 2]
+
+
+def test_a_schedule_by_rounds_is_refused_without_rounds() -> None:
+    with pytest.raises(ValidationError, match="by rounds"):
+        FedBuff(name="fedbuff", schedule=StepDecay(every=1.0))
+
+
+def test_a_straggler_trains_for_fewer_epochs(group_of: GroupOf) -> None:
+    """Of 4 epochs of one batch each; every number from 1 to 4 is drawn in 60 rounds."""
+    config = FedProx(name="fedprox", local_epochs=4, stragglers=1.0)
+    worker = group_of(config, 1).workers[0]
+    found = set()
+    for _ in range(60):
+        update = None
+        while update is None:
+            worker.next_batch_size(Stream(batch_size=10, own=10), 0.0)
+            update = worker.step(floats(1, 1), 10, 0.0)
+        found.add(update.steps)
+    assert found == {1, 2, 3, 4}
+
+
+def test_fednova_averages_directions_by_hand(group_of: GroupOf) -> None:
+    """w0 takes 1 step over 10 samples, w1 3 over 30: U (4, 0) and (0, 12).
+
+    d is (4, 0) and (0, 4), p 1/4 and 3/4, so τ_eff = 1/4 + 9/4 = 5/2, and the model moves by
+    5/2 (1, 3) = (2.5, 7.5). FedAvg would have moved it by (1, 9).
+    """
+    group = group_of(FedNova(name="fednova", learning_rate=0.5), 2)
+    group.server.push(0, Update(Dense(floats(4, 0)), 0, 10, 1), 0.0)
+    group.server.push(1, Update(Dense(floats(0, 12)), 0, 30, 3), 0.0)
+    assert group.server.parameters.tolist() == [5.5, 8.5]
+
+
+@pytest.mark.parametrize(
+    "options", [{"optimizer": "adam"}, {"optimizer": {"sgd": {"momentum": 0.5}}}, {"proximal": 0.1}]
+)
+def test_fednova_is_for_plain_sgd(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="sgd without momentum and proximal term"):
+        FedNova.model_validate({"name": "fednova", **options})
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "moved"),
+    [
+        ("sgd", [2 * 2, 2 * 4]),  # m = Δ
+        ("adam", [2 * 1 / ((19 / 16) ** 0.5 + 0.5), 2 * 2 / ((67 / 16) ** 0.5 + 0.5)]),
+        ("adagrad", [2 * 1 / (4.25**0.5 + 0.5), 2 * 2 / (16.25**0.5 + 0.5)]),
+        ("yogi", [2 * 1 / (1.25**0.5 + 0.5), 2 * 2 / (4.25**0.5 + 0.5)]),
+    ],
+)
+def test_fedopt_by_hand(optimizer: Any, moved: list[float], group_of: GroupOf) -> None:
+    """Δ = (2, 4) with β1 = 1/2, η = 2, τ = 1/2, so that v begins at 1/4.
+
+    m = Δ/2. With β2 = 3/4: adam v = 3/16 + Δ²/4 = (19/16, 67/16); yogi v = 1/4 + Δ²/4 =
+    (5/4, 17/4); adagrad v = 1/4 + Δ² = (17/4, 65/4).
+    """
+    config = FedOpt(
+        name="fedopt",
+        server_optimizer=optimizer,
+        server_learning_rate=2.0,
+        beta1=0.5,
+        beta2=0.75,
+        tau=0.5,
+    )
+    group = group_of(config, 1)
+    group.server.push(0, Update(Dense(floats(2, 4)), 0, 10, 1), 0.0)
+    assert (floats(8, 16) - group.server.parameters).tolist() == pytest.approx(moved, rel=1e-6)
+
+
+def test_fedasync_mixes_models_by_hand(group_of: GroupOf) -> None:
+    """α = 1/2 with a polynomial of a = 1: w0's (0, 16) is half of the new model, w1's (4, 8), which
+    is stale by one update, a quarter: (8, 16), (4, 16), (4, 14).
+    """
+    config = FedAsync(
+        name="fedasync", learning_rate=1.0, proximal=0.0, local_steps=1, mixing=0.5, a=1.0
+    )
+    group = group_of(config, 2)
+    assert group.push(0, 8, 0) == [Applied(0, 0)]
+    assert group.server.parameters.tolist() == [4, 16]
+    applied = group.push(1, 4, 8)
+    assert applied == [Applied(1, 1, staleness=1, sigma_mean=1.0, sigma_max=1, step_scale=0.5)]
+    assert group.server.parameters.tolist() == [4, 14]
+
+
+def test_the_damping_functions_of_fedasync() -> None:
+    config = FedAsync(name="fedasync", damping="hinge", a=10.0, b=4.0)
+    assert [config.scale(staleness) for staleness in (0, 4, 5, 6)] == [1, 1, 1 / 11, 1 / 21]
+    config = FedAsync(name="fedasync", damping="polynomial", a=0.5)
+    assert [config.scale(staleness) for staleness in (0, 3)] == [1, 0.5]
+    assert FedAsync(name="fedasync", damping="constant").scale(9) == 1
+
+
+def test_diloco_by_hand(group_of: GroupOf) -> None:
+    """Two workers, H = 2, plain SGD of η = 1; the outer step has η = 1/2 and m = 1/2.
+
+    round  Δ_0     Δ_1     Δ       v       outer step Δ/2 + v/4
+    1      (4, 0)  (0, 8)  (2, 4)  (2, 4)  (1.5, 3)    (8, 16) → (6.5, 13)
+    2      (4, 0)  (0, 8)  (2, 4)  (3, 6)  (1.75, 3.5) → (4.75, 9.5)
+    """
+    config = DiLoCo(
+        name="diloco",
+        learning_rate=1.0,
+        optimizer=Sgd(),
+        local_steps=2,
+        outer_learning_rate=0.5,
+        outer_momentum=0.5,
+    )
+    group = group_of(config, 2)
+    for expected in ([6.5, 13], [4.75, 9.5]):
+        for index, gradient in ((0, (2, 0)), (1, (0, 4))):
+            assert group.step(index, *gradient) is None
+            group.push(index, *gradient)
+        assert group.server.parameters.tolist() == expected
+        for index in (0, 1):
+            group.pull(index)

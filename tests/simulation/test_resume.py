@@ -13,8 +13,11 @@ from testbed.algorithms import (
     AdaComp,
     Adsp,
     Bsp,
+    DiLoCo,
     FedAvg,
     FedBuff,
+    FedOpt,
+    FedProx,
     FixedAdacomm,
     QuantDp,
     ScaDles,
@@ -23,6 +26,7 @@ from testbed.algorithms import (
 )
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.parts.schedule import Cosine
 from testbed.datasets.streams import Persistence, Policy, Truncation
 from testbed.simulation.checkpoint import state_of
 from testbed.simulation.engine import Engine
@@ -39,6 +43,9 @@ CONFIGS = (
     FixedAdacomm(name="fixed-adacomm", local_steps=3),
     Adsp(name="adsp", check_period=Duration(4), epoch=Duration(20)),
     FedAvg(name="fedavg"),
+    FedProx(name="fedprox", local_epochs=3, stragglers=0.5, schedule=Cosine(over=6.0)),
+    FedOpt(name="fedopt", server_optimizer="yogi", server_learning_rate=0.01),
+    DiLoCo(name="diloco", local_steps=3),
     FedBuff(name="fedbuff", local_steps=2, buffer_size=3),
     QuantDp(name="quant-dp", momentum=0.5),
     SlimDp(name="slim-dp", core_rounds=3),

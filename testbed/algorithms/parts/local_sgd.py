@@ -73,7 +73,11 @@ class Accumulation:
     def add(self, gradient: Vector, samples: int, *, rate: float) -> None:
         """U += η' g; W_i -= η' g, both in float32."""
         step = np.float32(rate) * gradient
-        self._sum += step if self._scaled else gradient
+        self.subtract(step, samples, counted=step if self._scaled else gradient)
+
+    def subtract(self, step: Vector, samples: int, *, counted: Vector | None = None) -> None:
+        """W_i -= step; U += the same, or ``counted``."""
+        self._sum += step if counted is None else counted
         self._parameters -= step
         self.steps += 1
         self.samples += samples

@@ -1,0 +1,179 @@
+"""Workers of federated algorithms: local training with any optimizer, then one push."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from testbed.algorithms.base import AlgorithmConfig, Reply, Stream, Update, WorkerHalf
+from testbed.algorithms.optimizers import Optimizer, OptimizerState, Sgd
+from testbed.algorithms.parts.local_sgd import Accumulation
+from testbed.algorithms.parts.options import LearningRate, Portion
+from testbed.algorithms.parts.schedule import CONSTANT, Schedule
+from testbed.errors import InvalidValue
+from testbed.payloads import Vector
+from testbed.values.fields import NonNegative, PositiveNumber, StrictModel
+
+
+class Clip(StrictModel):
+    """A limit of every gradient; exactly one of both.
+
+    Attributes:
+        norm: maximum Euclidean norm; longer gradients are scaled.
+        value: maximum absolute value of an entry; larger ones are cut.
+    """
+
+    norm: PositiveNumber | None = None
+    value: PositiveNumber | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Clip:
+        if (self.norm is None) == (self.value is None):
+            found = "neither norm nor value" if self.norm is None else "norm and value"
+            raise InvalidValue(found, "exactly one, like `clip: {norm: 1.0}`")
+        return self
+
+    def limit(self, gradient: Vector) -> Vector:
+        """Return the limited gradient; NaN and infinity stay, so that they are noticed."""
+        length = float(np.linalg.norm(gradient))
+        if not np.isfinite(length):
+            return gradient
+        if self.value is not None:
+            return np.clip(gradient, -self.value, self.value)
+        assert self.norm is not None
+        return gradient if length <= self.norm else np.float32(self.norm / length) * gradient
+
+
+class LocalTraining(AlgorithmConfig):
+    """Options of local training.
+
+    Attributes:
+        learning_rate: the workers' learning rate.
+        optimizer: what a worker makes of a gradient.
+        keep_optimizer: whether a worker keeps its optimizer's state when it pulls a model; by
+            default, the state starts from zero.
+        proximal: μ; adds μ (w - w_0) to every gradient, w_0 being the model from the server.
+        clip: limit of every gradient; None for no limit.
+        schedule: factor of the learning rate.
+    """
+
+    ROUNDS: ClassVar[bool] = True
+    """Whether the server counts rounds, which a schedule may follow."""
+
+    learning_rate: LearningRate = 0.1
+    optimizer: Optimizer = Field(default_factory=Sgd)
+    keep_optimizer: bool = False
+    proximal: NonNegative = 0.0
+    clip: Clip | None = None
+    schedule: Schedule = CONSTANT
+
+    @model_validator(mode="after")
+    def _schedule_by_what_exists(self) -> LocalTraining:
+        if self.schedule != CONSTANT and self.schedule.by == "rounds" and not self.ROUNDS:
+            found = "a schedule by rounds, which this algorithm does not have"
+            raise InvalidValue(found, "`by: updates` or `by: seconds`")
+        return self
+
+
+class LocalTrainingWorker(WorkerHalf[Any], ABC):
+    """Trains its copy of the model; a subclass decides when to push the change."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._update = Accumulation(self.parameters)
+        self._optimizer: OptimizerState = {}
+        self._start = np.zeros(self.layout.size if self.config.proximal else 0, np.float32)
+        self._round = 0
+
+    def receive(self, reply: Reply, now: float) -> Update | None:
+        """Continue from the server's model."""
+        super().receive(reply, now)
+        if not self.config.keep_optimizer:
+            self._optimizer.clear()
+        if self.config.proximal:
+            self._start[:] = self.parameters
+        self._round = int(reply.note.get("round", 0))
+        return None
+
+    def train(self, gradient: Vector, samples: int, now: float) -> None:
+        """Take one step with a gradient over ``samples`` samples."""
+        config = self.config
+        rate = config.learning_rate * self._factor(now)
+        with np.errstate(over="ignore", invalid="ignore"):  # the server ends diverged training
+            if config.proximal:
+                gradient = gradient + np.float32(config.proximal) * (self.parameters - self._start)
+            if config.clip is not None:
+                gradient = config.clip.limit(gradient)
+            step = config.optimizer.step(self._optimizer, gradient, self.parameters, rate=rate)
+            self._update.subtract(step, samples)
+
+    def _factor(self, now: float) -> float:
+        schedule = self.config.schedule
+        progress = {"rounds": self._round, "updates": self.version, "seconds": now}
+        return float(schedule.factor(progress[schedule.by]))
+
+
+class EpochsWorker(LocalTrainingWorker):
+    """Trains for ``local_epochs`` passes over its own samples, and pushes the change."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._own = 0  # number of its own samples
+        self._epochs = self.epochs()
+
+    def epochs(self) -> int:
+        """Return the number of epochs before the next push."""
+        return int(self.config.local_epochs)
+
+    def next_batch_size(self, stream: Stream, now: float) -> int:
+        """B samples, or the rest of the epoch; a rest too small for a step is added to B."""
+        self._own = stream.own or stream.batch_size
+        left = self._own - self._update.samples % self._own
+        batch = super().next_batch_size(stream, now)
+        return left if left < batch + stream.least else batch
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
+        """Train; push after the last epoch."""
+        self.train(gradient, samples, now)
+        if self._update.samples < self._epochs * self._own:
+            return None
+        self._epochs = self.epochs()
+        return self._update.take(self.version)
+
+
+class PartialEpochsWorker(EpochsWorker):
+    """Likewise; by chance, at a rate of ``stragglers``, trains for fewer epochs."""
+
+    def epochs(self) -> int:
+        """Return ``local_epochs``, or a random number from 1 to it."""
+        most = super().epochs()
+        return int(self.rng.integers(1, most + 1)) if self._is_late() else most
+
+    def _is_late(self) -> bool:
+        share = self.config.stragglers
+        return bool(share and self.rng.random() < share)
+
+
+class PartialTraining(LocalTraining):
+    """Options of local training that may end early.
+
+    Attributes:
+        stragglers: chance that a worker, in a round, trains for a random number of epochs only,
+            from 1 to ``local_epochs``.
+    """
+
+    stragglers: Portion = 0.0
+
+
+class StepsWorker(LocalTrainingWorker):
+    """Trains for ``local_steps`` mini-batches, and pushes the change."""
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
+        """Train; push after the last step."""
+        self.train(gradient, samples, now)
+        if self._update.steps < self.config.local_steps:
+            return None
+        return self._update.take(self.version)
