@@ -4,8 +4,8 @@ A request is ``{"id": 1, "method": "signal", "node": "w3", "number": 15}``. Its 
 id and a ``result``, or an ``error`` with ``kind`` (HostError or NodeError), ``message`` and
 ``hint``; the id is null if the request's could not be read. ``operations.py`` has the methods.
 
-Requests are executed one after the other; only a launch may begin while the launch before it is
-still in progress, and a request for the next exits waits for one. No client can block another or
+Requests are executed one after the other; only launches may begin while the launch before them
+is still in progress, and a request for the next exits waits for one. No client can block another or
 the agent, whatever it sends and whether or not it reads: a client that exceeds a limit is
 disconnected.
 """
@@ -20,6 +20,7 @@ import sys
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,9 @@ REQUEST_BYTES = 2**20
 MOST_UNSENT_BYTES = 2**24
 """Replies to a client that does not read them; the longest, the links of all nodes, takes a few
 hundred bytes for each."""
+
+MOST_BEGUN = 2
+"""Number of launches that begin while another one is in progress."""
 
 FIRST_REFUSALS = 100
 
@@ -141,12 +145,14 @@ class Control:
                     self._refuse(client, None, "read", "no object with an id and a method")
 
     def _begin_next(self) -> None:
-        """Begin the next request, which is executed before any other event is handled."""
-        if not self._next:
+        """Begin the next launches, which are executed before any other event is handled."""
+        if len(self._next) < MOST_BEGUN:
             for client in tuple(self._clients):
                 self._read(client)
-        if self._next and self._next[0].client.connected:
-            self._requests.begin(self._next[0].method, self._next[0].fields)
+        for client, _, method, fields in islice(self._next, MOST_BEGUN):
+            if method != "launch" or not client.connected:
+                break
+            self._requests.begin(fields)
 
     def _execute(self, request: Request) -> None:
         client, number, method, fields = request

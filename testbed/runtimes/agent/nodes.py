@@ -53,7 +53,7 @@ class PendingLaunch:
 class Nodes:
     """Every launched node; ``exits`` are those that have ended, in that order.
 
-    ``meanwhile`` is called during a launch, once the template is free to fork another node.
+    ``meanwhile`` is called during a launch, once other nodes may be begun.
     """
 
     containers: Containers
@@ -66,7 +66,7 @@ class Nodes:
     _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
     _partitioned: set[str] = field(default_factory=set)
     meanwhile: Callable[[], None] = lambda: None
-    _begun: PendingLaunch | None = None
+    _begun: list[PendingLaunch] = field(default_factory=list)
     _launching: str = ""
 
     def __post_init__(self) -> None:
@@ -78,10 +78,9 @@ class Nodes:
         Raises:
             NodeError, HostError: it could not be launched; nothing of it is left.
         """
-        if self._begun is None or self._begun.launch != launch:
-            self.drop_begun()
-            self.begin(launch)
-        begun, self._begun = cast(PendingLaunch, self._begun), None
+        self.begin(launch)
+        begun = cast(PendingLaunch, self._find_begun(launch))
+        self._begun.remove(begun)
         name, container, spawned = launch.node.name, begun.container, begun.spawned
         self._launching, pid = name, None
         try:
@@ -109,12 +108,15 @@ class Nodes:
         return pid
 
     def begin(self, launch: LaunchSpec) -> None:
-        """Have the template fork a node's processes, for the next call of ``launch``.
+        """Have the template fork a node's processes, unless it did, for a later ``launch``.
+
         Raises:
             NodeError, HostError: they cannot be created; nothing of them is left.
         """
+        if self._find_begun(launch) is not None:
+            return
         name = launch.node.name
-        if name in (self._launching, *self._running):
+        if name in (self._launching, *self._running, *(b.launch.node.name for b in self._begun)):
             raise NodeError(f"{name} is already running.")
         launch.check()
         container = self.containers(launch)
@@ -125,16 +127,18 @@ class Nodes:
             except BaseException:
                 _undo(container, None)
                 raise
-            self._begun = PendingLaunch(launch, container, spawned, held.pop_all())
+            self._begun.append(PendingLaunch(launch, container, spawned, held.pop_all()))
 
     def drop_begun(self) -> None:
-        """Undo what ``begin`` began, if ``launch`` did not continue it."""
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            pid = None
+        """Undo what ``begin`` began, and ``launch`` did not continue."""
+        while self._begun:
+            begun, pid = self._begun.pop(), None
             with begun.held, suppress(OSError, TestbedError):
                 pid = begun.spawned.pid()
             _undo(begun.container, pid)
+
+    def _find_begun(self, launch: LaunchSpec) -> PendingLaunch | None:
+        return next((one for one in self._begun if one.launch == launch), None)
 
     def pid(self, name: str) -> int:
         """Return the pid of a node's role, in this pid namespace; NodeError if it does not run."""

@@ -94,14 +94,13 @@ class Requests:
         with _naming(launch.node.name):
             return self.nodes.launch(launch)
 
-    def begin(self, method: str, fields: Mapping[str, Any]) -> None:
-        """Do the part of a request that can overlap with the launch before it.
+    def begin(self, fields: Mapping[str, Any]) -> None:
+        """Do the part of a launch that can overlap with the launch before it.
 
         An error is raised again, and reported, when the request is executed.
         """
-        if method == "launch":
-            with suppress(ValueError, OSError, TestbedError):
-                self.nodes.begin(LAUNCH.validate_python(fields.get("launch")))
+        with suppress(ValueError, OSError, TestbedError):
+            self.nodes.begin(LAUNCH.validate_python(fields.get("launch")))
 
     def exits(self, since: NonNegativeInt) -> list[Exit]:
         """Return the nodes that have ended, except the first ``since``, once there is one."""

@@ -11,6 +11,7 @@ import importlib
 import os
 import socket
 import sys
+from contextlib import suppress
 from math import ceil
 from pathlib import Path
 
@@ -79,19 +80,30 @@ def use_huge_pages() -> None:
 
 
 def fork_node(request: SpawnRequest, channel: socket.socket, ready: Warm) -> None:
-    """Fork the first process of a node, and wait until that has forked the role."""
+    """Fork the first process of a node, which creates its namespaces and forks the role.
+
+    Nothing waits for it here: the next node can be forked meanwhile. It is reaped after a later
+    fork.
+    """
     try:
         check_threads(request.launch.node.name)
         child = os.fork()
         if child == 0:
             channel.close()
             end_with(lambda: become_node(request, ready))
-        os.waitpid(child, 0)
+        _reap()
     except (OSError, NodeError) as error:
         report(request.report, error=encode_error(error))
     finally:
         for descriptor in (request.report, request.gate, request.log):
             os.close(descriptor)
+
+
+def _reap() -> None:
+    """Release the first processes that have ended."""
+    with suppress(ChildProcessError):  # all have
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
 
 
 def check_threads(name: str) -> None:

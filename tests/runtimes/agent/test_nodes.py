@@ -111,7 +111,7 @@ def test_a_failed_node_reports_its_own_error_and_not_a_missing_link(
 
 
 def test_a_launch_that_was_begun_and_dropped_is_undone(tmp_path: Path) -> None:
-    """Dropped by another node's launch, whose own link fails; that one is undone as well."""
+    """Another node's launch, whose own link fails, leaves it as it is."""
     made: dict[str, Container] = {}
 
     def contain(launch: LaunchSpec) -> Container:
@@ -123,31 +123,35 @@ def test_a_launch_that_was_begun_and_dropped_is_undone(tmp_path: Path) -> None:
     nodes.begin(first)
     with pytest.raises(NodeError, match="q: its link cannot be made"):
         nodes.launch(second)
+    assert {name: one.abandoned for name, one in made.items()} == {"p": False, "q": True}
+    nodes.drop_begun()
     assert [one.abandoned for one in made.values()] == [True, True]
     nodes.drop_begun()  # nothing to drop
     assert spawner.spawned == ["p", "q"]
     reap(spawner)
 
 
-def test_the_next_node_is_begun_before_the_link_of_this_one_is_made(tmp_path: Path) -> None:
+def test_the_next_nodes_are_begun_before_the_link_of_this_one_is_made(tmp_path: Path) -> None:
     spawner = cast(Any, Spawner(tmp_path / "p.log", None))
     containers, switch = cast(Any, lambda launch: Container()), cast(Any, Switch())
     nodes = Nodes(containers, spawner, switch, TrafficMeter())
-    first, second = (asked(name, tmp_path) for name in ("p", "q"))
+    first, second, third = (asked(name, tmp_path) for name in ("p", "q", "r"))
     done: list[str] = []
 
-    def begin_second() -> None:
-        nodes.begin(second)
-        done.append("begin q")
+    def begin_others() -> None:
+        for other in (second, third):
+            nodes.begin(other)
+        done.append("begin q, r")
 
-    nodes.meanwhile = begin_second
+    nodes.meanwhile = begin_others
     switch.attach = lambda node, **link: done.append(f"attach {node.name}")
     nodes.meter = cast(Any, Meter())
     assert nodes.launch(first) > 0
     nodes.meanwhile = lambda: None
     assert nodes.launch(second) > 0
-    assert done == ["begin q", "attach p", "attach q"]
-    assert spawner.spawned == ["p", "q"]
+    assert nodes.launch(third) > 0
+    assert done == ["begin q, r", "attach p", "attach q", "attach r"]
+    assert spawner.spawned == ["p", "q", "r"]
     with pytest.raises(NodeError, match=r"p is already running\."):
         nodes.begin(first)
     reap(spawner)
