@@ -29,9 +29,11 @@ from testbed.algorithms.fednova import FedNova as FedNova
 from testbed.algorithms.fedopt import FedOpt as FedOpt
 from testbed.algorithms.fedprox import FedProx as FedProx
 from testbed.algorithms.fixed_adacomm import FixedAdacomm as FixedAdacomm
+from testbed.algorithms.mem_sgd import MemSgd as MemSgd
 from testbed.algorithms.plump_dp import PlumpDp as PlumpDp
 from testbed.algorithms.quant_dp import QuantDp as QuantDp
 from testbed.algorithms.scadles import ScaDles as ScaDles
+from testbed.algorithms.signsgd import SignSgd as SignSgd
 from testbed.algorithms.slim_dp import SlimDp as SlimDp
 from testbed.algorithms.ssp import Ssp as Ssp
 from testbed.algorithms.tap import Tap as Tap
@@ -60,6 +62,8 @@ Algorithm = Annotated[
         | PlumpDp
         | QuantDp
         | SlimDp
+        | SignSgd
+        | MemSgd
         | CustomAlgorithm,
         Field(discriminator="name"),
     ],

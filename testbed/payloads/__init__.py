@@ -10,8 +10,9 @@ from testbed.payloads.base import Array, Indices, Packable, Payload, Vector, zer
 from testbed.payloads.entries import Dense, Sparse
 from testbed.payloads.keyed import Keyed
 from testbed.payloads.quantized import Quantized
+from testbed.payloads.signs import Signs
 
-KINDS: tuple[type[Payload], ...] = (Dense, Sparse, Keyed, Quantized)
+KINDS: tuple[type[Payload], ...] = (Dense, Sparse, Keyed, Quantized, Signs)
 
 __all__ = [
     "KINDS",
@@ -22,6 +23,7 @@ __all__ = [
     "Packable",
     "Payload",
     "Quantized",
+    "Signs",
     "Sparse",
     "Vector",
     "zeros",

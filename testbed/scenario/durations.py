@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
 
-from testbed.payloads import Dense, Keyed, Payload, Quantized, Sparse
+from testbed.payloads import Dense, Keyed, Payload, Quantized, Signs, Sparse
 from testbed.values.fields import PositiveDuration, StrictModel
 from testbed.values.laws import Law
 from testbed.values.units import Duration
@@ -93,6 +93,7 @@ class CodecTimes(StrictModel):
             Keyed: (self.extract, self.select if selected else None),
             Sparse: (self.extract, self.select),
             Quantized: (self.quantise,),
+            Signs: (self.quantise,),
         }
         return _seconds(steps.get(kind, ()), size)
 
@@ -103,6 +104,7 @@ class CodecTimes(StrictModel):
             Keyed: (self.merge,),
             Sparse: (self.merge,),
             Quantized: (self.dequantise, self.add),
+            Signs: (self.dequantise, self.add),
         }
         return _seconds(steps.get(kind, ()), size)
 

@@ -43,6 +43,7 @@ RECORDS = frozenset(
         "payloads.keyed.KeyCaches",
         "payloads.keyed.Keyed",
         "payloads.quantized.Quantized",
+        "payloads.signs.Signs",
         "payloads.entries.Sparse",
         "rpc.shared.SharedSamples",
         "simulation.event_queue.ScheduledEvent",

@@ -22,7 +22,7 @@ from testbed.algorithms.frame.contract import CHECKS, examine
 from testbed.algorithms.frame.trial import LAYOUT, WORKERS, next_update, server_half, worker_half
 from testbed.algorithms.parts.local_training import LocalTraining
 from testbed.errors import RejectedError
-from testbed.payloads import Dense, Keyed, Payload, Quantized, Sparse
+from testbed.payloads import Dense, Keyed, Payload, Quantized, Signs, Sparse
 from testbed.payloads.keyed import signature_of
 from testbed.values.units import Duration
 
@@ -244,6 +244,8 @@ TAKEN: dict[str, set[type[Payload]]] = {
     "scadles": {Dense, Sparse},
     "quant-dp": {Quantized},
     "slim-dp": {Keyed},
+    "signsgd": {Signs},
+    "mem-sgd": {Sparse},
 }
 """Kinds of payload that a push may be; of the others, Dense."""
 
@@ -256,6 +258,7 @@ FORGED: tuple[Payload, ...] = (
         *(np.array([5], np.int32), np.ones(1, np.float32)),
     ),
     Quantized(np.ones(2, np.float32), np.ones(LAYOUT.size, np.int8)),  # a bucket for each tensor
+    Signs.of_values(np.ones(LAYOUT.size, np.float32)),
 )
 
 

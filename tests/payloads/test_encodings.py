@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.payloads import Dense, Payload, Sparse
@@ -59,6 +59,7 @@ def test_no_entries_take_only_their_lengths() -> None:
     assert again(Sparse.nothing()).entries == 0
 
 
+@settings(deadline=None, derandomize=True, database=None)
 @given(st.dictionaries(st.integers(0, 2**31 - 1), st.floats(width=32), max_size=60))
 def test_any_sparse_payload_survives_packing_bit_for_bit(entries: dict[int, float]) -> None:
     payload = sparse(dict(sorted(entries.items())))
@@ -67,6 +68,7 @@ def test_any_sparse_payload_survives_packing_bit_for_bit(entries: dict[int, floa
     assert [array.dtype.str for array in back.arrays] == list(Sparse.TYPES)
 
 
+@settings(deadline=None, derandomize=True, database=None)
 @given(st.lists(st.floats(width=16), max_size=60))
 def test_any_half_survives_packing(values: list[float]) -> None:
     payload = Dense(np.array(values, np.float32))

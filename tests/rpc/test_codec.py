@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.algorithms.base import Orders, Reply, Update
@@ -147,6 +147,7 @@ def test_a_decoded_payload_is_a_view() -> None:
     assert not values.flags.writeable
 
 
+@settings(deadline=None, derandomize=True, database=None)
 @given(
     st.dictionaries(st.integers(0, 2**31 - 1), st.floats(width=32), max_size=40),
     st.integers(0, 2**31 - 1),
