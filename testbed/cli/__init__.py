@@ -41,7 +41,7 @@ VERBS = {
     "doctor": "Check that this host can run scenarios.",
     "image": "Build, check and remove the image that Docker runs nodes in.",
     "validate": "Check scenarios and studies.",
-    "check": "Test that a custom algorithm, model or data set fulfils its contract.",
+    "check": "Test that a custom algorithm, model, data set or metric fulfils its contract.",
     "plan": "Show what a scenario would start, without starting it.",
     "schema": "Print the JSON schema of scenarios, or of studies.",
     "completion": "Print the completion script for a shell.",

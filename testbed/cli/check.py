@@ -1,4 +1,4 @@
-"""``testbed check``: tests a custom algorithm, model or data set."""
+"""``testbed check``: tests a custom algorithm, model, data set or metric."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from testbed.datasets.custom import OwnTransform
 from testbed.errors import AlgorithmError, Problem, ScenarioError
 from testbed.host.isolation import Opened, run_isolated
 from testbed.models import CustomModel
+from testbed.models.metrics.custom import CustomMetric, try_metric
 from testbed.scenario import Scenario, load
 from testbed.scenario.override import Override
 from testbed.scenario.own_code import own_code
@@ -34,12 +35,12 @@ CheckReport = tuple[str, list[tuple[str, str, str]]]
 @click.argument("file", type=click.Path(path_type=Path))
 @settings_option
 def command(file: Path, settings: tuple[str, ...]) -> int:
-    """Test that custom code fulfils the contract of an algorithm, a model or a data set.
+    """Test that custom code fulfils the contract of an algorithm, a model, a data set or a metric.
 
-    FILE is a Python file, or a scenario with a custom algorithm, model or data set. All algorithms
-    in a Python file are tested. --set sets an option of the algorithm, like learning_rate=0.05; in
-    a scenario it is algorithm.learning_rate=0.05. Exits with 10 if a rule of the contract is
-    violated.
+    FILE is a Python file, or a scenario with a custom algorithm, model, data set or metric. All
+    algorithms in a Python file are tested. --set sets an option of the algorithm, like
+    learning_rate=0.05; in a scenario it is algorithm.learning_rate=0.05. Exits with 10 if a rule of
+    the contract is violated.
     """
     asked = overrides(settings)
     broken = False
@@ -76,13 +77,30 @@ def _try_scenario(file: Path, asked: Sequence[Override], opened: Opened) -> Iter
     scenario = load(file, overrides=asked)
     algorithm = scenario.algorithm
     if not own_code(scenario):
-        expected = "a custom algorithm, model or data set, in a file"
+        expected = "a custom algorithm, model, data set or metric, in a file"
         raise ScenarioError([Problem(str(file), 0, "algorithm", algorithm.name, expected)])
     if isinstance(algorithm, CustomAlgorithm):
         code = UserCode(file.parent / algorithm.file, algorithm.class_name, "algorithm")
         yield _try_algorithm(open_config(code, algorithm.options), opened)
     with tempfile.TemporaryDirectory() as folder:
         yield from _try_learning(scenario, file.parent, Path(folder), opened)
+    for metric in scenario.evaluate.metrics:
+        if isinstance(metric, CustomMetric):
+            yield _try_metric(metric, file.parent, scenario, opened)
+
+
+def _try_metric(
+    metric: CustomMetric, beside: Path, scenario: Scenario, opened: Opened
+) -> CheckReport:
+    code = UserCode(beside / metric.file, metric.class_name, "evaluate.metrics")
+    classes = scenario.dataset.images and scenario.dataset.images[1]
+
+    def check(own: CustomMetric) -> None:
+        """It is created with its options, and its value of random outputs is a finite number."""
+        try_metric(own, code, classes)
+
+    opened()
+    return _result(f"{metric.class_name} in {metric.file}", run_checks((check,), metric))
 
 
 def _try_learning(
