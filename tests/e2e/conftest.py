@@ -186,7 +186,8 @@ class Bed:
         found += [
             f"cgroup {path}"
             for root in (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/"))
-            if (path := root / "testbed" / run).exists()
+            for parent in ("testbed", "testbed.lxc")
+            if (path := root / parent / run).exists()
         ]
         found += [
             f"mount {line}"

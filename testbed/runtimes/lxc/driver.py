@@ -6,14 +6,16 @@ The agent is a process of the host, started as that of a native run; see testbed
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from testbed.errors import HostError, NodeError
+from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.hierarchies import Hierarchy
 from testbed.host.limits import Limits
 from testbed.host.process import is_first
@@ -30,7 +32,7 @@ from testbed.runtimes.lxc.doctor import examine_lxc, require_lxc
 from testbed.runtimes.lxc.groups import (
     PARENT,
     LxcGroups,
-    Record,
+    containers_folder,
     find_records,
     find_trees,
     lxc_folder,
@@ -98,7 +100,8 @@ class LxcDriver(NativeDriver):
             wanted = zip(specs, views, roots, strict=True)
             pids = in_parallel(lambda one: _create(*one, groups), wanted)
         except BaseException:
-            self.discard(folder, [spec.node.name for spec in specs])
+            with suppress(TestbedError):  # the first error is more informative
+                self.discard(folder, [spec.node.name for spec in specs])
             raise
         return {spec.node.name: pid for spec, pid in zip(specs, pids, strict=True)}
 
@@ -123,7 +126,7 @@ class LxcDriver(NativeDriver):
 
 def _build_root(view: View, groups: LxcGroups) -> Path:
     """Return a root file system; containers with the same mount points share it."""
-    root = groups.roots / view.digest
+    root = containers_folder(groups.folder) / view.digest
     if not root.exists():
         view.build(root)
     return root
@@ -136,19 +139,19 @@ def _create(spec: ContainerSpec, view: View, root: Path, groups: LxcGroups) -> i
         HostError, NodeError: it cannot be created; names it.
     """
     node = spec.node.name
-    record = Record(_place(groups, node), groups.run, groups.folder)
+    place, kept = _place(groups, node), containers_folder(groups.folder) / node
     _remove(node, groups)
+    kept.mkdir()
+    lines = configuration(spec, groups.folder, root, view)
+    (kept / "config").write_text("\n".join((*lines, "")))
     try:
-        record.place.mkdir()
+        place.symlink_to(kept)
     except FileExistsError:
         raise HostError(
-            f"{record.place} exists, and is no container of {groups.run}.",
-            hint=f"Remove it with `lxc-destroy --force {record.place.name}`, or choose another "
-            "--name.",
+            f"{place} exists, and is no container of {groups.run}.",
+            hint=f"Remove it with `lxc-destroy --force {place.name}`, or choose another --name.",
         ) from None
-    lines = (record.header, *configuration(spec, groups.folder, root, view))
-    (record.place / "config").write_text("\n".join((*lines, "")))
-    _start(node, record.place, groups)
+    _start(node, place, groups)
     groups.add(node, Limits.of(spec.node))
     first = next((pid for pid in groups.processes(node) if is_first(pid)), None)
     if first is None:
@@ -162,19 +165,23 @@ def _start(node: str, place: Path, groups: LxcGroups) -> None:
         raise NodeError(f"{node}: the agent of {groups.run} has ended.")
     log = place / "log"
     how = ("--name", place.name, "--daemon", "--logfile", str(log), "--logpriority", "ERROR")
-    started = subprocess.run(
-        [*IN_GROUP, str(entrance), "lxc-execute", *how, "--", *COMMAND],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=START_SECONDS,
-        check=False,
-    )
-    if started.returncode != 0:
+    try:
+        status = subprocess.run(
+            [*IN_GROUP, str(entrance), "lxc-execute", *how, "--", *COMMAND],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=START_SECONDS,
+            check=False,
+        ).returncode
+        ended = f"ended with status {status}"
+    except subprocess.TimeoutExpired:
+        status, ended = None, f"did not end in {START_SECONDS:g} s"
+    if status != 0:
         found = ERROR.findall(log.read_text(errors="replace")) if log.exists() else []
         said = "; ".join(dict.fromkeys(found)) or "it wrote nothing into its log"
         raise NodeError(
-            f"{node}: lxc-execute failed with status {started.returncode}: {said}.",
+            f"{node}: lxc-execute {ended}: {said}.",
             hint="`testbed doctor --runtime lxc` examines this host.",
         )
 
@@ -189,6 +196,7 @@ def _remove(node: str, groups: LxcGroups) -> None:
     record = read_record(_place(groups, node))
     if record is not None and record.folder == groups.folder:
         record.remove()
+    shutil.rmtree(containers_folder(groups.folder) / node, ignore_errors=True)
 
 
 def _place(groups: LxcGroups, node: str) -> Path:

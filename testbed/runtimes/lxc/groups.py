@@ -1,12 +1,12 @@
 """What a run in LXC containers has on this host: control groups, and records of its containers.
 
-LXC has no labels. The first line of a container's configuration names its run; and LXC creates all
-groups of a run, the monitors' included, below ``testbed.lxc/<run>`` in every hierarchy.
+LXC has no labels. A container in its folder is a link into the run folder, which so is on record
+also after it was deleted; and LXC creates all groups of a run, the monitors' included, below
+``testbed.lxc/<run>`` in every hierarchy.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -21,7 +21,6 @@ from testbed.host.hierarchies import Hierarchy, find_hierarchies, find_mounted
 from testbed.telemetry.folder import RunFolder
 
 PARENT = "testbed.lxc"
-HEADER = "# testbed "
 DEFAULT_FOLDER = Path("/var/lib/lxc")
 LOCKS = Path("/run/lxc/lock")
 
@@ -31,26 +30,29 @@ class Record:
     """A container in LXC's folder; it may run, or have ended.
 
     Attributes:
-        place: folder with its configuration and root file system; its name is the container's.
-        run: name of its run.
+        place: link to the folder with its configuration; its name is the container's.
         folder: run folder.
     """
 
     place: Path
-    run: str
     folder: Path
 
     @property
-    def header(self) -> str:
-        """The first line of the configuration."""
-        return HEADER + json.dumps({"run": self.run, "folder": str(self.folder)})
+    def run(self) -> str:
+        """The name of the run."""
+        return self.folder.name
 
     def remove(self) -> None:
         """Remove a container that has ended, as lxc-destroy does."""
-        shutil.rmtree(self.place, ignore_errors=True)
-        (LOCKS / self.place.relative_to("/")).with_name(f".{self.place.name}").unlink(
-            missing_ok=True
-        )
+        shutil.rmtree(self.place.readlink(), ignore_errors=True)
+        lock = LOCKS / self.place.relative_to("/").with_name(f".{self.place.name}")
+        for path in (lock, self.place):
+            path.unlink(missing_ok=True)
+
+
+def containers_folder(run: Path) -> Path:
+    """Return the folder with the containers of the run in a run folder."""
+    return RunFolder(run).control / "lxc"
 
 
 @cache
@@ -67,13 +69,11 @@ def lxc_folder() -> Path:
 def read_record(place: Path) -> Record | None:
     """Return a container that testbed has created; None for any other, or if there is none."""
     try:
-        first = (place / "config").read_text().partition("\n")[0]
-        if not first.startswith(HEADER):
-            return None
-        names = json.loads(first.removeprefix(HEADER))
-        return Record(place, names["run"], Path(names["folder"]))
-    except (OSError, ValueError, KeyError):
+        kept = place.readlink()
+        folder = kept.parents[2]
+    except (OSError, IndexError):  # it is no link, or does not exist
         return None
+    return Record(place, folder) if kept.parent == containers_folder(folder) else None
 
 
 def find_records() -> Iterator[Record]:
@@ -112,11 +112,6 @@ class LxcGroups(RunGroups):
         """Return the name of the group of a container's monitor."""
         return f"{node}.monitor"
 
-    @property
-    def roots(self) -> Path:
-        """The folder with the root file systems of the run's containers."""
-        return RunFolder(self.folder).control / "lxc"
-
     def entrance(self) -> Path | None:
         """Return the file into which a process writes 0 before it starts a container.
 
@@ -140,7 +135,7 @@ class LxcGroups(RunGroups):
         for record in find_records():
             if record.folder == self.folder:
                 record.remove()
-        shutil.rmtree(self.roots, ignore_errors=True)
+        shutil.rmtree(containers_folder(self.folder), ignore_errors=True)
 
     def _counted(self) -> RunGroups:
         """Return the groups of one hierarchy: a process may not have entered the others yet."""

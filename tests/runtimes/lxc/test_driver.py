@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +85,12 @@ def left_of(run: str) -> list[Path]:
     ]
 
 
-def monitor_of(run: RunFolder, node: str) -> Process:
-    """The process with which LXC watches a container."""
-    group = f"testbed.lxc/{run.name}/{node}.monitor/cgroup.procs"
+def monitors_of(run: str) -> dict[str, Process]:
+    """The processes with which LXC watches the containers of a run."""
     tree = next(tree for tree in find_trees() if "pids" in tree.controllers)
-    return Process.of(int((tree.root / group).read_text()))
+    files = (tree.root / "testbed.lxc" / run).glob("*.monitor/cgroup.procs")
+    pids = {file.parent.stem: file.read_text().split() for file in files}
+    return {node: Process.of(int(found[0])) for node, found in pids.items() if found}
 
 
 def test_the_tools_of_lxc_show_a_node(live: Any, shown: Any) -> None:
@@ -190,7 +192,8 @@ def test_an_ordinary_user_is_refused() -> None:
 def test_killing_monitors_leaves_nothing(start_run: Any, eventually: Eventually) -> None:
     with start_run() as run:
         roles = [Process.of(run.launch(name, "entries:wait")) for name in ("w0", "w1", "w2")]
-        monitors = [monitor_of(run.folder, name) for name in ("w0", "w1")]
+        found = monitors_of(run.folder.name)
+        monitors = [found["w0"], found["w1"]]
         for monitor in monitors:
             monitor.kill()
         eventually(lambda: not any(monitor.alive() for monitor in monitors))
@@ -228,7 +231,8 @@ def test_killing_the_controller_leaves_nothing(
     folder, killed = RunFolder(tmp_path / name), controller(name)
     assert killed.stdout.readline() == b"up\n"
     processes = [Process.of(node.pid) for node in running_nodes(folder).values() if node.pid]
-    monitors = [monitor_of(folder, f"w{index}") for index in range(4)]
+    monitors = list(monitors_of(name).values())
+    assert len(monitors) == 4
     monitors[0].kill()
     killed.kill()
     eventually(lambda: not folder.alive())
@@ -237,7 +241,7 @@ def test_killing_the_controller_leaves_nothing(
 
 
 @pytest.mark.nightly
-def test_killing_the_controller_at_random_moments_leaves_nothing(
+def test_killing_controller_and_monitors_at_random_moments_leaves_nothing(
     driver: LxcDriver, controller: Any, tmp_path: Path
 ) -> None:
     seed = random.SystemRandom().randrange(10**6)
@@ -247,6 +251,10 @@ def test_killing_the_controller_at_random_moments_leaves_nothing(
         name = f"victim-{os.getpid()}-{number}"
         killed = controller(name)
         time.sleep(rng.uniform(0.5, 5.0))
+        with suppress(OSError):  # one has just ended
+            for monitor in monitors_of(name).values():
+                if rng.random() < 0.5:
+                    monitor.kill()
         killed.kill()
         killed.wait()
         driver.stop(RunFolder(tmp_path / name))
