@@ -17,6 +17,7 @@ from testbed.telemetry.event_kinds import (
     Exited,
     FaultApplied,
     Left,
+    LimitsChanged,
     LinkChanged,
     LinksRead,
     MessagesTimed,
@@ -290,6 +291,8 @@ def _incident(entry: Entry, scale: float) -> Iterator[list[str]]:
             shapes = [f"{name} {_words(to)}" for name, to in (("up", up), ("down", down)) if to]
             late = f"{(actual - planned) * scale:.3f}"
             yield [when, f"links {action}: {'; '.join(shapes)}", ", ".join(nodes), "", "", late]
+        case LimitsChanged(node, changes):
+            yield [when, f"limits changed: {'; '.join(changes)}", node, "", "", ""]
         case Exited(node, planned=False, how=how) if how:
             yield [when, how, node, "", "", ""]
         case Left(node, reason) if reason:

@@ -24,6 +24,8 @@ from testbed.reports.charts import (
 from testbed.reports.frames import Run
 from testbed.reports.page import DIGITS, Page, PageTable, Section, page_of, render
 from testbed.reports.remake import remake
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import LimitsChanged
 from testbed.telemetry.folder import RunFolder
 
 MOST_BYTES = 6_000_000
@@ -122,6 +124,15 @@ def test_several_runs_side_by_side(make_run: Callable[..., RunFolder]) -> None:
     rows = Tables(render(page_of([Run(first.path), Run(second.path)]))).rows
     assert ["ingress.wire_bytes", "10000", "12345"] in rows
     assert ["", "tiny-1", "tiny-2"] in rows
+
+
+def test_changed_limits_are_among_the_faults(folder: RunFolder) -> None:
+    event = LimitsChanged("w1", ("cpu.shares: 1024 -> 512", "pids.max: 512 -> 64"))
+    with folder.events.open("a", encoding="utf-8") as file:
+        file.write(Entry(0.0, 1.0, event).line())
+    rows = Tables(render(page_of([Run(folder.path)]))).rows
+    told = "limits changed: cpu.shares: 1024 -> 512; pids.max: 512 -> 64"
+    assert [told, "w1", "", "", ""] in [row[1:] for row in rows]
 
 
 def test_numbers_of_a_chart_are_rounded_and_the_data_is_in_the_page(folder: RunFolder) -> None:
