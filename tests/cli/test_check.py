@@ -197,10 +197,22 @@ def test_a_model_of_texts_is_tried_on_the_scenarios_data(
 
 
 def test_the_algorithm_of_the_docs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (source,) = re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
+    _, source = re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
     (tmp_path / "mine.py").write_text(source, encoding="utf-8")
     assert main(["check", str(tmp_path / "mine.py")]) == 0
     assert "Mine (learning_rate=0.1)" in capsys.readouterr().out
+
+
+def test_the_metric_of_the_docs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, _ = re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    (tmp_path / "s.yaml").write_text(
+        "{name: s, algorithm: asgd, model: digits-cnn, dataset: digits, workers: {count: 2}, "
+        "stop: {updates: 1}, "
+        "evaluate: {metrics: [{custom: {file: mine.py, class: Recall, label: 3}}]}}"
+    )
+    assert main(["check", str(tmp_path / "s.yaml")]) == 0
+    assert "Recall in mine.py\n  kept" in capsys.readouterr().out
 
 
 def test_the_model_and_the_transform_of_the_docstrings(tmp_path: Path) -> None:
