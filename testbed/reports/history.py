@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from testbed.reports.measures import UNAUTHENTICATED
 from testbed.reports.verdict import LATE_FAULT_LIMIT_SECONDS
 from testbed.telemetry.entry import Entry, only
+from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
     Crashed,
-    Event,
     Exited,
     FaultApplied,
     Finished,

@@ -26,10 +26,10 @@ from testbed.scenario.experiment import timeline_of
 from testbed.scenario.own_code import own_files
 from testbed.scenario.traces import followings, own_copy
 from testbed.telemetry.entry import NAMES
+from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
     BroughtUp,
     Done,
-    Event,
     Finished,
     LinksCarried,
     MemoryRead,

@@ -18,8 +18,8 @@ from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit
 from testbed.runtimes.agent.logs import LOG_BYTES, is_full
 from testbed.telemetry.entry import FROM_PS
+from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
-    Event,
     Exited,
     Finished,
     Joined,

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.telemetry.event_kinds import EVENTS, PS, Evaluated, Event, Unknown
+from testbed.telemetry.event import PS, Event, Unknown
+from testbed.telemetry.event_kinds import EVENTS, Evaluated
 
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 FROM_PS = "ps"

@@ -9,15 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from testbed.telemetry.entry import FROM_PS, Entry
-from testbed.telemetry.event_kinds import (
-    PS,
-    ClockSet,
-    Evaluated,
-    Event,
-    Restored,
-    Started,
-    StateChanged,
-)
+from testbed.telemetry.event import PS, Event
+from testbed.telemetry.event_kinds import ClockSet, Evaluated, Restored, Started, StateChanged
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.files import CsvTable, evaluation_row
 from testbed.telemetry.folder import RunFolder

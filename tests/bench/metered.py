@@ -191,7 +191,8 @@ def _serve(arguments: dict[str, str], sums: NDArray[np.float64], order: dict[str
     from testbed.roles import ps, servicer, training
     from testbed.roles.record import Record
     from testbed.scenario.experiment import Experiment
-    from testbed.telemetry.event_kinds import Event, Finished, Started
+    from testbed.telemetry.event import Event
+    from testbed.telemetry.event_kinds import Finished, Started
     from testbed.telemetry.events import EventLog
 
     meter = Meter(sums, SERVER)

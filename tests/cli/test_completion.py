@@ -92,7 +92,7 @@ def test_runs_and_their_nodes_and_classes(run: str) -> None:
 
 
 def test_runtimes_and_settings() -> None:
-    assert completed("up", "--runtime", "") == ["auto", "docker", "native", "simulated"]
+    assert completed("up", "--runtime", "") == ["auto", "docker", "lxc", "native", "simulated"]
     assert completed("up", "--set", "workers.cou") == ["workers.count="]
     assert completed("up", "--set", "algorithm.learning") == ["algorithm.learning_rate="]
     assert "stop.updates=" in completed("plan", "--set", "")

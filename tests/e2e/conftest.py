@@ -389,8 +389,7 @@ class Prometheus:
             numbers = [value for value in values if math.isfinite(value)]
             least, greatest = UNITS[query.unit]
             assert numbers, query
-            seen = (min(numbers), max(numbers))
-            assert least <= seen[0] <= seen[1] <= greatest, (query, seen)
+            assert least <= min(numbers) <= max(numbers) <= greatest, (query, numbers)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from testbed.reports.by_hand import describe_interventions, interventions
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import Event, FaultApplied, LimitsChanged, LinkChanged
+from testbed.telemetry.event import Event
+from testbed.telemetry.event_kinds import FaultApplied, LimitsChanged, LinkChanged
 
 
 def link(action: str, *nodes: str, by_hand: bool) -> LinkChanged:

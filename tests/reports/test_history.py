@@ -7,9 +7,9 @@ import pytest
 from testbed.reports.history import FaultSpan, RunHistory
 from testbed.reports.metrics.outline import worker_state
 from testbed.telemetry.entry import Entry
+from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
     Crashed,
-    Event,
     Exited,
     FaultApplied,
     Finished,

@@ -9,9 +9,9 @@ from testbed.reports import measures
 from testbed.reports.history import RunHistory
 from testbed.scenario import load_text
 from testbed.telemetry.entry import Entry
+from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
     Done,
-    Event,
     Exited,
     Finished,
     Gap,

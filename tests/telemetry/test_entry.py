@@ -10,20 +10,8 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from testbed.telemetry.entry import NAMES, Entry, only
-from testbed.telemetry.event_kinds import (
-    CONTROLLER,
-    EVENTS,
-    PS,
-    ControllerEvent,
-    Event,
-    Exited,
-    Finished,
-    Incomplete,
-    Left,
-    PsEvent,
-    Rejected,
-    Unknown,
-)
+from testbed.telemetry.event import CONTROLLER, PS, ControllerEvent, Event, PsEvent, Unknown
+from testbed.telemetry.event_kinds import EVENTS, Exited, Finished, Incomplete, Left, Rejected
 
 VALUES: Mapping[Any, Any] = {
     str: "a word",

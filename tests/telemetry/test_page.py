@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import get_type_hints
 
-from testbed.telemetry.event_kinds import CONTROLLER, PS, Event
+from testbed.telemetry.event import CONTROLLER, PS, Event
 from testbed.telemetry.rows import (
     EVALUATIONS,
     LINKS,

@@ -10,41 +10,13 @@ from pydantic import Field, model_validator
 
 from testbed.algorithms.base import AlgorithmConfig, Reply, Stream, Update, WorkerHalf
 from testbed.algorithms.optimizers import Optimizer, OptimizerState, Sgd
+from testbed.algorithms.parts.clip import Clip
 from testbed.algorithms.parts.local_sgd import Accumulation
 from testbed.algorithms.parts.options import LearningRate, Portion
 from testbed.algorithms.parts.schedule import CONSTANT, Schedule
 from testbed.errors import InvalidValue
 from testbed.payloads import Vector
-from testbed.values.fields import NonNegative, PositiveNumber, StrictModel
-
-
-class Clip(StrictModel):
-    """A limit of every gradient; exactly one of both.
-
-    Attributes:
-        norm: maximum Euclidean norm; longer gradients are scaled.
-        value: maximum absolute value of an entry; larger ones are cut.
-    """
-
-    norm: PositiveNumber | None = None
-    value: PositiveNumber | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> Clip:
-        if (self.norm is None) == (self.value is None):
-            found = "neither norm nor value" if self.norm is None else "norm and value"
-            raise InvalidValue(found, "exactly one, like `clip: {norm: 1.0}`")
-        return self
-
-    def limit(self, gradient: Vector) -> Vector:
-        """Return the limited gradient; NaN and infinity stay, so that they are noticed."""
-        length = float(np.linalg.norm(gradient))
-        if not np.isfinite(length):
-            return gradient
-        if self.value is not None:
-            return np.clip(gradient, -self.value, self.value)
-        assert self.norm is not None
-        return gradient if length <= self.norm else np.float32(self.norm / length) * gradient
+from testbed.values.fields import NonNegative
 
 
 class LocalTraining(AlgorithmConfig):
@@ -149,12 +121,9 @@ class PartialEpochsWorker(EpochsWorker):
 
     def epochs(self) -> int:
         """Return ``local_epochs``, or a random number from 1 to it."""
-        most = super().epochs()
-        return int(self.rng.integers(1, most + 1)) if self._is_late() else most
-
-    def _is_late(self) -> bool:
-        share = self.config.stragglers
-        return bool(share and self.rng.random() < share)
+        most, share = super().epochs(), self.config.stragglers
+        late = share > 0 and self.rng.random() < share
+        return int(self.rng.integers(1, most + 1)) if late else most
 
 
 class PartialTraining(LocalTraining):

@@ -14,7 +14,8 @@ from testbed.runtimes.agent.launch import Mount
 from testbed.scenario.direction import Link
 from testbed.scenario.links import link_spec
 from testbed.scenario.schema import Scenario
-from testbed.telemetry.event_kinds import Event, Finished, Started
+from testbed.telemetry.event import Event
+from testbed.telemetry.event_kinds import Finished, Started
 from testbed.telemetry.folder import RunFolder
 from testbed.values.seeds import stream
 from testbed.values.topology import End, Ending, LaunchMode, LinkSpec, NodeSpec, Plan, TrainingRole

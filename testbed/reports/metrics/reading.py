@@ -23,9 +23,9 @@ from testbed.reports.metrics.outline import BITS, Outline, population
 from testbed.reports.metrics.updates import UpdateTotals
 from testbed.reports.verdict import RULES
 from testbed.telemetry.entry import NAMES, Entry, only
+from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
     Evaluated,
-    Event,
     FaultApplied,
     Finished,
     Gap,

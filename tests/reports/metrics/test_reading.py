@@ -11,9 +11,9 @@ from testbed.faults import Fault
 from testbed.reports.metrics.outline import Outline
 from testbed.reports.metrics.reading import MetricsSink
 from testbed.telemetry.entry import Entry
+from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
     Evaluated,
-    Event,
     Exited,
     FaultApplied,
     Finished,
