@@ -372,7 +372,7 @@ def check_model_targets(scenario: Scenario, classes: int | None) -> Iterator[tup
         expected = f"a model that predicts {targets}, the targets of {scenario.dataset.name}"
         yield ("model",), found, expected
     if targets is not None:
-        yield from check_targets(scenario, targets)
+        yield from check_targets(scenario, targets, classes)
     if targets != "numbers":
         return
     expected = f"another criterion, such as `loss`: {name} predicts numbers, which have no accuracy"

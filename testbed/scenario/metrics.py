@@ -15,6 +15,9 @@ from testbed.telemetry.entry import METRIC, STAMP
 from testbed.telemetry.rows import EVALUATIONS
 from testbed.values.units import Duration
 
+MOST_NAMES = 1000
+"""Maximum number of a metric's values."""
+
 TAKEN = {"accuracy", *EVALUATIONS, *STAMP, "samples", "steps"}
 """Names of other columns of the evaluations, and of other fields of their events."""
 
@@ -66,12 +69,17 @@ def referred(scenario: Scenario) -> Iterator[tuple[Keys, str]]:
             yield ("faults", place), ACCURACY
 
 
-def unknown_metric(scenario: Scenario, name: str) -> tuple[str, str] | None:
-    """Return what is expected in place of a metric's name, and a hint; None if it is evaluated."""
+def unknown_metric(
+    scenario: Scenario, name: str, classes: int | None = None
+) -> tuple[str, str] | None:
+    """Return what is expected in place of a metric's name, and a hint; None if it is evaluated.
+
+    The number of classes is only needed for the user's own data sets.
+    """
     metrics, images = scenario.evaluate.metrics, scenario.dataset.images
-    classes = 0 if images is None else images[1]
-    known = [*dict.fromkeys(known for one in metrics for known in one.names(classes))]
-    if name in known or (images is None and any(one.has(name) for one in metrics)):
+    classes = classes if images is None else images[1]
+    known = [*dict.fromkeys(known for one in metrics for known in one.names(classes or 0))]
+    if name in known or (classes is None and any(one.has(name) for one in metrics)):
         return None
     shown = f"{', '.join(known[:20])}{' ...' if len(known) > 20 else ''}" or "none"
     return f"a metric of evaluate.metrics: {shown}; or {name} in addition to them", nearest(
@@ -79,11 +87,22 @@ def unknown_metric(scenario: Scenario, name: str) -> tuple[str, str] | None:
     )
 
 
-def check_targets(scenario: Scenario, targets: str) -> Iterator[tuple[Keys, str, str]]:
+def check_targets(
+    scenario: Scenario, targets: str, classes: int | None
+) -> Iterator[tuple[Keys, str, str]]:
     """Yield metrics that are not defined for the targets of the data set, labels or numbers.
 
     The default has no values for numbers.
     """
+    for place, metric in enumerate(scenario.evaluate.metrics):
+        if (count := len(metric.names(classes or 0))) > MOST_NAMES:
+            found = f"{metric.name} of {count:,} labels"
+            expected = f"another metric: at most {MOST_NAMES:,} columns"
+            yield ("evaluate", "metrics", place), found, expected
+    prepared = scenario.dataset.images is None and classes is not None  # else checked before
+    for name in scenario.stop.metrics if prepared else ():
+        if unknown := unknown_metric(scenario, name, classes):
+            yield ("stop", "metrics", name), f"{name}, which is not evaluated", unknown[0]
     metrics, dataset = scenario.evaluate.metrics, scenario.dataset.name
     for place, metric in enumerate(metrics if metrics != DEFAULTS else ()):
         if metric.of not in (None, targets):

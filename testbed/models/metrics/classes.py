@@ -13,11 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.errors import ScenarioError
 from testbed.models.metrics.base import Metric, MetricConfig, Outputs, Targets
-
-MOST_CLASSES = 1000
-"""Each class is a column of the evaluations."""
 
 
 class AccuracyPerClass(MetricConfig):
@@ -35,9 +31,6 @@ class AccuracyPerClass(MetricConfig):
         return f"accuracy of label {name.rpartition('_')[2]}"
 
     def start(self, classes: int, *, folder: Path | None) -> Metric:
-        if classes > MOST_CLASSES:
-            found = f"a value for each of {classes:,} labels"
-            raise ScenarioError.at("evaluate.metrics", found, f"at most {MOST_CLASSES:,} labels")
         return _Accuracies.of(classes)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, roc_auc_score
 
-from testbed.errors import ScenarioError, UserCodeError
+from testbed.errors import UserCodeError
 from testbed.models.metrics import DEFAULTS, MetricConfig, higher_is_better, title_of, unit_of
-from testbed.models.metrics.classes import MOST_CLASSES, AccuracyPerClass, MacroF1
+from testbed.models.metrics.classes import AccuracyPerClass, MacroF1
 from testbed.models.metrics.custom import CustomMetric
 from testbed.models.metrics.errors import MeanAbsoluteError, RootMeanSquaredError
 from testbed.models.metrics.probabilities import Auroc, CalibrationError, Perplexity, softmax
@@ -123,12 +123,6 @@ def test_a_metric_of_labels_has_no_value_of_numbers() -> None:
     running = MetricSuite(DEFAULTS).start(0)
     running.update(np.zeros(2), np.zeros(2, np.float32))
     assert running.values() == {"top1": None, "top5": None}
-
-
-def test_too_many_labels_for_a_column_each() -> None:
-    metric = AccuracyPerClass(name="accuracy_per_class")
-    with pytest.raises(ScenarioError, match="a value for each of 1,001 labels"):
-        metric.start(MOST_CLASSES + 1, folder=None)
 
 
 def test_what_reports_say_of_a_name() -> None:
