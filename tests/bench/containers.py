@@ -14,7 +14,7 @@ from pathlib import Path
 
 from testbed.runtimes.base import ContainerSpec
 from testbed.runtimes.docker.driver import DockerDriver
-from testbed.runtimes.docker.engine import THREADS
+from testbed.runtimes.parallel import THREADS
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import NetworkSpec, NodeSpec, Plan
 

@@ -185,9 +185,8 @@ class Bed:
         ]
         found += [
             f"cgroup {path}"
-            for root in (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/"))
-            for parent in ("testbed", "testbed.lxc")
-            if (path := root / parent / run).exists()
+            for hierarchy in ("", "*/")
+            for path in Path("/sys/fs/cgroup").glob(f"{hierarchy}testbed*/{run}")
         ]
         found += [
             f"mount {line}"

@@ -24,8 +24,8 @@ workers:
   count: 3
   batch_size: 10
   classes: {device: {memory: 1GiB}}
-stop: {updates: 30}
-evaluate: {every: 15, images: 100}
+stop: {updates: 12}
+evaluate: {every: 12, images: 100}
 """
 FAULTS = """\
 faults:
@@ -67,7 +67,7 @@ def test_the_same_bytes_are_counted_as_natively(bed: Any, assert_nothing_is_left
 
 
 def test_a_worker_returns_in_a_new_container(bed: Any, assert_nothing_is_left: Any) -> None:
-    text = SCENARIO.replace("bsp", "asgd").replace("updates: 30", "updates: 150") + FAULTS
+    text = SCENARIO.replace("bsp", "asgd").replace("updates: 12", "updates: 150") + FAULTS
     up = bed.up("--runtime", "lxc", file=bed.scenario("faulty.yaml", text))
     done = up.end()
     assert done.status in (0, 6), done
