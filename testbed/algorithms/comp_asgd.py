@@ -26,42 +26,26 @@ exactly zero are not sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from testbed.algorithms.base import (
-    AlgorithmConfig,
-    Applied,
-    Halves,
-    ServerHalf,
-    Update,
-    WorkerHalf,
-    expect,
-)
+from testbed.algorithms.base import Applied, Halves, ServerHalf, Update, WorkerHalf, expect
 from testbed.algorithms.parts.damping import applied, damped, divisor
-from testbed.algorithms.parts.options import LearningRate, Share
-from testbed.payloads import Indices, Sparse, Vector
-from testbed.payloads.topk import Scope, drawn, largest, parts_of, quotas, sparsify
+from testbed.algorithms.parts.sparse import SparseOptions
+from testbed.payloads import Sparse, Vector
 
 
-class CompAsgd(AlgorithmConfig):
+class CompAsgd(SparseOptions):
     """Comp-ASGD's options.
 
     Attributes:
         learning_rate: α, the learning rate.
         ratio: c, the share of the entries that is sent.
-        select: which entries to send: the largest, or a random choice.
-        scope: whether to select entries of the whole model, or of each tensor separately.
     """
 
     name: Literal["comp-asgd"]
-    learning_rate: LearningRate = 0.1
-    ratio: Share = 0.01
-    select: Literal["largest", "random"] = "largest"
-    scope: Scope = "global"
 
     def halves(self) -> Halves:
         return CompAsgdWorker, CompAsgdServer
@@ -72,16 +56,11 @@ class CompAsgdWorker(WorkerHalf[CompAsgd]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = parts_of(self.layout.sizes, self.config.scope)
-        self._quotas = quotas(parts, self.config.ratio)
-        self._choose: Callable[[Vector, int], Indices] = (
-            largest if self.config.select == "largest" else partial(drawn, rng=self.rng)
-        )
+        self._select = self.config.selection(self.layout, self.rng)
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """ΔΘ~ ← select(ΔΘ, c); push ΔΘ~, j."""
-        selected = sparsify(gradient, self._quotas, choose=self._choose)
-        return Update(selected, self.version, samples)
+        return Update(self._select(gradient), self.version, samples)
 
 
 class CompAsgdServer(ServerHalf[CompAsgd]):

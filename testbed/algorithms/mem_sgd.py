@@ -20,34 +20,25 @@ mean of the workers' steps. comp_k is "largest" or "random", of the model or of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.algorithms.base import AlgorithmConfig, Halves, Update, WorkerHalf, expect
-from testbed.algorithms.parts.options import LearningRate, Share
+from testbed.algorithms.base import Halves, Update, WorkerHalf, expect
 from testbed.algorithms.parts.rounds import RoundServer
-from testbed.payloads import Indices, Payload, Sparse, Vector
-from testbed.payloads.topk import Scope, drawn, largest, parts_of, quotas, sparsify
+from testbed.algorithms.parts.sparse import SparseOptions
+from testbed.payloads import Payload, Sparse, Vector
 
 
-class MemSgd(AlgorithmConfig):
+class MemSgd(SparseOptions):
     """Mem-SGD's options.
 
     Attributes:
         learning_rate: η, the learning rate.
         ratio: k, the share of the entries that is sent.
-        select: which entries to send: the largest, or a random choice.
-        scope: whether to select entries of the whole model, or of each tensor separately.
     """
 
     name: Literal["mem-sgd"]
-    learning_rate: LearningRate = 0.1
-    ratio: Share = 0.01
-    select: Literal["largest", "random"] = "largest"
-    scope: Scope = "global"
 
     def halves(self) -> Halves:
         return MemSgdWorker, MemSgdServer
@@ -58,18 +49,14 @@ class MemSgdWorker(WorkerHalf[MemSgd]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = parts_of(self.layout.sizes, self.config.scope)
-        self._quotas = quotas(parts, self.config.ratio)
-        self._choose: Callable[[Vector, int], Indices] = (
-            largest if self.config.select == "largest" else partial(drawn, rng=self.rng)
-        )
+        self._select = self.config.selection(self.layout, self.rng)
         self._memory = np.zeros_like(self.parameters)
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update:
         """u ← comp_k(m + η g); m ← m + η g - u; push u."""
         with np.errstate(invalid="ignore"):  # the server refuses values that are not finite
             self._memory += np.float32(self.config.learning_rate) * gradient
-        sent = sparsify(self._memory, self._quotas, choose=self._choose)
+        sent = self._select(self._memory)
         self._memory[sent.indices] = 0
         return Update(sent, self.version, samples)
 

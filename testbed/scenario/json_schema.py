@@ -49,7 +49,7 @@ def _describe(schema: Any) -> None:
     if text and "properties" in schema:
         text, _, attributes = text.partition("Attributes:\n")
         schema["description"] = _one_line(text)
-    for name, meaning in _ATTRIBUTE.findall(attributes):
+    for name, meaning in reversed(_ATTRIBUTE.findall(attributes)):  # a class is before its bases
         if name in schema["properties"]:
             schema["properties"][name]["description"] = _one_line(meaning)
 

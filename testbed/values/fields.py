@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema
 
 from testbed.errors import InvalidValue, Problem, ScenarioError
 from testbed.values.units import Duration, Quantity, Rate, Size
@@ -26,6 +35,23 @@ class StrictModel(BaseModel):
     """Base of every part of a scenario: frozen, and strict about unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the schema; its description also has the attributes that the bases describe."""
+        schema = handler(core_schema)
+        docs = [inspect.cleandoc(kind.__doc__ or "") for kind in cls.__mro__]
+        text, _, own = docs[0].partition("Attributes:\n")
+        inherited = [doc.partition("Attributes:\n")[2] for doc in docs[1:]]
+        attributes = "\n".join([own, *inherited])
+        for name, field in cls.model_fields.items():
+            attributes = attributes.replace(f"    {name}: ", f"    {field.alias or name}: ")
+        described = handler.resolve_ref_schema(schema)
+        if "description" in described:
+            described["description"] = f"{text}Attributes:\n{attributes}"
+        return schema
 
 
 def _name(text: str) -> str:

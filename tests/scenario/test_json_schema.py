@@ -102,6 +102,22 @@ def test_only_a_scenario_that_extends_another_may_omit_required_keys(
     validator.validate({**whole, "workers": {"count": 2, "think": None}})
 
 
+def test_inherited_keys_are_described_too() -> None:
+    """An algorithm's own words replace those of its base; every option has some."""
+    definitions = json_schema()["$defs"]
+    fedavg = definitions["FedAvg"]["properties"]
+    assert fedavg["learning_rate"]["description"] == "η, the workers' learning rate."
+    assert fedavg["proximal"]["description"].startswith("μ; adds μ (w - w_0)")
+    lacking = [
+        (name, key)
+        for name, kind in definitions.items()
+        if "custom" not in kind.get("title", "").lower()
+        for key, schema in kind.get("properties", {}).items()
+        if "description" not in schema and "const" not in schema
+    ]
+    assert lacking == []
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
