@@ -32,7 +32,7 @@ def test_method_names_match_the_contract() -> None:
 
 
 def test_every_kind_of_payload_is_in_the_contract_with_its_arrays() -> None:
-    names = {"<u8": "uint64", "<i4": "int32", "<f4": "float32", "|i1": "int8"}
+    names = {"<u8": "uint64", "<i4": "int32", "<f4": "float32", "|i1": "int8", "|u1": "uint8"}
     described = (ROOT / "protos/testbed/v1/ps.proto").read_text()
     for kind in KINDS:
         (line,) = re.findall(rf"^//   {kind.NUMBER} {kind.__name__} +(.*?)[:;]", described, re.M)
