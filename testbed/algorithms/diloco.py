@@ -27,7 +27,7 @@ from testbed.algorithms.base import Halves, Update
 from testbed.algorithms.optimizers import AdamW, Optimizer, OptimizerState, Sgd
 from testbed.algorithms.parts.local_training import LocalTraining, StepsWorker
 from testbed.algorithms.parts.options import LearningRate, Momentum, Steps
-from testbed.algorithms.parts.rounds import RoundServer
+from testbed.algorithms.parts.selection import TrainingServer
 from testbed.payloads import Vector
 
 
@@ -52,7 +52,7 @@ class DiLoCo(LocalTraining):
         return StepsWorker, DiLoCoServer
 
 
-class DiLoCoServer(RoundServer[DiLoCo]):
+class DiLoCoServer(TrainingServer[DiLoCo]):
     """Takes one outer step per round."""
 
     def __post_init__(self) -> None:

@@ -27,15 +27,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from testbed.algorithms.base import Halves, Reply, Update, expect
+from testbed.algorithms.base import Halves, Update, expect
 from testbed.algorithms.parts.data_parallel import (
     DataParallelOptions,
     DataParallelServer,
-    DataParallelWorker,
+    SteppedWorker,
 )
 from testbed.algorithms.parts.options import Count
 from testbed.errors import RejectedError
-from testbed.payloads import Dense, Payload, Quantized, Vector
+from testbed.payloads import Payload, Quantized, Vector
 from testbed.payloads.qsgd import Buckets, Norm, decoded, dequantise, quantise
 
 
@@ -57,27 +57,21 @@ class QuantDp(DataParallelOptions):
         return QuantWorker, QuantServer
 
 
-class QuantWorker(DataParallelWorker):
+class QuantWorker(SteppedWorker):
     """Pushes δ_k quantised, and applies each step of the server's model."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._buckets = Buckets.of(self.layout.sizes, self.config.bucket)
-        self._model = self.parameters.copy()  # the server's model, without LocalTrain's steps
 
     def payload(self, delta: Vector) -> Payload:
         """Q(δ_k)."""
         return quantise(delta, self._buckets, rng=self.rng, norm=self.config.norm)
 
-    def receive(self, reply: Reply, now: float) -> None:
-        """w_k ← w_k - Q'(u), or the whole model."""
-        if isinstance(reply.model, Dense):
-            self._model[:] = reply.model.values
-        else:
-            for part, values in decoded(expect(Quantized, reply.model), self._buckets):
-                self._model[part] -= values
-        self.parameters[:] = self._model
-        self.version = reply.version
+    def apply(self, step: Payload) -> None:
+        """w_k ← w_k - Q'(u)."""
+        for part, values in decoded(expect(Quantized, step), self._buckets):
+            self._model[part] -= values
 
 
 class QuantServer(DataParallelServer):

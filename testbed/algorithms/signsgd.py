@@ -26,10 +26,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from testbed.algorithms.base import AlgorithmConfig, Halves, Reply, Update, expect
-from testbed.algorithms.parts.data_parallel import DataParallelServer, DataParallelWorker
+from testbed.algorithms.base import AlgorithmConfig, Halves, Update, expect
+from testbed.algorithms.parts.data_parallel import DataParallelServer, SteppedWorker
 from testbed.algorithms.parts.options import Decay, LearningRate, Momentum
-from testbed.payloads import Dense, Payload, Signs, Vector
+from testbed.payloads import Payload, Signs, Vector
 
 
 class SignSgd(AlgorithmConfig):
@@ -57,26 +57,16 @@ class SignSgd(AlgorithmConfig):
         return SignWorker, SignServer
 
 
-class SignWorker(DataParallelWorker):
+class SignWorker(SteppedWorker):
     """Pushes the signs of its momentum, and applies each vote to its copy of the model."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._model = self.parameters.copy()  # the server's, without the worker's own step
 
     def payload(self, delta: Vector) -> Payload:
         """sign(v)."""
         return Signs.of_values(delta)
 
-    def receive(self, reply: Reply, now: float) -> None:
-        """x ← x - η V, or the whole model."""
-        if isinstance(reply.model, Dense):
-            self._model[:] = reply.model.values
-        else:
-            vote = expect(Signs, reply.model).values()
-            self._model -= np.float32(self.config.learning_rate) * vote
-        self.parameters[:] = self._model
-        self.version = reply.version
+    def apply(self, step: Payload) -> None:
+        """x ← x - η V."""
+        self._model -= np.float32(self.config.learning_rate) * expect(Signs, step).values()
 
 
 class SignServer(DataParallelServer):

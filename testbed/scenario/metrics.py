@@ -105,11 +105,11 @@ def check_targets(
             yield ("stop", "metrics", name), f"{name}, which is not evaluated", unknown[0]
     metrics, dataset = scenario.evaluate.metrics, scenario.dataset.name
     for place, metric in enumerate(metrics if metrics != DEFAULTS else ()):
-        if metric.of not in (None, targets):
+        if metric.TARGETS not in (None, targets):
             expected = f"a metric of {targets}, the targets of {dataset}"
-            yield ("evaluate", "metrics", place), f"{metric.name}, of {metric.of}", expected
+            yield ("evaluate", "metrics", place), f"{metric.name}, of {metric.TARGETS}", expected
     for name in scenario.stop.metrics:
         named = [one for one in metrics if one.has(name)]
-        if named and all(one.of not in (None, targets) for one in named):
+        if named and all(one.TARGETS not in (None, targets) for one in named):
             expected = f"another criterion, such as `loss`: {dataset} has {targets}"
             yield ("stop", "metrics", name), name, expected

@@ -274,7 +274,7 @@ def test_a_metric(copy: Any) -> None:
             """The greatest score of all images."""
 
             NAMES = "greatest"
-            unit = ""
+            UNIT = ""
 
             name: Literal["greatest"]
 

@@ -13,6 +13,7 @@ model, and may get a part of the model or an update; a worker that joined since 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -70,6 +71,27 @@ class DataParallelWorker(LocalStepsWorker):
     def payload(self, delta: Vector) -> Payload:
         """Return the payload to send for δ_k; by default, all N values."""
         return Dense(delta)
+
+
+class SteppedWorker(DataParallelWorker):
+    """Applies each step of the server to its copy of the server's model."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._model = self.parameters.copy()  # the server's, without the worker's own steps
+
+    @abstractmethod
+    def apply(self, step: Payload) -> None:
+        """Subtract a round's step from ``_model``."""
+
+    def receive(self, reply: Reply, now: float) -> None:
+        """Apply the step, or take the whole model."""
+        if isinstance(reply.model, Dense):
+            self._model[:] = reply.model.values
+        else:
+            self.apply(reply.model)
+        self.parameters[:] = self._model
+        self.version = reply.version
 
 
 class DataParallelServer(RoundServer[Any]):

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from testbed.algorithms.base import Applied, C, Reply, Samples, ServerHalf, Update, expect
-from testbed.algorithms.parts.schedule import CONSTANT
+from testbed.algorithms.base import Applied, C, Samples, ServerHalf, Update, expect
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Sparse, Vector
 
@@ -30,7 +29,6 @@ class RoundServer(ServerHalf[C]):
         self._members: set[int] = set()
         self._silent: set[int] = set()
         self._pushed: dict[int, Update] = {}
-        self._rounds = 0  # that are complete
 
     def join(self, worker: int) -> None:
         """Wait for this worker too."""
@@ -60,13 +58,6 @@ class RoundServer(ServerHalf[C]):
     def awaited(self) -> Collection[int]:
         """Return the members that have neither pushed nor reported a silent stream."""
         return self._members - self._pushed.keys() - self._silent
-
-    def pull(self, worker: int, now: float) -> Reply:
-        """Return the model; with the number of the round if a schedule follows it."""
-        schedule = getattr(self.config, "schedule", CONSTANT)
-        by_rounds = schedule != CONSTANT and schedule.by == "rounds"
-        note = {"round": float(self._rounds)} if by_rounds else {}
-        return Reply(Dense(self.parameters), self.version, note=note)
 
     def check(self, payload: Payload) -> None:
         """Refuse a payload that a round cannot use.
@@ -102,7 +93,6 @@ class RoundServer(ServerHalf[C]):
         complete, self._pushed = sorted(self._pushed.items()), {}
         self.parameters -= self.mean([update for _, update in complete])
         self._silent.clear()
-        self._rounds += 1
         version, self.version = self.version, self.version + len(complete)
         return [
             Applied(worker, version + place, staleness=version - update.version)

@@ -1,15 +1,16 @@
-"""Rounds of some of the workers: a random sample trains, the others wait."""
+"""Rounds of local training, of all workers, or of some: a random sample trains, the others wait."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
-from testbed.algorithms.base import Applied, Update
+from testbed.algorithms.base import Applied, Reply, Update
 from testbed.algorithms.parts.local_training import LocalTraining
 from testbed.algorithms.parts.options import Count, Share
 from testbed.algorithms.parts.rounds import RoundServer, weighted
-from testbed.payloads import Vector
+from testbed.algorithms.parts.schedule import CONSTANT
+from testbed.payloads import Dense, Vector
 
 
 class FederatedRounds(LocalTraining):
@@ -24,10 +25,32 @@ class FederatedRounds(LocalTraining):
     fraction: Share = 1.0
 
 
+T = TypeVar("T", bound=LocalTraining)
 F = TypeVar("F", bound=FederatedRounds)
 
 
-class SelectingServer(RoundServer[F]):
+class TrainingServer(RoundServer[T]):
+    """Counts the rounds, for workers whose learning rate follows them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._rounds = 0
+
+    def pull(self, worker: int, now: float) -> Reply:
+        """Return the model; with the number of the round if a schedule follows it."""
+        schedule = self.config.schedule
+        by_rounds = schedule != CONSTANT and schedule.by == "rounds"
+        note = {"round": float(self._rounds)} if by_rounds else {}
+        return Reply(Dense(self.parameters), self.version, note=note)
+
+    def _close(self, now: float) -> Sequence[Applied]:
+        """Count the round, if it is complete."""
+        applied = super()._close(now)
+        self._rounds += bool(applied)
+        return applied
+
+
+class SelectingServer(TrainingServer[F]):
     """Runs each round with a random sample of the workers; weighs them by their samples."""
 
     def __post_init__(self) -> None:

@@ -66,12 +66,12 @@ def title_of(name: str) -> str:
 def unit_of(name: str) -> Literal["images", "share", ""]:
     """Return the unit of a value, as its kind of metric has it."""
     kind = _kind_of(name)
-    return "" if kind is None else kind.unit
+    return "" if kind is None else kind.UNIT
 
 
 def group_of(name: str) -> str:
     """Return the group of a value in trackers of experiments."""
-    return (_kind_of(name) or MetricConfig).group
+    return (_kind_of(name) or MetricConfig).GROUP
 
 
 def higher_is_better(name: str, metrics: Sequence[MetricConfig]) -> bool:

@@ -45,17 +45,17 @@ class MetricConfig(StrictModel, ABC):
 
     Attributes:
         NAMES: a pattern of the names of its values.
-        of: the targets that it compares outputs with; None for any.
+        TARGETS: the targets that it compares outputs with; None for any.
         LOWER_IS_BETTER: whether a lower value is better.
-        unit: the unit of its values: a share (of all images), or a number without unit.
-        group: the group of its values in trackers of experiments.
+        UNIT: the unit of its values: a share (of all images), or a number without unit.
+        GROUP: the group of its values in trackers of experiments.
     """
 
     NAMES: ClassVar[str]
-    of: ClassVar[Literal["labels", "numbers"] | None] = "labels"
+    TARGETS: ClassVar[Literal["labels", "numbers"] | None] = "labels"
     LOWER_IS_BETTER: ClassVar[bool] = False
-    unit: ClassVar[Literal["images", "share", ""]] = "share"
-    group: ClassVar[str] = "metrics"
+    UNIT: ClassVar[Literal["images", "share", ""]] = "share"
+    GROUP: ClassVar[str] = "metrics"
 
     name: Any
 

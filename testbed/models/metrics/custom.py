@@ -56,8 +56,8 @@ class CustomMetric(MetricConfig, OwnCode):
     """
 
     NAMES = "(?!)"  # none that could be known here
-    of = None
-    unit = ""
+    TARGETS = None
+    UNIT = ""
 
     name: Literal["custom"]
     better: Literal["higher", "lower"] | None = None

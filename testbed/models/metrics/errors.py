@@ -16,8 +16,8 @@ class MeanAbsoluteError(MetricConfig):
 
     NAMES = "mae"
     LOWER_IS_BETTER = True
-    of = "numbers"
-    unit = ""
+    TARGETS = "numbers"
+    UNIT = ""
 
     name: Literal["mae"]
 
@@ -34,8 +34,8 @@ class RootMeanSquaredError(MetricConfig):
 
     NAMES = "rmse"
     LOWER_IS_BETTER = True
-    of = "numbers"
-    unit = ""
+    TARGETS = "numbers"
+    UNIT = ""
 
     name: Literal["rmse"]
 

@@ -52,7 +52,7 @@ class Perplexity(MetricConfig):
 
     NAMES = "perplexity"
     LOWER_IS_BETTER = True
-    unit = ""
+    UNIT = ""
 
     name: Literal["perplexity"]
 

@@ -33,7 +33,7 @@ class MetricSuite:
             [
                 (
                     one.names(classes),
-                    None if one.of == other else one.start(classes, folder=self.folder),
+                    None if other == one.TARGETS else one.start(classes, folder=self.folder),
                 )
                 for one in self.configs
             ]

@@ -16,8 +16,8 @@ from testbed.models.scores import ranks
 
 class _TopAccuracy(MetricConfig):
     NAMES = r"top([1-9][0-9]{0,5})"
-    unit = "images"
-    group = "accuracy"
+    UNIT = "images"
+    GROUP = "accuracy"
 
     @property
     def rank(self) -> int:
