@@ -8,6 +8,7 @@ from difflib import get_close_matches
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "algorithm": ("optimizer", "optimiser", "strategy", "aggregation"),
     "algorithm.buffer_size": ("buffer",),
+    "algorithm.optimizer": ("optimiser", "optim"),
     "algorithm.learning_rate": ("lr", "eta", "alpha", "step_size", "learningrate"),
     "algorithm.ratio": ("compression", "compression_ratio", "sparsity", "keep", "topk", "top_k"),
     "dataset.partition": ("split", "distribution", "heterogeneity", "non_iid"),

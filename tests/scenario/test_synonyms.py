@@ -38,6 +38,7 @@ def test_no_synonym_is_a_key_where_it_applies() -> None:
         ("bandwidth", ["delay", "rate"], "Did you mean rate?"),
         ("bandwidth", ["name"], "Did you mean workers.classes.NAME.link?"),
         ("nmae", ["name", "seed"], "Did you mean name?"),
+        ("optimiser", ["optimizer", "clip"], "Did you mean optimizer?"),
         ("optimizer", ["runtime", "seed"], "Did you mean algorithm? Models are trained with SGD,"),
         ("rounds", ["updates", "time"], "Did you mean updates? Every applied push is an"),
         ("buffer", ["buffer_size", "name"], "Did you mean buffer_size?"),
