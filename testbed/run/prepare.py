@@ -30,6 +30,7 @@ from testbed.plan.written import plan_text
 from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.checks import check_model_targets, model_too_large
+from testbed.scenario.devices import any_differs, devices_text
 from testbed.scenario.dump import dump_data
 from testbed.scenario.experiment import deal, record_format, require_batch
 from testbed.scenario.links import changed_links
@@ -285,6 +286,8 @@ def _make_folder(
             open_to_nodes(folder.custom)
         write_environment(folder, circumstances, package=Path(testbed.__file__).parent)
         _write_broker_files(folder, scenario, made)
+        if any_differs(scenario):
+            folder.devices.write_text(devices_text(scenario), encoding="utf-8")
         if not scenario.simulated:
             _show_to_nodes(folder.hosts, hosts_text(made))
     except BaseException:  # nothing was started: leave no folder without a run

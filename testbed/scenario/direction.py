@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
 from testbed.errors import InvalidValue
+from testbed.scenario.per_device import DrawnDelay, DrawnRate, Table
 from testbed.values.fields import (
     AnyDuration,
     BelowOne,
@@ -19,7 +20,10 @@ from testbed.values.topology import Direction
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 TRACED = ("rate", "delay")
-"""Fields of a direction that may follow a recording."""
+"""Fields of a direction that may follow a recording, or differ from device to device."""
+
+FORMS = ("trace", "each", "table")
+"""What may determine such a field instead of a value."""
 
 
 class Recording(StrictModel):
@@ -36,10 +40,24 @@ class Recording(StrictModel):
     offset: Literal["drawn", "none"] = "drawn"
 
 
-def _or_recording(quantity: type[Quantity]) -> dict[str, Any]:
-    """Return the JSON schema of a quantity or a recording, the short form of its field."""
+def _or_other(quantity: type[Quantity], drawn: type[StrictModel]) -> dict[str, Any]:
+    """Return the JSON schema of a quantity, or of what may determine it in the short form."""
     text = {"type": "string", "pattern": quantity.PATTERN, "description": quantity.DESCRIPTION}
-    return {"anyOf": [text, Recording.model_json_schema(), {"type": "null"}], "default": None}
+    table = {
+        "type": "object",
+        "properties": {"table": Table.model_json_schema()},
+        "required": ["table"],
+        "additionalProperties": False,
+    }
+    schemas = [text, Recording.model_json_schema(), drawn.model_json_schema(), table]
+    return {"anyOf": [*schemas, {"type": "null"}], "default": None}
+
+
+def _other_field(name: str, given: dict[str, Any]) -> tuple[str, Any]:
+    """Return the field that a mapping in place of a value is short for, and its value."""
+    if given.keys() == {"table"}:
+        return f"{name}_table", given["table"]
+    return f"{name}_{'each' if 'each' in given else 'trace'}", given
 
 
 def _no_size(queue: Any) -> Any:
@@ -57,10 +75,11 @@ def _no_size(queue: Any) -> Any:
 class TracedDirection(Direction):
     """One direction of a link. Omitted values are not shaped; a delay or a loss of 0 is none.
 
-    ``rate: {trace: FILE}`` is short for ``rate_trace: {trace: FILE}``, and the same for ``delay``.
+    ``rate: {trace: FILE}`` is short for ``rate_trace: {trace: FILE}``, ``{each: LAW, mean: RATE}``
+    for ``rate_each`` and ``{table: ...}`` for ``rate_table``, and the same for ``delay``.
 
     Attributes:
-        rate: bits per second of Ethernet frames; for a recording, its mean.
+        rate: bits per second of Ethernet frames; the mean of a recording, or of a class's devices.
         delay: one-way delay; requires netem.
         jitter: standard deviation of the delay, at most the delay; requires netem.
         distribution: law of the jitter; normal by default.
@@ -71,30 +90,60 @@ class TracedDirection(Direction):
             trip).
         rate_trace: the recording that the rate follows.
         delay_trace: the recording that the delay follows.
+        rate_each: the law from which the rate is drawn once for each device.
+        delay_each: the law from which the delay is drawn once for each device.
+        rate_table: the table with the rate of each device.
+        delay_table: the table with the delay of each device.
     """
 
-    rate: Annotated[PositiveRate | None, WithJsonSchema(_or_recording(Rate))] = None
-    delay: Annotated[AnyDuration | None, WithJsonSchema(_or_recording(Duration))] = None
+    rate: Annotated[PositiveRate | None, WithJsonSchema(_or_other(Rate, DrawnRate))] = None
+    delay: Annotated[AnyDuration | None, WithJsonSchema(_or_other(Duration, DrawnDelay))] = None
     jitter: AnyDuration | None = None
     loss: BelowOne | None = None
     queue: Annotated[PositiveDuration | None, BeforeValidator(_no_size)] = None
     loss_correlation: BelowOne | None = None
     rate_trace: Recording | None = None
     delay_trace: Recording | None = None
+    rate_each: DrawnRate | None = None
+    delay_each: DrawnDelay | None = None
+    rate_table: Table | None = None
+    delay_table: Table | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _recorded(cls, given: Any) -> Any:
-        """Move recordings to the fields for recordings."""
+        """Move recordings, laws and tables to their fields."""
         if not isinstance(given, dict):
             return given
-        recorded = {name for name in TRACED if isinstance(given.get(name), dict)}
-        return {f"{name}_trace" if name in recorded else name: one for name, one in given.items()}
+        moved = dict(given)
+        for name in TRACED:
+            if isinstance(given.get(name), dict):
+                field, value = _other_field(name, moved.pop(name))
+                moved[field] = value
+        return moved
+
+    @model_validator(mode="after")
+    def _has_mean(self) -> TracedDirection:
+        """Take the mean of a law as the value of the whole class."""
+        means = {
+            name: drawn.mean
+            for name in TRACED
+            if getattr(self, name) is None and (drawn := getattr(self, f"{name}_each"))
+        }
+        return self.model_copy(update=means) if means else self
 
     @model_validator(mode="after")
     def _fits_together(self) -> TracedDirection:
-        has_rate = self.rate is not None or self.rate_trace is not None
-        has_delay = self.delay is not None or self.delay_trace is not None
+        has_rate = self.rate is not None or bool(self.origins("rate"))
+        has_delay = self.delay is not None or bool(self.origins("delay"))
+        for name in TRACED:
+            if len(fields := self.origins(name)) > 1:
+                raise InvalidValue(f"{' and '.join(fields)}", "one of them")
+        for name in TRACED:
+            drawn = getattr(self, f"{name}_each")
+            if drawn is not None and drawn.mean != getattr(self, name):
+                found = f"a {name} of {getattr(self, name)} and a mean of {drawn.mean}"
+                raise InvalidValue(found, f"{name}_each alone, whose mean is the {name}")
         if self.jitter and not has_delay:
             raise InvalidValue("a jitter without a delay", "a delay too, which it varies")
         if self.jitter is not None and self.delay is not None and self.jitter > self.delay:
@@ -108,6 +157,16 @@ class TracedDirection(Direction):
         if self.queue is not None and not has_rate:
             raise InvalidValue("a queue without a rate", "a rate too, at which it drains")
         return self
+
+    def origins(self, name: str) -> tuple[str, ...]:
+        """Return the fields that determine the values of ``rate`` or ``delay`` in its place."""
+        fields = (f"{name}_{form}" for form in FORMS)
+        return tuple(field for field in fields if getattr(self, field) is not None)
+
+    @property
+    def differs(self) -> bool:
+        """Whether devices of a class have different values."""
+        return any(name[-6:] != "_trace" for one in TRACED for name in self.origins(one))
 
 
 class Link(StrictModel):

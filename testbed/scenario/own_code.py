@@ -65,8 +65,13 @@ def _paths(document: Document) -> Iterator[Keys]:
     yield ("workers", "availability", "trace")
     classes = document.at(("workers", "classes"))
     for name in classes if isinstance(classes, dict) else ():
-        for direction, what, form in product(("up", "down"), TRACED, ("", "_trace")):
-            yield ("workers", "classes", name, "link", direction, f"{what}{form}", "trace")
+        own: Keys = ("workers", "classes", name)
+        yield (*own, "speed", "table", "file")
+        for direction, what in product(("up", "down"), TRACED):
+            link: Keys = (*own, "link", direction)
+            yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))
+            yield (*link, what, "table", "file")
+            yield (*link, f"{what}_table", "file")
 
 
 def names_of(scenario: Scenario) -> dict[Keys, str]:

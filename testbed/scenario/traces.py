@@ -10,20 +10,16 @@ from typing import NamedTuple
 
 from testbed.datasets.streams import Arrivals, Recorded, Traced
 from testbed.errors import Problem
-from testbed.faults import Join, Kill, Leave
-from testbed.faults.population import Availability
+from testbed.scenario.devices import LEAST_RATE
 from testbed.scenario.direction import TRACED, Link, Recording, TracedDirection
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.schema import Scenario
 from testbed.values.seeds import stream
-from testbed.values.traces import AVAILABLE, DELAY, FACTOR, RATE, InvalidLine, Trace, read_trace
+from testbed.values.traces import DELAY, FACTOR, RATE, InvalidLine, Trace, read_trace
 from testbed.values.units import Duration, Rate
 
 COLUMNS: Mapping[str, str] = {"rate": RATE, "delay": DELAY}
-LEAST_RATE = Rate(10e3)
-"""A frame takes 1.2 s at this rate; lower recorded rates are raised to it."""
-
 LARGEST_BYTES = 32 * 2**20
 
 Locate = Callable[[str], Path]
@@ -257,50 +253,3 @@ def check_recorded_rates(
     elif not all(trace.values) and streams.patience == inf:
         expected = "a duration: streams fall silent, and training would wait forever"
         yield problem_at(document, ("streams", "stream_timeout"), found="off", expected=expected)
-
-
-AVAILABILITY: Keys = ("workers", "availability")
-
-
-def availabilities(scenario: Scenario, locate: Locate) -> list[Availability]:
-    """Return the recorded availability of every worker; empty without a recording.
-
-    Raises:
-        OSError, InvalidLine, UnicodeDecodeError: the file cannot be read.
-    """
-    recording = scenario.workers.availability
-    if recording is None:
-        return []
-    trace = read_recording(recording, AVAILABLE, locate)
-    return [
-        Availability(worker, trace, offset_of(recording, trace, worker, seed=scenario.seed))
-        for worker in range(scenario.workers.count)
-    ]
-
-
-def check_availability(scenario: Scenario, document: Document, locate: Locate) -> Iterator[Problem]:
-    """Check the availability recording, and whether the run can follow it."""
-    recording = scenario.workers.availability
-    if recording is None:
-        return
-    try:
-        found = availabilities(scenario, locate)
-    except (InvalidLine, UnicodeDecodeError, OSError) as error:
-        yield unreadable(recording, error, document, (*AVAILABILITY, "trace"))
-        return
-    if not any(one.at_first for one in found):
-        expected = "at least one: training starts with the workers that are present"
-        hint = "Try another offset of the recording, or another seed"
-        nothing = "no worker that is present at the start"
-        yield problem_at(document, AVAILABILITY, found=nothing, expected=expected, hint=hint)
-    back = [one.worker for one in found if one.returns or one.joins > (not one.at_first)]
-    if back and scenario.runtime.capabilities.engine:
-        expected = "a worker that joins for the first time: its container has ended"
-        yield problem_at(
-            document, AVAILABILITY, found=f"w{back[0]}, which joins again", expected=expected
-        )
-    for place, fault in enumerate(scenario.faults):
-        if isinstance(fault, Join | Kill | Leave) and fault.targets_workers:
-            both, path = f"{fault.kind} together with workers.availability", ("faults", place)
-            expected = "one of the two: the recording determines when workers are present"
-            yield problem_at(document, path, found=both, expected=expected)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from testbed.scenario import load
-from testbed.scenario.traces import availabilities, followings
+from testbed.scenario.availability import availabilities
+from testbed.scenario.traces import followings
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "traces"
 
