@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from testbed.errors import Problem
 from testbed.faults import Join, Kill, Leave
@@ -12,7 +12,14 @@ from testbed.scenario.direction import Recording
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.durations import Presence
 from testbed.scenario.schema import Scenario
-from testbed.scenario.traces import Locate, offset_of, read_recording, unreadable
+from testbed.scenario.traces import (
+    Locate,
+    offset_of,
+    parse_recording,
+    recorded_text,
+    unreadable,
+)
+from testbed.values.presence import is_of_devices, read_devices
 from testbed.values.seeds import stream
 from testbed.values.traces import AVAILABLE, SHORTEST_SECONDS, InvalidLine, Trace
 
@@ -35,11 +42,23 @@ def availabilities(scenario: Scenario, locate: Locate) -> list[Availability]:
         return [
             _drawn(recording, worker, scenario.seed) for worker in range(scenario.workers.count)
         ]
-    trace = read_recording(recording, AVAILABLE, locate)
     return [
         Availability(worker, trace, offset_of(recording, trace, worker, seed=scenario.seed))
-        for worker in range(scenario.workers.count)
+        for worker, trace in enumerate(_traces(scenario, recording, locate))
     ]
+
+
+def _traces(scenario: Scenario, recording: Recording, locate: Locate) -> Sequence[Trace]:
+    """Return the recording of every worker: the same for all, or that of a device of its own."""
+    count, text = scenario.workers.count, recorded_text(recording, locate)
+    repeats = recording.then == "repeat"
+    if not is_of_devices(text):
+        return [parse_recording(text, AVAILABLE, recording.reading, repeats=repeats)] * count
+    found = list(read_devices(text, repeats=repeats).values())
+    if len(found) < count:
+        raise InvalidLine(0, f"{len(found):,} devices", f"at least {count:,}, one for each worker")
+    order = stream(scenario.seed, "availability", "devices").permutation(len(found))
+    return [found[place] for place in order[:count]]
 
 
 def _drawn(presence: Presence, worker: int, seed: int) -> Availability:

@@ -16,6 +16,7 @@ from testbed.values.fields import (
     StrictModel,
     Word,
 )
+from testbed.values.recordings import Reading
 from testbed.values.topology import Direction
 from testbed.values.units import Duration, Quantity, Rate, Size
 
@@ -26,18 +27,46 @@ FORMS = ("trace", "each", "table")
 """What may determine such a field instead of a value."""
 
 
+TraceFormat = Literal["csv", "pensieve", "norway", "5g", "monroe", "fcc"]
+
+
 class Recording(StrictModel):
     """A recording that a value follows from the start of training.
 
     Attributes:
         trace: the file, relative to the scenario: CSV or, for a rate, a packet-delivery trace.
+        format: layout of the file, if it is that of another tool or data set.
+        column: column of the value in a CSV file with other columns.
+        unit: unit of that column.
+        time: column of the time; by default the first one.
+        time_unit: unit of times that are numbers; seconds by default.
+        where: values that rows must have in other columns, for example the number of a device.
         then: at its end, `repeat` it from the beginning or `hold` its last value.
         offset: start position of a worker: `drawn` from the seed, or `none` for the beginning.
     """
 
     trace: Word
+    format: TraceFormat | None = None
+    column: Word | None = None
+    unit: Word | None = None
+    time: Word | None = None
+    time_unit: Literal["us", "ms", "s", "min", "h"] | None = None
+    where: dict[Word, Word | int | float] | None = None
     then: Literal["repeat", "hold"] = "repeat"
     offset: Literal["drawn", "none"] = "drawn"
+
+    def __hash__(self) -> int:
+        return hash((self.trace, self.format, self.column, self.then, self.offset))
+
+    @property
+    def reading(self) -> Reading | None:
+        """How the file is read; None if it is a recording of our own or Mahimahi's."""
+        given = self.model_dump(exclude={"trace", "then", "offset", "format", "where"})
+        named = {name: value for name, value in given.items() if value is not None}
+        if self.format is None and not named and not self.where:
+            return None
+        where = {name: str(value) for name, value in (self.where or {}).items()}
+        return Reading(self.format or "csv", where=where, **named)
 
 
 def _or_other(quantity: type[Quantity], drawn: type[StrictModel]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from testbed.scenario.direction import TRACED, Link, Recording, TracedDirection
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.schema import Scenario
+from testbed.values.recordings import LAYOUTS, Reading, check_plausible, guess, read_foreign
 from testbed.values.seeds import stream
 from testbed.values.traces import DELAY, FACTOR, RATE, InvalidLine, Trace, read_trace
 from testbed.values.units import Duration, Rate
@@ -148,13 +149,40 @@ def read_recording(recording: Recording, column: str, locate: Locate | None) -> 
     Raises:
         OSError, InvalidLine, UnicodeDecodeError: see ``unreadable``.
     """
+    text, repeats = recorded_text(recording, locate), recording.then == "repeat"
+    return parse_recording(text, column, recording.reading, repeats=repeats)
+
+
+def recorded_text(recording: Recording, locate: Locate | None) -> str:
+    """Return the text of a recording's file; errors as ``read_recording``."""
     if locate is None:
         raise OSError("a scenario that is not in a file cannot name one")
     with locate(recording.trace).open("rb") as file:
         text = file.read(LARGEST_BYTES + 1)
     if len(text) > LARGEST_BYTES:
         raise InvalidLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
-    return read_trace(text.decode(), column, repeats=recording.then == "repeat")
+    return text.decode("utf-8-sig")
+
+
+def parse_recording(text: str, column: str, reading: Reading | None, *, repeats: bool) -> Trace:
+    """Read the text of a recording; ask for the unit of values that are not those of a link.
+
+    Raises:
+        InvalidLine: see ``read_trace`` and ``read_foreign``.
+    """
+    if reading is not None:
+        trace = read_foreign(text, column, reading, repeats=repeats)
+    else:
+        try:
+            trace = read_trace(text, column, repeats=repeats)
+        except InvalidLine as error:
+            layout = guess(text)
+            if layout in LAYOUTS:
+                expected = f"{error.expected}; or is it `format: {layout}`?"
+                raise InvalidLine(error.line, error.found, expected) from None
+            raise
+    check_plausible(trace, column)
+    return trace
 
 
 def unreadable(recording: Recording, error: Exception, document: Document, path: Keys) -> Problem:
