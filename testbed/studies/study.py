@@ -66,6 +66,20 @@ def all_cases(levels: Mapping[str, Collection[str]], chosen: Sequence[Selection]
     return list(found)
 
 
+def compared_cases(cases: Sequence[Case], baseline: Mapping[str, str]) -> list[tuple[Case, Case]]:
+    """Return every case that is not a baseline, with the baseline that differs only in its levels.
+
+    Cases without such a baseline are left out.
+    """
+    known = set(cases)
+    pairs = []
+    for case in cases:
+        own = Case(tuple((factor, baseline.get(factor, level)) for factor, level in case.levels))
+        if own != case and own in known:
+            pairs.append((case, own))
+    return pairs
+
+
 @dataclass(frozen=True)
 class StudyRun:
     """A run that a study needs."""
