@@ -59,8 +59,11 @@ def command(
     from testbed.plan.make import plan
     from testbed.scenario import load
     from testbed.scenario.checks import substitutes
+    from testbed.scenario.costs import builtin_cost, uses_profiles, with_cost
 
     scenario = load(file, overrides=overrides(settings, workers=workers, runtime=runtime))
+    if uses_profiles(scenario):
+        scenario = with_cost(scenario, builtin_cost(scenario))
     if not as_json:
         for one in substitutes(scenario):
             click.echo(f"SUBSTITUTE: {one}")

@@ -17,7 +17,13 @@ from testbed.models.metrics import ACCURACY
 from testbed.reports.measurements import Flow, Pace
 from testbed.reports.verdict import BUSY_LIMIT_RATIO
 from testbed.scenario.devices import any_differs, devices
-from testbed.scenario.durations import PER_DEVICE, RandomDuration, StepTime, class_pace
+from testbed.scenario.durations import (
+    PER_DEVICE,
+    ProfileTime,
+    RandomDuration,
+    StepTime,
+    class_pace,
+)
 from testbed.telemetry.entry import NAMES, Entry, only
 from testbed.telemetry.event_kinds import (
     Done,
@@ -185,6 +191,9 @@ def _step_times(
         found = [one.pace for one in devices(scenario)]
         own = {at: one and one.base_seconds for at, one in enumerate(found)}
         base = updates["worker"].map(own)
+        each = updates["worker"].map(
+            {at: one.sample_seconds if one else 0.0 for at, one in enumerate(found)}
+        )
     return base.astype("float64"), each.astype("float64")
 
 
@@ -203,7 +212,7 @@ def uneven_batches(updates: pd.DataFrame, scenario: Scenario) -> dict[str, tuple
     batches = (steps["samples"] / steps["steps"]).groupby(steps["device_class"].astype(str))
     for name, (least, most) in batches.agg(["min", "max"]).iterrows():
         kind = scenario.workers.classes.get(str(name))
-        fixed = kind is not None and not isinstance(kind.speed, StepTime | None)
+        fixed = kind is not None and not isinstance(kind.speed, StepTime | ProfileTime | None)
         if fixed and most > UNEVEN_BATCHES_RATIO * least:
             uneven[str(name)] = (float(least), float(most))
     return uneven

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from testbed.errors import Problem
 from testbed.faults import Join, Kill, Leave
 from testbed.faults.population import Availability
+from testbed.scenario.attendance import Presence
 from testbed.scenario.devices import device_pace
 from testbed.scenario.direction import Recording
 from testbed.scenario.document import Document, Keys, problem_at
-from testbed.scenario.durations import Presence
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import (
     Locate,

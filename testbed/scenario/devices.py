@@ -20,6 +20,7 @@ from testbed.scenario.direction import TRACED, Link, TracedDirection
 from testbed.scenario.durations import (
     PER_DEVICE,
     DeviceDuration,
+    ProfileTime,
     StepPace,
     TableDuration,
     class_pace,
@@ -113,6 +114,8 @@ class _Draws:
         whole = class_pace(speed)
         if isinstance(speed, DeviceDuration):
             return device_pace(speed, draws=stream(self.seed, self.node, "device", "speed"))
+        if isinstance(speed, ProfileTime) and speed.each is not None:
+            return speed.pace(speed.each.draw(stream(self.seed, self.node, "device", "speed")))
         if isinstance(speed, TableDuration) and whole is not None:
             return replace(whole, base_seconds=self._from(speed.table, Duration))
         return whole

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, WithJsonSchema, model_validator
 
 from testbed.errors import InvalidValue
 from testbed.scenario.per_device import DrawnDelay, DrawnRate, Table
+from testbed.scenario.profiles import known_link
 from testbed.values.fields import (
     AnyDuration,
     BelowOne,
@@ -202,9 +203,33 @@ class Link(StrictModel):
     """A node's link.
 
     Attributes:
+        profile: a shipped link, whose rates and delays apply where `up` and `down` set none.
         up: from the node to the switch.
         down: from the switch to the node.
     """
 
+    profile: Word | None = None
     up: TracedDirection = TracedDirection()
     down: TracedDirection = TracedDirection()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _profiled(cls, given: Any) -> Any:
+        """Fill in the fields of a profile that are not given."""
+        if not isinstance(given, dict) or not isinstance(name := given.get("profile"), str):
+            return given
+        filled = dict(given)
+        for way, values in known_link(name).directions().items():
+            own = given.get(way)
+            if own is None or isinstance(own, dict):
+                filled[way] = _without_others(values, own or {}) | (own or {})
+        return filled
+
+
+def _without_others(values: dict[str, str], own: dict[str, Any]) -> dict[str, str]:
+    """Return a profile's values of the fields that have no other origin."""
+    return {
+        name: value
+        for name, value in values.items()
+        if not any(f"{name}_{form}" in own for form in FORMS)
+    }

@@ -9,7 +9,14 @@ from pydantic import Discriminator, Tag
 
 from testbed.payloads import Dense, Keyed, Payload, Quantized, Signs, Sparse
 from testbed.scenario.per_device import Table, is_law, quantities
-from testbed.values.fields import PositiveDuration, StrictModel
+from testbed.values.fields import (
+    Count,
+    PositiveDuration,
+    PositiveNumber,
+    Share,
+    StrictModel,
+    Word,
+)
 from testbed.values.laws import Law
 from testbed.values.units import Duration
 
@@ -72,15 +79,65 @@ class TableDuration(StrictModel):
     law: Law = CONSTANT
 
 
-PER_DEVICE = (DeviceDuration, TableDuration)
+class ModelCost(StrictModel):
+    """What a training step of the scenario's model computes and moves.
+
+    Attributes:
+        flops: floating-point operations per sample, forward and backward.
+        parameters: number of parameters.
+    """
+
+    flops: PositiveNumber
+    parameters: Count
+
+
+class ProfileTime(StrictModel):
+    """The time of a training step, from what a device computes and what the model costs.
+
+    A step takes the model's operations per sample divided by the device's speed, times its samples,
+    plus three passes over the parameters at the speed of its memory, if that is known.
+
+    Attributes:
+        profile: a shipped device, or a file such as `./mine.yaml`, which `testbed calibrate` wrote.
+        efficiency: share of the device's speed that training reaches.
+        each: a law of mean 1, drawn once for each device, that multiplies its times.
+        gflops: speed of the device; filled in from the profile.
+        memory_gb_per_second: speed of its memory; filled in from the profile.
+        cost: cost of the model; counted before a run.
+    """
+
+    profile: Word
+    efficiency: Share = 1.0
+    each: Law | None = None
+    gflops: PositiveNumber | None = None
+    memory_gb_per_second: PositiveNumber | None = None
+    cost: ModelCost | None = None
+
+    def pace(self, factor: float = 1.0) -> StepPace | None:
+        """Return the step times of a device ``factor`` times slower; None if not yet counted."""
+        if self.gflops is None or self.cost is None:
+            return None
+        sample = self.cost.flops / (self.gflops * 1e9 * self.efficiency)
+        moved = PASSES * BYTES_PER_PARAMETER * self.cost.parameters
+        memory = self.memory_gb_per_second
+        base = 0.0 if memory is None else moved / (memory * 1e9)
+        return StepPace(factor * base, factor * sample)
+
+
+PASSES = 3
+"""Passes over the parameters in a step: read forward and backward, and the gradient written."""
+
+BYTES_PER_PARAMETER = 4
+
+PER_DEVICE = (DeviceDuration, TableDuration, ProfileTime)
 """Speeds that differ between the devices of a class."""
 
 
 def _form(value: Any) -> str:
     """Return the form of a speed, so that errors mention only that form."""
     if isinstance(value, dict):
-        if "table" in value:
-            return "TableDuration"
+        if "table" in value or "profile" in value:
+            return "TableDuration" if "table" in value else "ProfileTime"
         if "base" not in value and is_law(value.get("each")):
             return "DeviceDuration"
         return "StepTime" if {"base", "each"} & value.keys() else "RandomDuration"
@@ -100,22 +157,11 @@ Speed = Annotated[
     | Annotated[RandomDuration, Tag("RandomDuration")]
     | Annotated[StepTime, Tag("StepTime")]
     | Annotated[DeviceDuration, Tag("DeviceDuration")]
-    | Annotated[TableDuration, Tag("TableDuration")],
+    | Annotated[TableDuration, Tag("TableDuration")]
+    | Annotated[ProfileTime, Tag("ProfileTime")],
     Discriminator(_form),
 ]
 """The emulated time of a training step."""
-
-
-class Presence(StrictModel):
-    """Periods in turn in which a worker is present and absent; training starts anywhere in them.
-
-    Attributes:
-        present: how long a worker is present: a duration, or a law for each period or each device.
-        absent: how long it is absent.
-    """
-
-    present: Period
-    absent: Period
 
 
 @dataclass(frozen=True)
@@ -143,6 +189,8 @@ def class_pace(speed: Any) -> StepPace | None:
         case TableDuration(table=table, law=law):
             found = quantities(Duration, table.values)
             return StepPace(sum(found) / len(found), law=law) if found else None
+        case ProfileTime():
+            return speed.pace()
     return StepPace(float(speed))
 
 

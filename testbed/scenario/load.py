@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 from testbed.errors import UNKNOWN_FILE, Problem, ScenarioError
 from testbed.scenario.availability import check_availability
 from testbed.scenario.checks import check_device, check_files, check_whole
+from testbed.scenario.costs import with_profiles
 from testbed.scenario.document import Document, problem_at
 from testbed.scenario.override import Override, extend
 from testbed.scenario.own_code import apply_own_code
@@ -124,7 +125,7 @@ def load_document(
     if locate is not None:
         problems += [problem_at(document, *one) for one in check_files(document, locate)]
     if scenario is not None and (own_code or locate is None):
-        for filled in (with_tables, with_means):
+        for filled in (with_tables, with_profiles, with_means):
             scenario, unread = filled(scenario, document, locate)
             problems += unread
     if scenario is not None and own_code and locate is not None:

@@ -29,6 +29,7 @@ from testbed.scenario.direction import TRACED
 from testbed.scenario.document import METRICS, Document, Keys, Node, problem_at
 from testbed.scenario.parse import parse_value
 from testbed.scenario.problems import explain
+from testbed.scenario.profiles import is_file
 from testbed.scenario.scalars import dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode, one_of
@@ -67,6 +68,9 @@ def _paths(document: Document) -> Iterator[Keys]:
     for name in classes if isinstance(classes, dict) else ():
         own: Keys = ("workers", "classes", name)
         yield (*own, "speed", "table", "file")
+        profile = document.at((*own, "speed", "profile"))
+        if isinstance(profile, str) and is_file(profile):
+            yield (*own, "speed", "profile")
         for direction, what in product(("up", "down"), TRACED):
             link: Keys = (*own, "link", direction)
             yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))

@@ -11,9 +11,7 @@ from typing import Annotated, Literal
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Discriminator,
     Field,
-    Tag,
     model_validator,
 )
 
@@ -24,11 +22,11 @@ from testbed.faults import Fault
 from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
-from testbed.scenario.direction import Link, Recording
+from testbed.scenario.attendance import Attendance
+from testbed.scenario.direction import Link
 from testbed.scenario.durations import (
     LEAST_INTERVAL,
     Codec,
-    Presence,
     RandomDuration,
     Speed,
     class_pace,
@@ -95,8 +93,8 @@ class DeviceClass(StrictModel):
             classes must add up to 1. By default 1.
         count: number of workers in this class, instead of a share.
         speed: emulated time of one training step: a duration, a random duration, a base and a time
-            per sample, or a law or a table for each device. If computing takes less, the worker
-            waits for the rest of this time. By default a step takes as long as on the host.
+            per sample, a law or a table for each device, or a device's profile. If computing takes
+            less, the worker waits for the rest of this time. By default as long as on the host.
         think: think time, the wait between computing and pushing; overrides `workers.think`.
         link: link of each worker.
         cpu: CPU limit of each worker, in CPUs.
@@ -136,20 +134,6 @@ class DeviceClass(StrictModel):
         return None if pace is None else pace.mean(samples)
 
 
-When = Annotated[
-    Annotated[Recording, Tag("Recording")] | Annotated[Presence, Tag("Presence")],
-    Discriminator(
-        lambda value: (
-            "Presence"
-            if isinstance(value, Presence)
-            or (isinstance(value, dict) and {"present", "absent"} & value.keys())
-            else "Recording"
-        )
-    ),
-]
-"""When workers are present."""
-
-
 SHARES_ROUNDING = 1.5e-3
 """Tolerance for the sum of shares rounded to three digits, such as 19 of 0.0526."""
 
@@ -170,7 +154,7 @@ class Workers(StrictModel):
     count: Count
     batch_size: Count = 10
     think: RandomDuration | None = None
-    availability: When | None = None
+    availability: Attendance | None = None
     deal: Deal | None = None
     classes: dict[Key, DeviceClass] = Field(default={"default": DeviceClass()}, min_length=1)
 
