@@ -177,16 +177,17 @@ class Device:
         self._slow = self.slow()
         base = 0.0 if self.step is None else self.step()
         self._pace = (base + self.each_sample * len(action.samples)) * self._slow
-        _, gradient = self.bound.loss_and_gradient(*batch_of(action, self.stream or self.data))
+        loss, gradient = self.bound.loss_and_gradient(*batch_of(action, self.stream or self.data))
         if self.paced_first:
             ends = self.clock.now + self._pace - self._passed
             if self.wakes(ends) is not None:
                 self._stepping = False
                 left = self._work(ends)
-                return Computed(self.clock.now, gradient, left)
+                return Computed(self.clock.now, gradient, left, loss=loss)
             self._finish_step()
-            return Computed(self.clock.now, gradient)
-        return Computed(self.clock.now + max(0.0, self._pace - self._passed), gradient)
+            return Computed(self.clock.now, gradient, loss=loss)
+        ends = self.clock.now + max(0.0, self._pace - self._passed)
+        return Computed(ends, gradient, loss=loss)
 
     def _rest(self, action: Work) -> Passed:
         """Perform the rest of a step."""

@@ -12,6 +12,7 @@ from testbed.values.family import full_form
 
 Keys = tuple[str | int, ...]
 METRICS: Keys = ("evaluate", "metrics")
+SELECTION: Keys = ("algorithm", "select")
 
 Finding = tuple[Keys, str, str] | tuple[Keys, str, str, str]
 """A path, what was found there, what was expected, and an optional hint."""
@@ -146,6 +147,12 @@ class Document:
                 break
             node = inside
         return node
+
+
+def selection(document: Document) -> Keys:
+    """Return the path of the algorithm's selection, in whichever form the algorithm is written."""
+    algorithm = document.origin(("algorithm",))
+    return ("algorithm", algorithm.short[0], "select") if algorithm.short else SELECTION
 
 
 def problem_at(

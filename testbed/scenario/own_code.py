@@ -22,11 +22,20 @@ from testbed.algorithms.custom import (
     config_class,
     configured,
 )
+from testbed.algorithms.selection.custom import CustomSelection, try_selection
 from testbed.errors import Problem, ScenarioError, UserFileError
 from testbed.host.isolation import Opened, run_isolated
 from testbed.models.metrics.custom import CustomMetric, try_metric
 from testbed.scenario.direction import TRACED
-from testbed.scenario.document import METRICS, Document, Keys, Node, problem_at
+from testbed.scenario.document import (
+    METRICS,
+    SELECTION,
+    Document,
+    Keys,
+    Node,
+    problem_at,
+    selection,
+)
 from testbed.scenario.parse import parse_value
 from testbed.scenario.problems import explain
 from testbed.scenario.profiles import is_file
@@ -59,7 +68,8 @@ def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
 def _paths(document: Document) -> Iterator[Keys]:
     metrics = document.at(METRICS)
     listed = range(len(metrics)) if isinstance(metrics, tuple | list) else ()
-    members = {**_MEMBERS, **{(*METRICS, place): "custom" for place in listed}}
+    own = {selection(document), *((*METRICS, place) for place in listed)}
+    members = {**_MEMBERS, **dict.fromkeys(own, "custom")}
     for family, member in members.items():
         named = document.at((*family, "name")) == member
         yield (*family, "file") if named else (*family, member, "file")
@@ -163,9 +173,9 @@ def apply_own_code(
 ) -> tuple[Scenario, list[Problem]]:
     """Check that the user's own code accepts its options.
 
-    The files of algorithms and metrics are executed in a separate process: a config class checks
-    its options, and a metric says which values are better. Those of models and data sets are only
-    parsed: definitions, imports and parameters.
+    The files of algorithms, selections and metrics are executed in a separate process: a config
+    class checks its options, and a metric says which values are better. Those of models and data
+    sets are only parsed: definitions, imports and parameters.
 
     Args:
         scenario: is otherwise valid.
@@ -189,6 +199,7 @@ def apply_own_code(
         problems += unfit[path]
     if not problems:
         scenario, problems = _with_metrics(scenario, locate)
+        problems += _selection_problems(scenario, locate)
     if isinstance(scenario.algorithm, CustomAlgorithm) and not unfit[ALGORITHM]:
         member = scenario.algorithm
         code = UserCode(locate(member.file), member.class_name, "algorithm")
@@ -210,6 +221,7 @@ def own_code(scenario: Scenario) -> dict[Keys, OwnCode]:
         ("model",): scenario.model,
         ("dataset",): scenario.dataset,
     }
+    members[SELECTION] = getattr(scenario.algorithm, "select", None)
     members |= {(*METRICS, place): one for place, one in enumerate(scenario.evaluate.metrics)}
     return {path: one for path, one in members.items() if isinstance(one, OwnCode)}
 
@@ -247,6 +259,30 @@ def _with_metrics(
         metrics[place] = one.model_copy(update={"better": one.better or better})
     evaluate = scenario.evaluate.model_copy(update={"metrics": tuple(metrics)})
     return scenario.model_copy(update={"evaluate": evaluate}), problems
+
+
+def _try_selection(config: CustomSelection, code: UserCode, _: Opened) -> str:
+    try_selection(config, code)
+    return ""
+
+
+def _selection_problems(scenario: Scenario, locate: Callable[[str], Path]) -> list[Problem]:
+    """Let the user's selection choose among workers that nothing is known of.
+
+    Raises:
+        UserFileError, UserCodeError: it failed.
+    """
+    config = getattr(scenario.algorithm, "select", None)
+    if not isinstance(config, CustomSelection):
+        return []
+    code = UserCode(locate(config.file), config.class_name, dotted(SELECTION))
+    try:
+        run_isolated(partial(_try_selection, config, code), label=config.file)
+    except UserFileError:
+        raise
+    except ScenarioError as error:
+        return list(error.problems)
+    return []
 
 
 def own_files(scenario: Scenario) -> str:

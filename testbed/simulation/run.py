@@ -314,10 +314,13 @@ def compute_device(scenario: Scenario) -> str | None:
 def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients | None:
     """Return other runs' gradients; None with a GPU or user code, whose results may differ.
 
+    They have no losses: None as well for an algorithm that takes these.
+
     Network, parameters and batch identify a gradient. With user code, it may also depend on the
     random draws of its step.
     """
-    if experiment.own_files or compute_device(experiment.scenario) is not None:
+    unfit = experiment.own_files or experiment.algorithm.takes_losses()
+    if unfit or compute_device(experiment.scenario) is not None:
         return None
     model, layout = experiment.scenario.model, experiment.network.layout
     return reuse.open(f"{model!r} {layout!r}", processes=processes)

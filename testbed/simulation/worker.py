@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
+from functools import partial
+from math import inf, nan
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -103,13 +104,17 @@ class Learner:
     evaluation_seed: int | None = None
     metrics: MetricSuite = MetricSuite()  # noqa: RUF009 - frozen
 
-    def gradient(self, at: Vector, step: Step) -> Vector:
-        """Return the gradient at the parameters ``at``; valid until the next call."""
+    def loss_and_gradient(self, at: Vector, step: Step) -> tuple[float, Vector]:
+        """Return mean loss and gradient at the parameters ``at``; valid until the next call.
+
+        With gradients of other runs, the loss is NaN.
+        """
         self.parameters[:] = at
         batch = batch_of(step, self.data)
         if self.gradients is None:
-            return self.bound.loss_and_gradient(*batch)[1]
-        return self.gradients.gradient(at, *batch, lambda: self.bound.loss_and_gradient(*batch)[1])
+            return self.bound.loss_and_gradient(*batch)
+        compute = partial(self.bound.loss_and_gradient, *batch)
+        return nan, self.gradients.gradient(at, *batch, lambda: compute()[1])
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
@@ -302,8 +307,8 @@ class SimulatedWorker:
         if isinstance(action, Work):
             return Passed(until, ends - until)
         self._step = self.draw_step()
-        gradient = learner.gradient(self.worker.half.parameters, action)
-        return Computed(until, gradient, ends - until)
+        loss, gradient = learner.loss_and_gradient(self.worker.half.parameters, action)
+        return Computed(until, gradient, ends - until, loss)
 
     def _pushed(self, action: Push, think: float) -> Cycle:
         """Return the cycle that ends with this push."""

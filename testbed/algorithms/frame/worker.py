@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, fields, replace
-from math import inf
+from math import inf, nan
 from typing import Any, TypeVar
 
 import numpy as np
@@ -114,11 +114,13 @@ class Computed:
 
     Attributes:
         left: remaining seconds of a step that was interrupted.
+        loss: mean loss of the samples; NaN if unknown.
     """
 
     now: float
     gradient: Vector
     left: float = 0.0
+    loss: float = nan
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,7 @@ class Worker:
     _samples: Samples | None = None  # taken, with no gradient used yet
     _draw: int = 0  # of the step on them
     _stepping: bool = False  # whether that gradient is being computed
+    _loss: float = nan  # of the step on them
     _held: Vector | None = None  # the gradient of a step that was interrupted
     _count: int = 0  # of its samples
     _left: float = 0.0  # its remaining seconds
@@ -269,6 +272,7 @@ class Worker:
                 if self._left and not (yield from self._end_step()):
                     return
                 gradient, self._held = self._held, None
+                self.half.loss = self._loss
                 update = self.half.step(gradient, self._count, self._now)
             seconds = self.think()
             if seconds > 0:
@@ -290,7 +294,7 @@ class Worker:
         self._stepping = True
         computed = yield from self._ask(Step(self._samples, self._draw), Computed)
         self._stepping, self._count, self._samples = False, len(self._samples), None
-        self._left, self._woken = computed.left, False
+        self._left, self._woken, self._loss = computed.left, False, computed.loss
         self._held = computed.gradient.copy() if computed.left else computed.gradient
         self._pass_to(computed.now)
         return True

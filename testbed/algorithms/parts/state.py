@@ -17,7 +17,7 @@ import numpy as np
 from testbed.errors import AlgorithmError, DataError
 from testbed.values.state import PlainState, fitting, hides_code, pack, unpack
 
-GIVEN = frozenset(("config", "layout", "workers", "rng", "parameters", "version", "orders"))
+GIVEN = frozenset(("config", "layout", "workers", "rng", "parameters", "version", "orders", "loss"))
 """Attributes that the frame gives a half, or saves itself."""
 
 CODE = (FunctionType, BuiltinFunctionType, MethodType, partial, type)
