@@ -16,7 +16,13 @@ from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
 from testbed.runtimes.docker.containers import AGENT, agent_container, node_container
 from testbed.runtimes.docker.doctor import examine_engine
-from testbed.runtimes.docker.engine import check_abilities, connect, describe, want_gpus
+from testbed.runtimes.docker.engine import (
+    check_abilities,
+    connect,
+    describe,
+    limits_in,
+    want_gpus,
+)
 from testbed.runtimes.docker.image import (
     OFFICIAL_KAFKA,
     check_image,
@@ -78,8 +84,8 @@ class DockerDriver:
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> DockerLifeline:
         with connect() as engine:
             image = _as_recorded(engine, self._image(engine, plan.nodes), folder, kind="nodes")
-            check_abilities(plan.nodes, describe(engine))
-            agent = agent_container(plan, folder, start, image=image)
+            check_abilities(plan.nodes, info := describe())
+            agent = agent_container(plan, folder, start, image=image, limits=limits_in(info))
             return DockerLifeline.begin(engine, folder, agent, start=start)
 
     def contain(
@@ -97,9 +103,11 @@ class DockerDriver:
             kafka = ""
             if any(is_kafka(spec.node) for spec in specs):
                 kafka = _as_recorded(engine, find_kafka_image(engine), folder, kind="kafka")
+            limits = limits_in(describe())
+            images = [kafka if is_kafka(spec.node) else image for spec in specs]
             wanted = [
-                node_container(spec, plan, folder, image=kafka if is_kafka(spec.node) else image)
-                for spec in specs
+                node_container(spec, plan, folder, image=one, limits=limits)
+                for spec, one in zip(specs, images, strict=True)
             ]
             return make_all(engine, wanted)
 
@@ -141,7 +149,7 @@ class DockerDriver:
         """Reject limits, CPUs and GPUs that this engine cannot provide, or a missing image."""
         asked = tuple(nodes)
         with connect() as engine:
-            check_abilities(asked, describe(engine))
+            check_abilities(asked, describe())
             images = {"nodes": self._image(engine, asked)}
             if any(map(is_kafka, asked)):
                 images["kafka"] = find_kafka_image(engine)
