@@ -51,6 +51,9 @@ PING_GROUPS = "net.ipv4.ping_group_range"
 LOGGING = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "1"}}
 """Otherwise ``docker logs`` would show nothing in an engine that sends logs elsewhere."""
 
+SECCOMP = "seccomp.json"
+"""The filter of a role, for an engine that gives commands in a container a weaker one."""
+
 LABEL = "org.edge-testbed."
 RUN, FOLDER, ROLE, INDEX = (f"{LABEL}{name}" for name in ("run", "folder", "role", "index"))
 CLASS, SCENARIO, NODE = (f"{LABEL}{name}" for name in ("class", "scenario", "node"))
@@ -86,6 +89,9 @@ def node_container(
     gpus = {"Count": node.gpus, "Capabilities": [["gpu"]]}
     scratch = ceil(node.scratch)
     labels = {NODE: node.name, ROLE: node.role, INDEX: str(node.index), CLASS: node.device_class}
+    security = list(_HOST["SecurityOpt"])
+    if not limits.filtered:
+        security.append(f"seccomp={folder.control / SECCOMP}")
     size = f"size={scratch}" + (f",nr_inodes={inodes(scratch)}" if limits.inodes else "")
     body = {
         "Image": image,
@@ -98,10 +104,11 @@ def node_container(
         "Labels": labels_of(plan, folder) | labels,
         "HostConfig": {
             **_HOST,
+            **limits.host,
             **_limits(Limits.of(node)),
             "Tmpfs": {"/tmp": f"rw,nosuid,nodev,{size},mode=1777"},
             "ShmSize": scratch,
-            "Ulimits": list(limits.ulimits),
+            "SecurityOpt": security,
             "Sysctls": {PING_GROUPS: f"{node.uid} {node.uid}"},
             "Mounts": [_bind(mount) for mount in mounts],
             "DeviceRequests": [gpus] if node.gpus else [],
@@ -137,12 +144,12 @@ def agent_container(
         "Labels": labels_of(plan, folder) | {NODE: AGENT, ROLE: AGENT, INDEX: "0", CLASS: ""},
         "HostConfig": {
             **_HOST,
+            **limits.host,
             **_limits(Limits(cpu_weight=SERVICE_WEIGHT, pids=2 * PIDS_LIMIT)),
             "CapAdd": list(CAPABILITIES),
             "PidMode": "host",
             "CgroupnsMode": "host",
             "Tmpfs": AGENT_SCRATCH,
-            "Ulimits": list(limits.ulimits),
             "Mounts": [_bind(mount) for mount in mounts],
         },
     }

@@ -50,7 +50,7 @@ def examine_engine(image: str, *, workers: int, gpu: bool, broker: bool) -> Iter
     yield check_group_driver(info)
     yield check_engine_limits(info)
     yield check_data_root(info, workers)
-    if limits := limits_in(info).ulimits:
+    if limits := limits_in(info).host.get("Ulimits"):
         found = ", ".join(f"{one['Name']} {one['Hard']:,}" for one in limits)
         yield Finding("containers' ulimits", "ok", f"{found}: no more than this user's own")
 

@@ -6,15 +6,17 @@ folder. No Docker network is created: the agent's container is the switch, like 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.errors import NodeError, RunNotFound, TestbedError
+from testbed.host.confine import seccomp_profile
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
-from testbed.runtimes.docker.containers import AGENT, agent_container, node_container
+from testbed.runtimes.docker.containers import AGENT, SECCOMP, agent_container, node_container
 from testbed.runtimes.docker.doctor import examine_engine
 from testbed.runtimes.docker.engine import (
     check_abilities,
@@ -104,6 +106,8 @@ class DockerDriver:
             if any(is_kafka(spec.node) for spec in specs):
                 kafka = _as_recorded(engine, find_kafka_image(engine), folder, kind="kafka")
             limits = limits_in(describe())
+            if not limits.filtered:
+                (folder.control / SECCOMP).write_text(json.dumps(seccomp_profile()))
             images = [kafka if is_kafka(spec.node) else image for spec in specs]
             wanted = [
                 node_container(spec, plan, folder, image=one, limits=limits)

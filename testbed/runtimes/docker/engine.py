@@ -10,7 +10,7 @@ import shutil
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -309,12 +309,14 @@ class EngineLimits:
     """The limits of containers that depend on the engine.
 
     Attributes:
-        ulimits: limits of processes, as the API writes them; empty for the engine's own.
+        host: what a container's HostConfig has in addition.
         inodes: whether a tmpfs can have a limit of files.
+        filtered: whether the engine's own filter of system calls denies new namespaces.
     """
 
-    ulimits: tuple[Mapping[str, Any], ...] = ()
+    host: Mapping[str, Any] = field(default_factory=dict)
     inodes: bool = True
+    filtered: bool = True
 
 
 def limits_in(info: Mapping[str, Any]) -> EngineLimits:
@@ -328,8 +330,8 @@ def limits_in(info: Mapping[str, Any]) -> EngineLimits:
         "nofile": _least(resource.RLIMIT_NOFILE, MOST_FILES),
         "nproc": _least(resource.RLIMIT_NPROC, int(MOST_PROCESSES.read_text())),
     }
-    ulimits = ({"Name": name, "Soft": limit, "Hard": limit} for name, limit in most.items())
-    return EngineLimits(tuple(ulimits), inodes=False)
+    ulimits = [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in most.items()]
+    return EngineLimits({"Ulimits": ulimits}, inodes=False, filtered=False)
 
 
 def _least(kind: int, most: int) -> int:
