@@ -68,8 +68,8 @@ def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
 def _paths(document: Document) -> Iterator[Keys]:
     metrics = document.at(METRICS)
     listed = range(len(metrics)) if isinstance(metrics, tuple | list) else ()
-    own = {selection(document), *((*METRICS, place) for place in listed)}
-    members = {**_MEMBERS, **dict.fromkeys(own, "custom")}
+    customs = {selection(document), *((*METRICS, place) for place in listed)}
+    members = {**_MEMBERS, **dict.fromkeys(customs, "custom")}
     for family, member in members.items():
         named = document.at((*family, "name")) == member
         yield (*family, "file") if named else (*family, member, "file")
