@@ -157,6 +157,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 STARTED_SECONDS = 60.0
 SEEN_SECONDS = 20.0
+IMAGE_SECONDS = 600.0
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
@@ -198,15 +199,17 @@ class OwnEngine:
         """Start it, without networks, and wait until it answers."""
         for name in ("socket", "pid"):  # left by a killed engine
             (self.folder / name).unlink(missing_ok=True)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self._command(), stdout=log, stderr=log)
+        wait_until(self._answers, "the engine answers")
+
+    def _command(self) -> list[str]:
         # In a separate network: an engine without a bridge removes docker0, even a foreign one.
-        command = [
+        return [
             *("unshare", "--net", "dockerd", f"--host={self.address}"),
             *("--bridge=none", "--iptables=false", f"--pidfile={self.folder / 'pid'}"),
             *(f"--data-root={self.folder / 'data'}", f"--exec-root={self.folder / 'exec'}"),
         ]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_until(self._answers, "dockerd answers")
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End it with a signal, and wait for its end."""
@@ -242,6 +245,21 @@ class OwnEngine:
                 return b" 200 " in client.recv(64)
             except OSError:
                 return False
+
+
+@dataclass
+class OwnPodman(OwnEngine):
+    """The same of Podman, which has no daemon but a service behind Docker's kind of socket."""
+
+    def _command(self) -> list[str]:
+        settings = self.folder / "containers.conf"
+        # Locks in files: those in shared memory are those of every Podman of this host.
+        lines = ['lock_type = "file"', 'events_logger = "file"', f'tmp_dir = "{self.folder}/tmp"']
+        settings.write_text("\n".join(["[engine]", *lines, ""]))
+        places = (f"--root={self.folder / 'data'}", f"--runroot={self.folder / 'run'}")
+        options = ("--runtime=runc", "--cgroup-manager=cgroupfs")
+        service = ("system", "service", "--time=0", self.address)
+        return ["env", f"CONTAINERS_CONF={settings}", "podman", *places, *options, *service]
 
 
 def _hold(record: Path) -> int | None:
@@ -288,6 +306,30 @@ def own_engine() -> Callable[..., AbstractContextManager[OwnEngine]]:
             engine.close()
 
     return start
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Podman that has the Docker engine's image; skips the test without either."""
+    from testbed.errors import HostError
+    from testbed.runtimes.docker.engine import connect
+    from testbed.runtimes.docker.image import check_image
+
+    if lacking := [tool for tool in ("podman", "runc") if shutil.which(tool) is None]:
+        pytest.skip(f"needs {' and '.join(lacking)}, to start an engine")
+    log = tmp_path_factory.mktemp("podman") / "podman.log"
+    engine = OwnPodman(Path(tempfile.mkdtemp(prefix="podman-", dir="/var/tmp")), log)
+    with contextlib.ExitStack() as cleanup:
+        try:
+            docker = cleanup.enter_context(contextlib.closing(connect()))
+            image = check_image(docker)
+        except HostError as reason:
+            pytest.skip(f"needs an engine with the image: {reason}")
+        cleanup.callback(engine.close)
+        engine.start()
+        engine.api.timeout = IMAGE_SECONDS
+        engine.api.load_image(docker.get_image(image))
+        yield engine.address
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ import signal
 import struct
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from testbed.errors import HostError
 from testbed.host import syscalls
@@ -112,6 +113,27 @@ def filter_calls() -> None:
     syscalls.prctl(
         syscalls.PR_SET_SECCOMP, _MODE_FILTER, ctypes.create_string_buffer(address, len(address))
     )
+
+
+def seccomp_profile() -> dict[str, Any]:
+    """Return the filter as a profile for container engines, in the format of Docker's."""
+    one_each = [1 << bit for bit in range(32) if NEW_NAMESPACE >> bit & 1]
+    tests = [
+        *(("clone", flag, flag, "SCMP_CMP_MASKED_EQ") for flag in one_each),
+        *(("unshare", flag, flag, "SCMP_CMP_MASKED_EQ") for flag in one_each),
+        ("socket", VSOCK, 0, "SCMP_CMP_EQ"),
+    ]
+    conditional = [
+        {
+            "names": [name],
+            "action": "SCMP_ACT_ERRNO",
+            "args": [{"index": 0, "value": value, "valueTwo": second, "op": test}],
+        }
+        for name, value, second, test in tests
+    ]
+    refused = {"names": list(REFUSED), "action": "SCMP_ACT_ERRNO"}
+    unknown = {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS}
+    return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused, unknown, *conditional]}
 
 
 def build_filter(machine: str) -> bytes:

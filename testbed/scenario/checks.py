@@ -17,6 +17,7 @@ from testbed.faults.check import contradictions, rejoining
 from testbed.network.offloads import needs_packets
 from testbed.rpc.limits import LARGEST_MODEL
 from testbed.runtimes import Simulated, names
+from testbed.scenario.device_checks import check_deal, check_device_links
 from testbed.scenario.direction import Link
 from testbed.scenario.document import METRICS, Document, Finding, Keys, selection
 from testbed.scenario.durations import LEAST_INTERVAL
@@ -105,6 +106,7 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
         yield ("model",), unfit[0], unfit[1]
     if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario)
+    yield from check_deal(scenario)
     yield from _check_links(scenario)
 
 
@@ -119,6 +121,7 @@ def _check_links(scenario: Scenario) -> Iterator[Finding]:
         spec = link_spec(link, address="", mac="", time_scale=scenario.time_scale)
         for direction, reason in unshapable(spec):
             yield (*path, direction), "", "", reason
+    yield from check_device_links(scenario)
 
 
 def model_too_large(parameters: int) -> tuple[str, str] | None:

@@ -73,6 +73,14 @@ class Node:
             return next(iter(self.value.items()))
         return None
 
+    def short_field(self, part: str | int) -> Keys | None:
+        """Return the keys written for ``rate_table`` as ``rate: {table: ...}``, and the like."""
+        base, _, form = str(part).rpartition("_")
+        written = self.inside(base) if base and self.inside(part) is None else None
+        if written is None or not isinstance(written.value, dict):
+            return None
+        return (base, form) if written.inside(form) and form == "table" else (base,)
+
     def full(self) -> Node:
         """Convert a family member to its full form, ``{name: ..., ...}``; keep other values."""
         data = self.data

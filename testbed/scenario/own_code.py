@@ -38,6 +38,7 @@ from testbed.scenario.document import (
 )
 from testbed.scenario.parse import parse_value
 from testbed.scenario.problems import explain
+from testbed.scenario.profiles import is_file
 from testbed.scenario.scalars import dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode, one_of
@@ -67,16 +68,24 @@ def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
 def _paths(document: Document) -> Iterator[Keys]:
     metrics = document.at(METRICS)
     listed = range(len(metrics)) if isinstance(metrics, tuple | list) else ()
-    own = {selection(document), *((*METRICS, place) for place in listed)}
-    members = {**_MEMBERS, **dict.fromkeys(own, "custom")}
+    customs = {selection(document), *((*METRICS, place) for place in listed)}
+    members = {**_MEMBERS, **dict.fromkeys(customs, "custom")}
     for family, member in members.items():
         named = document.at((*family, "name")) == member
         yield (*family, "file") if named else (*family, member, "file")
     yield ("workers", "availability", "trace")
     classes = document.at(("workers", "classes"))
     for name in classes if isinstance(classes, dict) else ():
-        for direction, what, form in product(("up", "down"), TRACED, ("", "_trace")):
-            yield ("workers", "classes", name, "link", direction, f"{what}{form}", "trace")
+        own: Keys = ("workers", "classes", name)
+        yield (*own, "speed", "table", "file")
+        profile = document.at((*own, "speed", "profile"))
+        if isinstance(profile, str) and is_file(profile):
+            yield (*own, "speed", "profile")
+        for direction, what in product(("up", "down"), TRACED):
+            link: Keys = (*own, "link", direction)
+            yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))
+            yield (*link, what, "table", "file")
+            yield (*link, f"{what}_table", "file")
 
 
 def names_of(scenario: Scenario) -> dict[Keys, str]:

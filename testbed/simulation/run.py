@@ -282,7 +282,7 @@ def build(
         simulated[index] = SimulatedWorker(
             *(index, worker, _draw_step(experiment, index)),
             create=create,
-            each_sample=experiment.device_class(index).each_sample,
+            each_sample=experiment.each_sample(index),
             stream=None if arrivals is None else _stream(experiment, worker, arrivals[index]),
             sample_bytes=experiment.sample_bytes,
         )
@@ -343,7 +343,7 @@ def _stream(experiment: Experiment, worker: Worker, arrivals: Arrivals) -> Simul
 def device_model(experiment: Experiment, index: int) -> DeviceModel:
     """Build the model of one worker's device from the scenario."""
     scenario = experiment.scenario
-    own = experiment.device_class(index).link
+    own = experiment.devices[index].link
     up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale)
     return DeviceModel(
         step_seconds=_draw_step(experiment, index)(),

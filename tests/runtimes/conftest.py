@@ -54,6 +54,8 @@ def wait_until(look: Callable[[], Any]) -> Any:
 
 DRIVERS: Mapping[str, RuntimeDriver] = drivers()
 NEEDS = {"native": pytest.mark.namespaces, "docker": pytest.mark.docker, "lxc": pytest.mark.root}
+PODMAN = pytest.param("podman", marks=(pytest.mark.docker, pytest.mark.root))
+"""The runtime docker, with Podman as its engine."""
 
 
 @dataclass
@@ -177,14 +179,23 @@ def driver() -> RuntimeDriver:
     return NativeDriver()
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=NEEDS[name]) for name in DRIVERS])
-def runtime(request: pytest.FixtureRequest) -> str:
-    """Every runtime in turn; skipped where the host lacks what it needs."""
+@pytest.fixture(
+    scope="module",
+    params=[*(pytest.param(name, marks=NEEDS[name]) for name in DRIVERS), PODMAN],
+)
+def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every runtime in turn, and its engines; skipped where the host lacks what it needs."""
     if request.param == "docker":
         request.getfixturevalue("image")
     if request.param == "lxc":
         request.getfixturevalue("lxc")
-    return str(request.param)
+    if request.param != "podman":
+        yield str(request.param)
+        return
+    address = request.getfixturevalue("podman")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", address)
+        yield "docker"
 
 
 @pytest.fixture(scope="module")

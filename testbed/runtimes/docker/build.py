@@ -71,6 +71,9 @@ SILENCE_SECONDS = 1800.0
 
 SHOWN_LINES = 12
 
+NOT_SUPPORTED = "is not supported"
+"""Podman's answer to the question whether a registry has an image: it can only pull it."""
+
 
 @dataclass(frozen=True)
 class Builder:
@@ -183,6 +186,8 @@ class Builder:
             except Timeout:
                 return f"no answer about {name}"
             except APIError as error:
+                if NOT_SUPPORTED in str(error.explanation):
+                    return self._pull(name)
                 if error.status_code in {401, 403, 404}:
                     raise HostError(
                         f"The registry has no image {name}, or denies access to it."
@@ -191,6 +196,17 @@ class Builder:
             finally:
                 self.engine.timeout = usual
         return ""
+
+    def _pull(self, name: str) -> str:
+        """Pull an image; return why that fails, or an empty string."""
+        from docker.errors import APIError
+
+        self.say(f"pulling {name}")
+        try:
+            answers = list(self.engine.pull(name, stream=True, decode=True))
+        except APIError as error:
+            return error.explanation or str(error)
+        return next((str(answer["error"]) for answer in answers if "error" in answer), "")
 
     def _made_here(self, part: str, sources: Mapping[str, bytes]) -> str:
         """Return an image built by this host, which takes minutes the first time."""
@@ -252,12 +268,13 @@ def import_archive(engine: APIClient, archive: Path, name: str, part: str) -> No
     """Create an image of one layer from a tar archive; HostError if the engine fails or is full."""
     repository, _, tag = name.partition(":")
     with engine_faults(f"importing {name}"):
-        answer = engine.import_image(
-            str(archive), repository=repository, tag=tag, changes=[f"LABEL {PART_LABEL}={part}"]
-        )
-    for line in answer.splitlines():
-        if line.strip() and (error := json.loads(line).get("error")):
-            raise refused(f"importing {name}", error)
+        answer = engine.import_image(str(archive), changes=[f"LABEL {PART_LABEL}={part}"])
+        lines = [json.loads(line) for line in answer.splitlines() if line.strip()]
+        for line in lines:
+            if error := line.get("error"):
+                raise refused(f"importing {name}", error)
+        # Not with the import, in which Podman ignores the tag.
+        engine.tag(lines[-1]["status"], repository, tag)
 
 
 WORK_PREFIX = "edge-testbed-image-"

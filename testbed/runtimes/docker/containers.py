@@ -24,6 +24,7 @@ from testbed.host.users import Users
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.agent.settings import AgentSettings
 from testbed.runtimes.base import HOSTNAME_BYTES, ContainerSpec, Start, container_name
+from testbed.runtimes.docker.engine import EngineLimits
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan, inodes
 
@@ -50,9 +51,13 @@ PING_GROUPS = "net.ipv4.ping_group_range"
 LOGGING = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "1"}}
 """Otherwise ``docker logs`` would show nothing in an engine that sends logs elsewhere."""
 
+SECCOMP = "seccomp.json"
+"""The filter of a role, for an engine that gives commands in a container a weaker one."""
+
 LABEL = "org.edge-testbed."
 RUN, FOLDER, ROLE, INDEX = (f"{LABEL}{name}" for name in ("run", "folder", "role", "index"))
 CLASS, SCENARIO, NODE = (f"{LABEL}{name}" for name in ("class", "scenario", "node"))
+_DEFAULT = EngineLimits()
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,14 @@ def labels_of(plan: Plan, folder: RunFolder) -> dict[str, str]:
     return {RUN: plan.run, FOLDER: str(folder.path), SCENARIO: plan.labels.get("scenario", "")}
 
 
-def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image: str) -> Container:
+def node_container(
+    spec: ContainerSpec,
+    plan: Plan,
+    folder: RunFolder,
+    *,
+    image: str,
+    limits: EngineLimits = _DEFAULT,
+) -> Container:
     """Return the container for a node's role."""
     node = spec.node
     first = FIRST_PROCESS if node.image == "nodes" else SHOW_LOG  # the image may lack tini
@@ -77,7 +89,10 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
     gpus = {"Count": node.gpus, "Capabilities": [["gpu"]]}
     scratch = ceil(node.scratch)
     labels = {NODE: node.name, ROLE: node.role, INDEX: str(node.index), CLASS: node.device_class}
-    size = f"size={scratch},nr_inodes={inodes(scratch)}"
+    security = list(_HOST["SecurityOpt"])
+    if not limits.filtered:
+        security.append(f"seccomp={folder.control / SECCOMP}")
+    size = f"size={scratch}" + (f",nr_inodes={inodes(scratch)}" if limits.inodes else "")
     body = {
         "Image": image,
         "Entrypoint": list(first),
@@ -89,9 +104,11 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
         "Labels": labels_of(plan, folder) | labels,
         "HostConfig": {
             **_HOST,
+            **limits.host,
             **_limits(Limits.of(node)),
             "Tmpfs": {"/tmp": f"rw,nosuid,nodev,{size},mode=1777"},
             "ShmSize": scratch,
+            "SecurityOpt": security,
             "Sysctls": {PING_GROUPS: f"{node.uid} {node.uid}"},
             "Mounts": [_bind(mount) for mount in mounts],
             "DeviceRequests": [gpus] if node.gpus else [],
@@ -100,7 +117,14 @@ def node_container(spec: ContainerSpec, plan: Plan, folder: RunFolder, *, image:
     return Container(node.name, container_name(plan.run, node.name), body)
 
 
-def agent_container(plan: Plan, folder: RunFolder, start: Start, *, image: str) -> Container:
+def agent_container(
+    plan: Plan,
+    folder: RunFolder,
+    start: Start,
+    *,
+    image: str,
+    limits: EngineLimits = _DEFAULT,
+) -> Container:
     """Return the agent's container, which sees the host's processes and control groups."""
     mounts = [
         Mount(folder.path, folder.path, writable=True),
@@ -120,6 +144,7 @@ def agent_container(plan: Plan, folder: RunFolder, start: Start, *, image: str) 
         "Labels": labels_of(plan, folder) | {NODE: AGENT, ROLE: AGENT, INDEX: "0", CLASS: ""},
         "HostConfig": {
             **_HOST,
+            **limits.host,
             **_limits(Limits(cpu_weight=SERVICE_WEIGHT, pids=2 * PIDS_LIMIT)),
             "CapAdd": list(CAPABILITIES),
             "PidMode": "host",

@@ -9,7 +9,7 @@ from typing import Any
 
 from testbed.errors import HostError
 from testbed.runtimes.base import NO_KAFKA, Finding
-from testbed.runtimes.docker.engine import connect, describe
+from testbed.runtimes.docker.engine import connect, describe, limits_in, name_of
 from testbed.runtimes.docker.image import check_image, find_kafka_image
 
 LIMITS = {
@@ -31,8 +31,8 @@ def examine_engine(image: str, *, workers: int, gpu: bool, broker: bool) -> Iter
     """Run all checks of the engine; only the first if it does not answer."""
     try:
         with connect() as engine:
-            info = describe(engine)
-            yield Finding("engine", "ok", f"Docker {info.get('ServerVersion')}")
+            info = describe()
+            yield Finding("engine", "ok", name_of(info))
             try:
                 yield Finding("image", "ok", check_image(engine, image, gpu=gpu))
             except HostError as error:
@@ -50,6 +50,9 @@ def examine_engine(image: str, *, workers: int, gpu: bool, broker: bool) -> Iter
     yield check_group_driver(info)
     yield check_engine_limits(info)
     yield check_data_root(info, workers)
+    if limits := limits_in(info).host.get("Ulimits"):
+        found = ", ".join(f"{one['Name']} {one['Hard']:,}" for one in limits)
+        yield Finding("containers' ulimits", "ok", f"{found}: no more than this user's own")
 
 
 def check_group_driver(info: Mapping[str, Any]) -> Finding:

@@ -6,17 +6,25 @@ folder. No Docker network is created: the agent's container is the switch, like 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.errors import NodeError, RunNotFound, TestbedError
+from testbed.host.confine import seccomp_profile
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
-from testbed.runtimes.docker.containers import AGENT, agent_container, node_container
+from testbed.runtimes.docker.containers import AGENT, SECCOMP, agent_container, node_container
 from testbed.runtimes.docker.doctor import examine_engine
-from testbed.runtimes.docker.engine import check_abilities, connect, describe, want_gpus
+from testbed.runtimes.docker.engine import (
+    check_abilities,
+    connect,
+    describe,
+    limits_in,
+    want_gpus,
+)
 from testbed.runtimes.docker.image import (
     OFFICIAL_KAFKA,
     check_image,
@@ -78,8 +86,8 @@ class DockerDriver:
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> DockerLifeline:
         with connect() as engine:
             image = _as_recorded(engine, self._image(engine, plan.nodes), folder, kind="nodes")
-            check_abilities(plan.nodes, describe(engine))
-            agent = agent_container(plan, folder, start, image=image)
+            check_abilities(plan.nodes, info := describe())
+            agent = agent_container(plan, folder, start, image=image, limits=limits_in(info))
             return DockerLifeline.begin(engine, folder, agent, start=start)
 
     def contain(
@@ -97,9 +105,13 @@ class DockerDriver:
             kafka = ""
             if any(is_kafka(spec.node) for spec in specs):
                 kafka = _as_recorded(engine, find_kafka_image(engine), folder, kind="kafka")
+            limits = limits_in(describe())
+            if not limits.filtered:
+                (folder.control / SECCOMP).write_text(json.dumps(seccomp_profile()))
+            images = [kafka if is_kafka(spec.node) else image for spec in specs]
             wanted = [
-                node_container(spec, plan, folder, image=kafka if is_kafka(spec.node) else image)
-                for spec in specs
+                node_container(spec, plan, folder, image=one, limits=limits)
+                for spec, one in zip(specs, images, strict=True)
             ]
             return make_all(engine, wanted)
 
@@ -141,7 +153,7 @@ class DockerDriver:
         """Reject limits, CPUs and GPUs that this engine cannot provide, or a missing image."""
         asked = tuple(nodes)
         with connect() as engine:
-            check_abilities(asked, describe(engine))
+            check_abilities(asked, describe())
             images = {"nodes": self._image(engine, asked)}
             if any(map(is_kafka, asked)):
                 images["kafka"] = find_kafka_image(engine)

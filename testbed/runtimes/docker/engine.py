@@ -5,15 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 import shutil
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.environment import BASE
-from testbed.host.hierarchies import check_present, find_hierarchies
+from testbed.host.hierarchies import check_present, find_hierarchies, find_mounted
 from testbed.host.limits import Limits, settings
 from testbed.runtimes.parallel import THREADS
 from testbed.values.topology import NodeSpec
@@ -37,6 +42,11 @@ LACKS = (
         "the Docker engine has no space left on its disk",
         "`docker system df` shows why; `testbed image prune` removes old images.",
     ),
+    (
+        "error setting rlimit",
+        "the engine gives containers more open files or processes than it may have itself",
+        "Set default_ulimits in /etc/containers/containers.conf, or raise the engine's limits.",
+    ),
     ("no such image", "the Docker engine does not have the image", f"Build it: {BUILD}"),
     (
         "could not select device driver",
@@ -58,7 +68,7 @@ def engine_faults(doing: str) -> Iterator[None]:
         yield
     except APIError as error:
         raise refused(doing, error.explanation or str(error)) from error
-    except (DockerException, RequestException, HTTPError, OSError) as error:
+    except (DockerException, RequestException, HTTPError, HTTPException, OSError) as error:
         if _is_late(error):
             raise HostError(
                 f"The Docker engine did not answer in time while {doing}.",
@@ -135,6 +145,12 @@ INSTALL = "Install one (sudo apt-get install docker.io, or https://docs.docker.c
 ENFORCED_BY = {"cpu": "CpuCfsQuota", "memory": "MemoryLimit", "cpuset": "CPUSet"}
 """Limits of a node, and the field of ``docker info`` that says whether the kernel enforces it."""
 
+NEEDED_LIMITS = ("MemoryLimit", "PidsLimit", "CPUShares")
+"""Of every node's container, as fields of ``docker info``."""
+
+MOST_FILES = 2**20
+MOST_PROCESSES = Path("/proc/sys/kernel/pid_max")
+
 GPU_RUNTIME = "nvidia"
 REMOVE = "or remove it from the scenario"
 
@@ -149,24 +165,10 @@ def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECON
     Raises:
         HostError: no engine answers there, or that one cannot host runs; says what to do.
     """
-    from docker import APIClient
-
     path = socket_path(address)
-    _reach(path)
-    with engine_faults("connecting"):
-        engine = APIClient(
-            base_url=f"{SCHEME}{path}",
-            version="auto",
-            timeout=patience_seconds,
-            max_pool_size=THREADS,
-        )
-    try:
-        refuse(describe(engine))
-        engine.timeout = CALL_SECONDS
-    except BaseException:
-        engine.close()
-        raise
-    return engine
+    version = _ask_version(path, patience_seconds)
+    refuse(describe(address, patience_seconds=patience_seconds))
+    return _client(path, version, CALL_SECONDS)
 
 
 def socket_path(address: str | None = None) -> str:
@@ -184,11 +186,42 @@ def socket_path(address: str | None = None) -> str:
     return address.removeprefix(SCHEME)
 
 
-def describe(engine: APIClient) -> Mapping[str, Any]:
-    """Return the output of ``docker info``."""
+def describe(
+    address: str | None = None, *, patience_seconds: float = PROBE_SECONDS
+) -> Mapping[str, Any]:
+    """Return the output of ``docker info``; the arguments and errors as for ``connect``."""
+    path = socket_path(address)
     with engine_faults("asking what it is"):
+        return _ask_info(path, Path(path).stat().st_ctime_ns, patience_seconds)
+
+
+@cache
+def _ask_info(path: str, made_ns: int, patience_seconds: float) -> Mapping[str, Any]:
+    """Ask an engine once, known by when its socket was made: Podman takes half a second."""
+    del made_ns
+    with closing(_client(path, _ask_version(path, patience_seconds), patience_seconds)) as engine:
         info: Mapping[str, Any] = engine.info()
-    return info
+        return info
+
+
+def _client(path: str, version: str, seconds: float) -> APIClient:
+    from docker import APIClient
+
+    with engine_faults("connecting"):
+        return APIClient(
+            base_url=f"{SCHEME}{path}", version=version, timeout=seconds, max_pool_size=THREADS
+        )
+
+
+def is_podman(info: Mapping[str, Any]) -> bool:
+    """Return whether an engine with this ``docker info`` is Podman. Pure."""
+    return "BuildahVersion" in info
+
+
+def name_of(info: Mapping[str, Any]) -> str:
+    """Return the product and the version of an engine with this ``docker info``. Pure."""
+    product = "Podman" if is_podman(info) else "Docker"
+    return f"{'rootless ' * bool(info.get('Rootless'))}{product} {info.get('ServerVersion')}"
 
 
 def refuse(info: Mapping[str, Any]) -> None:
@@ -198,17 +231,13 @@ def refuse(info: Mapping[str, Any]) -> None:
         HostError: it is one of these; names what to use instead.
     """
     options = {option.partition(",")[0] for option in info.get("SecurityOptions") or ()}
-    rootful = "select the system's engine, or"
     if "Docker Desktop" in str(info.get("OperatingSystem", "")):
         raise HostError(
             "Docker Desktop runs containers in a virtual machine, which the agent cannot enter.",
             hint=f"Install Docker Engine, select it (docker context use default), or {NATIVE}.",
         )
-    if "name=rootless" in options:
-        raise HostError(
-            "A rootless Docker engine cannot give links to its containers.",
-            hint=f"Unset DOCKER_HOST to {rootful} {NATIVE}.",
-        )
+    if "name=rootless" in options or info.get("Rootless"):
+        _refuse_undelegated(info)
     if "name=userns" in options:
         raise HostError(
             "This Docker engine remaps users, and the agent cannot enter its containers.",
@@ -218,6 +247,34 @@ def refuse(info: Mapping[str, Any]) -> None:
         raise HostError(
             f"This Docker engine runs {info['OSType']} containers.", hint="Use `runtime: native`."
         )
+    if Path(str(info.get("DefaultRuntime"))).name == "crun" and has_controllers_in_both():
+        raise HostError(
+            "The engine's runtime is crun, which rejects hosts with controllers in control groups "
+            "of version 1 and of version 2.",
+            hint="Use runc (sudo apt-get install runc; in /etc/containers/containers.conf, "
+            f'section [engine]: runtime = "runc"), or {NATIVE}.',
+        )
+
+
+def _refuse_undelegated(info: Mapping[str, Any]) -> None:
+    """Reject a rootless engine that cannot limit its containers. Pure."""
+    lacking = sorted(limit for limit in NEEDED_LIMITS if not info.get(limit))
+    if info.get("CgroupVersion") == "2" and info.get("CgroupDriver") != "none" and not lacking:
+        return
+    kind = "Podman" if is_podman(info) else "Docker"
+    raise HostError(
+        f"This rootless {kind} engine has no control groups for its containers: they need version "
+        f"2, it has version {info.get('CgroupVersion', '1')}, and no {', '.join(lacking)}.",
+        hint="Delegate the controllers cpu, memory and pids to the user (systemd: Delegate=yes for "
+        f"user@.service), select the system's engine (unset DOCKER_HOST), or {NATIVE}.",
+    )
+
+
+def has_controllers_in_both() -> bool:
+    """Return whether the controllers of this host are divided between versions 1 and 2."""
+    trees = find_mounted()
+    unified = [tree.point / "cgroup.controllers" for tree in trees if tree.version == 2]
+    return any(tree.version == 1 for tree in trees) and any(one.read_text() for one in unified)
 
 
 def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
@@ -247,6 +304,42 @@ def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
             )
 
 
+@dataclass(frozen=True)
+class EngineLimits:
+    """The limits of containers that depend on the engine.
+
+    Attributes:
+        host: what a container's HostConfig has in addition.
+        inodes: whether a tmpfs can have a limit of files.
+        filtered: whether the engine's own filter of system calls denies new namespaces.
+    """
+
+    host: Mapping[str, Any] = field(default_factory=dict)
+    inodes: bool = True
+    filtered: bool = True
+
+
+def limits_in(info: Mapping[str, Any]) -> EngineLimits:
+    """Return what an engine with this ``docker info`` needs; Podman is the one that differs.
+
+    It would give MOST_FILES and more processes to every container, and fail if it has less itself.
+    """
+    if not is_podman(info):
+        return EngineLimits()
+    most = {
+        "nofile": _least(resource.RLIMIT_NOFILE, MOST_FILES),
+        "nproc": _least(resource.RLIMIT_NPROC, int(MOST_PROCESSES.read_text())),
+    }
+    ulimits = [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in most.items()]
+    return EngineLimits({"Ulimits": ulimits}, inodes=False, filtered=False)
+
+
+def _least(kind: int, most: int) -> int:
+    """Return a number, or this process's own limit if that is lower."""
+    own = resource.getrlimit(kind)[1]
+    return most if own == resource.RLIM_INFINITY else min(own, most)
+
+
 def want_gpus(nodes: Iterable[NodeSpec]) -> bool:
     """Return whether any node has a GPU; then all have the image that can use one."""
     return any(node.gpus for node in nodes)
@@ -259,10 +352,13 @@ def start_or_install(path: str | None = None) -> str:
     return "Start it (sudo systemctl start docker)" if installed else INSTALL
 
 
-def _reach(path: str) -> None:
-    """Find out why no engine answers, which the client would not report."""
+def _ask_version(path: str, patience_seconds: float) -> str:
+    """Return the version of an engine's API, or raise why none answers.
+
+    The client could ask for it too, but Podman takes a second for that answer.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(PROBE_SECONDS)
+        probe.settimeout(patience_seconds)
         try:
             probe.connect(path)
         except PermissionError:
@@ -278,3 +374,8 @@ def _reach(path: str) -> None:
                 f"No Docker engine answers at {path}: {error.strerror or error}.",
                 hint=f"{cure}, or {NATIVE}.",
             ) from None
+        with engine_faults("connecting"):
+            http = HTTPConnection("docker")
+            http.sock = probe
+            http.request("GET", "/_ping")
+            return http.getresponse().headers.get("Api-Version", "auto")

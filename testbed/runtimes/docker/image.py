@@ -104,6 +104,10 @@ MADE_OF: Mapping[str, tuple[str, ...]] = {
 }
 """The source files that determine the content of an image, by the value of PART_LABEL."""
 
+NAMELESS = "<none>:<none>"
+HUB, LOCAL = "docker.io/library/", "localhost/"
+"""What Podman adds to names, depending on which of its commands gave them."""
+
 OFFICIAL_KAFKA = "apache/kafka:4.2.0"
 
 
@@ -204,17 +208,12 @@ def labels_of(
 class OwnImage:
     """An image made by ``testbed image build``."""
 
-    identity: str  # the engine's name for it, ``sha256:...``
+    reference: str  # the engine's name for it, or ``sha256:...`` if it has none
     name: str  # repository and tag; empty if it has none (left over from a build)
     part: str  # NODES, or what such an image is built from
     source: str  # hash of the sources in it; empty unless it is for nodes
     created: float  # when, in seconds since 1970
     size_bytes: int  # including everything it shares with other images
-
-    @property
-    def reference(self) -> str:
-        """The engine's reference to it."""
-        return self.name or self.identity
 
 
 def list_images(engine: APIClient) -> list[OwnImage]:
@@ -258,10 +257,10 @@ def remove_images(
 
 
 def _own_images(entry: dict[str, Any]) -> Iterator[OwnImage]:
-    for name in entry["RepoTags"] or [""]:
+    for name in entry["RepoTags"] or [NAMELESS]:
         yield OwnImage(
-            identity=entry["Id"],
-            name="" if name == "<none>:<none>" else name,
+            reference=entry["Id"] if name == NAMELESS else name,
+            name=name.removeprefix(NAMELESS).removeprefix(HUB).removeprefix(LOCAL),
             part=entry["Labels"][PART_LABEL],
             source=entry["Labels"].get(SOURCE_LABEL, ""),
             created=float(entry["Created"]),

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 LAST_LINES = 10
 RETRY_SECONDS = 0.1
+IN_USE = "that name is already in use"
+"""Podman's reason for a conflict, which has another status there."""
+
 END_SECONDS = 10
 """How long an agent may take to end; usually a moment."""
 
@@ -81,6 +84,7 @@ def make(engine: APIClient, container: Container, made: list[str]) -> int:
     Raises:
         HostError, NodeError: it cannot be created; names it.
     """
+    _check_sources(container)
     with container_faults(container.whose):
         identity = _create(engine, container)
         made.append(identity)
@@ -92,6 +96,14 @@ def make(engine: APIClient, container: Container, made: list[str]) -> int:
             f"{last_output(engine, identity)}"
         )
     return int(state["Pid"])
+
+
+def _check_sources(container: Container) -> None:
+    """Reject mounts of missing files, where Podman would make folders."""
+    for mount in container.body["HostConfig"]["Mounts"]:
+        with suppress(PermissionError):  # only the engine can tell
+            if not Path(mount["Source"]).exists():
+                raise NodeError(f"{container.whose}: No such file or directory: {mount['Source']}")
 
 
 def pid_of(engine: APIClient, identity: str) -> int | None:
@@ -213,7 +225,7 @@ def _create(engine: APIClient, container: Container) -> str:
     try:
         return str(create()["Id"])
     except APIError as error:
-        if error.status_code != CONFLICT:
+        if error.status_code != CONFLICT and IN_USE not in str(error.explanation):
             raise
     holder = engine.inspect_container(container.name)
     _check_ended(container, holder["Config"]["Labels"] or {}, holder["State"]["Status"])

@@ -25,7 +25,7 @@ from testbed.runtimes.agent.settings import (
     OWN_FAILURE,
 )
 from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
-from testbed.runtimes.docker.containers import Container
+from testbed.runtimes.docker.containers import SECCOMP, Container
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import (
     exit_status_of_agent,
@@ -134,7 +134,7 @@ class DockerLifeline(Lifeline):
 
 def clear(folder: RunFolder) -> None:
     """Remove the files that a run's agent has left in the folder."""
-    for name in (AGENT_SOCKET, LIFELINE_SOCKET):
+    for name in (AGENT_SOCKET, LIFELINE_SOCKET, SECCOMP):
         (folder.control / name).unlink(missing_ok=True)
     folder.discard_records()
 
