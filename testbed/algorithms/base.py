@@ -33,6 +33,7 @@ from testbed.algorithms.parts.state import own_state, set_own_state
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Vector, zeros
 from testbed.payloads.layout import Layout
+from testbed.payloads.notes import Note
 
 C = TypeVar("C", bound=AlgorithmConfig)
 
@@ -75,14 +76,14 @@ class Reply:
         model: the whole model, a part of it or an update to it, as the worker half expects.
         version: version of the model that the worker's next update builds on.
         orders: orders that apply to the worker from now on.
-        note: additional numbers, by name.
+        note: additional numbers, text and arrays, by name.
         shared: other workers' samples, which the worker's next step uses in addition to its own.
     """
 
     model: Payload
     version: int
     orders: Orders = NO_ORDERS
-    note: Mapping[str, float] = field(default_factory=dict)
+    note: Note = field(default_factory=dict)
     shared: Samples | None = None
 
 
@@ -96,7 +97,7 @@ class Update:
         samples: number of training samples behind it.
         steps: number of training steps behind it; 0 for a message that does not change the model,
             such as a vote.
-        note: additional numbers, by name.
+        note: additional numbers, text and arrays, by name.
         shared: samples for other workers; the transport adds their pixels.
     """
 
@@ -104,7 +105,7 @@ class Update:
     version: int
     samples: int
     steps: int = 1
-    note: Mapping[str, float] = field(default_factory=dict)
+    note: Note = field(default_factory=dict)
     shared: Samples | None = None
 
 
@@ -195,6 +196,8 @@ class WorkerHalf(AlgorithmHalf, ABC, Generic[C]):
             values, in place; only the worker half writes to them.
         version: version of the last reply.
         orders: the orders in force.
+        index: its worker's number.
+        shared_seed: a seed that all workers know, and the server does not use.
         loss: mean loss of the samples of the present step, if the config ``takes_losses``.
     """
 
@@ -202,6 +205,8 @@ class WorkerHalf(AlgorithmHalf, ABC, Generic[C]):
     layout: Layout
     workers: int
     rng: Generator
+    index: int = field(default=0, kw_only=True)
+    shared_seed: int = field(default=0, kw_only=True)
     version: int = field(default=0, init=False)
     orders: Orders = field(default=NO_ORDERS, init=False)
     loss: float = field(default=nan, init=False)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from numpy.random import Generator
 
-from testbed.payloads import Vector
+from testbed.payloads import Payload, Vector
 from testbed.payloads.layout import Layout
 from testbed.values.fields import StrictModel
 
@@ -28,6 +28,7 @@ class AlgorithmConfig(StrictModel, ABC):
         PACKS: whether its pushes can be packed; if not, the scenario's encoding must be raw.
         SENDS_KEYS: whether it sends Keyed payloads and their core keys are sent only once.
         WAKES: whether its worker half may be woken during steps.
+        PAYLOADS: kinds of payload of its own, each with a NUMBER from 64.
         TAKES_STREAMS: whether its workers may train on samples that arrive during the run.
     """
 
@@ -38,6 +39,7 @@ class AlgorithmConfig(StrictModel, ABC):
     PACKS: ClassVar[bool] = True
     SENDS_KEYS: ClassVar[bool] = False
     WAKES: ClassVar[bool] = False
+    PAYLOADS: ClassVar[tuple[type[Payload], ...]] = ()
     TAKES_STREAMS: ClassVar[bool] = False
 
     @abstractmethod
@@ -48,6 +50,13 @@ class AlgorithmConfig(StrictModel, ABC):
         """Return the maximum number of samples that a worker shares at once, for this batch size.
 
         A live message longer than these samples and the model need is refused.
+        """
+        return 0
+
+    def most_noted(self, size: int) -> int:
+        """Return the maximum bytes of text and arrays in a note, with a model of this size.
+
+        Like ``most_shared``, it is added to the longest message; a note with more is an error.
         """
         return 0
 
@@ -63,9 +72,18 @@ class AlgorithmConfig(StrictModel, ABC):
         """
         return self
 
-    def worker(self, layout: Layout, workers: int, *, rng: Generator) -> Any:
+    def worker(
+        self,
+        layout: Layout,
+        workers: int,
+        *,
+        rng: Generator,
+        index: int = 0,
+        shared_seed: int = 0,
+    ) -> Any:
         """Create the worker half of one of ``workers`` workers."""
-        return self.halves()[0](self, layout, workers, rng)
+        kind = self.halves()[0]
+        return kind(self, layout, workers, rng, index=index, shared_seed=shared_seed)
 
     def server(self, layout: Layout, workers: int, *, parameters: Vector, rng: Generator) -> Any:
         """Create the server half; it takes ownership of ``parameters``, the initial model."""

@@ -63,6 +63,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             gap=heartbeat.take,
             slow=partial(factor, str(arguments.slow)),
             stream=stream,
+            own=worker.half.config.PAYLOADS,
         )
         if stream is not None:
             stream.report = partial(_report_receipt, connection, arguments.index)

@@ -156,6 +156,8 @@ class Experiment:
             self.network.layout,
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),
+            index=index,
+            shared_seed=_number(stream(scenario.seed, "workers", "shared seed")),
         )
         own, draws = self.shards[index], self.own_files or self.data.transform
         return Worker(

@@ -40,6 +40,7 @@ from testbed.host.deadline import evaluated_within
 from testbed.models import BoundModel, Evaluation
 from testbed.models.metrics.suite import MetricSuite
 from testbed.payloads import Vector, encodings
+from testbed.payloads.notes import note_bytes
 from testbed.simulation.gradients import Gradients
 from testbed.simulation.streams import SimulatedStream
 from testbed.values.seeds import seed_globals
@@ -320,7 +321,9 @@ class SimulatedWorker:
         shared = shared_bytes(update.shared, self.sample_bytes)
         return Cycle(
             *(self.index, action.sequence, self._now, compute, think, update),
-            payload_bytes=encodings.size(update.payload, self.worker.encoding) + shared,
+            payload_bytes=encodings.size(update.payload, self.worker.encoding)
+            + shared
+            + note_bytes(update.note),
             saturated=action.saturated,
             next_step=self._step,
             intake=intake,

@@ -204,7 +204,9 @@ def server_half(config: AlgorithmConfig) -> ServerHalf[Any]:
 
 def worker_half(config: AlgorithmConfig, index: int = 0) -> WorkerHalf[Any]:
     """Create the worker half of this index."""
-    half: WorkerHalf[Any] = config.worker(LAYOUT, WORKERS, rng=np.random.default_rng(index))
+    half: WorkerHalf[Any] = config.worker(
+        LAYOUT, WORKERS, rng=np.random.default_rng(index), index=index, shared_seed=7
+    )
     return half
 
 

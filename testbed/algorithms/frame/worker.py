@@ -32,6 +32,7 @@ from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.algorithms.parts.state import pack_half, restore_half
 from testbed.payloads import Vector
 from testbed.payloads.encodings import Encoding, as_sent
+from testbed.payloads.notes import note_flaw
 from testbed.values.seeds import seed_globals
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
@@ -347,6 +348,8 @@ class Worker:
         if update.shared is not None and len(update.shared) > most:
             what = f"it shares {len(update.shared)} samples, but its config's most_shared is {most}"
             raise breach(self.half, method, what)
+        if flaw := note_flaw(update.note, self.half.config.most_noted(self.half.layout.size)):
+            raise breach(self.half, method, flaw)
         self._sequence += 1
         payload, saturated = as_sent(update.payload, self.encoding)
         if payload is not update.payload:

@@ -7,13 +7,17 @@ cannot be interrupted: its update arrives late, in a later round.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from testbed.algorithms.base import Update, expect
 from testbed.algorithms.parts.options import Count, PositiveDuration
 from testbed.errors import InvalidValue
+from testbed.payloads import Dense
 from testbed.values.fields import NonNegative, StrictModel
 
 
@@ -62,6 +66,12 @@ class RoundRules(StrictModel):
         if self.late == "drop" or (self.max_staleness and rounds > self.max_staleness):
             return 0.0
         return float((1 + rounds) ** -self.damping)
+
+
+def scaled(update: Update, factor: float) -> Update:
+    """Return a late update with its U multiplied by the factor; without U if that is 0."""
+    values = expect(Dense, update.payload).values if factor else np.zeros(0, np.float32)
+    return replace(update, payload=Dense(np.float32(factor) * values))
 
 
 def _default(name: str) -> object:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from math import inf
 from typing import Any, TypeVar
 
-import numpy as np
-
-from testbed.algorithms.base import Applied, Reply, Ticked, Update, expect
+from testbed.algorithms.base import Applied, Reply, Ticked, Update
 from testbed.algorithms.parts.federated import FederatedRounds, TrainingServer
+from testbed.algorithms.parts.round_rules import scaled
 from testbed.algorithms.parts.rounds import own, weighted
 from testbed.algorithms.selection import History
 from testbed.algorithms.selection.custom import chosen
 from testbed.errors import RejectedError
-from testbed.payloads import Dense, Vector
+from testbed.payloads import Vector
 
 F = TypeVar("F", bound=FederatedRounds)
 
@@ -64,7 +62,7 @@ class SelectingServer(TrainingServer[F]):
         self._history.arrived(worker, update, seconds=seconds)
         if not late:
             return super().push(worker, update, now)
-        self._late.append((worker, self._scaled(update, self.config.rounds.scale(late)), late))
+        self._late.append((worker, scaled(update, self.config.rounds.scale(late)), late))
         return self._close(now)
 
     def ready(self, worker: int) -> bool:
@@ -101,11 +99,6 @@ class SelectingServer(TrainingServer[F]):
     def mean(self, round_: Sequence[Update]) -> Vector:
         """Σ n_k U_k / Σ n_k."""
         return weighted(round_, self.parameters.size)
-
-    def _scaled(self, update: Update, factor: float) -> Update:
-        """Return a late update with its U multiplied by the factor; without U if that is 0."""
-        values = expect(Dense, update.payload).values if factor else np.zeros(0, np.float32)
-        return replace(update, payload=Dense(np.float32(factor) * values))
 
     def _close(self, now: float) -> Sequence[Applied]:
         """Apply the round if it is complete, and choose the workers of the next."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.random import Generator
 
 from testbed.algorithms.base import Update
+from testbed.payloads.notes import number
 from testbed.values.fields import StrictModel
 
 SelectionState: TypeAlias = dict[str, Any]
@@ -59,7 +60,7 @@ class History:
         """Record an update, ``seconds`` after the reply that it builds on, if known."""
         self.samples[worker], self.last[worker] = update.samples, self.round
         for name, values in (("loss", self.losses), ("squared_loss", self.squared_losses)):
-            if isfinite(value := update.note.get(name, nan)):
+            if isfinite(value := number(update.note, name, nan)):
                 values[worker] = value
         if seconds is not None:
             self.durations[worker] = seconds
