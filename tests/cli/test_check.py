@@ -196,16 +196,21 @@ def test_a_model_of_texts_is_tried_on_the_scenarios_data(
     assert "kept    Its gradient is finite" in capsys.readouterr().out
 
 
+def of_docs(beginning: str) -> str:
+    """The page's only block of Python that begins like this."""
+    blocks = re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
+    (found,) = (block for block in blocks if block.startswith(beginning))
+    return str(found)
+
+
 def test_the_algorithm_of_the_docs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, source = re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
-    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    (tmp_path / "mine.py").write_text(of_docs("from testbed.algorithms.base"), encoding="utf-8")
     assert main(["check", str(tmp_path / "mine.py")]) == 0
     assert "Mine (learning_rate=0.1)" in capsys.readouterr().out
 
 
 def test_the_metric_of_the_docs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, _ = re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
-    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    (tmp_path / "mine.py").write_text(of_docs("class Recall"), encoding="utf-8")
     (tmp_path / "s.yaml").write_text(
         "{name: s, algorithm: asgd, model: digits-cnn, dataset: digits, workers: {count: 2}, "
         "stop: {updates: 1}, "
@@ -213,6 +218,17 @@ def test_the_metric_of_the_docs(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
     assert main(["check", str(tmp_path / "s.yaml")]) == 0
     assert "Recall in mine.py\n  kept" in capsys.readouterr().out
+
+
+def test_the_selection_of_the_docs(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(of_docs("from testbed.algorithms.selection"), "utf-8")
+    (tmp_path / "s.yaml").write_text(
+        "{name: s, model: digits-cnn, dataset: digits, stop: {updates: 4}, "
+        "workers: {count: 6, classes: {all: {speed: 10ms}}}, "
+        "runtime: simulated, algorithm: {fedavg: {fraction: 0.5, "
+        "select: {custom: {file: mine.py, class: Fastest, tried: 3}}}}}"
+    )
+    assert main(["up", str(tmp_path / "s.yaml"), "--runs", str(tmp_path / "runs")]) == 0
 
 
 def test_the_model_and_the_transform_of_the_docstrings(tmp_path: Path) -> None:
