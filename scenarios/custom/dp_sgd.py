@@ -1,4 +1,4 @@
-"""Federated averaging with DP-SGD at the workers: updates reveal little about any sample.
+"""Federated averaging with DP-SGD at the workers: a push says little about any single sample.
 
 M. Abadi et al., "Deep learning with differential privacy", CCS 2016, algorithm 1.
 

@@ -31,8 +31,10 @@ from testbed.algorithms.fedprox import FedProx as FedProx
 from testbed.algorithms.fixed_adacomm import FixedAdacomm as FixedAdacomm
 from testbed.algorithms.mem_sgd import MemSgd as MemSgd
 from testbed.algorithms.plump_dp import PlumpDp as PlumpDp
+from testbed.algorithms.qfedavg import QFedAvg as QFedAvg
 from testbed.algorithms.quant_dp import QuantDp as QuantDp
 from testbed.algorithms.scadles import ScaDles as ScaDles
+from testbed.algorithms.scaffold import Scaffold as Scaffold
 from testbed.algorithms.signsgd import SignSgd as SignSgd
 from testbed.algorithms.slim_dp import SlimDp as SlimDp
 from testbed.algorithms.ssp import Ssp as Ssp
@@ -54,6 +56,8 @@ Algorithm = Annotated[
         | FedProx
         | FedOpt
         | FedNova
+        | Scaffold
+        | QFedAvg
         | FedBuff
         | FedAsync
         | DiLoCo

@@ -21,6 +21,7 @@ from testbed.algorithms import (
     FixedAdacomm,
     QuantDp,
     ScaDles,
+    Scaffold,
     SlimDp,
     Ssp,
 )
@@ -49,6 +50,7 @@ CONFIGS = (
     FedAvg(name="fedavg", fraction=0.6, select=Oort(name="oort"), rounds=RULES),
     FedProx(name="fedprox", local_epochs=3, stragglers=0.5, schedule=Cosine(over=6.0)),
     FedOpt(name="fedopt", server_optimizer="yogi", server_learning_rate=0.01),
+    Scaffold(name="scaffold", fraction=0.6),
     DiLoCo(name="diloco", local_steps=3),
     FedBuff(name="fedbuff", local_steps=2, buffer_size=3),
     QuantDp(name="quant-dp", momentum=0.5),
