@@ -15,7 +15,8 @@ from secrets import token_hex
 
 import testbed
 from testbed import datasets
-from testbed.datasets import CustomDataset, DatasetConfig, user_cache
+from testbed.datasets import CustomDataset, DatasetConfig, Prepared, user_cache
+from testbed.datasets.partitions.custom import CustomPartition
 from testbed.errors import UNKNOWN_FILE, HostError, Problem, ScenarioError
 from testbed.host.isolation import Opened, run_isolated
 from testbed.host.kafka import KafkaFiles, find_kafka
@@ -99,9 +100,23 @@ def prepare_data(request: RunRequest) -> Path:
         raise ScenarioError(
             [Problem(UNKNOWN_FILE, 0, dotted(path), *told) for path, *told in unfit]
         )
-    deal(request.scenario, data)
+    _check_shares(request.scenario, data, request.beside)
     record_format(request.scenario, data)
     return folder
+
+
+def _check_shares(scenario: Scenario, data: Prepared, folder: Path) -> None:
+    """Check that every worker has samples; the user's own partition runs in a separate process."""
+    partition = scenario.dataset.partition
+
+    def share(_: Opened) -> str:
+        deal(scenario, data, folder)
+        return ""
+
+    if isinstance(partition, CustomPartition):
+        run_isolated(share, label=partition.file)
+    else:
+        deal(scenario, data, folder)
 
 
 def known_size(scenario: Scenario, data: Path) -> int | None:

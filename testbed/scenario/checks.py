@@ -19,7 +19,15 @@ from testbed.rpc.limits import LARGEST_MODEL
 from testbed.runtimes import Simulated, names
 from testbed.scenario.device_checks import check_deal, check_device_links
 from testbed.scenario.direction import Link
-from testbed.scenario.document import METRICS, Document, Finding, Keys, selection
+from testbed.scenario.document import (
+    METRICS,
+    PARTITION,
+    SELECTION,
+    Document,
+    Finding,
+    Keys,
+    member_option,
+)
 from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.links import (
     addressed,
@@ -55,15 +63,20 @@ def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[F
     listed = document.at(METRICS)
     places = range(len(listed)) if isinstance(listed, tuple | list) else ()
     metrics: dict[Keys, str] = {(*METRICS, place): "metric" for place in places}
-    members = {(family,): family for family in ("algorithm", "model", "dataset")}
-    for path, family in (members | metrics | {selection(document): "selection"}).items():
+    members: dict[Keys, str] = {(family,): family for family in ("algorithm", "model", "dataset")}
+    members[member_option(document, SELECTION)] = "selection"
+    members[member_option(document, PARTITION)] = "partition"
+    for path, family in (members | metrics).items():
         member = full_form(document.at(path))
-        if not isinstance(member, dict) or member.get("name") != "custom":
+        name = member.get("name") if isinstance(member, dict) else None
+        listed_in_file = family == "partition" and name in ("by_user", "lists")
+        if name != "custom" and not listed_in_file:
             continue
         file = member.get("file")
         # Path.is_file would raise for a name that is too long.
         if isinstance(file, str) and not os.path.isfile(locate(file)):  # noqa: PTH113
-            expected = f"the {family}'s Python file, relative to the folder of the scenario"
+            kind = "JSON" if listed_in_file else "Python"
+            expected = f"the {family}'s {kind} file, relative to the folder of the scenario"
             found = f"no file {display(file)}"
             yield (*path, "file"), found, expected
 

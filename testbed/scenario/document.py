@@ -13,6 +13,7 @@ from testbed.values.family import full_form
 Keys = tuple[str | int, ...]
 METRICS: Keys = ("evaluate", "metrics")
 SELECTION: Keys = ("algorithm", "select")
+PARTITION: Keys = ("dataset", "partition")
 
 Finding = tuple[Keys, str, str] | tuple[Keys, str, str, str]
 """A path, what was found there, what was expected, and an optional hint."""
@@ -149,10 +150,10 @@ class Document:
         return node
 
 
-def selection(document: Document) -> Keys:
-    """Return the path of the algorithm's selection, in whichever form the algorithm is written."""
-    algorithm = document.origin(("algorithm",))
-    return ("algorithm", algorithm.short[0], "select") if algorithm.short else SELECTION
+def member_option(document: Document, path: Keys) -> Keys:
+    """Return the path of a member's option, in whichever form the member is written."""
+    member = document.origin(path[:1])
+    return (path[0], member.short[0], *path[1:]) if member.short else path
 
 
 def problem_at(

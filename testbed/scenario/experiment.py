@@ -235,7 +235,7 @@ class Experiment:
     @cached_property
     def shards(self) -> Sequence[Samples]:
         """The training samples of each worker, by index."""
-        return deal(self.scenario, self.data)
+        return deal(self.scenario, self.data, self.folder)
 
     def test_samples(self) -> Samples:
         """Draw the indices of the test images used during training; the same for the same seed."""
@@ -302,19 +302,25 @@ class Durations:
         return self.law.draw(self.rng) * self.mean
 
 
-def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
+def deal(scenario: Scenario, data: Prepared, folder: Path) -> Sequence[Samples]:
     """Return the training samples of each worker, by index.
+
+    Args:
+        scenario: has the partition.
+        data: the data set.
+        folder: base folder of the partition's file, if it has one.
 
     Raises:
         ScenarioError: a worker would get none, or a batch would exceed all samples, or shares are
-            dealt by their size but equally large.
+            dealt by their size but equally large, or the partition's file is wrong.
+        UserFileError: the user's own partition failed.
     """
     samples, batch = len(data.train_labels), scenario.workers.batch_size
     if batch > samples:
         expected = f"at most {samples:,}: the training samples of {scenario.dataset.name}"
         raise ScenarioError.at("workers.batch_size", f"{batch:,}", expected)
     shards = datasets.shards(
-        scenario.dataset.partition,
+        scenario.dataset.partition.opened(folder),
         data.train_labels,
         scenario.workers.count,
         fraction=scenario.dataset.fraction,

@@ -29,12 +29,13 @@ from testbed.models.metrics.custom import CustomMetric, try_metric
 from testbed.scenario.direction import TRACED
 from testbed.scenario.document import (
     METRICS,
+    PARTITION,
     SELECTION,
     Document,
     Keys,
     Node,
+    member_option,
     problem_at,
-    selection,
 )
 from testbed.scenario.parse import parse_value
 from testbed.scenario.problems import explain
@@ -68,11 +69,19 @@ def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
 def _paths(document: Document) -> Iterator[Keys]:
     metrics = document.at(METRICS)
     listed = range(len(metrics)) if isinstance(metrics, tuple | list) else ()
-    customs = {selection(document), *((*METRICS, place) for place in listed)}
+    partition = member_option(document, PARTITION)
+    customs = {
+        member_option(document, SELECTION),
+        partition,
+        *((*METRICS, place) for place in listed),
+    }
     members = {**_MEMBERS, **dict.fromkeys(customs, "custom")}
     for family, member in members.items():
         named = document.at((*family, "name")) == member
         yield (*family, "file") if named else (*family, member, "file")
+    for member in ("by_user", "lists"):
+        named = document.at((*partition, "name")) == member
+        yield (*partition, "file") if named else (*partition, member, "file")
     yield ("workers", "availability", "trace")
     classes = document.at(("workers", "classes"))
     for name in classes if isinstance(classes, dict) else ():
@@ -164,7 +173,7 @@ def _defined(file: Path) -> set[str]:
 
 
 ALGORITHM: Keys = ("algorithm",)
-GIVEN: Mapping[Keys, int] = {("model",): 2}
+GIVEN: Mapping[Keys, int] = {("model",): 2, PARTITION: 3}
 """Number of positional arguments passed to the user's class or function; else none."""
 
 
@@ -220,6 +229,7 @@ def own_code(scenario: Scenario) -> dict[Keys, OwnCode]:
         ALGORITHM: scenario.algorithm,
         ("model",): scenario.model,
         ("dataset",): scenario.dataset,
+        PARTITION: scenario.dataset.partition,
     }
     members[SELECTION] = getattr(scenario.algorithm, "select", None)
     members |= {(*METRICS, place): one for place, one in enumerate(scenario.evaluate.metrics)}

@@ -249,7 +249,7 @@ def test_a_partition(copy: Any) -> None:
     copy.enter(
         "datasets/partitions/__init__.py",
         "datasets.partitions.alternating.Alternating",
-        before="Iid | ByLabel",
+        before="Iid\n    | ByLabel",
         entry="Alternating | ",
     )
     dataset = "dataset: {digits: {partition: alternating}}"

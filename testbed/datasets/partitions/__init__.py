@@ -1,13 +1,19 @@
-"""Partitions of the training samples among the workers. Pure; every draw is from ``rng``.
+"""Partitions of the training samples among the workers; every draw is from ``rng``.
 
     iid         a seeded permutation, cut into equal parts; the remainder is dropped
     by_label    every worker has samples of a few labels only
     by_size     equal mixtures of labels, sizes by a power law
     dirichlet   equal sizes, mixtures of labels drawn from a Dirichlet law
+    dirichlet_by_size    the same with sizes by a power law
+    shards      sorted by label, cut into shards, of which every worker gets a few
+    by_user     all samples of a user stay together
+    lists       the samples that a JSON file names for each worker
+    custom      a function in the user's file
     by_order    equal parts of the data set in its order; the remainder is dropped
     shared      every worker has all samples
 
-Shards overlap only with ``shared``, and it is an error if a worker would have no sample. The labels
+Shards overlap only with ``shared``, ``lists`` and ``custom``, and it is an error if a worker would
+have no sample. Where no file says otherwise, the labels
 or size of each worker are drawn too, so that they do not depend on its number or class. Samples
 with numbers to predict cannot be partitioned by labels. A new partition is a file here and an entry
 in ``AnyPartition``.
@@ -22,12 +28,27 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from testbed.datasets.partitions.base import Samples
-from testbed.datasets.partitions.labels import ByLabel, Dirichlet
+from testbed.datasets.partitions.custom import CustomPartition
+from testbed.datasets.partitions.labels import ByLabel, Dirichlet, DirichletBySize
+from testbed.datasets.partitions.listed import ByUser, Lists
 from testbed.datasets.partitions.sizes import ByOrder, BySize, Iid, Shared
+from testbed.datasets.partitions.sorted_shards import SortedShards
 from testbed.errors import ScenarioError
 from testbed.values.family import Named
 
-AnyPartition = Iid | ByLabel | BySize | ByOrder | Dirichlet | Shared
+AnyPartition = (
+    Iid
+    | ByLabel
+    | BySize
+    | ByUser
+    | ByOrder
+    | CustomPartition
+    | Dirichlet
+    | DirichletBySize
+    | Lists
+    | Shared
+    | SortedShards
+)
 Partition = Annotated[Annotated[AnyPartition, Field(discriminator="name")], Named()]
 
 
@@ -44,7 +65,7 @@ def shards(
 
     ``labels`` holds the label of every training sample, shape (n,), each in [0, classes), or
     numbers if there are no classes; only a ``balanced_subset`` is assigned. The same state of
-    ``rng`` gives the same shards on every node.
+    ``rng`` gives the same shards on every node. A partition with a file is already ``opened``.
 
     Raises:
         ScenarioError: a worker would have no sample, or too few labels, or the partition needs

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,17 @@ class PartitionConfig(StrictModel, ABC):
     NEEDS_LABELS: ClassVar[bool] = False
     OVERLAPS: ClassVar[bool] = False
 
+    def opened(self, folder: Path) -> Self:
+        """Return the partition with the content of its file, if it has one.
+
+        Args:
+            folder: base folder of relative names: the scenario's, or the run's with copies.
+
+        Raises:
+            ScenarioError: the file cannot be read.
+        """
+        return self
+
     @abstractmethod
     def assign(
         self, chosen: Samples, labels: Samples, workers: int, *, rng: np.random.Generator
@@ -43,12 +55,18 @@ class PartitionConfig(StrictModel, ABC):
 
 
 def by_size(
-    chosen: Samples, weights: NDArray[np.float64], *, rng: np.random.Generator
+    chosen: Samples, weights: NDArray[np.floating[Any]], *, rng: np.random.Generator
 ) -> list[Samples]:
     """Return parts of the samples at random, of sizes in proportion to the weights."""
-    sizes = np.floor(len(chosen) * weights / weights.sum() + 1e-9).astype(np.int64)
+    sizes = proportional_sizes(len(chosen), weights)
     order = rng.permutation(chosen)
     return np.split(order, np.cumsum(sizes))[: len(sizes)]
+
+
+def proportional_sizes(samples: int, weights: NDArray[np.floating[Any]]) -> Samples:
+    """Return the sizes of parts in proportion to the weights, rounded down."""
+    sizes: Samples = np.floor(samples * weights / weights.sum() + 1e-9).astype(np.int64)
+    return sizes
 
 
 def shuffled_by_label(chosen: Samples, labels: Samples, rng: np.random.Generator) -> list[Samples]:

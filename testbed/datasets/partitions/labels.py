@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
-from testbed.datasets.partitions.base import PartitionConfig, Samples, shuffled_by_label
+from testbed.datasets.partitions.base import (
+    PartitionConfig,
+    Samples,
+    proportional_sizes,
+    shuffled_by_label,
+)
 from testbed.errors import ScenarioError
 
 
@@ -46,8 +52,8 @@ class ByLabel(PartitionConfig):
         return [np.concatenate(part) for part in parts]
 
 
-class Dirichlet(PartitionConfig):
-    """Equally many samples each, with labels mixed by a draw from a symmetric Dirichlet law.
+class DirichletLabels(PartitionConfig, ABC):
+    """Base of partitions with labels mixed by a draw from a symmetric Dirichlet law.
 
     T. H. Hsu, H. Qi, M. Brown: Measuring the effects of non-identical data distribution for
     federated visual classification, 2019, arXiv:1909.06335. When the samples of a label are used
@@ -60,22 +66,49 @@ class Dirichlet(PartitionConfig):
 
     NEEDS_LABELS = True
 
-    name: Literal["dirichlet"]
     alpha: Annotated[float, Field(ge=0.001, le=1e6, strict=True)] = 0.5
+
+    @abstractmethod
+    def sizes(self, samples: int, workers: int) -> Samples:
+        """Return the number of samples of each worker, in the order of a permutation of them."""
 
     def assign(
         self, chosen: Samples, labels: Samples, workers: int, *, rng: np.random.Generator
     ) -> list[Samples]:
         pools = shuffled_by_label(chosen, labels, rng)
         left = np.array([len(pool) for pool in pools])
-        size = left.sum() // workers
+        sizes = self.sizes(len(chosen), workers)
         assigned: list[Samples] = [np.empty(0, np.int64)] * workers
-        for worker in rng.permutation(workers):
+        for worker, size in zip(rng.permutation(workers), sizes.tolist(), strict=True):
             counts = _draw(self.alpha, size, left, rng=rng)
             ends = zip(pools, left, counts, strict=True)
             assigned[worker] = np.concatenate([pool[end - take : end] for pool, end, take in ends])
             left = left - counts
         return assigned
+
+
+class Dirichlet(DirichletLabels):
+    """Equally many samples each, with labels mixed by a draw from a symmetric Dirichlet law."""
+
+    name: Literal["dirichlet"]
+
+    def sizes(self, samples: int, workers: int) -> Samples:
+        return np.full(workers, samples // workers)
+
+
+class DirichletBySize(DirichletLabels):
+    """Labels mixed as with `dirichlet`, and sizes skewed as with `by_size`.
+
+    Attributes:
+        exponent: the worker at rank r has a share of the samples proportional to r to the power
+            -exponent.
+    """
+
+    name: Literal["dirichlet_by_size"]
+    exponent: Annotated[float, Field(ge=0, le=10, strict=True)] = 1.0
+
+    def sizes(self, samples: int, workers: int) -> Samples:
+        return proportional_sizes(samples, np.arange(1, workers + 1) ** -self.exponent)
 
 
 def _draw(alpha: float, size: int, left: Samples, *, rng: np.random.Generator) -> Samples:
