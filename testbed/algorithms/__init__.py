@@ -81,4 +81,5 @@ def configured(algorithm: Algorithm, folder: Path) -> AlgorithmConfig:
     Raises:
         ScenarioError: the user's file is wrong.
     """
-    return algorithm.load(folder) if isinstance(algorithm, CustomAlgorithm) else algorithm
+    config = algorithm.load(folder) if isinstance(algorithm, CustomAlgorithm) else algorithm
+    return config.loaded(folder)

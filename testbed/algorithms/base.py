@@ -20,20 +20,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from math import inf
-from typing import Any, ClassVar, Generic, TypeVar
+from math import inf, nan
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from testbed.algorithms.config import AlgorithmConfig as AlgorithmConfig  # noqa: PLC0414
+from testbed.algorithms.config import Halves as Halves  # noqa: PLC0414
 from testbed.algorithms.parts.state import own_state, set_own_state
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Vector, zeros
 from testbed.payloads.layout import Layout
-from testbed.values.fields import StrictModel
+from testbed.payloads.notes import Note
 
-C = TypeVar("C", bound="AlgorithmConfig")
+C = TypeVar("C", bound=AlgorithmConfig)
 
 Samples = NDArray[np.int64]
 """Training samples, as indices into the training set."""
@@ -74,14 +76,14 @@ class Reply:
         model: the whole model, a part of it or an update to it, as the worker half expects.
         version: version of the model that the worker's next update builds on.
         orders: orders that apply to the worker from now on.
-        note: additional numbers, by name.
+        note: additional numbers, text and arrays, by name.
         shared: other workers' samples, which the worker's next step uses in addition to its own.
     """
 
     model: Payload
     version: int
     orders: Orders = NO_ORDERS
-    note: Mapping[str, float] = field(default_factory=dict)
+    note: Note = field(default_factory=dict)
     shared: Samples | None = None
 
 
@@ -95,7 +97,7 @@ class Update:
         samples: number of training samples behind it.
         steps: number of training steps behind it; 0 for a message that does not change the model,
             such as a vote.
-        note: additional numbers, by name.
+        note: additional numbers, text and arrays, by name.
         shared: samples for other workers; the transport adds their pixels.
     """
 
@@ -103,7 +105,7 @@ class Update:
     version: int
     samples: int
     steps: int = 1
-    note: Mapping[str, float] = field(default_factory=dict)
+    note: Note = field(default_factory=dict)
     shared: Samples | None = None
 
 
@@ -119,7 +121,8 @@ class Applied:
         sigma_mean: mean over the sent entries of the staleness that divided the learning rate;
             0 for an update without entries.
         sigma_max: the maximum over the same entries.
-        step_scale: mean over the sent entries of 1 / max(1, sigma); 1 for an empty update.
+        step_scale: mean over the sent entries of 1 / max(1, sigma); 1 for an empty update;
+            0 for one that was dropped.
     """
 
     worker: int
@@ -193,14 +196,20 @@ class WorkerHalf(AlgorithmHalf, ABC, Generic[C]):
             values, in place; only the worker half writes to them.
         version: version of the last reply.
         orders: the orders in force.
+        index: its worker's number.
+        shared_seed: a seed that all workers know, and the server does not use.
+        loss: mean loss of the samples of the present step, if the config ``takes_losses``.
     """
 
     config: C
     layout: Layout
     workers: int
     rng: Generator
+    index: int = field(default=0, kw_only=True)
+    shared_seed: int = field(default=0, kw_only=True)
     version: int = field(default=0, init=False)
     orders: Orders = field(default=NO_ORDERS, init=False)
+    loss: float = field(default=nan, init=False)
 
     def __post_init__(self) -> None:
         self.parameters: Vector = zeros(self.layout.size)
@@ -331,55 +340,6 @@ class ServerHalf(AlgorithmHalf, ABC, Generic[C]):
 
     def measured(self, measured: Measured) -> None:
         """Receive an evaluation, requested by this half or not."""
-
-
-Halves = tuple[type[WorkerHalf[Any]], type[ServerHalf[Any]]]
-
-
-class AlgorithmConfig(StrictModel, ABC):
-    """Base of every algorithm's options in a scenario; ``name`` selects the algorithm.
-
-    Attributes:
-        OBEYS: fields of Orders that its worker half enforces. Other fields may not be ordered.
-        SENDS_ORDERS: whether its server half sends orders between replies.
-        SENDS_MESSAGES: whether its worker half sends updates without a step.
-        THINKS: whether its experiments include a wait between computing and pushing; if not, a
-            scenario may not configure a think time.
-        PACKS: whether its pushes can be packed; if not, the scenario's encoding must be raw.
-        SENDS_KEYS: whether it sends Keyed payloads and their core keys are sent only once.
-        WAKES: whether its worker half may be woken during steps.
-        TAKES_STREAMS: whether its workers may train on samples that arrive during the run.
-    """
-
-    OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size"})
-    SENDS_ORDERS: ClassVar[bool] = False
-    SENDS_MESSAGES: ClassVar[bool] = False
-    THINKS: ClassVar[bool] = True
-    PACKS: ClassVar[bool] = True
-    SENDS_KEYS: ClassVar[bool] = False
-    WAKES: ClassVar[bool] = False
-    TAKES_STREAMS: ClassVar[bool] = False
-
-    @abstractmethod
-    def halves(self) -> Halves:
-        """Return the classes of its worker half and its server half."""
-
-    def most_shared(self, batch_size: int) -> int:
-        """Return the maximum number of samples that a worker shares at once, for this batch size.
-
-        A live message longer than these samples and the model need is refused.
-        """
-        return 0
-
-    def worker(self, layout: Layout, workers: int, *, rng: Generator) -> WorkerHalf[Any]:
-        """Create the worker half of one of ``workers`` workers."""
-        return self.halves()[0](self, layout, workers, rng)
-
-    def server(
-        self, layout: Layout, workers: int, *, parameters: Vector, rng: Generator
-    ) -> ServerHalf[Any]:
-        """Create the server half; it takes ownership of ``parameters``, the initial model."""
-        return self.halves()[1](self, layout, workers, rng, parameters)
 
 
 P = TypeVar("P", bound=Payload)

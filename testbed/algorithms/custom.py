@@ -25,6 +25,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from testbed.algorithms.base import AlgorithmConfig, Orders, ServerHalf, WorkerHalf
+from testbed.algorithms.frame.own_payloads import check_payloads
 from testbed.values.user_code import OwnCode, UserCode, raised_by_signal
 
 RENAMED = {"demand": "next_batch_size", "taken": "on_samples"}
@@ -71,6 +72,7 @@ def config_class(code: UserCode) -> type[AlgorithmConfig]:
     if not (isinstance(kind, type) and issubclass(kind, AlgorithmConfig)):
         raise code.error(f"{code.name}, a {type(kind).__name__}", expected, line=code.line())
     _check_complete(kind, code)
+    check_payloads(kind, code)
     known = {field.name for field in fields(Orders)}
     if unknown := set(kind.OBEYS) - known:
         found = f"{', '.join(sorted(unknown))} in OBEYS"

@@ -25,9 +25,9 @@ from pydantic import Field
 
 from testbed.algorithms.base import Halves, Update
 from testbed.algorithms.optimizers import AdamW, Optimizer, OptimizerState, Sgd
+from testbed.algorithms.parts.federated import TrainingServer
 from testbed.algorithms.parts.local_training import LocalTraining, StepsWorker
 from testbed.algorithms.parts.options import LearningRate, Momentum, Steps
-from testbed.algorithms.parts.selection import TrainingServer
 from testbed.payloads import Vector
 
 

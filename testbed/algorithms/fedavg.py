@@ -14,13 +14,14 @@ Symbols, as the paper writes them:
     η    learning_rate
 
     worker:   E times: for every batch b of its samples: w^k ← w^k - η g(w^k; b)
-              (parts/local_training.py)
+              (parts/epochs.py)
     server:   S_t at random; wait for all in S_t; w_{t+1} ← Σ n_k w^k / Σ n_k, over S_t
               (parts/selection.py)
 
 Deviations: a worker sends w_t - w^k, an update like that of other algorithms; for B = ∞, set the
 scenario's batch_size to all samples. The server does not wait for a worker that left; its earlier
-push counts in the round. Workers that are not in S_t wait. If a model cannot train on one sample,
+push counts in the round. Workers that are not in S_t wait. Other selections and rules of rounds are
+options. If a model cannot train on one sample,
 a single sample left at the end of an epoch is added to the batch before it.
 """
 
@@ -29,8 +30,9 @@ from __future__ import annotations
 from typing import Literal
 
 from testbed.algorithms.base import Halves
-from testbed.algorithms.parts.local_training import EpochsWorker
-from testbed.algorithms.parts.selection import FederatedRounds, SelectingServer
+from testbed.algorithms.parts.epochs import EpochsWorker
+from testbed.algorithms.parts.federated import FederatedRounds
+from testbed.algorithms.parts.selection import SelectingServer
 
 
 class FedAvg(FederatedRounds):

@@ -11,7 +11,7 @@ Symbols, as the paper writes them:
     p_i  share           of worker i in the samples of the round
     d_i  direction       U_i / τ_i, with U_i the sum of its local steps (which include η)
 
-    worker:   E epochs of SGD, a straggler fewer; push U_i    (parts/local_training.py)
+    worker:   E epochs of SGD, a straggler fewer; push U_i    (parts/epochs.py)
     server:   x ← x - τ_eff Σ p_i d_i    with τ_eff = Σ p_i τ_i
 
 Deviations: for plain SGD only, where the norm of the accumulation vector a_i is τ_i; the paper also
@@ -28,8 +28,9 @@ from pydantic import model_validator
 
 from testbed.algorithms.base import Halves, Update, expect
 from testbed.algorithms.optimizers import Sgd
-from testbed.algorithms.parts.local_training import PartialEpochsWorker, PartialTraining
-from testbed.algorithms.parts.selection import FederatedRounds, SelectingServer
+from testbed.algorithms.parts.epochs import PartialEpochsWorker, PartialTraining
+from testbed.algorithms.parts.federated import FederatedRounds
+from testbed.algorithms.parts.selection import SelectingServer
 from testbed.errors import InvalidValue
 from testbed.payloads import Dense, Vector
 

@@ -13,7 +13,7 @@ Symbols, as the paper writes them:
     β1, β2  beta1, beta2
     τ       tau                    degree of adaptivity
 
-    worker:   E epochs of local training; push U_i    (parts/local_training.py)
+    worker:   E epochs of local training; push U_i    (parts/epochs.py)
     server:   m ← β1 m + (1 - β1) Δ              sgd: m ← β1 m + Δ, x ← x + η m
               adagrad: v ← v + Δ²    adam: v ← β2 v + (1 - β2) Δ²
               yogi:    v ← v - (1 - β2) Δ² sign(v - Δ²)
@@ -30,9 +30,10 @@ from typing import Literal
 import numpy as np
 
 from testbed.algorithms.base import Halves, Update
-from testbed.algorithms.parts.local_training import EpochsWorker
+from testbed.algorithms.parts.epochs import EpochsWorker
+from testbed.algorithms.parts.federated import FederatedRounds
 from testbed.algorithms.parts.options import LearningRate
-from testbed.algorithms.parts.selection import FederatedRounds, SelectingServer
+from testbed.algorithms.parts.selection import SelectingServer
 from testbed.payloads import Vector
 from testbed.values.fields import BelowOne, PositiveNumber
 

@@ -12,7 +12,7 @@ Symbols, as the paper writes them:
     γ    inexactness    how far a worker solves its problem; here by its number of epochs
 
     worker:   E times: for every batch: w_k ← w_k - η (∇F_k(w_k) + μ (w_k - w^t))
-              (parts/local_training.py); a straggler trains for 1 to E epochs, drawn at random
+              (parts/epochs.py); a straggler trains for 1 to E epochs, drawn at random
     server:   a random sample of the workers; w^{t+1} ← their average (parts/selection.py)
 
 Deviations: the average is weighted by samples, and the workers are drawn uniformly; the paper also
@@ -24,8 +24,9 @@ from __future__ import annotations
 from typing import Literal
 
 from testbed.algorithms.base import Halves
-from testbed.algorithms.parts.local_training import PartialEpochsWorker, PartialTraining
-from testbed.algorithms.parts.selection import FederatedRounds, SelectingServer
+from testbed.algorithms.parts.epochs import PartialEpochsWorker, PartialTraining
+from testbed.algorithms.parts.federated import FederatedRounds
+from testbed.algorithms.parts.selection import SelectingServer
 from testbed.values.fields import NonNegative
 
 

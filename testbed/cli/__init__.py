@@ -42,6 +42,8 @@ VERBS = {
     "image": "Build, check and remove the image that Docker runs nodes in.",
     "validate": "Check scenarios and studies.",
     "check": "Test that a custom algorithm, model, data set or metric fulfils its contract.",
+    "calibrate": "Measure this machine, and write a device's profile.",
+    "trace": "Convert recordings of other tools and data sets.",
     "plan": "Show what a scenario would start, without starting it.",
     "schema": "Print the JSON schema of scenarios, or of studies.",
     "completion": "Print the completion script for a shell.",

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
 """Placeholders for what `up` prepares, and draws, at its start."""
 
+MOST_DEVICES = 24
+"""Maximum number of devices to print."""
+
 MOST_ITEMS = 8
 """Maximum number of items to print of a list in a request, such as a node's neighbours."""
 
@@ -56,8 +59,11 @@ def command(
     from testbed.plan.make import plan
     from testbed.scenario import load
     from testbed.scenario.checks import substitutes
+    from testbed.scenario.costs import builtin_cost, uses_profiles, with_cost
 
     scenario = load(file, overrides=overrides(settings, workers=workers, runtime=runtime))
+    if uses_profiles(scenario):
+        scenario = with_cost(scenario, builtin_cost(scenario))
     if not as_json:
         for one in substitutes(scenario):
             click.echo(f"SUBSTITUTE: {one}")
@@ -78,10 +84,12 @@ def command(
                 "runtime": scenario.runtime.name,
                 "substitutes": substitutes(scenario),
                 "requests": [asdict(request) for request in requests],
+                **_devices_as_data(scenario),
             }
         )
     else:
         _print(made, needs, capacity())
+        _print_devices(scenario)
         if not requests:
             click.echo(f"runtime {scenario.runtime.name}: chosen by `testbed up`")
         elif shows_requests:
@@ -98,17 +106,18 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
     made = outline(scenario, parameters=count_parameters(scenario), processes=host.cpus)
     if as_json:
         told = {"runtime": scenario.runtime.name, "substitutes": substitutes(scenario)}
-        print_json({"run": scenario.name, **told, **asdict(made)})
+        print_json({"run": scenario.name, **told, **asdict(made), **_devices_as_data(scenario)})
         return
     table = Table(
         *("class", "workers", "a step", "think", "up", "down"), title=f"{scenario.name}, SIMULATED"
     )
     table.add_row("(the PS)", "", "", "", made.ps_up, made.ps_down)
     for one in made.classes:
-        step = f"{one.step_seconds:g} s"
+        step = f"{one.step_seconds:g} s" if one.step_seconds else "of the model"
         table.add_row(one.name, f"{one.workers:,}", step, one.think, one.up, one.down)
     console = Console()
     console.print(table)
+    _print_devices(scenario)
     most = f"at most {made.updates_per_second:,.1f} updates/s, without transfers"
     lines = [
         ("the PS", made.ps_service),
@@ -123,6 +132,33 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
     for (name, text), before in zip(lines, [("", ""), *lines], strict=False):
         shown = "" if name == before[0] else name
         console.print(f"{shown:8}  {text}", highlight=False, soft_wrap=True)
+
+
+def _devices_as_data(scenario: Scenario) -> dict[str, Any]:
+    """Return the values of every device, if they differ within a class."""
+    from testbed.scenario.devices import any_differs, devices, rows
+
+    return {"devices": list(rows(devices(scenario)))} if any_differs(scenario) else {}
+
+
+def _print_devices(scenario: Scenario) -> None:
+    """Show what was drawn, or read from a table, for each device; emulated."""
+    from testbed.reports.console import Console, Table
+    from testbed.scenario.devices import any_differs, devices
+    from testbed.simulation.outline import describe
+
+    if not any_differs(scenario):
+        return
+    found, batch = devices(scenario), scenario.workers.batch_size
+    table = Table("device", "class", "a step", "up", "down", title="devices, emulated")
+    for one in found[:MOST_DEVICES]:
+        step = "" if one.pace is None else f"{one.pace.mean(batch):.4g} s"
+        shapes = describe(one.link.up), describe(one.link.down)
+        table.add_row(f"w{one.worker}", one.device_class, step, *shapes)
+    console = Console()
+    console.print(table)
+    if len(found) > MOST_DEVICES:
+        console.print(f"and {len(found) - MOST_DEVICES:,} more devices: --json", highlight=False)
 
 
 def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
@@ -183,7 +219,12 @@ def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
         first, names = group[0], span(node.name for node in group)
         device_class = first.device_class or "-"
         nodes.add_row(names, device_class, *_place(group))
-        up, down = ("-", "-") if first.link is None else map(describe, qdiscs_of(first.link))
+        shapes = {
+            tuple(map(describe, qdiscs_of(node.link))) for node in group if node.link is not None
+        }
+        up, down = shapes.pop() if shapes else ("-", "-")
+        if shapes:
+            up = down = "differs from device to device"
         links.add_row(names, device_class, up, down)
     console = Console()
     console.print(nodes, links)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from testbed.errors import HostError
 from testbed.plan.nodes import role_of
+from testbed.scenario.devices import devices
 from testbed.scenario.schema import Scenario
 from testbed.values.topology import NodeSpec, Plan
 
@@ -103,11 +104,12 @@ def _pace(scenario: Scenario, workers: tuple[NodeSpec, ...]) -> float | None:
 
     None if a class has neither a speed nor a think time.
     """
-    pace, kinds, batch = 0.0, scenario.workers.classes, scenario.workers.batch_size
+    pace, own, batch = 0.0, devices(scenario), scenario.workers.batch_size
     for node in workers:
         think = scenario.workers.think_of(node.device_class)
         thinking = 0.0 if think is None else float(think.mean)
-        cycle = thinking + (kinds[node.device_class].mean_step(batch) or 0.0)
+        step = own[node.index].pace
+        cycle = thinking + (0.0 if step is None else step.mean(batch))
         if cycle == 0:
             return None
         pace += scenario.time_scale / cycle

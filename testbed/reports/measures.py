@@ -16,7 +16,14 @@ from testbed.algorithms.frame.worker_session import NOT_FINITE
 from testbed.models.metrics import ACCURACY
 from testbed.reports.measurements import Flow, Pace
 from testbed.reports.verdict import BUSY_LIMIT_RATIO
-from testbed.scenario.durations import RandomDuration, StepTime
+from testbed.scenario.devices import any_differs, devices
+from testbed.scenario.durations import (
+    PER_DEVICE,
+    ProfileTime,
+    RandomDuration,
+    StepTime,
+    class_pace,
+)
 from testbed.telemetry.entry import NAMES, Entry, only
 from testbed.telemetry.event_kinds import (
     Done,
@@ -99,6 +106,7 @@ def staleness(updates: pd.DataFrame) -> dict[str, float | int | None]:
         "mean": number(age.mean()),
         "max": int(age.max()) if len(age) else None,
         "sigma_mean": number(updates["sigma_mean"].mean()),
+        "dropped": int((updates["step_scale"] == 0).sum()),
         "mean_step_scale": number(updates["step_scale"].mean()),
         "mean_global_step_scale": number(damping(updates)),
     }
@@ -147,26 +155,47 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     """
     classes, of_class = scenario.workers.classes, updates["device_class"].astype(object)
     thinks = {name: scenario.workers.think_of(name) for name in classes}
-    bases = {name: kind.mean_step(0) for name, kind in classes.items()}
-    speed = of_class.map(bases).astype("float64")
-    each = of_class.map({name: kind.each_sample for name, kind in classes.items()})
+    speed, each = _step_times(updates, scenario)
     means = {name: None if think is None else float(think.mean) for name, think in thinks.items()}
     think = of_class.map(means).astype("float64")
     computing = updates["compute_seconds"].where(speed.notna())
     thinking = updates["think_seconds"].where(think.notna())
-    steps = speed * updates["steps"] + each.astype("float64") * updates["samples"]
+    steps = speed * updates["steps"] + each * updates["samples"]
     asked = steps.add(think, fill_value=0.0)
     taken = computing.add(thinking, fill_value=0.0)
     paced = asked.notna()
     if (count := int(paced.sum())) < 2 or not asked.sum():
         return None
     varying = [name for name, kind in classes.items() if isinstance(kind.speed, RandomDuration)]
-    drawn = thinking.add(computing.where(of_class.isin(varying)), fill_value=0.0)[paced].fillna(0.0)
+    own = [name for name, kind in classes.items() if isinstance(kind.speed, PER_DEVICE)]
+    noise = (computing - steps).where(of_class.isin(own), computing.where(of_class.isin(varying)))
+    drawn = thinking.add(noise, fill_value=0.0)[paced].fillna(0.0)
     law = think[paced].fillna(0.0)  # draws vary around the mean of their own distribution
     error = (drawn - drawn.groupby(law).transform("mean")).std(ddof=0) / count**0.5
     asked_seconds, taken_seconds = float(asked.mean()), float(taken.mean())
     scale = scenario.time_scale
     return Pace(asked_seconds / scale, taken_seconds / scale, float(error) / scale)
+
+
+def _step_times(
+    updates: pd.DataFrame, scenario: Scenario
+) -> tuple[pd.Series[float], pd.Series[float]]:
+    """Return the configured seconds of a step, and in addition per sample, of each update.
+
+    NaN without a speed. Devices may have times of their own, or else those of their class.
+    """
+    of_class = updates["device_class"].astype(object)
+    paces = {name: class_pace(kind.speed) for name, kind in scenario.workers.classes.items()}
+    base = of_class.map({name: one and one.base_seconds for name, one in paces.items()})
+    each = of_class.map({name: one.sample_seconds if one else 0.0 for name, one in paces.items()})
+    if any_differs(scenario):
+        found = [one.pace for one in devices(scenario)]
+        own = {at: one and one.base_seconds for at, one in enumerate(found)}
+        base = updates["worker"].map(own)
+        each = updates["worker"].map(
+            {at: one.sample_seconds if one else 0.0 for at, one in enumerate(found)}
+        )
+    return base.astype("float64"), each.astype("float64")
 
 
 def late_steps(updates: pd.DataFrame, scenario: Scenario) -> pd.Series[bool]:
@@ -184,7 +213,7 @@ def uneven_batches(updates: pd.DataFrame, scenario: Scenario) -> dict[str, tuple
     batches = (steps["samples"] / steps["steps"]).groupby(steps["device_class"].astype(str))
     for name, (least, most) in batches.agg(["min", "max"]).iterrows():
         kind = scenario.workers.classes.get(str(name))
-        fixed = kind is not None and not isinstance(kind.speed, StepTime | None)
+        fixed = kind is not None and not isinstance(kind.speed, StepTime | ProfileTime | None)
         if fixed and most > UNEVEN_BATCHES_RATIO * least:
             uneven[str(name)] = (float(least), float(most))
     return uneven

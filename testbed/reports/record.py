@@ -72,6 +72,18 @@ class RunRecord:
         return read_json(self.folder.environment) or {}
 
     @cached_property
+    def devices(self) -> pd.DataFrame:
+        """One row per device: its class, step times, and the rates and delays of its link.
+
+        The columns are those of ``devices.csv``; NaN for a value that is not set.
+        """
+        import pandas as pd
+
+        from testbed.scenario.devices import COLUMNS, devices, rows
+
+        return pd.DataFrame(rows(devices(self.scenario)), columns=list(COLUMNS))
+
+    @cached_property
     def updates(self) -> pd.DataFrame:
         """One row per applied update, in order, with its ``node`` and ``device_class``.
 

@@ -68,6 +68,8 @@ class Definition:
         evaluations: whether ``of`` receives only the table of evaluations.
         metric: the metric that it is about; then ``of`` receives ``higher``, whether a higher
             value of it is better, too.
+        column: of the evaluations, if the value is that of the first evaluation that fulfils a
+            condition: what was not reached is known to be greater than its last value.
     """
 
     title: str
@@ -76,6 +78,7 @@ class Definition:
     parameters: tuple[Argument, ...] = ()
     evaluations: bool = False
     metric: str = ""
+    column: str = ""
 
 
 def _pickled(run: Run, count: int | None = None) -> float:
@@ -198,7 +201,7 @@ def _cost(cost: str, metric: str, goal: Argument = "value") -> Definition:
         to = f"{title} to {'an' if name[0] in 'aeiou' else 'a'} {name} of"
     else:
         to = f"{title} to"
-    return Definition(to, unit, of, (goal, "window"), evaluations=bool(column), metric=metric)
+    return Definition(to, unit, of, (goal, "window"), bool(column), metric, column)
 
 
 OF_METRIC = rf"(final|best|({'|'.join(COSTS)})_to)_(?!loss\b)({METRIC})"
@@ -233,9 +236,9 @@ def _below(column: str, nth: int = 1) -> Callable[..., float]:
 
 
 def _evaluated(
-    title: str, unit: str, of: Callable[..., float], *parameters: Argument
+    title: str, unit: str, of: Callable[..., float], *parameters: Argument, column: str = ""
 ) -> Definition:
-    return Definition(title, unit, of, parameters, evaluations=True)
+    return Definition(title, unit, of, parameters, evaluations=True, column=column)
 
 
 MEASURES: Mapping[str, Definition] = {
@@ -300,18 +303,28 @@ MEASURES: Mapping[str, Definition] = {
         "s",
         _below("time_seconds", EVALUATIONS),
         "loss",
+        column="time_seconds",
     ),
     "convergence_steps": _evaluated(
         "training steps to the tenth evaluation with a loss below",
         "count",
         _below("steps", EVALUATIONS),
         "loss",
+        column="steps",
     ),
     "settling_time": _evaluated(
-        "convergence: variance of ten losses below 1e-5 near", "s", settling_time, "loss"
+        "convergence: variance of ten losses below 1e-5 near",
+        "s",
+        settling_time,
+        "loss",
+        column="time_seconds",
     ),
     "time_to_loss": _evaluated(
-        "emulated time to a loss below", "s", _below("time_seconds"), "loss"
+        "emulated time to a loss below",
+        "s",
+        _below("time_seconds"),
+        "loss",
+        column="time_seconds",
     ),
     "loss_period": _evaluated(
         "updates between two maxima of the loss, from update", "count", loss_period, "first"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, isinf, nan
+from math import inf, isfinite, isinf, nan
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -172,6 +172,12 @@ class Measure(TextValue):
             arguments["higher"] = higher_is_better(definition.metric, metrics)
         value = definition.of(source, **arguments)
         return nan if value is None else float(value)
+
+    def censored_at(self, run: Evaluated) -> float:
+        """Return what a value that a run has not reached is greater than; infinity if unknown."""
+        column = self.definition.column
+        during = run.evaluations.loc[~run.evaluations["final"], column] if column else ()
+        return float(max(during)) if len(during) else inf
 
     @property
     def is_encoded(self) -> bool:

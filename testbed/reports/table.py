@@ -278,6 +278,36 @@ def csv_text(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return out.getvalue()
 
 
+def latex(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table as a LaTeX ``tabular`` with the rules of the package booktabs."""
+    cells = [[_in_latex(cell) for cell in row] for row in (headings, *rows)]
+    right = numeric_columns(cells[1:], columns=len(headings))
+    head, *body = (f"{' & '.join(row)} \\\\" for row in cells)
+    lines = ["\\toprule", head, "\\midrule", *body, "\\bottomrule"]
+    columns = "".join("r" if flush else "l" for flush in right)
+    return "\n".join([f"\\begin{{tabular}}{{{columns}}}", *lines, "\\end{tabular}"]) + "\n"
+
+
+LATEX = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": "$<$",
+        ">": "$>$",
+        "±": r"$\pm$",
+        "†": r"\dag{}",
+        "σ": r"$\sigma$",
+    }
+)
+"""Signs that LaTeX reads otherwise, or that its default fonts lack."""
+
+
+def _in_latex(cell: str) -> str:
+    return " ".join(cell.translate(LATEX).split())
+
+
 def numeric_columns(rows: Sequence[Sequence[str]], *, columns: int) -> list[bool]:
     """Return for each column whether all its cells are numbers or placeholders for none."""
     return [_is_numeric([row[index] for row in rows]) for index in range(columns)]

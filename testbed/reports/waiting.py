@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 
 from testbed.reports.measurements import Pace
 from testbed.reports.measures import number
+from testbed.scenario.devices import devices, differs
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from testbed.reports.record import RunRecord
-    from testbed.scenario.schema import DeviceClass, Scenario
+    from testbed.scenario.direction import Link
+    from testbed.scenario.schema import Scenario
     from testbed.values.topology import Direction
 
 EVALUATIONS = 10
@@ -199,16 +201,28 @@ def slept(updates: pd.DataFrame, time_scale: float) -> Pace | None:
 def _transfers(updates: pd.DataFrame, scenario: Scenario) -> Seconds:
     """Return the part of each transfer that the links explain, up to the longest they can take."""
     found: Seconds = updates["transfer_seconds"].to_numpy(np.float64, copy=True)
-    for name, member in scenario.workers.classes.items():
-        rows = (updates["device_class"] == name).to_numpy()
-        most = _longest(updates[rows], member, scenario)
+    same, own = _links(scenario)
+    for column, value, link in (
+        *(("device_class", name, link) for name, link in same.items()),
+        *(("worker", index, link) for index, link in own.items()),
+    ):
+        rows = (updates[column] == value).to_numpy()
+        most = _longest(updates[rows], link, scenario)
         found[rows] = np.minimum(found[rows], most)
     return found
 
 
-def _longest(updates: pd.DataFrame, member: DeviceClass, scenario: Scenario) -> Seconds | float:
+def _links(scenario: Scenario) -> tuple[dict[str, Link], dict[int, Link]]:
+    """Return the links of classes, and of the devices that have one of their own."""
+    classes = scenario.workers.classes.items()
+    same = {name: member.link for name, member in classes if not differs(member)}
+    found = devices(scenario) if len(same) < len(classes) else ()
+    return same, {one.worker: one.link for one in found if one.device_class not in same}
+
+
+def _longest(updates: pd.DataFrame, own: Link, scenario: Scenario) -> Seconds | float:
     """Return the links' maximum time: all workers share the PS's link, plus TCP's slow start."""
-    server, own, count = scenario.ps.link, member.link, scenario.workers.count
+    server, count = scenario.ps.link, scenario.workers.count
     hops = (own.up, server.down, server.up, own.down)
     if any(hop.loss or hop.jitter or hop.rate_trace or hop.delay_trace for hop in hops):
         return np.inf  # a packet may be late by any number of round trips, or a link slow

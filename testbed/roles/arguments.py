@@ -105,7 +105,7 @@ def limits(experiment: Experiment) -> MessageLimits:
     return MessageLimits.of(
         size,
         transfer_seconds=emulated_seconds / scenario.time_scale,
-        extra_bytes=_shared_bytes(experiment),
+        extra_bytes=_shared_bytes(experiment) + experiment.algorithm.most_noted(size),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.algorithms.base import Samples
@@ -27,6 +27,7 @@ from testbed.algorithms.frame.worker import (
 from testbed.datasets import Prepared
 from testbed.errors import NodeError, RejectedError
 from testbed.models import BoundModel
+from testbed.payloads import Payload
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.keyed import KeyCaches, UnknownKeysError
 from testbed.roles.clock import EmulatedClock
@@ -61,6 +62,7 @@ class Device:
         sleep: sleeps for real seconds.
         gap: the longest pause of this process since the last call, in real seconds.
         stream: source of its samples; None for a shard.
+        own: the algorithm's own kinds of payload.
     """
 
     index: int
@@ -80,6 +82,7 @@ class Device:
     sleep: Callable[[float], None] = time.sleep
     gap: Callable[[], float] = lambda: 0.0
     stream: DeviceStream | None = None
+    own: Sequence[type[Payload]] = ()
 
     def __post_init__(self) -> None:
         self._times: defaultdict[str, float] = defaultdict(float)  # of the next push, emulated
@@ -177,16 +180,17 @@ class Device:
         self._slow = self.slow()
         base = 0.0 if self.step is None else self.step()
         self._pace = (base + self.each_sample * len(action.samples)) * self._slow
-        _, gradient = self.bound.loss_and_gradient(*batch_of(action, self.stream or self.data))
+        loss, gradient = self.bound.loss_and_gradient(*batch_of(action, self.stream or self.data))
         if self.paced_first:
             ends = self.clock.now + self._pace - self._passed
             if self.wakes(ends) is not None:
                 self._stepping = False
                 left = self._work(ends)
-                return Computed(self.clock.now, gradient, left)
+                return Computed(self.clock.now, gradient, left, loss=loss)
             self._finish_step()
-            return Computed(self.clock.now, gradient)
-        return Computed(self.clock.now + max(0.0, self._pace - self._passed), gradient)
+            return Computed(self.clock.now, gradient, loss=loss)
+        ends = self.clock.now + max(0.0, self._pace - self._passed)
+        return Computed(ends, gradient, loss=loss)
 
     def _rest(self, action: Work) -> Passed:
         """Perform the rest of a step."""
@@ -253,7 +257,8 @@ class Device:
 
     def _call(self, method: str, request: Callable[[int], bytes]) -> messages.Delivery:
         """Call, and account for its duration; no deadline, as the algorithm may hold the reply."""
-        delivery = decode_delivery(self.connection.call(method, request(0), repeat=request))
+        answer = self.connection.call(method, request(0), repeat=request)
+        delivery = decode_delivery(answer, self.own)
         self._times["blocked_seconds"] += delivery.blocked
         self._times["transfer_seconds"] += max(0.0, self._lap() - delivery.blocked)
         return delivery

@@ -91,7 +91,9 @@ class Servicer:
 
     async def _exchange(self, message: bytes, call: Call) -> bytes:
         size = self.training.server.half.parameters.size
-        push = decode_push(message, self.encoding, size=size)
+        push = decode_push(
+            message, self.encoding, size=size, own=self.training.server.half.config.PAYLOADS
+        )
         _require_own_worker(call, push.worker)
         return await self.training.exchange(push)
 

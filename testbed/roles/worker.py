@@ -53,7 +53,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             fingerprint=layout.fingerprint,
             size=layout.size,
             step=experiment.step(arguments.index),
-            each_sample=experiment.device_class(arguments.index).each_sample,
+            each_sample=experiment.each_sample(arguments.index),
             connection=connection,
             clock=clock,
             paced_first=follows or worker.half.config.WAKES,
@@ -63,6 +63,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             gap=heartbeat.take,
             slow=partial(factor, str(arguments.slow)),
             stream=stream,
+            own=worker.half.config.PAYLOADS,
         )
         if stream is not None:
             stream.report = partial(_report_receipt, connection, arguments.index)

@@ -6,7 +6,7 @@ Arrays are written from and read as views, so encoding copies a model once and d
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,17 @@ from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.algorithms.frame.record import Intake, Timing
 from testbed.payloads import KINDS, Array, Dense, Packable, Payload
 from testbed.payloads.encodings import Encoding, pack, unpack, value_bytes
+from testbed.payloads.notes import note_bytes
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.messages import Delivery, PushMessage, Snapshot
+from testbed.rpc.notes import read_note, write_note
 from testbed.rpc.shared import SharedSamples
 from testbed.rpc.wire import MalformedError, join, parse, split
 
 LARGEST_COUNT = 2**31 - 1  # the largest value in the record of updates
 LARGEST_NUMBER = 2**63 - 1
-MAX_NOTES = 64
 
+Kinds = Sequence[type[Payload]]
 _KINDS = {kind.NUMBER: kind for kind in KINDS}
 
 
@@ -46,54 +48,62 @@ def encode_push(push: PushMessage, encoding: Encoding = "raw") -> Encoded:
         version=push.update.version,
         samples=push.update.samples,
         steps=push.update.steps,
-        note=push.update.note,
         attempt=push.attempt,
         saturated=push.saturated,
         timing=ps_pb2.Timing(**push.timing._asdict()),
         gap_seconds=push.gap_seconds,
         keys=push.wants_keys,
     )
+    noted = write_note(head, push.update.note)
     if push.intake is not None:
         head.intake.CopyFrom(ps_pb2.Intake(**push.intake._asdict()))
     if push.shared is not None:
         head.shared.CopyFrom(push.shared.message())
     if encoding == "raw":
-        return _join(head, push.update.payload)
-    return _join_packed(head, push.update.payload, value_bytes(encoding))
+        return _join(head, push.update.payload, noted)
+    return _join_packed(head, push.update.payload, value_bytes(encoding), noted)
 
 
-def decode_push(data: bytes, encoding: Encoding = "raw", *, size: int = 0) -> PushMessage:
+def decode_push(
+    data: bytes, encoding: Encoding = "raw", *, size: int = 0, own: Kinds = ()
+) -> PushMessage:
     """Decode an ExchangeRequest, without checking that it fits the model and the training.
 
     Args:
         data: the message.
         encoding: the encoding that its payload must use.
         size: size of the model; a packed payload with more entries is not unpacked.
+        own: the algorithm's own kinds of payload.
 
     Raises:
         MalformedError: the bytes are not such a message, or a number is out of range.
     """
     head, arrays = split(ps_pb2.ExchangeRequest, data)
     if encoding == "raw":
-        payload = _decode_payload(head.payload, arrays)
+        payload = _decode_payload(head.payload, arrays, own)
     else:
         payload = _decode_packed(head.payload, arrays, encoding, size)
     timing = Timing(*(getattr(head.timing, name) for name in Timing._fields))
     intake = _intake(head.intake) if head.HasField("intake") else None
     shared = SharedSamples.of(head.shared) if head.HasField("shared") else None
     _check_numbers(head, timing, rounded=payload.entries if encoding == "packed16" else 0)
+    note = read_note(head)
+    payload_bytes = len(arrays) + note_bytes(note)
+    payload_bytes += 0 if shared is None else shared.payload_bytes
     return PushMessage(
         worker=head.worker,
         sequence=head.sequence,
         fingerprint=head.fingerprint,
         update=Update(
             *(payload, head.version, head.samples, head.steps),
-            note=_note(head.note),
+            note=note,
             shared=None if shared is None else shared.samples,
         ),
         timing=timing,
         attempt=head.attempt,
-        payload_bytes=len(arrays) + (0 if shared is None else shared.payload_bytes),
+        payload_bytes=len(arrays)
+        + note_bytes(note)
+        + (0 if shared is None else shared.payload_bytes),
         gap_seconds=head.gap_seconds,
         saturated=head.saturated,
         intake=intake,
@@ -147,16 +157,15 @@ def encode_delivery(delivery: Delivery) -> Encoded:
     if delivery.shared is not None:
         head.shared.CopyFrom(delivery.shared.message())
         shared_bytes = delivery.shared.payload_bytes
-    if reply.note:
-        head.note.update(reply.note)
+    noted = write_note(head, reply.note)
     if delivery.standing.number:
         head.orders.CopyFrom(_orders(delivery.standing))
-    encoded = _join(head, reply.model)
+    encoded = _join(head, reply.model, noted)
     return Encoded(encoded.data, encoded.payload_bytes + shared_bytes)
 
 
-def decode_delivery(data: bytes) -> Delivery:
-    """Decode a ModelReply.
+def decode_delivery(data: bytes, own: Kinds = ()) -> Delivery:
+    """Decode a ModelReply; ``own`` are the algorithm's own kinds of payload.
 
     Raises:
         MalformedError: the bytes are not such a message.
@@ -167,8 +176,8 @@ def decode_delivery(data: bytes) -> Delivery:
     shared = SharedSamples.of(head.shared) if head.HasField("shared") else None
     return Delivery(
         Reply(
-            *(_decode_payload(head.payload, arrays), head.version),
-            note=_note(head.note),
+            *(_decode_payload(head.payload, arrays, own), head.version),
+            note=read_note(head),
             shared=None if shared is None else shared.samples,
         ),
         time=head.time_seconds,
@@ -210,12 +219,6 @@ def _standing(message: ps_pb2.Orders) -> StandingOrders:
     return StandingOrders(message.number, orders)
 
 
-def _note(field: Mapping[str, float]) -> dict[str, float]:
-    if len(field) > MAX_NOTES:
-        raise MalformedError(f"{len(field)} notes, expected at most {MAX_NOTES}")
-    return dict(field) if len(field) else {}
-
-
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """Encode a SnapshotReply."""
     head = ps_pb2.SnapshotReply(
@@ -237,21 +240,24 @@ def decode_snapshot(data: bytes) -> Snapshot:
     return Snapshot(head.version, head.time_seconds, final=head.final, model=model)
 
 
-def _join(head: Any, payload: Payload) -> Encoded:
-    """Encode a message with its payload, with one copy of the arrays."""
+def _join(head: Any, payload: Payload, noted: int = 0) -> Encoded:
+    """Encode a message with its payload, with one copy of the arrays; its note is ``noted`` long.
+
+    The note's bytes count as payload.
+    """
     parts = zip(payload.arrays, payload.TYPES, strict=True)
     arrays = [np.ascontiguousarray(array, kind) for array, kind in parts]
     sizes = [array.nbytes for array in arrays]
     head.payload.CopyFrom(ps_pb2.Payload(kind=payload.NUMBER, sizes=sizes))
-    return Encoded(join(head, [array.data for array in arrays]), payload.size)
+    return Encoded(join(head, [array.data for array in arrays]), payload.size + noted)
 
 
-def _join_packed(head: Any, payload: Payload, width: int) -> Encoded:
+def _join_packed(head: Any, payload: Payload, width: int, noted: int) -> Encoded:
     data = pack(payload, width)
     head.payload.CopyFrom(
         ps_pb2.Payload(kind=payload.NUMBER, entries=payload.entries, value_bytes=width)
     )
-    return Encoded(join(head, [data]), len(data))
+    return Encoded(join(head, [data]), len(data) + noted)
 
 
 def _decode_packed(
@@ -273,9 +279,10 @@ def _decode_packed(
         raise MalformedError(f"not a packed payload: {error}") from None
 
 
-def _decode_payload(described: ps_pb2.Payload, data: memoryview) -> Payload:
-    """Decode a payload; its arrays are views."""
+def _decode_payload(described: ps_pb2.Payload, data: memoryview, own: Kinds = ()) -> Payload:
+    """Decode a payload of a known kind or one of the algorithm's own; its arrays are views."""
     kind, sizes = _KINDS.get(described.kind), described.sizes
+    kind = kind or next((one for one in own if described.kind == one.NUMBER), None)
     if kind is None or described.value_bytes:
         raise MalformedError(f"a payload of kind {described.kind}, packed or unknown")
     if len(sizes) != len(kind.TYPES) or sum(sizes) != len(data):

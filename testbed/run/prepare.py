@@ -21,6 +21,7 @@ from testbed.host.isolation import Opened, run_isolated
 from testbed.host.kafka import KafkaFiles, find_kafka
 from testbed.host.users import Users
 from testbed.models import CustomModel, ImageShape
+from testbed.models.cost import count_flops
 from testbed.network.netem import check_netem, kernel_has_netem
 from testbed.plan.hosts import hosts_text
 from testbed.plan.make import plan
@@ -30,7 +31,10 @@ from testbed.plan.written import plan_text
 from testbed.run.setup import Setup
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.checks import check_model_targets, model_too_large
+from testbed.scenario.costs import uses_profiles, with_cost
+from testbed.scenario.devices import any_differs, devices_text
 from testbed.scenario.dump import dump_data
+from testbed.scenario.durations import ModelCost
 from testbed.scenario.experiment import deal, record_format, require_batch
 from testbed.scenario.links import changed_links
 from testbed.scenario.own_code import names_of, with_copies
@@ -122,6 +126,38 @@ def model_size(request: RunRequest, data: Path) -> int | None:
     if not scenario.simulated and (unfit := model_too_large(size)):
         raise ScenarioError.at("model", *unfit)
     return size
+
+
+def with_model_cost(request: RunRequest, data: Path) -> RunRequest:
+    """Return the request with the cost of its model, if step times follow from it.
+
+    The model is built and run once, in a separate process.
+
+    Raises:
+        ScenarioError: the model cannot be counted, or the user's own file is wrong.
+        UserFileError, UserCodeError: the user's own code failed.
+    """
+    scenario, model = request.scenario, request.scenario.model
+    if not uses_profiles(scenario):
+        return request
+    prepared = datasets.load(data)
+    shape = prepared.image_shape, prepared.classes
+
+    def count(_: Opened) -> str:
+        import torch
+
+        torch.set_num_threads(1)  # the threads of this process do not survive the fork
+        network = (
+            model.build_of(UserCode(request.beside / model.file, model.class_name, "model"), *shape)
+            if isinstance(model, CustomModel)
+            else model.build(*shape, folder=request.beside)
+        )
+        flops = count_flops(network, *shape)
+        return ModelCost(flops=flops, parameters=network.layout.size).model_dump_json()
+
+    label = model.file if isinstance(model, CustomModel) else model.name
+    cost = ModelCost.model_validate_json(run_isolated(count, label=label))
+    return replace(request, scenario=with_cost(scenario, cost))
 
 
 def try_model(
@@ -285,6 +321,8 @@ def _make_folder(
             open_to_nodes(folder.custom)
         write_environment(folder, circumstances, package=Path(testbed.__file__).parent)
         _write_broker_files(folder, scenario, made)
+        if any_differs(scenario):
+            folder.devices.write_text(devices_text(scenario), encoding="utf-8")
         if not scenario.simulated:
             _show_to_nodes(folder.hosts, hosts_text(made))
     except BaseException:  # nothing was started: leave no folder without a run

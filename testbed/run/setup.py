@@ -16,6 +16,7 @@ from testbed.rpc.tokens import token_of
 from testbed.runtimes.agent.launch import HOSTS, LAUNCH, LaunchSpec, Mount
 from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Request, RuntimeDriver, Start
+from testbed.scenario.direction import Recording
 from testbed.scenario.own_code import own_code
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import recording
@@ -91,8 +92,8 @@ class Setup:
 
     @property
     def _inputs(self) -> Inputs:
-        recordings = (self.scenario.workers.availability, recording(self.scenario))
-        own = bool(own_code(self.scenario)) or any(recordings)
+        recorded = isinstance(self.scenario.workers.availability, Recording)
+        own = bool(own_code(self.scenario)) or recorded or recording(self.scenario) is not None
         return Inputs(self.folder, self.data, own_files=own, kafka=self.kafka)
 
     def template(self) -> Template:

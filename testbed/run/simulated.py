@@ -25,6 +25,7 @@ from testbed.run.prepare import (
     prepare_data,
     prepare_own_data,
     prepare_simulation,
+    with_model_cost,
 )
 from testbed.run.up import RunListener, concluded
 from testbed.runtimes.agent.logs import Log
@@ -60,6 +61,7 @@ def up_simulated(
     """
     with Interrupts() as interrupts, interrupts.allowed():
         data = prepare_data(request)
+        request = with_model_cost(request, data)
         size = known_size(request.scenario, data)
         if size is not None:
             workers = request.scenario.workers.count

@@ -12,7 +12,7 @@ from testbed.plan.make import plan
 from testbed.reports.remake import libraries_imported, remake
 from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
-from testbed.run.prepare import RunRequest, model_size, prepare, prepare_data
+from testbed.run.prepare import RunRequest, model_size, prepare, prepare_data, with_model_cost
 from testbed.run.run import Execution, NotTornDown
 from testbed.run.runtime import Settled, settle, users_of
 from testbed.telemetry.event_kinds import RuntimeChosen
@@ -108,6 +108,7 @@ def up(
     with Interrupts() as interrupts:
         with interrupts.allowed():
             data = prepare_data(request)
+            request = with_model_cost(request, data)
             size = model_size(request, data)
         require_memory(settled.scenario, planned, available=available_bytes(), parameters=size)
         setup = prepare(request, planned, data, driver=settled.runtime.driver(), users=users)

@@ -17,8 +17,9 @@ from testbed.faults.check import contradictions, rejoining
 from testbed.network.offloads import needs_packets
 from testbed.rpc.limits import LARGEST_MODEL
 from testbed.runtimes import Simulated, names
+from testbed.scenario.device_checks import check_deal, check_device_links
 from testbed.scenario.direction import Link
-from testbed.scenario.document import METRICS, Document, Finding, Keys
+from testbed.scenario.document import METRICS, Document, Finding, Keys, selection
 from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.links import (
     addressed,
@@ -30,6 +31,7 @@ from testbed.scenario.links import (
     unshapable,
 )
 from testbed.scenario.metrics import check_metrics, check_targets
+from testbed.scenario.rounds import check_rounds
 from testbed.scenario.scalars import display
 from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
 from testbed.scenario.streams import StreamSettings
@@ -54,7 +56,7 @@ def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[F
     places = range(len(listed)) if isinstance(listed, tuple | list) else ()
     metrics: dict[Keys, str] = {(*METRICS, place): "metric" for place in places}
     members = {(family,): family for family in ("algorithm", "model", "dataset")}
-    for path, family in (members | metrics).items():
+    for path, family in (members | metrics | {selection(document): "selection"}).items():
         member = full_form(document.at(path))
         if not isinstance(member, dict) or member.get("name") != "custom":
             continue
@@ -93,6 +95,7 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
     yield from _check_programs(scenario)
     yield from check_faults(scenario)
     yield from _check_algorithm(scenario)
+    yield from check_rounds(scenario)
     yield from check_streams(scenario)
     yield from _check_intervals(scenario)
     yield from check_metrics(scenario)
@@ -103,6 +106,7 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
         yield ("model",), unfit[0], unfit[1]
     if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario)
+    yield from check_deal(scenario)
     yield from _check_links(scenario)
 
 
@@ -117,6 +121,7 @@ def _check_links(scenario: Scenario) -> Iterator[Finding]:
         spec = link_spec(link, address="", mac="", time_scale=scenario.time_scale)
         for direction, reason in unshapable(spec):
             yield (*path, direction), "", "", reason
+    yield from check_device_links(scenario)
 
 
 def model_too_large(parameters: int) -> tuple[str, str] | None:

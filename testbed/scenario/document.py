@@ -12,6 +12,7 @@ from testbed.values.family import full_form
 
 Keys = tuple[str | int, ...]
 METRICS: Keys = ("evaluate", "metrics")
+SELECTION: Keys = ("algorithm", "select")
 
 Finding = tuple[Keys, str, str] | tuple[Keys, str, str, str]
 """A path, what was found there, what was expected, and an optional hint."""
@@ -71,6 +72,14 @@ class Node:
         if isinstance(self.value, dict) and len(self.value) == 1 and "name" not in self.value:
             return next(iter(self.value.items()))
         return None
+
+    def short_field(self, part: str | int) -> Keys | None:
+        """Return the keys written for ``rate_table`` as ``rate: {table: ...}``, and the like."""
+        base, _, form = str(part).rpartition("_")
+        written = self.inside(base) if base and self.inside(part) is None else None
+        if written is None or not isinstance(written.value, dict):
+            return None
+        return (base, form) if written.inside(form) and form == "table" else (base,)
 
     def full(self) -> Node:
         """Convert a family member to its full form, ``{name: ..., ...}``; keep other values."""
@@ -138,6 +147,12 @@ class Document:
                 break
             node = inside
         return node
+
+
+def selection(document: Document) -> Keys:
+    """Return the path of the algorithm's selection, in whichever form the algorithm is written."""
+    algorithm = document.origin(("algorithm",))
+    return ("algorithm", algorithm.short[0], "select") if algorithm.short else SELECTION
 
 
 def problem_at(

@@ -28,13 +28,15 @@ from testbed.models import Network
 from testbed.models.metrics import ACCURACY, higher_is_better
 from testbed.models.metrics.suite import MetricSuite
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
-from testbed.scenario.durations import RandomDuration, StepTime
+from testbed.scenario.availability import availabilities
+from testbed.scenario.dealing import dealt
+from testbed.scenario.devices import Device, devices
 from testbed.scenario.links import feeders, restarts_feeders
 from testbed.scenario.load import load
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.scenario.streams import LARGEST_RECORD
-from testbed.scenario.traces import arrivals, availabilities, own_copy
+from testbed.scenario.traces import arrivals, own_copy
 from testbed.values.laws import Law
 from testbed.values.seeds import seed_globals, stream
 from testbed.values.units import Duration
@@ -154,6 +156,8 @@ class Experiment:
             self.network.layout,
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),
+            index=index,
+            shared_seed=_number(stream(scenario.seed, "workers", "shared seed")),
         )
         own, draws = self.shards[index], self.own_files or self.data.transform
         return Worker(
@@ -199,16 +203,23 @@ class Experiment:
 
         The time per sample of the batch is not included.
         """
-        match self.device_class(index).speed:
-            case None:
-                return None
-            case StepTime(base=base):
-                return Constant(base)
-            case RandomDuration(law=law, mean=mean):
-                draws = stream(self.scenario.seed, f"w{index}", "speed")
-                return Durations(law, mean, draws)
-            case seconds:
-                return Constant(seconds)
+        pace = self.devices[index].pace
+        if pace is None:
+            return None
+        if pace.law.family == "constant":
+            return Constant(pace.base_seconds)
+        draws = stream(self.scenario.seed, f"w{index}", "speed")
+        return Durations(pace.law, pace.base_seconds, draws)
+
+    def each_sample(self, index: int) -> float:
+        """Return worker ``index``'s emulated seconds of a training step per sample."""
+        pace = self.devices[index].pace
+        return 0.0 if pace is None else pace.sample_seconds
+
+    @cached_property
+    def devices(self) -> Sequence[Device]:
+        """The device of each worker, by index."""
+        return devices(self.scenario)
 
     def device_class(self, index: int) -> DeviceClass:
         """Return the class of worker ``index``."""
@@ -295,13 +306,14 @@ def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
     """Return the training samples of each worker, by index.
 
     Raises:
-        ScenarioError: a worker would get none, or a batch would exceed all samples.
+        ScenarioError: a worker would get none, or a batch would exceed all samples, or shares are
+            dealt by their size but equally large.
     """
     samples, batch = len(data.train_labels), scenario.workers.batch_size
     if batch > samples:
         expected = f"at most {samples:,}: the training samples of {scenario.dataset.name}"
         raise ScenarioError.at("workers.batch_size", f"{batch:,}", expected)
-    return datasets.shards(
+    shards = datasets.shards(
         scenario.dataset.partition,
         data.train_labels,
         scenario.workers.count,
@@ -309,6 +321,7 @@ def deal(scenario: Scenario, data: Prepared) -> Sequence[Samples]:
         classes=data.classes,
         rng=stream(scenario.seed, "partition"),
     )
+    return dealt(scenario, shards)
 
 
 def require_batch(scenario: Scenario, least_samples: int) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from testbed import faults
 from testbed.faults.kinds import LinkChange
 from testbed.network.qdiscs import qdiscs_of
+from testbed.scenario.devices import devices, differs
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario
 from testbed.values.topology import Direction, LinkSpec
@@ -105,17 +106,19 @@ def links_after(
         scenario.time_scale,
     )
     links: dict[str, tuple[str, Link]] = {}
+    own = devices(scenario)
     for number in fault.pick_targets(classes, seed=scenario.seed, place=place, others=others):
         if number < len(classes):
-            link = scenario.workers.classes[classes[number]].link
-            links.setdefault(f"class {classes[number]}", (f"w{number}", link))
+            alike = not differs(scenario.workers.classes[classes[number]])
+            whose = f"class {classes[number]}" if alike else f"w{number}"
+            links.setdefault(whose, (f"w{number}", own[number].link))
         else:
             name = others[number - len(classes)]
             links[name] = name, link_of_feeder(scenario, name)
     for whose, (node, link) in links.items():
-        own = link_spec(link, address="", mac="", time_scale=scale)
-        up, down = changed(own.up, fault.up, scale), changed(own.down, fault.down, scale)
-        yield node, whose, replace(own, up=up, down=down)
+        spec = link_spec(link, address="", mac="", time_scale=scale)
+        up, down = changed(spec.up, fault.up, scale), changed(spec.down, fault.down, scale)
+        yield node, whose, replace(spec, up=up, down=down)
 
 
 def link_of_feeder(scenario: Scenario, name: str) -> Link:

@@ -11,7 +11,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from testbed.errors import UNKNOWN_FILE, Problem, ScenarioError
+from testbed.scenario.availability import check_availability
 from testbed.scenario.checks import check_device, check_files, check_whole
+from testbed.scenario.costs import with_profiles
 from testbed.scenario.document import Document, problem_at
 from testbed.scenario.override import Override, extend
 from testbed.scenario.own_code import apply_own_code
@@ -20,7 +22,8 @@ from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
-from testbed.scenario.traces import check_availability, check_recorded_rates, with_means
+from testbed.scenario.tables import with_tables
+from testbed.scenario.traces import check_recorded_rates, with_means
 
 HasCuda = Callable[[], bool]
 """Whether this host can compute on a GPU."""
@@ -122,8 +125,9 @@ def load_document(
     if locate is not None:
         problems += [problem_at(document, *one) for one in check_files(document, locate)]
     if scenario is not None and (own_code or locate is None):
-        scenario, unread = with_means(scenario, document, locate)
-        problems += unread
+        for filled in (with_tables, with_profiles, with_means):
+            scenario, unread = filled(scenario, document, locate)
+            problems += unread
     if scenario is not None and own_code and locate is not None:
         problems += check_availability(scenario, document, locate)
         problems += check_recorded_rates(scenario, document, locate)

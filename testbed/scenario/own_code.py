@@ -22,13 +22,23 @@ from testbed.algorithms.custom import (
     config_class,
     configured,
 )
+from testbed.algorithms.selection.custom import CustomSelection, try_selection
 from testbed.errors import Problem, ScenarioError, UserFileError
 from testbed.host.isolation import Opened, run_isolated
 from testbed.models.metrics.custom import CustomMetric, try_metric
 from testbed.scenario.direction import TRACED
-from testbed.scenario.document import METRICS, Document, Keys, Node, problem_at
+from testbed.scenario.document import (
+    METRICS,
+    SELECTION,
+    Document,
+    Keys,
+    Node,
+    problem_at,
+    selection,
+)
 from testbed.scenario.parse import parse_value
 from testbed.scenario.problems import explain
+from testbed.scenario.profiles import is_file
 from testbed.scenario.scalars import dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode, one_of
@@ -58,15 +68,24 @@ def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
 def _paths(document: Document) -> Iterator[Keys]:
     metrics = document.at(METRICS)
     listed = range(len(metrics)) if isinstance(metrics, tuple | list) else ()
-    members = {**_MEMBERS, **{(*METRICS, place): "custom" for place in listed}}
+    customs = {selection(document), *((*METRICS, place) for place in listed)}
+    members = {**_MEMBERS, **dict.fromkeys(customs, "custom")}
     for family, member in members.items():
         named = document.at((*family, "name")) == member
         yield (*family, "file") if named else (*family, member, "file")
     yield ("workers", "availability", "trace")
     classes = document.at(("workers", "classes"))
     for name in classes if isinstance(classes, dict) else ():
-        for direction, what, form in product(("up", "down"), TRACED, ("", "_trace")):
-            yield ("workers", "classes", name, "link", direction, f"{what}{form}", "trace")
+        own: Keys = ("workers", "classes", name)
+        yield (*own, "speed", "table", "file")
+        profile = document.at((*own, "speed", "profile"))
+        if isinstance(profile, str) and is_file(profile):
+            yield (*own, "speed", "profile")
+        for direction, what in product(("up", "down"), TRACED):
+            link: Keys = (*own, "link", direction)
+            yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))
+            yield (*link, what, "table", "file")
+            yield (*link, f"{what}_table", "file")
 
 
 def names_of(scenario: Scenario) -> dict[Keys, str]:
@@ -154,9 +173,9 @@ def apply_own_code(
 ) -> tuple[Scenario, list[Problem]]:
     """Check that the user's own code accepts its options.
 
-    The files of algorithms and metrics are executed in a separate process: a config class checks
-    its options, and a metric says which values are better. Those of models and data sets are only
-    parsed: definitions, imports and parameters.
+    The files of algorithms, selections and metrics are executed in a separate process: a config
+    class checks its options, and a metric says which values are better. Those of models and data
+    sets are only parsed: definitions, imports and parameters.
 
     Args:
         scenario: is otherwise valid.
@@ -180,6 +199,7 @@ def apply_own_code(
         problems += unfit[path]
     if not problems:
         scenario, problems = _with_metrics(scenario, locate)
+        problems += _selection_problems(scenario, locate)
     if isinstance(scenario.algorithm, CustomAlgorithm) and not unfit[ALGORITHM]:
         member = scenario.algorithm
         code = UserCode(locate(member.file), member.class_name, "algorithm")
@@ -201,6 +221,7 @@ def own_code(scenario: Scenario) -> dict[Keys, OwnCode]:
         ("model",): scenario.model,
         ("dataset",): scenario.dataset,
     }
+    members[SELECTION] = getattr(scenario.algorithm, "select", None)
     members |= {(*METRICS, place): one for place, one in enumerate(scenario.evaluate.metrics)}
     return {path: one for path, one in members.items() if isinstance(one, OwnCode)}
 
@@ -238,6 +259,30 @@ def _with_metrics(
         metrics[place] = one.model_copy(update={"better": one.better or better})
     evaluate = scenario.evaluate.model_copy(update={"metrics": tuple(metrics)})
     return scenario.model_copy(update={"evaluate": evaluate}), problems
+
+
+def _try_selection(config: CustomSelection, code: UserCode, _: Opened) -> str:
+    try_selection(config, code)
+    return ""
+
+
+def _selection_problems(scenario: Scenario, locate: Callable[[str], Path]) -> list[Problem]:
+    """Let the user's selection choose among workers that nothing is known of.
+
+    Raises:
+        UserFileError, UserCodeError: it failed.
+    """
+    config = getattr(scenario.algorithm, "select", None)
+    if not isinstance(config, CustomSelection):
+        return []
+    code = UserCode(locate(config.file), config.class_name, dotted(SELECTION))
+    try:
+        run_isolated(partial(_try_selection, config, code), label=config.file)
+    except UserFileError:
+        raise
+    except ScenarioError as error:
+        return list(error.problems)
+    return []
 
 
 def own_files(scenario: Scenario) -> str:

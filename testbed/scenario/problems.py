@@ -67,9 +67,15 @@ def locate(error: ErrorDetails, node: Node | None, root: SchemaNode) -> tuple[Ke
         last = index == len(parts) - 1
         if inside is None and not (last and error["type"] == "extra_forbidden"):
             break  # a union's label, such as `constrained-int`
-        node = node and node.inside(part)
-        if node or error["type"] == "missing":
-            path = (*path, part)
+        short = node.short_field(part) if node else None
+        if node and short:
+            path = (*path, *short)
+            for key in short:
+                node = node and node.inside(key)
+        else:
+            node = node and node.inside(part)
+            if node or error["type"] == "missing":
+                path = (*path, part)
         schema = inside or schema
     return path, schema
 

@@ -22,9 +22,17 @@ from testbed.faults import Fault
 from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
-from testbed.scenario.direction import Link, Recording
-from testbed.scenario.durations import LEAST_INTERVAL, Codec, RandomDuration, Speed, StepTime
+from testbed.scenario.attendance import Attendance
+from testbed.scenario.direction import Link
+from testbed.scenario.durations import (
+    LEAST_INTERVAL,
+    Codec,
+    RandomDuration,
+    Speed,
+    class_pace,
+)
 from testbed.scenario.evaluation import Evaluate
+from testbed.scenario.per_device import Deal
 from testbed.scenario.streams import StreamSettings
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.fields import (
@@ -84,9 +92,9 @@ class DeviceClass(StrictModel):
         share: fraction of the workers that are not in a class with a `count`; the shares of all
             classes must add up to 1. By default 1.
         count: number of workers in this class, instead of a share.
-        speed: emulated time of one training step: a duration, a random duration, or a base and a
-            time per sample. If computing takes less, the worker waits for the rest of this time. By
-            default a step takes as long as it takes on the host.
+        speed: emulated time of one training step: a duration, a random duration, a base and a time
+            per sample, a law or a table for each device, or a device's profile. If computing takes
+            less, the worker waits for the rest of this time. By default as long as on the host.
         think: think time, the wait between computing and pushing; overrides `workers.think`.
         link: link of each worker.
         cpu: CPU limit of each worker, in CPUs.
@@ -117,22 +125,13 @@ class DeviceClass(StrictModel):
             )
         return self
 
-    @property
-    def each_sample(self) -> float:
-        """Emulated seconds of a training step per sample of its batch."""
-        return float(self.speed.each) if isinstance(self.speed, StepTime) else 0.0
-
     def mean_step(self, samples: int) -> float | None:
         """Return the mean emulated seconds of a training step with this many samples.
 
         None if the class has no speed.
         """
-        match self.speed:
-            case StepTime(base=base):
-                return base + self.each_sample * samples
-            case RandomDuration(mean=mean):
-                return float(mean)
-        return None if self.speed is None else float(self.speed)
+        pace = class_pace(self.speed)
+        return None if pace is None else pace.mean(samples)
 
 
 SHARES_ROUNDING = 1.5e-3
@@ -147,14 +146,16 @@ class Workers(StrictModel):
         batch_size: samples per mini-batch.
         think: think time, the wait between computing and pushing, of classes that do not set one.
         classes: device classes by name, in the order in which w0, w1, ... are assigned to them.
-        availability: a recording of the times at which each worker is present; by default all
-            workers are always present.
+        availability: when each worker is present: a recording, or periods that are drawn; by
+            default all workers are always present.
+        deal: deals the shares of the data to devices by their speed; by default independently.
     """
 
     count: Count
     batch_size: Count = 10
     think: RandomDuration | None = None
-    availability: Recording | None = None
+    availability: Attendance | None = None
+    deal: Deal | None = None
     classes: dict[Key, DeviceClass] = Field(default={"default": DeviceClass()}, min_length=1)
 
     @model_validator(mode="after")

@@ -10,20 +10,17 @@ from typing import NamedTuple
 
 from testbed.datasets.streams import Arrivals, Recorded, Traced
 from testbed.errors import Problem
-from testbed.faults import Join, Kill, Leave
-from testbed.faults.population import Availability
+from testbed.scenario.devices import LEAST_RATE
 from testbed.scenario.direction import TRACED, Link, Recording, TracedDirection
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.schema import Scenario
+from testbed.values.recordings import LAYOUTS, Reading, check_plausible, guess, read_foreign
 from testbed.values.seeds import stream
-from testbed.values.traces import AVAILABLE, DELAY, FACTOR, RATE, InvalidLine, Trace, read_trace
+from testbed.values.traces import DELAY, FACTOR, RATE, InvalidLine, Trace, read_trace
 from testbed.values.units import Duration, Rate
 
 COLUMNS: Mapping[str, str] = {"rate": RATE, "delay": DELAY}
-LEAST_RATE = Rate(10e3)
-"""A frame takes 1.2 s at this rate; lower recorded rates are raised to it."""
-
 LARGEST_BYTES = 32 * 2**20
 
 Locate = Callable[[str], Path]
@@ -152,13 +149,40 @@ def read_recording(recording: Recording, column: str, locate: Locate | None) -> 
     Raises:
         OSError, InvalidLine, UnicodeDecodeError: see ``unreadable``.
     """
+    text, repeats = recorded_text(recording, locate), recording.then == "repeat"
+    return parse_recording(text, column, recording.reading, repeats=repeats)
+
+
+def recorded_text(recording: Recording, locate: Locate | None) -> str:
+    """Return the text of a recording's file; errors as ``read_recording``."""
     if locate is None:
         raise OSError("a scenario that is not in a file cannot name one")
     with locate(recording.trace).open("rb") as file:
         text = file.read(LARGEST_BYTES + 1)
     if len(text) > LARGEST_BYTES:
         raise InvalidLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
-    return read_trace(text.decode(), column, repeats=recording.then == "repeat")
+    return text.decode("utf-8-sig")
+
+
+def parse_recording(text: str, column: str, reading: Reading | None, *, repeats: bool) -> Trace:
+    """Read the text of a recording; ask for the unit of values that are not those of a link.
+
+    Raises:
+        InvalidLine: see ``read_trace`` and ``read_foreign``.
+    """
+    if reading is not None:
+        trace = read_foreign(text, column, reading, repeats=repeats)
+    else:
+        try:
+            trace = read_trace(text, column, repeats=repeats)
+        except InvalidLine as error:
+            layout = guess(text)
+            if layout in LAYOUTS:
+                expected = f"{error.expected}; or is it `format: {layout}`?"
+                raise InvalidLine(error.line, error.found, expected) from None
+            raise
+    check_plausible(trace, column)
+    return trace
 
 
 def unreadable(recording: Recording, error: Exception, document: Document, path: Keys) -> Problem:
@@ -257,50 +281,3 @@ def check_recorded_rates(
     elif not all(trace.values) and streams.patience == inf:
         expected = "a duration: streams fall silent, and training would wait forever"
         yield problem_at(document, ("streams", "stream_timeout"), found="off", expected=expected)
-
-
-AVAILABILITY: Keys = ("workers", "availability")
-
-
-def availabilities(scenario: Scenario, locate: Locate) -> list[Availability]:
-    """Return the recorded availability of every worker; empty without a recording.
-
-    Raises:
-        OSError, InvalidLine, UnicodeDecodeError: the file cannot be read.
-    """
-    recording = scenario.workers.availability
-    if recording is None:
-        return []
-    trace = read_recording(recording, AVAILABLE, locate)
-    return [
-        Availability(worker, trace, offset_of(recording, trace, worker, seed=scenario.seed))
-        for worker in range(scenario.workers.count)
-    ]
-
-
-def check_availability(scenario: Scenario, document: Document, locate: Locate) -> Iterator[Problem]:
-    """Check the availability recording, and whether the run can follow it."""
-    recording = scenario.workers.availability
-    if recording is None:
-        return
-    try:
-        found = availabilities(scenario, locate)
-    except (InvalidLine, UnicodeDecodeError, OSError) as error:
-        yield unreadable(recording, error, document, (*AVAILABILITY, "trace"))
-        return
-    if not any(one.at_first for one in found):
-        expected = "at least one: training starts with the workers that are present"
-        hint = "Try another offset of the recording, or another seed"
-        nothing = "no worker that is present at the start"
-        yield problem_at(document, AVAILABILITY, found=nothing, expected=expected, hint=hint)
-    back = [one.worker for one in found if one.returns or one.joins > (not one.at_first)]
-    if back and scenario.runtime.capabilities.engine:
-        expected = "a worker that joins for the first time: its container has ended"
-        yield problem_at(
-            document, AVAILABILITY, found=f"w{back[0]}, which joins again", expected=expected
-        )
-    for place, fault in enumerate(scenario.faults):
-        if isinstance(fault, Join | Kill | Leave) and fault.targets_workers:
-            both, path = f"{fault.kind} together with workers.availability", ("faults", place)
-            expected = "one of the two: the recording determines when workers are present"
-            yield problem_at(document, path, found=both, expected=expected)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from testbed import faults
+from testbed.scenario.devices import LEAST_RATE, devices
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario
 from testbed.scenario.streams import Kafka
-from testbed.scenario.traces import LEAST_RATE, recorded_fields
+from testbed.scenario.traces import recorded_fields
 
 REPLY_BYTES = 2**20
 """Maximum size of a reply with samples, of a producer or a broker."""
@@ -29,7 +30,7 @@ def in_flight_seconds(scenario: Scenario) -> float:
     linger = float(streams.transport.linger) if isinstance(streams.transport, Kafka) else 0.0
     shared = seconds_per_byte(streams.link) * scenario.workers.count
     transfer = REPLY_BYTES * max(slowest_link(scenario), shared)
-    delays = max(_delay(one.link) for one in scenario.workers.classes.values())
+    delays = max(_delay(one.link) for one in devices(scenario))
     host = LATENCY_SECONDS * scenario.time_scale
     return host + linger + transfer + delays + _delay(streams.link)
 
@@ -41,9 +42,7 @@ def quiet_seconds(scenario: Scenario) -> float:
 
 def slowest_link(scenario: Scenario) -> float:
     """Return the time per byte on the slowest link of a worker, in emulated seconds."""
-    links: list[Link | faults.ChangedLink] = [
-        member.link for member in scenario.workers.classes.values()
-    ]
+    links: list[Link | faults.ChangedLink] = [one.link for one in devices(scenario)]
     links += [fault for fault in scenario.faults if isinstance(fault, faults.ChangedLink)]
     slowest = max(seconds_per_byte(link) for link in links)
     if any(place.what == "rate" for place in recorded_fields(scenario)):

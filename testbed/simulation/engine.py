@@ -25,6 +25,7 @@ from testbed.models import Evaluation
 from testbed.models.metrics import ACCURACY
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
+from testbed.payloads.notes import note_bytes
 from testbed.scenario.durations import Codec
 from testbed.scenario.traces import Following
 from testbed.simulation.coding import Coding
@@ -191,7 +192,7 @@ class Engine(SimulatedRun):
         device.decoding = self._coding.received_seconds(reply)
         self.workers.lend(worker, reply, release.standing)
         size = reply.model.size if device.keys is None else device.keys.reply(reply.model)
-        size += shared_bytes(reply.shared, self.sample_bytes)
+        size += shared_bytes(reply.shared, self.sample_bytes) + note_bytes(reply.note)
         self._at(made_at, self.faults.if_alive(worker, partial(self.send_down, worker, size)))
 
     def send_down(self, worker: int, payload_bytes: int, now: float) -> None:

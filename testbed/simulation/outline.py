@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from math import inf
 
 from testbed.errors import HostError
 from testbed.runtimes import Simulated
+from testbed.scenario.devices import devices
 from testbed.scenario.schema import Scenario
 from testbed.values.topology import Direction
+from testbed.values.units import Quantity
 
 MODELLED = (
     "the PS's link is shared max-min fairly by the active transfers, each limited by its own link",
@@ -84,7 +87,11 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
     steps = {name: member.mean_step(batch) or 0.0 for name, member in workers.classes.items()}
     thinks = {name: workers.think_of(name) for name in counts}
     means = {name: 0.0 if one is None else float(one.mean) for name, one in thinks.items()}
-    cycles = sum(counts[name] / (steps[name] + means[name]) for name in counts)
+    cycles = Counter(
+        means[one.device_class] + (0.0 if one.pace is None else one.pace.mean(batch))
+        for one in devices(scenario)
+    )
+    pace = sum(count / seconds if seconds else inf for seconds, count in cycles.items())
     think = {
         name: "none" if one is None else f"{one.law} x {one.mean}" for name, one in thinks.items()
     }
@@ -97,14 +104,14 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         classes=tuple(
             ClassOutline(
                 *(name, counts[name], steps[name], think[name]),
-                *(_describe(one.link.up), _describe(one.link.down)),
+                *(describe(one.link.up), describe(one.link.down)),
             )
             for name, one in workers.classes.items()
         ),
-        ps_up=_describe(scenario.ps.link.up),
-        ps_down=_describe(scenario.ps.link.down),
+        ps_up=describe(scenario.ps.link.up),
+        ps_down=describe(scenario.ps.link.down),
         ps_service=f"{service} per request, one at a time" if service else "no time",
-        updates_per_second=min(cycles, 1 / service if service else inf),
+        updates_per_second=min(pace, 1 / service if service else inf),
         memory_bytes=memory,
         gradients=f"{processes} processes, {where}",
     )
@@ -136,13 +143,22 @@ def require_memory(workers: int, parameters: int, *, processes: int, available: 
     )
 
 
-def _describe(direction: Direction) -> str:
-    """Describe a direction of a link, such as ``10mbit, 20ms ± 2ms normal, 1 % lost``."""
-    parts = [] if direction.rate is None else [str(direction.rate)]
+def describe(direction: Direction) -> str:
+    """Describe a direction of a link, such as ``10mbit, 20ms ± 2ms normal, 1 % lost``.
+
+    Rates and delays that were drawn are rounded.
+    """
+    parts = [] if direction.rate is None else [_rounded(direction.rate)]
     if direction.delay:
         jitter = direction.jitter
         varies = f" ± {jitter} {direction.distribution or 'normal'}" if jitter else ""
-        parts.append(f"{direction.delay}{varies}")
+        parts.append(f"{_rounded(direction.delay)}{varies}")
     if direction.loss:
         parts.append(f"{direction.loss * 100:.6g} % lost")
     return ", ".join(parts) or "no limits, no delay"
+
+
+def _rounded(value: Quantity) -> str:
+    """Return a quantity with at most four digits, in its largest unit that gives 1 or more."""
+    number = float(f"{float(value):.4g}")
+    return str(type(value)(number))

@@ -282,7 +282,7 @@ def build(
         simulated[index] = SimulatedWorker(
             *(index, worker, _draw_step(experiment, index)),
             create=create,
-            each_sample=experiment.device_class(index).each_sample,
+            each_sample=experiment.each_sample(index),
             stream=None if arrivals is None else _stream(experiment, worker, arrivals[index]),
             sample_bytes=experiment.sample_bytes,
         )
@@ -314,10 +314,13 @@ def compute_device(scenario: Scenario) -> str | None:
 def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients | None:
     """Return other runs' gradients; None with a GPU or user code, whose results may differ.
 
+    They have no losses: None as well for an algorithm that takes these.
+
     Network, parameters and batch identify a gradient. With user code, it may also depend on the
     random draws of its step.
     """
-    if experiment.own_files or compute_device(experiment.scenario) is not None:
+    unfit = experiment.own_files or experiment.algorithm.takes_losses()
+    if unfit or compute_device(experiment.scenario) is not None:
         return None
     model, layout = experiment.scenario.model, experiment.network.layout
     return reuse.open(f"{model!r} {layout!r}", processes=processes)
@@ -340,7 +343,7 @@ def _stream(experiment: Experiment, worker: Worker, arrivals: Arrivals) -> Simul
 def device_model(experiment: Experiment, index: int) -> DeviceModel:
     """Build the model of one worker's device from the scenario."""
     scenario = experiment.scenario
-    own = experiment.device_class(index).link
+    own = experiment.devices[index].link
     up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale)
     return DeviceModel(
         step_seconds=_draw_step(experiment, index)(),

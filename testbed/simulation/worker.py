@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
+from functools import partial
+from math import inf, nan
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from testbed.host.deadline import evaluated_within
 from testbed.models import BoundModel, Evaluation
 from testbed.models.metrics.suite import MetricSuite
 from testbed.payloads import Vector, encodings
+from testbed.payloads.notes import note_bytes
 from testbed.simulation.gradients import Gradients
 from testbed.simulation.streams import SimulatedStream
 from testbed.values.seeds import seed_globals
@@ -103,13 +105,17 @@ class Learner:
     evaluation_seed: int | None = None
     metrics: MetricSuite = MetricSuite()  # noqa: RUF009 - frozen
 
-    def gradient(self, at: Vector, step: Step) -> Vector:
-        """Return the gradient at the parameters ``at``; valid until the next call."""
+    def loss_and_gradient(self, at: Vector, step: Step) -> tuple[float, Vector]:
+        """Return mean loss and gradient at the parameters ``at``; valid until the next call.
+
+        With gradients of other runs, the loss is NaN.
+        """
         self.parameters[:] = at
         batch = batch_of(step, self.data)
         if self.gradients is None:
-            return self.bound.loss_and_gradient(*batch)[1]
-        return self.gradients.gradient(at, *batch, lambda: self.bound.loss_and_gradient(*batch)[1])
+            return self.bound.loss_and_gradient(*batch)
+        compute = partial(self.bound.loss_and_gradient, *batch)
+        return nan, self.gradients.gradient(at, *batch, lambda: compute()[1])
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
@@ -302,8 +308,8 @@ class SimulatedWorker:
         if isinstance(action, Work):
             return Passed(until, ends - until)
         self._step = self.draw_step()
-        gradient = learner.gradient(self.worker.half.parameters, action)
-        return Computed(until, gradient, ends - until)
+        loss, gradient = learner.loss_and_gradient(self.worker.half.parameters, action)
+        return Computed(until, gradient, ends - until, loss)
 
     def _pushed(self, action: Push, think: float) -> Cycle:
         """Return the cycle that ends with this push."""
@@ -315,7 +321,9 @@ class SimulatedWorker:
         shared = shared_bytes(update.shared, self.sample_bytes)
         return Cycle(
             *(self.index, action.sequence, self._now, compute, think, update),
-            payload_bytes=encodings.size(update.payload, self.worker.encoding) + shared,
+            payload_bytes=encodings.size(update.payload, self.worker.encoding)
+            + shared
+            + note_bytes(update.note),
             saturated=action.saturated,
             next_step=self._step,
             intake=intake,

@@ -13,6 +13,7 @@ from testbed.models.metrics import ACCURACY
 from testbed.reports.run_measure import Measure
 from testbed.scenario import json_schema
 from testbed.scenario.document import Keys
+from testbed.studies.statistics import Interval, IntervalKind
 from testbed.telemetry.entry import METRIC
 from testbed.values.fields import Name, Seed, StrictModel
 
@@ -93,15 +94,18 @@ class Curves(StrictModel):
 
 
 class TableOf(StrictModel):
-    """A table: a row for every case, a column for every measure.
+    """A table: a row for every case, a column for every measure; with a baseline, of tests.
 
     Attributes:
         measures: such as final_accuracy or updates_to(0.97,10).
         where: the cases to list; all by default.
+        baseline: levels by factor; every other case is compared with the case that has these and
+            otherwise the same levels, seed by seed: the differences and their tests.
     """
 
     measures: Annotated[tuple[Measure, ...], Field(min_length=1)]
     where: Selection = Field(default={})
+    baseline: dict[str, Level] = Field(default={})
 
 
 DEFAULT_TABLE = TableOf(
@@ -117,10 +121,21 @@ class ReportOf(StrictModel):
     Attributes:
         figures: by name.
         tables: by name.
+        interval: what tables and the bands of figures show around the mean over the seeds:
+            ``range``, from minimum to maximum; ``deviation``, one standard deviation; ``t`` or
+            ``bootstrap``, a confidence interval of the mean.
+        confidence: the level of confidence intervals.
     """
 
     figures: dict[Name, Curves] = Field(default={"accuracy": Curves()})
     tables: dict[Name, TableOf] = Field(default={"results": DEFAULT_TABLE})
+    interval: IntervalKind = "range"
+    confidence: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] = 0.95
+
+    @property
+    def shown(self) -> Interval:
+        """The interval with its level."""
+        return Interval(self.interval, self.confidence)
 
 
 class PaperNumber(StrictModel):

@@ -1,4 +1,4 @@
-"""Figures of a study: curves of the mean, with a band from minimum to maximum over the seeds."""
+"""Figures of a study: curves of the mean over the seeds, within a band of its interval."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ class Curve:
     mean: Numbers  # over the seeds
     least: Numbers  # minimum over the seeds
     greatest: Numbers  # maximum over the seeds
+    low: Numbers  # of the interval that the study shows, at each point by itself
+    high: Numbers
 
 
 def curve_of(case: Case, wanted: Curves, results: Results) -> Curve | None:
@@ -62,7 +64,8 @@ def curve_of(case: Case, wanted: Curves, results: Results) -> Curve | None:
     if not len(grid):
         return None
     values = np.array([np.interp(grid, x, y) for x, y in lines])
-    return Curve(case, len(lines), grid, values.mean(0), values.min(0), values.max(0))
+    band = results.study.document.report.shown.around_mean(values)
+    return Curve(case, len(lines), grid, values.mean(0), values.min(0), values.max(0), *band)
 
 
 def _line(
@@ -124,15 +127,14 @@ def charts_of_figure(
 
 
 def _series(curve: Curve, label: str, most: int) -> Series:
-    """Return the mean over the seeds, with the band from minimum to maximum."""
+    """Return the mean over the seeds, with its band."""
     kept = thin(curve.mean, most)
-    x, mean, least, greatest = (
-        tuple(values[kept].tolist())
-        for values in (curve.x, curve.mean, curve.least, curve.greatest)
+    x, mean, low, high = (
+        tuple(values[kept].tolist()) for values in (curve.x, curve.mean, curve.low, curve.high)
     )
     if curve.seeds == 1:
         return Series(label, x, mean, len(curve.x))
-    return Series(label, x, mean, len(curve.x), low=least, high=greatest)
+    return Series(label, x, mean, len(curve.x), low=low, high=high)
 
 
 def label_of(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
@@ -150,21 +152,36 @@ def title_of(name: str, curves: Sequence[Curve], results: Results) -> str:
     """Return the title of a figure: what it averages, and whether runs are scaled."""
     counts = sorted({curve.seeds for curve in curves})
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    over = "1 seed" if counts == [1] else f"mean, minimum and maximum of {seeds} seeds"
+    over = "1 seed" if counts == [1] else f"{_averaged(results)} of {seeds} seeds"
     scaled = "" if results.study.scale == 1 else f", SCALED by {results.study.scale:g}"
     replaced = any(substitutes(run.scenario) for run in results.study.runs)
     return f"{results.study.name}: {name} ({over}{scaled}{', SUBSTITUTE' if replaced else ''})"
+
+
+def _averaged(results: Results) -> str:
+    interval = results.study.document.report.shown
+    return f"mean{',' if interval.kind == 'range' else ' and'} {interval.title}"
 
 
 def curves_csv(curves: Sequence[Curve], results: Results, wanted: Curves) -> str:
     """Return the points of a figure's curves as CSV, in the units of its axes."""
     headings = [
         *results.study.factors,
-        *("seeds", X[wanted.against][2], f"{_vertical(wanted)[1]} mean", "least", "greatest"),
+        *(
+            "seeds",
+            X[wanted.against][2],
+            f"{_vertical(wanted)[1]} mean",
+            "least",
+            "greatest",
+            "low",
+            "high",
+        ),
     ]
     rows = [
         [*(level for _, level in curve.case.levels), curve.seeds, *map(float, point)]
         for curve in curves
-        for point in zip(curve.x, curve.mean, curve.least, curve.greatest, strict=True)
+        for point in zip(
+            *(curve.x, curve.mean, curve.least, curve.greatest, curve.low, curve.high), strict=True
+        )
     ]
     return csv_text(headings, rows)

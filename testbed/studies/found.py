@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,7 @@ from testbed.reports.run_measure import Measure
 from testbed.scenario import load
 from testbed.scenario.traces import own_copy
 from testbed.studies.kept import ENDING, FOLDER, FolderRun, KeptRun, StudyResult, kept_runs
+from testbed.studies.statistics import Estimate, estimate
 from testbed.studies.study import Case, Study, StudyRun, identity, own_digests, spelled
 from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import RunFolder
@@ -285,6 +287,23 @@ class Results:
         """Return a measure of a case's valid runs, by default with any seed, in their order."""
         runs = [run for run in self.valid(case) if seeds is None or run.seed in seeds]
         return [self.value(run, measure) for run in runs]
+
+    def ends(
+        self, case: Case, measure: Measure, seeds: Collection[int] | None = None
+    ) -> list[float]:
+        """Return what the runs' values are greater than if they are never reached."""
+        runs = [run for run in self.valid(case) if seeds is None or run.seed in seeds]
+        return [measure.censored_at(self.run(run)) for run in runs]
+
+    def estimate(
+        self, case: Case, measure: Measure, seeds: Collection[int] | None = None
+    ) -> Estimate | None:
+        """Return the estimate of a measure over a case's valid runs; None without one."""
+        values = self.values(case, measure, seeds)
+        if not values:
+            return None
+        ends = self.ends(case, measure, seeds) if inf in values else values
+        return estimate(values, ends, self.study.document.report.shown)
 
     def images(self, case: Case, measure: Measure) -> int | None:
         """Return the number of test images behind a measure; None if it is no share, or unknown."""

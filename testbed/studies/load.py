@@ -23,15 +23,26 @@ from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.synonyms import nearest
 from testbed.studies.document import (
     LONGEST_LEVEL,
+    Curves,
     Factor,
     Selection,
     StudyDocument,
+    TableOf,
     metrics_of,
 )
-from testbed.studies.study import Case, Study, StudyRun, all_cases, levels_of, run_base_name
+from testbed.studies.study import (
+    Case,
+    Study,
+    StudyRun,
+    all_cases,
+    compared_cases,
+    levels_of,
+    run_base_name,
+)
 from testbed.values.units import Duration
 
 MOST_RUNS = 10_000
+LEAST_SEEDS = 2
 LEAST_IMAGES = 100
 """Minimum number of images of an evaluation in a scaled study, unless the study has fewer."""
 
@@ -226,6 +237,7 @@ class _Reading:
             for name, item in getattr(model.report, kind).items():
                 path: Keys = ("report", kind, name)
                 self._check_some(item.where, (*path, "where"))
+                self._check_baseline(item, (*path, "baseline"))
                 for index, factor in enumerate(getattr(item, "panels", ())):
                     if factor not in self.settings:
                         expected = f"a factor of `vary`: {', '.join(self.settings)}"
@@ -246,6 +258,18 @@ class _Reading:
     def _check_some(self, where: Selection, path: Keys) -> None:
         if self._check_selection(where, path) and not any(one.fits(where) for one in self.cases):
             self._problem(path, "no case", "a combination of levels that a case has")
+
+    def _check_baseline(self, table: Curves | TableOf, path: Keys) -> None:
+        baseline = getattr(table, "baseline", {})
+        if not baseline or not self._check_selection(baseline, path):
+            return
+        cases = [one for one in self.cases if one.fits(table.where)]
+        if not compared_cases(cases, baseline):
+            expected = "levels that a listed case has; another one differs from it only in these"
+            self._problem(path, "nothing to compare", expected)
+        if len(self.model.seeds or ()) < LEAST_SEEDS:
+            expected = f"at least {LEAST_SEEDS} seeds, as the differences are tested"
+            self._problem(path, "a baseline with one seed", expected, "seeds: [1, 2, 3, 4, 5]")
 
     def _check_one(self, where: Selection, path: Keys) -> None:
         if not self._check_selection(where, path):

@@ -11,6 +11,7 @@ from testbed.reports.charts import Chart, most_points
 from testbed.reports.figures import KINDS, STUDY, draw, write_picture
 from testbed.reports.page import Page, PageTable, Section
 from testbed.reports.run_measure import SIDE_BY_SIDE
+from testbed.studies.comparisons import comparison_table
 from testbed.studies.document import Curves
 from testbed.studies.figures import charts_of_figure, curves_csv, curves_of, title_of
 from testbed.studies.found import Results, find_runs, results_folder, spread
@@ -69,11 +70,15 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
         folder /= f"only-{slug(part)}"
         folder.mkdir(exist_ok=True)
     judged = tuple(judge(results))
-    shown = [result_table(name, table, results) for name, table in study.tables.items()]
+    shown = [
+        (comparison_table if table.baseline else result_table)(name, table, results)
+        for name, table in study.tables.items()
+    ]
     if judged:
         shown.insert(0, verdict_table(judged, study))
     tables = (*shown, run_table(results))
     files = [_written(folder / f"{table.name}.csv", table.csv()) for table in tables]
+    files += [_written(folder / f"{table.name}.tex", table.latex()) for table in shown]
     pictures: list[str] = []
     for name, wanted in study.figures.items():
         made, told = _figure(name, wanted, results, folder)

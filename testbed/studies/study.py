@@ -15,6 +15,7 @@ from typing import TypeVar
 from testbed.errors import Problem, ScenarioError
 from testbed.reports.run_measure import Measure
 from testbed.runtimes import Auto, Docker, Native
+from testbed.scenario.costs import with_cost
 from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
@@ -66,6 +67,20 @@ def all_cases(levels: Mapping[str, Collection[str]], chosen: Sequence[Selection]
     return list(found)
 
 
+def compared_cases(cases: Sequence[Case], baseline: Mapping[str, str]) -> list[tuple[Case, Case]]:
+    """Return every case that is not a baseline, with the baseline that differs only in its levels.
+
+    Cases without such a baseline are left out.
+    """
+    known = set(cases)
+    pairs = []
+    for case in cases:
+        own = Case(tuple((factor, baseline.get(factor, level)) for factor, level in case.levels))
+        if own != case and own in known:
+            pairs.append((case, own))
+    return pairs
+
+
 @dataclass(frozen=True)
 class StudyRun:
     """A run that a study needs."""
@@ -113,7 +128,7 @@ def own_digests(scenario: Scenario, locate: Locate) -> dict[str, str]:
 
 def identity(scenario: Scenario, own: Mapping[str, str]) -> str:
     """Return the identity of a run: its scenario without the name, and the user's files."""
-    data = with_copies(scenario)
+    data = with_copies(with_cost(scenario, None))
     del data["name"]
     return hashlib.sha256(json.dumps([data, own], sort_keys=True).encode()).hexdigest()
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite, isnan, nan
+from math import isfinite, isnan
 
 from testbed.algorithms.frame.stop import DIVERGED
 from testbed.reports.run_measure import Measure
-from testbed.reports.table import csv_text, markdown
+from testbed.reports.table import csv_text, latex, markdown
 from testbed.scenario.checks import substitutes
 from testbed.studies.document import TableOf
-from testbed.studies.found import Results, spread
+from testbed.studies.found import Results
+from testbed.studies.statistics import Estimate
 from testbed.studies.study import Case, Study
 from testbed.studies.verdicts import Judged
 
 INVALID_MARK = "†"
+PARTS = ("mean", "deviation", "least", "greatest", "low", "high", "reached", "paper")
+"""Columns of a measure in CSV. The mean is a median if not every seed reached the value."""
+
 MISSED = Measure("missed_evaluations")
 
 
@@ -32,6 +36,11 @@ class StudyTable:
         """Return heading, table and notes as Markdown."""
         notes = "".join(f"{note}\n" for note in self.notes)
         return f"### {self.name}\n\n{markdown(*self.shown)}" + (f"\n{notes}" if notes else "")
+
+    def latex(self) -> str:
+        """Return the table as LaTeX, the notes as comments."""
+        notes = "".join(f"% {note}\n" for note in (self.name, *self.notes))
+        return f"{notes}% \\usepackage{{booktabs}}\n{latex(*self.shown)}"
 
     def csv(self) -> str:
         """Return the table as CSV."""
@@ -60,7 +69,7 @@ def result_table(name: str, wanted: TableOf, results: Results) -> StudyTable:
     rows, data = [], []
     for measure in wanted.measures:
         headings += [measure.title, f"{measure.title}, paper"][: 1 + (measure in published)]
-        data_headings += [f"{measure} {part}" for part in ("mean", "least", "greatest", "paper")]
+        data_headings += [f"{measure} {part}" for part in PARTS]
     for case in cases:
         conditions = [results.condition(run) for run in results.by_case[case]]
         valid, invalid = conditions.count("valid"), conditions.count("invalid")
@@ -72,17 +81,27 @@ def result_table(name: str, wanted: TableOf, results: Results) -> StudyTable:
             values = results.values(case, measure)
             own = [one for one in numbers if one.measure == measure and case.fits(one.where)]
             missing = "not valid" if invalid else "not run"
-            row.append(spread(values, measure.show) if values else missing)
+            found = results.estimate(case, measure) if values else None
+            row.append(found.show(measure.show) if found else missing)
             if measure in published:
                 row.append("; ".join(f"{one.shown} ({one.source})" for one in own))
-            summed = (sum(values) / len(values), min(values), max(values)) if values else (nan,) * 3
-            plain += [*map(plain_number, summed), "; ".join(str(one.value) for one in own)]
+            plain += [*_numbers(values, found), "; ".join(str(one.value) for one in own)]
         rows.append(row)
         data.append(plain)
     notes = [*study_notes(study), *_notes(cases, results)]
     if published.intersection(wanted.measures) and paper is not None:
         notes.append(f"Paper: {paper.source}.")
     return StudyTable(name, tuple(notes), (headings, rows), (data_headings, data))
+
+
+def _numbers(values: Sequence[float], found: Estimate | None) -> Iterator[object]:
+    """Yield mean or median, deviation, extremes and interval of a measure, for CSV."""
+    if found is None:
+        yield from [""] * (len(PARTS) - 1)
+        return
+    extremes = min(values), max(values)
+    yield from map(plain_number, (found.center, found.deviation, *extremes, found.low, found.high))
+    yield found.reached
 
 
 def plain_number(value: float) -> object:
@@ -93,6 +112,9 @@ def plain_number(value: float) -> object:
 
 
 def _notes(cases: Sequence[Case], results: Results) -> Iterator[str]:
+    interval = results.study.document.report.shown
+    if interval.kind != "range":
+        yield f"Mean over the seeds, with its {interval.title}."
     runs = [run for case in cases for run in results.by_case[case]]
     invalid = [run for run in runs if results.condition(run) == "invalid"]
     if invalid:

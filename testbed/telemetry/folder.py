@@ -91,6 +91,7 @@ class RunFolder:
     figure = Inside("accuracy-ingress.png")
     logs = Inside("logs")  # output of every node
     links = Inside("links.csv")  # targets and rates of links that follow recordings
+    devices = Inside("devices.csv")  # speed and link of each device, if they differ within a class
     custom = Inside("custom")  # the user's own files, if any
     ps = Inside("ps")  # the parameter server's own folder
     spool = Inside("ps/updates.bin")  # the applied updates as the parameter server writes them

@@ -90,7 +90,7 @@ class UpdateRow(NamedTuple):
     step_scale: Annotated[
         F4,
         "mean, over the values sent, of 1 / max(1, sigma), where sigma is the staleness in "
-        "`sigma_mean`",
+        "`sigma_mean`; 0 for an update that was dropped",
         UPDATE_OF,
         "ratio",
     ]

@@ -23,6 +23,7 @@ RECORDS = frozenset(
         "algorithms.parts.agreement.Injection",
         "algorithms.parts.local_sgd.LocalRate",
         "algorithms.parts.momentum.MomentumSgd",
+        "algorithms.selection.base.History",
         "algorithms.slim_dp.Choice",
         "payloads.core_explorer.Sizes",
         "payloads.qsgd.Buckets",

@@ -99,10 +99,10 @@ def read_trace(text: str, column: str, *, repeats: bool) -> Trace:
     lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
     if not lines:
         raise InvalidLine(0, "an empty file", f"a header, time_seconds,{column}, and rows")
-    if len(lines) > MOST_STEPS:
-        raise InvalidLine(0, f"{len(lines):,} lines", f"at most {MOST_STEPS:,}")
     if column == RATE and lines[0][1].isdecimal():
         return _deliveries(lines, repeats=repeats)
+    if len(lines) > MOST_STEPS:
+        raise InvalidLine(0, f"{len(lines):,} lines", f"at most {MOST_STEPS:,}")
     return _table(lines, column, repeats=repeats)
 
 

@@ -31,7 +31,7 @@ MEMBERS: tuple[type[AlgorithmConfig], ...] = tuple(
 )
 """Those of this package; test_custom.py tries one of a user's."""
 
-NOT_ALGORITHMS = {"base", "custom", "frame", "messages", "optimizers", "parts", "state"}
+NOT_ALGORITHMS = {"base", "config", "custom", "frame", "optimizers", "parts", "selection"}
 
 every_member = pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.__name__)
 
@@ -124,6 +124,11 @@ ENDS: dict[str, tuple[object, ...]] = {
         {"sgd": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}},
         {"rmsprop": {"momentum": 0.9}},
     ),
+    "rounds": (
+        {"over_selection": 1.5, "deadline": "5s", "late": "damp", "max_staleness": 2},
+        {"deadline": "3s"},
+    ),
+    "select": ("oort", "loss", {"availability": {"prefer": "least"}}),
     "schedule": (
         {"step": {"every": 1, "by": "updates"}},
         {"cosine": {"over": 9, "warm_up": 3, "by": "updates"}},
@@ -146,10 +151,12 @@ TOGETHER: dict[str, dict[str, object]] = {
     "milestones": {"epoch": 100},
     "min_batch": {"max_batch": 100},
     "norm": {"ratio": 0.1},
+    "rounds": {"fraction": 0.6, "select": "oort"},
+    "select": {"fraction": 0.6},
 }
 """What an option needs, or is without effect without; of the algorithms that have it too."""
 
-SHARED = LocalTraining.model_fields.keys() - {"learning_rate"}
+SHARED = LocalTraining.model_fields.keys() - {"learning_rate"} | {"rounds", "select"}
 WITH_SHARED = (algorithms.FedAvg, algorithms.FedBuff)
 """The only ones, with and without rounds, whose options of local training are varied."""
 

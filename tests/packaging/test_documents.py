@@ -124,5 +124,5 @@ def test_algorithms_do_not_import_each_other() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     (kept,) = (one["modules"] for one in contracts["contracts"] if one["type"] == "independence")
     files = {path.stem for path in (ROOT / "testbed/algorithms").glob("*.py")}
-    shared = {"__init__", "base", "custom", "messages", "parts"}
+    shared = {"__init__", "base", "config", "custom"}
     assert {f"testbed.algorithms.{name}" for name in files - shared} == set(kept)

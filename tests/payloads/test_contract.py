@@ -21,7 +21,7 @@ SAMPLES: dict[type[Payload], Payload] = {
 }
 """One of each kind that fits a model of N entries."""
 
-NO_KINDS = {"base", "layout", "encodings", "topk", "qsgd", "core_explorer"}
+NO_KINDS = {"base", "layout", "encodings", "notes", "topk", "qsgd", "core_explorer"}
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 every_packable = pytest.mark.parametrize(

@@ -45,7 +45,9 @@ def test_shipped_scenarios_are_loaded_and_extended_by_name(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["custom/dc-asgd", "traces/traces"])
+@pytest.mark.parametrize(
+    "name", ["custom/dc-asgd", "devices/one-by-one", "devices/profiles", "traces/traces"]
+)
 def test_their_files_are_relative_to_them_and_not_to_the_current_folder(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

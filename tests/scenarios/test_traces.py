@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from testbed.scenario import load
-from testbed.scenario.traces import availabilities, followings
+from testbed.scenario.availability import availabilities
+from testbed.scenario.traces import followings
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "traces"
 
@@ -18,7 +19,9 @@ def test_the_traces_equal_the_generated_ones(tmp_path: Path) -> None:
     script = tmp_path / "generate.py"
     script.write_text((FOLDER / "generate.py").read_text())
     subprocess.run([sys.executable, script], check=True)
-    for name in ("generated-walk.csv", "generated-bus.up", "generated-naps.csv"):
+    names = sorted(path.name for path in FOLDER.glob("generated-*"))
+    assert len(names) == 5
+    for name in names:
         assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
 
 
@@ -38,3 +41,12 @@ def test_every_device_is_switched_on_and_off_at_its_own_offset() -> None:
     assert len({one.offset for one in found}) == 12
     assert all(one.returns for one in found)
     assert found[0].trace.mean() == pytest.approx((1.8 + 8.9 + 1.0 + 5.8 + 7.5) / 35.8)
+
+
+def test_every_worker_has_the_periods_of_a_device_of_its_own() -> None:
+    scenario = load(FOLDER / "formats.yaml")
+    found = availabilities(scenario, FOLDER.joinpath)
+    assert len({one.trace for one in found}) == 12
+    up, down = followings(scenario, FOLDER.joinpath)[:2]
+    assert down.trace.end == up.trace.end == 60
+    assert down.trace.mean() == pytest.approx(8 * up.trace.mean(), rel=0.05)

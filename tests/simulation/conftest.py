@@ -130,10 +130,11 @@ class MadeUp(Learner):
     def __init__(self) -> None:
         """No model to bind."""
 
-    def gradient(self, at: Vector, step: Step) -> Vector:
+    def loss_and_gradient(self, at: Vector, step: Step) -> tuple[float, Vector]:
         rng = np.random.default_rng([*step.samples.tolist(), step.draw])
         noise = rng.standard_normal(at.size).astype(np.float32)
-        return (at * np.float32(0.2) + noise).astype(np.float32)
+        gradient = (at * np.float32(0.2) + noise).astype(np.float32)
+        return float(np.square(noise).mean()), gradient
 
     def evaluate(self, at: Vector, images: Samples | None) -> Evaluation:
         return Evaluation(float(np.square(at).sum()), {"top1": 0.0}, 1)

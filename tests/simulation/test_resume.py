@@ -26,7 +26,9 @@ from testbed.algorithms import (
 )
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.parts.round_rules import RoundRules
 from testbed.algorithms.parts.schedule import Cosine
+from testbed.algorithms.selection import Oort
 from testbed.datasets.streams import Persistence, Policy, Truncation
 from testbed.simulation.checkpoint import state_of
 from testbed.simulation.engine import Engine
@@ -35,6 +37,7 @@ from testbed.values.units import Duration
 
 World = Callable[..., Any]
 TRUNCATION = Truncation(name="truncation")
+RULES = RoundRules(over_selection=1.5, deadline=Duration(2), late="damp", max_staleness=2)
 PERSISTENCE = Persistence(name="persistence")
 CONFIGS = (
     AdaComp(name="adacomp", ratio=0.2),
@@ -43,6 +46,7 @@ CONFIGS = (
     FixedAdacomm(name="fixed-adacomm", local_steps=3),
     Adsp(name="adsp", check_period=Duration(4), epoch=Duration(20)),
     FedAvg(name="fedavg"),
+    FedAvg(name="fedavg", fraction=0.6, select=Oort(name="oort"), rounds=RULES),
     FedProx(name="fedprox", local_epochs=3, stragglers=0.5, schedule=Cosine(over=6.0)),
     FedOpt(name="fedopt", server_optimizer="yogi", server_learning_rate=0.01),
     DiLoCo(name="diloco", local_steps=3),

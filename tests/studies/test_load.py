@@ -278,6 +278,25 @@ BAD = {
         f"{RATES}report:\n  tables:\n    one: {{measures: [best]}}\n",
         "study.yaml:6: report.tables.one.measures.0: found 'best', expected a measure: final_acc",
     ),
+    "a baseline of no level": (
+        f"{RATES}seeds: [1, 2]\n"
+        "report: {tables: {one: {measures: [updates], baseline: {rate: 0.3}}}}\n",
+        "study.yaml:5: report.tables.one.baseline.rate: found 0.3, expected a level of rate: 0.1",
+    ),
+    "a baseline without another case": (
+        f"{RATES}seeds: [1, 2]\n"
+        "report: {tables: {one: {measures: [updates], where: {rate: 0.1}, baseline: {rate: 0.1}}}}",
+        "study.yaml:5: report.tables.one.baseline: found nothing to compare, expected levels that",
+    ),
+    "a baseline with one seed": (
+        f"{RATES}report: {{tables: {{one: {{measures: [updates], baseline: {{rate: 0.1}}}}}}}}\n",
+        "study.yaml:4: report.tables.one.baseline: found a baseline with one seed, expected at "
+        "least 2 seeds, as the differences are tested. seeds: [1, 2, 3, 4, 5]",
+    ),
+    "a confidence in percent": (
+        f"{RATES}report: {{interval: t, confidence: 95}}\n",
+        "study.yaml:4: report.confidence: found 95, expected",
+    ),
     "a panel of no factor": (
         f"{RATES}report: {{figures: {{one: {{panels: [law]}}}}}}\n",
         "study.yaml:4: report.figures.one.panels.0: found 'law', expected a factor of `vary`: rate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from math import atan, pi, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_all_files_are_written(study: Study, runs: Path) -> None:
     report = report_study(study, runs=runs)
     assert {path.name for path in report.files} == {
         *("expectations.csv", "results.csv", "runs.csv", "curves.png", "curves.svg"),
-        "curves-curves.csv",
+        *("curves-curves.csv", "expectations.tex", "results.tex"),
     }
     assert all(path.parent == runs / "rates" and path.stat().st_size for path in report.files)
     assert (runs / "rates/report.md").read_text() == report.text
@@ -100,6 +101,47 @@ def test_curves_have_a_point_where_any_seed_was_evaluated(study: Study, runs: Pa
     assert part is not None
     assert part.x.tolist() == [2]
     assert curve_of(study.cases[3], Curves(), results) is None
+
+
+def test_a_baseline_is_tested_against_the_other_cases(
+    write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
+) -> None:
+    """With 0.1 60 and 66 %, with 0.01 58 and 62 %: differences of 2 and 4 points, t = 3."""
+    more = """\
+report:
+  interval: t
+  tables:
+    results: {measures: [best_accuracy, updates_to(0.64)], where: {workers: two}}
+    tests:
+      {measures: [best_accuracy, updates_to(0.64)], where: {workers: two}, baseline: {rate: 0.01}}
+"""
+    study = load_study(write_study(more))
+    best = {"0.1": [0.60, 0.66], "0.01": [0.58, 0.62]}
+    for run in study.runs:
+        levels = dict(run.case.levels)
+        if levels["workers"] == "two":
+            write_run(run, runs, [0.5, best[levels["rate"]][run.seed - 1]])
+    report = report_study(study, runs=runs)
+    cells = [[cell.strip() for cell in one.split("|")[1:-1]] for one in report.text.splitlines()]
+    assert [
+        *("0.1", "two", "best accuracy", "2", "60.00% (34.59% to 85.41%)"),
+        *("63.00% (24.88% to 101.12%)", "3.00% (-9.71% to 15.71%)"),
+        *("paired t", "0.205", "0.410", "0.500"),
+    ] in cells
+    # by update 40 with one of four seeds: expected 1/2 of it, with a variance of 1/4
+    assert [
+        *("0.1", "two", "updates to 64 %", "2", "never", "median 40 (40 to never), 1 of 2 reached"),
+        *("", "log-rank", "0.317", "0.410", ""),
+    ] in cells
+    assert "Mean over the seeds, with its 95 % confidence interval (Student's t)." in report.text
+    tests = (report.folder / "tests.tex").read_text()
+    assert r"0.1 & two & best accuracy & 2 & 60.00\% (34.59\% to 85.41\%)" in tests
+    with (report.folder / "tests.csv").open() as file:
+        assert float(next(csv.DictReader(file))["p"]) == pytest.approx(1 - 2 * atan(3) / pi)
+    with (report.folder / "results.csv").open() as file:
+        first = next(csv.DictReader(file))
+    assert float(first["best_accuracy deviation"]) == pytest.approx(0.03 * sqrt(2))
+    assert first["updates_to(0.64) reached"] == "1"
 
 
 def test_a_table_reports_missed_evaluations(

@@ -13,6 +13,7 @@ from typing import Any
 from testbed.algorithms.base import Applied, Orders, Reply, ServerHalf, WorkerHalf
 from testbed.errors import AlgorithmError
 from testbed.payloads import Payload
+from testbed.payloads.notes import note_flaw
 from testbed.values.user_code import MODULE
 
 
@@ -61,6 +62,8 @@ def checked_reply(half: ServerHalf[Any], reply: Any) -> Reply:
         raise breach(half, "pull", f"pull returned a model {reply.model!r}, expected a payload")
     if flaw := reply.model.flaw(half.parameters.size):
         raise breach(half, "pull", f"pull returned a reply with {flaw}")
+    if flaw := note_flaw(reply.note, half.config.most_noted(half.parameters.size)):
+        raise breach(half, "pull", f"pull returned a reply: {flaw}")
     if not 0 <= reply.version <= half.version:
         found = f"pull returned a reply at version {reply.version}, the model is at {half.version}"
         raise breach(half, "pull", found)

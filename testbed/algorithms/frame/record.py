@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from testbed.algorithms.base import Applied, Samples
+from testbed.payloads.notes import Note
 from testbed.telemetry.rows import StreamColumns, UpdateRow
 
 
@@ -155,8 +156,9 @@ class UpdateRecord:
         self.append((*row, *stream) if self.streamed else row)
 
 
-def _noted(note: Mapping[str, float]) -> dict[str, float]:
+def _noted(note: Note) -> dict[str, float]:
     """Return the note's entries that have a column; skip invalid values a worker may have sent."""
-    told = {name: note[name] for name in NOTED if name in note}
+    numbers = {name: value for name, value in note.items() if isinstance(value, int | float)}
+    told = {name: numbers[name] for name in NOTED if name in numbers}
     kinds = {name: type(StreamColumns._field_defaults[name]) for name in told}
     return {name: kinds[name](value) for name, value in told.items() if 0 <= value <= NOTED[name]}

@@ -145,7 +145,7 @@ class Trial:
     def _computed(self) -> Computed:
         self._count()
         self.now += 1.0
-        return Computed(self.now, gradient(self._steps))
+        return Computed(self.now, gradient(self._steps), loss=1.0 / self._steps)
 
     def _count(self) -> None:
         self._steps += 1
@@ -171,8 +171,8 @@ class Trial:
                 raise breach(
                     half, "push", f"expected 0 <= sigma_mean <= sigma_max <= staleness, found {one}"
                 )
-            if not 0 < one.step_scale <= 1:
-                raise breach(half, "push", f"found {one}, expected 0 < step_scale <= 1")
+            if not 0 <= one.step_scale <= 1:
+                raise breach(half, "push", f"found {one}, expected 0 <= step_scale <= 1")
         self._applied += len(effects.applied)
         if half.version != self._applied:
             found = f"its version is {half.version} after {self._applied} applied updates"
@@ -198,12 +198,16 @@ def server_half(config: AlgorithmConfig) -> ServerHalf[Any]:
     """Create a server half with a model drawn from a normal distribution."""
     rng = np.random.default_rng(0)
     parameters = rng.standard_normal(LAYOUT.size).astype(np.float32)
-    return config.server(LAYOUT, WORKERS, parameters=parameters, rng=rng)
+    half: ServerHalf[Any] = config.server(LAYOUT, WORKERS, parameters=parameters, rng=rng)
+    return half
 
 
 def worker_half(config: AlgorithmConfig, index: int = 0) -> WorkerHalf[Any]:
     """Create the worker half of this index."""
-    return config.worker(LAYOUT, WORKERS, rng=np.random.default_rng(index))
+    half: WorkerHalf[Any] = config.worker(
+        LAYOUT, WORKERS, rng=np.random.default_rng(index), index=index, shared_seed=7
+    )
+    return half
 
 
 def gradient(seed: int) -> Vector:
@@ -245,6 +249,7 @@ def next_update(
         lent = gradient(seed + local_step)
         if bad is not None:
             lent[77] = bad
+        half.loss = 1.0
         update = half.step(lent, len(samples), now)
         while isinstance(update, Update) and not update.steps and server is not None:
             update = _answered(half, server, update, index)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, fields, replace
-from math import inf
+from math import inf, nan
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,6 +32,7 @@ from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.algorithms.parts.state import pack_half, restore_half
 from testbed.payloads import Vector
 from testbed.payloads.encodings import Encoding, as_sent
+from testbed.payloads.notes import note_flaw
 from testbed.values.seeds import seed_globals
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
@@ -114,11 +115,13 @@ class Computed:
 
     Attributes:
         left: remaining seconds of a step that was interrupted.
+        loss: mean loss of the samples; NaN if unknown.
     """
 
     now: float
     gradient: Vector
     left: float = 0.0
+    loss: float = nan
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,7 @@ class Worker:
     _samples: Samples | None = None  # taken, with no gradient used yet
     _draw: int = 0  # of the step on them
     _stepping: bool = False  # whether that gradient is being computed
+    _loss: float = nan  # of the step on them
     _held: Vector | None = None  # the gradient of a step that was interrupted
     _count: int = 0  # of its samples
     _left: float = 0.0  # its remaining seconds
@@ -269,6 +273,7 @@ class Worker:
                 if self._left and not (yield from self._end_step()):
                     return
                 gradient, self._held = self._held, None
+                self.half.loss = self._loss
                 update = self.half.step(gradient, self._count, self._now)
             seconds = self.think()
             if seconds > 0:
@@ -290,7 +295,7 @@ class Worker:
         self._stepping = True
         computed = yield from self._ask(Step(self._samples, self._draw), Computed)
         self._stepping, self._count, self._samples = False, len(self._samples), None
-        self._left, self._woken = computed.left, False
+        self._left, self._woken, self._loss = computed.left, False, computed.loss
         self._held = computed.gradient.copy() if computed.left else computed.gradient
         self._pass_to(computed.now)
         return True
@@ -343,6 +348,8 @@ class Worker:
         if update.shared is not None and len(update.shared) > most:
             what = f"it shares {len(update.shared)} samples, but its config's most_shared is {most}"
             raise breach(self.half, method, what)
+        if flaw := note_flaw(update.note, self.half.config.most_noted(self.half.layout.size)):
+            raise breach(self.half, method, flaw)
         self._sequence += 1
         payload, saturated = as_sent(update.payload, self.encoding)
         if payload is not update.payload:

@@ -8,6 +8,7 @@ from math import inf
 from testbed.algorithms.base import Orders, Update
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.errors import RejectedError
+from testbed.payloads.notes import is_finite
 
 NOT_FINITE = "a value is NaN or infinite"
 
@@ -96,5 +97,5 @@ class WorkerSession:
         """
         if flaw := update.payload.flaw(size):
             raise RejectedError(f"w{self.worker}: {flaw}")
-        if not update.payload.finite:
+        if not (update.payload.finite and is_finite(update.note)):
             raise NotFiniteError(f"w{self.worker}: {NOT_FINITE}")

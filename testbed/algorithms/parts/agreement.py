@@ -91,7 +91,7 @@ class AgreeingServer(RoundServer[Any]):
                 self._injection.shared[worker] = update.shared
         elif "vote" in note:
             self._asked[worker] = "verdict"
-            self._ballot.votes[worker] = note["vote"] > 0
+            self._ballot.votes[worker] = note["vote"] == 1
         else:
             applied = super().push(worker, update, now)
             self._asked.pop(worker, None)

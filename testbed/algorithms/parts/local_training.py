@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from testbed.algorithms.base import AlgorithmConfig, Reply, Stream, Update, WorkerHalf
+from testbed.algorithms.base import AlgorithmConfig, Reply, Update, WorkerHalf
 from testbed.algorithms.optimizers import Optimizer, OptimizerState, Sgd
 from testbed.algorithms.parts.clip import Clip
 from testbed.algorithms.parts.local_sgd import Accumulation
-from testbed.algorithms.parts.options import LearningRate, Portion
+from testbed.algorithms.parts.options import LearningRate
 from testbed.algorithms.parts.schedule import CONSTANT, Schedule
 from testbed.errors import InvalidValue
 from testbed.payloads import Vector
@@ -86,55 +86,6 @@ class LocalTrainingWorker(WorkerHalf[Any], ABC):
         schedule = self.config.schedule
         progress = {"rounds": self._round, "updates": self.version, "seconds": now}
         return float(schedule.factor(progress[schedule.by]))
-
-
-class EpochsWorker(LocalTrainingWorker):
-    """Trains for ``local_epochs`` passes over its own samples, and pushes the change."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._own = 0  # number of its own samples
-        self._epochs = self.epochs()
-
-    def epochs(self) -> int:
-        """Return the number of epochs before the next push."""
-        return int(self.config.local_epochs)
-
-    def next_batch_size(self, stream: Stream, now: float) -> int:
-        """B samples, or the rest of the epoch; a rest too small for a step is added to B."""
-        self._own = stream.own or stream.batch_size
-        left = self._own - self._update.samples % self._own
-        batch = super().next_batch_size(stream, now)
-        return left if left < batch + stream.least else batch
-
-    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
-        """Train; push after the last epoch."""
-        self.train(gradient, samples, now)
-        if self._update.samples < self._epochs * self._own:
-            return None
-        self._epochs = self.epochs()
-        return self._update.take(self.version)
-
-
-class PartialEpochsWorker(EpochsWorker):
-    """Likewise; by chance, at a rate of ``stragglers``, trains for fewer epochs."""
-
-    def epochs(self) -> int:
-        """Return ``local_epochs``, or a random number from 1 to it."""
-        most, share = super().epochs(), self.config.stragglers
-        late = share > 0 and self.rng.random() < share
-        return int(self.rng.integers(1, most + 1)) if late else most
-
-
-class PartialTraining(LocalTraining):
-    """Options of local training that may end early.
-
-    Attributes:
-        stragglers: chance that a worker, in a round, trains for a random number of epochs only,
-            from 1 to ``local_epochs``.
-    """
-
-    stragglers: Portion = 0.0
 
 
 class StepsWorker(LocalTrainingWorker):

@@ -17,7 +17,8 @@ import numpy as np
 from testbed.errors import AlgorithmError, DataError
 from testbed.values.state import PlainState, fitting, hides_code, pack, unpack
 
-GIVEN = frozenset(("config", "layout", "workers", "rng", "parameters", "version", "orders"))
+_TO_HALF = ("config", "layout", "workers", "rng", "index", "shared_seed")
+GIVEN = frozenset((*_TO_HALF, "parameters", "version", "orders", "loss"))
 """Attributes that the frame gives a half, or saves itself."""
 
 CODE = (FunctionType, BuiltinFunctionType, MethodType, partial, type)

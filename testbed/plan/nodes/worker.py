@@ -9,6 +9,7 @@ from testbed.plan.nodes.broker import source_of
 from testbed.plan.nodes.producer import PORT, ProducerRole
 from testbed.rpc.tokens import token_of
 from testbed.runtimes.agent.launch import Mount
+from testbed.scenario.devices import devices
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.event_kinds import Joined
 from testbed.values.topology import SCRATCH, NodeSpec, Plan
@@ -43,16 +44,14 @@ class WorkerRole(Role):
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """Yield the workers, numbered by class in order: the first class has w0, w1, ..."""
-        counts = scenario.workers.class_counts()
-        dealt = (name for name, count in counts.items() for _ in range(count))
-        for index, device_class in enumerate(dealt):
-            device = scenario.workers.classes[device_class]
+        for index, own in enumerate(devices(scenario)):
+            device = scenario.workers.classes[own.device_class]
             yield NodeSpec(
                 name=f"w{index}",
                 role=self.name,
                 index=index,
-                device_class=device_class,
-                link=link_at(index + 1, scenario, device.link),
+                device_class=own.device_class,
+                link=link_at(index + 1, scenario, own.link),
                 cpu=device.cpu,
                 cpuset=device.cpuset,
                 memory=device.memory,

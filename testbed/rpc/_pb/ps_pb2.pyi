@@ -45,7 +45,7 @@ class PullRequest(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class ExchangeRequest(_message.Message):
-    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "gap_seconds", "saturated", "keys", "intake", "shared", "attempt", "payload")
+    __slots__ = ("worker", "sequence", "fingerprint", "version", "samples", "timing", "steps", "note", "attached", "gap_seconds", "saturated", "keys", "intake", "shared", "attempt", "payload")
     class NoteEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,7 @@ class ExchangeRequest(_message.Message):
     TIMING_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
     GAP_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SATURATED_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +77,7 @@ class ExchangeRequest(_message.Message):
     timing: Timing
     steps: int
     note: _containers.ScalarMap[str, float]
+    attached: Attachments
     gap_seconds: float
     saturated: int
     keys: bool
@@ -83,7 +85,7 @@ class ExchangeRequest(_message.Message):
     shared: Shared
     attempt: int
     payload: Payload
-    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., gap_seconds: _Optional[float] = ..., saturated: _Optional[int] = ..., keys: _Optional[bool] = ..., intake: _Optional[_Union[Intake, _Mapping]] = ..., shared: _Optional[_Union[Shared, _Mapping]] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+    def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., attached: _Optional[_Union[Attachments, _Mapping]] = ..., gap_seconds: _Optional[float] = ..., saturated: _Optional[int] = ..., keys: _Optional[bool] = ..., intake: _Optional[_Union[Intake, _Mapping]] = ..., shared: _Optional[_Union[Shared, _Mapping]] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Timing(_message.Message):
     __slots__ = ("compute_seconds", "late_seconds", "think_seconds", "transfer_seconds", "blocked_seconds", "overslept_seconds")
@@ -137,8 +139,40 @@ class Shared(_message.Message):
     pixels: bytes
     def __init__(self, samples: _Optional[bytes] = ..., labels: _Optional[bytes] = ..., pixels: _Optional[bytes] = ...) -> None: ...
 
+class Attachments(_message.Message):
+    __slots__ = ("text", "arrays")
+    class TextEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class ArraysEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: NamedArray
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[NamedArray, _Mapping]] = ...) -> None: ...
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    text: _containers.ScalarMap[str, str]
+    arrays: _containers.MessageMap[str, NamedArray]
+    def __init__(self, text: _Optional[_Mapping[str, str]] = ..., arrays: _Optional[_Mapping[str, NamedArray]] = ...) -> None: ...
+
+class NamedArray(_message.Message):
+    __slots__ = ("type", "shape", "data")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    data: bytes
+    def __init__(self, type: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
 class ModelReply(_message.Message):
-    __slots__ = ("stop", "version", "orders", "time_seconds", "blocked_seconds", "note", "shared", "payload")
+    __slots__ = ("stop", "version", "orders", "time_seconds", "blocked_seconds", "note", "attached", "shared", "payload")
     class NoteEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +186,7 @@ class ModelReply(_message.Message):
     TIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     stop: bool
@@ -160,9 +195,10 @@ class ModelReply(_message.Message):
     time_seconds: float
     blocked_seconds: float
     note: _containers.ScalarMap[str, float]
+    attached: Attachments
     shared: Shared
     payload: Payload
-    def __init__(self, stop: _Optional[bool] = ..., version: _Optional[int] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., time_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., note: _Optional[_Mapping[str, float]] = ..., shared: _Optional[_Union[Shared, _Mapping]] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
+    def __init__(self, stop: _Optional[bool] = ..., version: _Optional[int] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., time_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., note: _Optional[_Mapping[str, float]] = ..., attached: _Optional[_Union[Attachments, _Mapping]] = ..., shared: _Optional[_Union[Shared, _Mapping]] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Orders(_message.Message):
     __slots__ = ("local_steps", "commit_interval_seconds", "batch_size", "number")

@@ -1,0 +1,64 @@
+"""What a training step of a model computes: counted by running one, forward and backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from testbed.errors import ScenarioError
+from testbed.models.base import ImageShape, Network, Targets
+
+UNCOUNTED = ("rnn", "lstm", "gru", "fft", "cdist")
+"""Parts of names of torch's operations whose work its counter does not know."""
+
+
+def count_flops(network: Network, image_shape: ImageShape, classes: int) -> float:
+    """Return the floating-point operations per sample of a training step.
+
+    Multiplications and additions of matrix products and convolutions are counted, as
+    ``torch.utils.flop_counter`` does; other operations are few in comparison.
+
+    Args:
+        network: the model.
+        image_shape: shape of a sample.
+        classes: number of classes; 0 if the targets are numbers.
+
+    Raises:
+        ScenarioError: the model has operations that cannot be counted, or none that can.
+    """
+    from torch.utils.flop_counter import FlopCounterMode
+
+    count = 2 * network.least_samples
+    bound = network.bind(np.zeros(network.layout.size, np.float32))
+    images = np.zeros((count, *image_shape), np.float32)
+    targets: Targets = np.zeros(count, np.int64) if classes else np.zeros(count, np.float32)
+    seen = _listing()
+    with seen, FlopCounterMode(display=False) as counter:
+        bound.loss_and_gradient(images, targets)
+    unknown = sorted(name for name in seen.names if any(part in name for part in UNCOUNTED))
+    expected = "a model of matrix products and convolutions, or a `speed` without a profile"
+    if unknown:
+        raise ScenarioError.at("model", f"{unknown[0]}, which cannot be counted", expected)
+    total = float(counter.get_total_flops())
+    if not total:
+        raise ScenarioError.at("model", "a model without operations that can be counted", expected)
+    return total / count
+
+
+def _listing() -> Any:
+    """Return a mode that collects the names of torch's operations."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Listing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.names: set[str] = set()
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.names.add(str(func.overloadpacket))
+            return func(*args, **(kwargs or {}))
+
+    return Listing()

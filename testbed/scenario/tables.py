@@ -1,0 +1,106 @@
+"""Tables with a row for each device: their columns are read when the scenario is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import Problem
+from testbed.scenario.devices import KINDS
+from testbed.scenario.direction import TRACED
+from testbed.scenario.document import Document, Keys, problem_at
+from testbed.scenario.durations import TableDuration
+from testbed.scenario.per_device import Table, read_column
+from testbed.scenario.schema import DeviceClass, Scenario
+from testbed.values.traces import InvalidLine
+from testbed.values.units import Duration, Quantity
+
+LARGEST_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class TableField:
+    """A field of a class that a table determines.
+
+    Attributes:
+        path: its path in the class.
+        kind: what the column's values are.
+        devices: number of devices of the class.
+    """
+
+    device_class: str
+    path: tuple[str, ...]
+    table: Table
+    kind: type[Quantity]
+    devices: int
+
+    @property
+    def keys(self) -> Keys:
+        """Its path in the scenario, as users write it."""
+        return ("workers", "classes", self.device_class, *self.path, "table")
+
+
+def table_fields(scenario: Scenario) -> Iterator[TableField]:
+    """Yield all fields that tables determine."""
+    counts = scenario.workers.class_counts()
+    for name, member in scenario.workers.classes.items():
+        if isinstance(member.speed, TableDuration):
+            yield TableField(name, ("speed",), member.speed.table, Duration, counts[name])
+        for way in ("up", "down"):
+            for what in TRACED:
+                table = getattr(getattr(member.link, way), f"{what}_table")
+                if table is not None:
+                    yield TableField(name, ("link", way, what), table, KINDS[what], counts[name])
+
+
+def with_tables(
+    scenario: Scenario, document: Document, locate: Callable[[str], Path] | None
+) -> tuple[Scenario, list[Problem]]:
+    """Fill in the columns of tables; return the scenario and the problems.
+
+    The columns of a run's own scenario are already filled in, and stay as they are.
+    """
+    problems = []
+    classes = dict(scenario.workers.classes)
+    for field in table_fields(scenario):
+        if locate is None and field.table.values:
+            continue
+        try:
+            text = _text(field.table, locate)
+            values = read_column(text, field.table, field.kind, devices=field.devices)
+        except InvalidLine as error:
+            problems.append(Problem(field.table.file, error.line, "", error.found, error.expected))
+        except (OSError, UnicodeDecodeError) as error:
+            found = f"{field.table.file}: {getattr(error, 'strerror', None) or 'not a text file'}"
+            expected = "a CSV file, relative to the scenario's folder"
+            problems.append(problem_at(document, (*field.keys, "file"), found, expected))
+        else:
+            table = field.table.model_copy(update={"values": values})
+            classes[field.device_class] = _filled(classes[field.device_class], field, table)
+    workers = scenario.workers.model_copy(update={"classes": classes})
+    return scenario.model_copy(update={"workers": workers}), problems
+
+
+def _text(table: Table, locate: Callable[[str], Path] | None) -> str:
+    if locate is None:
+        raise FileNotFoundError(2, "a scenario that is not in a file cannot name one")
+    with locate(table.file).open("rb") as file:
+        found = file.read(LARGEST_BYTES + 1)
+    if len(found) > LARGEST_BYTES:
+        raise InvalidLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
+    return found.decode("utf-8-sig")
+
+
+def _filled(member: DeviceClass, field: TableField, table: Table) -> DeviceClass:
+    """Return the class with the table's values, and their mean as the value of a link's field."""
+    if field.path == ("speed",):
+        assert isinstance(member.speed, TableDuration)
+        return member.model_copy(update={"speed": member.speed.model_copy(update={"table": table})})
+    _, way, what = field.path
+    mean = sum(map(float, map(field.kind.parse, table.values))) / len(table.values)
+    direction = getattr(member.link, way).model_copy(
+        update={f"{what}_table": table, what: field.kind(mean)}
+    )
+    link = member.link.model_copy(update={way: direction})
+    return member.model_copy(update={"link": link})
