@@ -25,14 +25,15 @@ model: digits-cnn
 dataset: digits
 workers:
   count: 3
+  think: {mean: 100ms}
   classes:
     fast: {share: 0.67}
     slow: {share: 0.33, cpu: 0.5, memory: 256MiB}
 stop: {updates: 150}
 evaluate: {every: 50, images: 100}
 faults:
-  - freeze: {workers: [w0], at: {version: 30}, for: 500ms}
-  - kill: {workers: [w2], at: {version: 60}}
+  - freeze: {workers: [w0], at: {version: 10}, for: 500ms}
+  - kill: {workers: [w2], at: {version: 20}}
 """
 
 

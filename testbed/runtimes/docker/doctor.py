@@ -9,7 +9,7 @@ from typing import Any
 
 from testbed.errors import HostError
 from testbed.runtimes.base import NO_KAFKA, Finding
-from testbed.runtimes.docker.engine import connect, describe, limits_in, name_of
+from testbed.runtimes.docker.engine import connect, describe, limits_in, product_of
 from testbed.runtimes.docker.image import check_image, find_kafka_image
 
 LIMITS = {
@@ -32,7 +32,7 @@ def examine_engine(image: str, *, workers: int, gpu: bool, broker: bool) -> Iter
     try:
         with connect() as engine:
             info = describe()
-            yield Finding("engine", "ok", name_of(info))
+            yield Finding("engine", "ok", f"{product_of(info)} {info.get('ServerVersion')}")
             try:
                 yield Finding("image", "ok", check_image(engine, image, gpu=gpu))
             except HostError as error:

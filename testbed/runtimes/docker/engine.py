@@ -151,9 +151,6 @@ CONTROLLER_OF = {
 }
 """The fields of ``docker info`` about limits, and the controllers that enforce them."""
 
-NEEDED_LIMITS = ("CPUShares", "MemoryLimit", "PidsLimit")
-"""Of every node's container."""
-
 MOST_FILES = 2**20
 MOST_PROCESSES = Path("/proc/sys/kernel/pid_max")
 
@@ -230,10 +227,9 @@ def is_podman(info: Mapping[str, Any]) -> bool:
     return "BuildahVersion" in info
 
 
-def name_of(info: Mapping[str, Any]) -> str:
-    """Return the product and the version of an engine with this ``docker info``. Pure."""
-    product = "Podman" if is_podman(info) else "Docker"
-    return f"{'rootless ' * bool(info.get('Rootless'))}{product} {info.get('ServerVersion')}"
+def product_of(info: Mapping[str, Any]) -> str:
+    """Return the name of the product that an engine with this ``docker info`` is. Pure."""
+    return "Podman" if is_podman(info) else "Docker"
 
 
 def refuse(info: Mapping[str, Any]) -> None:
@@ -249,7 +245,11 @@ def refuse(info: Mapping[str, Any]) -> None:
             hint=f"Install Docker Engine, select it (docker context use default), or {NATIVE}.",
         )
     if "name=rootless" in options or info.get("Rootless"):
-        _refuse_undelegated(info)
+        raise HostError(
+            f"A rootless {product_of(info)} engine cannot host runs: its agent may not enter other "
+            "containers.",
+            hint=f"Unset DOCKER_HOST to select the system's engine, or {NATIVE}.",
+        )
     if "name=userns" in options:
         raise HostError(
             "This Docker engine remaps users, and the agent cannot enter its containers.",
@@ -266,22 +266,6 @@ def refuse(info: Mapping[str, Any]) -> None:
             hint="Use runc (sudo apt-get install runc; in /etc/containers/containers.conf, "
             f'section [engine]: runtime = "runc"), or {NATIVE}.',
         )
-
-
-def _refuse_undelegated(info: Mapping[str, Any]) -> None:
-    """Reject a rootless engine that cannot limit its containers. Pure."""
-    kind = "Podman" if is_podman(info) else "Docker"
-    if str(info.get("CgroupVersion", "1")) != "2" or info.get("CgroupDriver") == "none":
-        lacking = "control groups: it needs version 2, with a delegated part"
-    elif absent := [CONTROLLER_OF[one] for one in NEEDED_LIMITS if not info.get(one)]:
-        lacking = f"control groups for {' and '.join(absent)}"
-    else:
-        return
-    raise HostError(
-        f"This rootless {kind} engine has no {lacking}.",
-        hint="Delegate the controllers cpu, memory and pids to the user (systemd: Delegate=yes for "
-        f"user@.service), select the system's engine (unset DOCKER_HOST), or {NATIVE}.",
-    )
 
 
 def has_controllers_in_both() -> bool:
