@@ -158,6 +158,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 STARTED_SECONDS = 60.0
 SEEN_SECONDS = 20.0
 IMAGE_SECONDS = 600.0
+IMAGE_DISK = "4G"
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
@@ -326,6 +327,8 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         except HostError as reason:
             pytest.skip(f"needs an engine with the image: {reason}")
         cleanup.callback(engine.close)
+        disk = ["mount", "-t", "tmpfs", "-o", f"size={IMAGE_DISK}", "disk", str(engine.folder)]
+        subprocess.run(disk, check=True)  # in memory, for speed
         engine.start()
         engine.api.timeout = IMAGE_SECONDS
         engine.api.load_image(docker.get_image(image))

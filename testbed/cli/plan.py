@@ -113,7 +113,7 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
     )
     table.add_row("(the PS)", "", "", "", made.ps_up, made.ps_down)
     for one in made.classes:
-        step = f"{one.step_seconds:g} s"
+        step = f"{one.step_seconds:g} s" if one.step_seconds else "of the model"
         table.add_row(one.name, f"{one.workers:,}", step, one.think, one.up, one.down)
     console = Console()
     console.print(table)

@@ -255,6 +255,13 @@ def _find(mounted: list[Mounted], names: str, at: str) -> tuple[Group, frozenset
 
     ``names`` are the controllers of a hierarchy of version 1, empty for version 2.
     """
+    if ".." in Path(at).parts:
+        raise HostError(
+            "the engine has put the agent into a control group namespace of its own.",
+            hint='With Podman, set cgroupns = "host" in section [containers] of '
+            "/etc/containers/containers.conf (without root: ~/.config/containers/containers.conf), "
+            "and restart its service.",
+        )
     version: Version = 1 if names else 2
     controllers = frozenset(filter(None, names.split(",")))
     for tree in mounted:

@@ -91,7 +91,7 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         means[one.device_class] + (0.0 if one.pace is None else one.pace.mean(batch))
         for one in devices(scenario)
     )
-    pace = sum(count / seconds for seconds, count in cycles.items())
+    pace = sum(count / seconds if seconds else inf for seconds, count in cycles.items())
     think = {
         name: "none" if one is None else f"{one.law} x {one.mean}" for name, one in thinks.items()
     }

@@ -89,6 +89,11 @@ def test_a_mounted_subtree_is_found_below_its_mount_point(host: Path) -> None:
         groups(host, mounts, "0::/other/x\n")
 
 
+def test_an_agent_in_another_cgroup_namespace_is_told_what_to_set(host: Path) -> None:
+    with pytest.raises(HostError, match=r"namespace of its own.*cgroupns = \"host\""):
+        groups(host, VERSION_2, "0::/../libpod-x\n")
+
+
 def test_an_unreachable_group_is_named(host: Path) -> None:
     with pytest.raises(HostError, match="the control group /docker/x of blkio is not mounted"):
         groups(host, VERSION_1, "3:blkio:/docker/x\n")

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from testbed.host import confine
-from testbed.host.confine import ARCHITECTURES, build_filter
+from testbed.host.confine import ARCHITECTURES, build_filter, seccomp_profile
 
 ALLOW, EPERM, ENOSYS = 0x7FFF0000, 0x00050001, 0x00050026
 
@@ -99,6 +99,22 @@ def test_it_refuses_namespaces_and_other_processes_and_nothing_else(machine: str
     assert verdict(0x40000000 + unshare, new_user) == EPERM  # x32
     foreign = evaluate(program, architecture=0x40000003, number=1)  # 32-bit x86
     assert foreign == EPERM
+
+
+def test_the_profile_for_engines_refuses_the_same() -> None:
+    rules = seccomp_profile()["syscalls"]
+    assert seccomp_profile()["defaultAction"] == "SCMP_ACT_ALLOW"
+    always = {name: rule.get("errnoRet", 1) for rule in rules[:2] for name in rule["names"]}
+    assert always == {**dict.fromkeys(confine.REFUSED, 1), "clone3": 38}
+    flags = {"clone": 0, "unshare": 0}
+    for rule in rules[2:-1]:
+        (test,) = rule["args"]
+        assert (test["index"], test["op"]) == (0, "SCMP_CMP_MASKED_EQ")
+        assert test["value"] == test["valueTwo"]  # that bit is set
+        flags[rule["names"][0]] += test["value"]
+    # user, net, pid, ipc, uts, cgroup, mount and time
+    assert flags == dict.fromkeys(flags, 0x7C000000 | 0x02000000 | 0x00020000 | 0x80)
+    assert rules[-1]["args"] == [{"index": 0, "value": 40, "valueTwo": 0, "op": "SCMP_CMP_EQ"}]
 
 
 @pytest.mark.skipif(

@@ -145,8 +145,14 @@ INSTALL = "Install one (sudo apt-get install docker.io, or https://docs.docker.c
 ENFORCED_BY = {"cpu": "CpuCfsQuota", "memory": "MemoryLimit", "cpuset": "CPUSet"}
 """Limits of a node, and the field of ``docker info`` that says whether the kernel enforces it."""
 
-NEEDED_LIMITS = ("MemoryLimit", "PidsLimit", "CPUShares")
-"""Of every node's container, as fields of ``docker info``."""
+CONTROLLER_OF = {
+    **{"MemoryLimit": "memory", "PidsLimit": "pids", "CPUSet": "cpuset"},
+    **{"CpuCfsQuota": "cpu", "CPUShares": "cpu"},
+}
+"""The fields of ``docker info`` about limits, and the controllers that enforce them."""
+
+NEEDED_LIMITS = ("CPUShares", "MemoryLimit", "PidsLimit")
+"""Of every node's container."""
 
 MOST_FILES = 2**20
 MOST_PROCESSES = Path("/proc/sys/kernel/pid_max")
@@ -201,7 +207,13 @@ def _ask_info(path: str, made_ns: int, patience_seconds: float) -> Mapping[str, 
     del made_ns
     with closing(_client(path, _ask_version(path, patience_seconds), patience_seconds)) as engine:
         info: Mapping[str, Any] = engine.info()
-        return info
+        if not is_podman(info) or info.get("CgroupVersion") != "2":
+            return info
+        # With version 2, Podman's answer to Docker's request says that there is nearly no limit.
+        own = engine.get(f"{engine.base_url}/v4.0.0/libpod/info")
+        own.raise_for_status()
+        present = own.json()["host"]["cgroupControllers"]
+        return {**info, **{limit: name in present for limit, name in CONTROLLER_OF.items()}}
 
 
 def _client(path: str, version: str, seconds: float) -> APIClient:
@@ -258,13 +270,15 @@ def refuse(info: Mapping[str, Any]) -> None:
 
 def _refuse_undelegated(info: Mapping[str, Any]) -> None:
     """Reject a rootless engine that cannot limit its containers. Pure."""
-    lacking = sorted(limit for limit in NEEDED_LIMITS if not info.get(limit))
-    if info.get("CgroupVersion") == "2" and info.get("CgroupDriver") != "none" and not lacking:
-        return
     kind = "Podman" if is_podman(info) else "Docker"
+    if str(info.get("CgroupVersion", "1")) != "2" or info.get("CgroupDriver") == "none":
+        lacking = "control groups: it needs version 2, with a delegated part"
+    elif absent := [CONTROLLER_OF[one] for one in NEEDED_LIMITS if not info.get(one)]:
+        lacking = f"control groups for {' and '.join(absent)}"
+    else:
+        return
     raise HostError(
-        f"This rootless {kind} engine has no control groups for its containers: they need version "
-        f"2, it has version {info.get('CgroupVersion', '1')}, and no {', '.join(lacking)}.",
+        f"This rootless {kind} engine has no {lacking}.",
         hint="Delegate the controllers cpu, memory and pids to the user (systemd: Delegate=yes for "
         f"user@.service), select the system's engine (unset DOCKER_HOST), or {NATIVE}.",
     )

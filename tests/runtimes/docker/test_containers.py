@@ -15,6 +15,7 @@ from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Request, Start
 from testbed.runtimes.docker.containers import agent_container, node_container
 from testbed.runtimes.docker.driver import DockerDriver
+from testbed.runtimes.docker.engine import EngineLimits
 from testbed.telemetry.folder import RunFolder
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.topology import NetworkSpec, NodeSpec, Plan
@@ -111,6 +112,17 @@ def test_the_containers_of_a_node_without_limits_and_of_one_with_gpus() -> None:
     body = node_container(spec, PLAN, FOLDER, image=IMAGE).body
     assert body["HostConfig"]["DeviceRequests"] == [{"Count": 2, "Capabilities": [["gpu"]]}]
     assert not [text for text in body["Env"] if text.startswith("CUDA_VISIBLE_DEVICES")]
+
+
+def test_the_container_of_a_node_in_podman() -> None:
+    ulimits = [{"Name": "nofile", "Soft": 4096, "Hard": 4096}]
+    limits = EngineLimits({"Ulimits": ulimits}, inodes=False, filtered=False)
+    spec = ContainerSpec(WORKER, (), FOLDER.log("w3"))
+    host = node_container(spec, PLAN, FOLDER, image=IMAGE, limits=limits).body["HostConfig"]
+    assert host["Tmpfs"] == {"/tmp": "rw,nosuid,nodev,size=16777216,mode=1777"}
+    assert host["Ulimits"] == ulimits
+    profile = "seccomp=/runs/mnist/control/seccomp.json"
+    assert host["SecurityOpt"] == ["no-new-privileges", profile]
 
 
 def test_the_container_of_the_agent() -> None:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import resource
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from socketserver import UnixStreamServer
+from typing import Any, ClassVar
 
 import pytest
 
 from testbed.errors import HostError, NodeError
 from testbed.runtimes.docker.engine import (
     PROBE_SECONDS,
+    EngineLimits,
     check_abilities,
     connect,
+    describe,
     explain,
+    limits_in,
     refuse,
     start_or_install,
 )
@@ -28,6 +36,77 @@ from testbed.values.units import Size
 
 NODE = NodeSpec("w3", "worker", 3, "slow", None, None, None, 1, 20003)
 ABLE = {"CpuCfsQuota": True, "MemoryLimit": True, "CPUSet": True, "Runtimes": {"runc": {}}}
+
+LIMITS = {"MemoryLimit": True, "PidsLimit": True, "CPUShares": True}
+ROOTLESS = {"BuildahVersion": "1.28", "Rootless": True, "CgroupVersion": "2", **LIMITS}
+
+
+def test_a_rootless_engine_with_delegated_control_groups_is_accepted() -> None:
+    refuse(ROOTLESS)
+
+
+def test_crun_is_refused_where_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = "testbed.runtimes.docker.engine.has_controllers_in_both"
+    info = {"DefaultRuntime": "/usr/bin/crun"}
+    monkeypatch.setattr(places, lambda: False)
+    refuse(info)
+    monkeypatch.setattr(places, lambda: True)
+    refuse({"DefaultRuntime": "runc"})
+    with pytest.raises(HostError, match=r"crun, which rejects .*apt-get install runc"):
+        refuse(info)
+
+
+def test_podman_gets_no_higher_limits_than_this_process_has() -> None:
+    assert limits_in({"ServerVersion": "20.10"}) == EngineLimits()
+    limits = limits_in({"BuildahVersion": "1.28"})
+    files, processes = limits.host["Ulimits"]
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    expected = 2**20 if hard == resource.RLIM_INFINITY else min(hard, 2**20)
+    assert files == {"Name": "nofile", "Soft": expected, "Hard": expected}
+    assert processes["Hard"] <= int(Path("/proc/sys/kernel/pid_max").read_text())
+    assert not limits.inodes
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Those of an engine, on a socket without addresses; counts what it is asked."""
+
+    asked: ClassVar[list[str]] = []
+    content: ClassVar[Mapping[str, Any]] = {}
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        body = json.dumps(
+            next(v for k, v in self.content.items() if self.path.endswith(k))
+        ).encode()
+        self.send_response(200)
+        self.send_header("Api-Version", "1.41")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return "a socket"
+
+
+def test_an_engine_is_asked_once_what_it_is(tmp_path: Path) -> None:
+    own = {"host": {"cgroupControllers": ["memory", "pids"]}}
+    told = {"BuildahVersion": "1.28", "CgroupVersion": "2", "CpuCfsQuota": False}
+    Answers.content = {"/_ping": "OK", "/libpod/info": own, "/info": told}
+    with UnixStreamServer(str(tmp_path / "socket"), Answers) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            for _ in range(3):
+                connect(f"unix://{tmp_path}/socket").close()
+            info = describe(f"unix://{tmp_path}/socket")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert (info["MemoryLimit"], info["CpuCfsQuota"], info["PidsLimit"]) == (True, False, True)
+    asked = [path.rpartition("/")[2] for path in Answers.asked]
+    assert asked.count("info") == 2  # Docker's, and Podman's own
+    assert "version" not in asked
 
 
 def test_an_ordinary_engine_is_accepted() -> None:
@@ -38,11 +117,9 @@ def test_an_ordinary_engine_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("info", "why", "cure"),
     [
-        (
-            {"SecurityOptions": ["name=seccomp,profile=default", "name=rootless"]},
-            "rootless",
-            "native",
-        ),
+        ({"SecurityOptions": ["name=rootless"]}, "rootless Docker engine .*version 2", "native"),
+        ({**ROOTLESS, "CgroupVersion": "1"}, "rootless Podman engine .*version 2", "Delegate"),
+        ({**ROOTLESS, "CPUShares": False}, "rootless Podman .* groups for cpu", "Delegate=yes"),
         ({"SecurityOptions": ["name=userns"]}, "remaps users", "userns-remap"),
         ({"OperatingSystem": "Docker Desktop"}, "Docker Desktop", "Install Docker Engine"),
         ({"OSType": "windows"}, "windows containers", "native"),
@@ -53,7 +130,7 @@ def test_an_unreachable_engine_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(HostError) as refusal:
         refuse(info)
-    assert why in refusal.value.message
+    assert re.search(why, refusal.value.message)
     assert cure in refusal.value.hint
     assert "\n" not in str(refusal.value)
 
