@@ -260,7 +260,9 @@ class OwnPodman(OwnEngine):
         places = (f"--root={self.folder / 'data'}", f"--runroot={self.folder / 'run'}")
         options = ("--runtime=runc", "--cgroup-manager=cgroupfs")
         service = ("system", "service", "--time=0", self.address)
-        return ["env", f"CONTAINERS_CONF={settings}", "podman", *places, *options, *service]
+        # Podman leaves a copy of every image that it loads among the temporary files.
+        own = (f"CONTAINERS_CONF={settings}", f"TMPDIR={self.folder}")
+        return ["env", *own, "podman", *places, *options, *service]
 
 
 def _hold(record: Path) -> int | None:
