@@ -40,7 +40,8 @@ def image_sources() -> dict[str, bytes]:
         HostError: the recipe is missing.
     """
     package = Path(testbed.__file__).parent
-    code = {f"testbed/{file.relative_to(package)}": file for file in package.rglob("*.py")}
+    files = (*package.rglob("*.py"), *package.glob("scenario/data/*"))  # nodes read scenarios
+    code = {f"testbed/{file.relative_to(package)}": file for file in files}
     recipe = _recipe_of_clone(package.parent) or _recipe_installed()
     return {name: file.read_bytes() for name, file in sorted({**code, **recipe}.items())}
 

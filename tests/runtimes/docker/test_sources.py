@@ -28,6 +28,7 @@ CONTROLLERS_ALONE = {
     "pyarrow",
     "rich",
     "scikit-learn",
+    "scipy",
 }
 """What the package requires and the image leaves out."""
 
@@ -83,7 +84,8 @@ def test_nodes_and_agent_import_nothing_that_the_image_omits() -> None:
 def test_the_sources_are_the_code_and_the_recipe_and_nothing_else() -> None:
     names = set(image.image_sources())
     code = {str(file.relative_to(ROOT)) for file in (ROOT / "testbed").rglob("*.py")}
-    assert names == code | set(image.RECIPE)
+    profiles = {"testbed/scenario/data/devices.yaml", "testbed/scenario/data/links.yaml"}
+    assert names == code | profiles | set(image.RECIPE)
     assert "testbed/rpc/_pb/ps_pb2.py" in names
     in_folder = {f"docker/{file.name}" for file in (ROOT / "docker").iterdir()}
     assert in_folder == {name for name in image.RECIPE if name.startswith("docker/")}
