@@ -14,7 +14,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from testbed.datasets.partitions import Partition
 from testbed.datasets.partitions.sizes import Iid
@@ -30,6 +32,8 @@ class DatasetConfig(StrictModel, ABC):
         partition: how the training samples are assigned to the workers.
         fraction: share of the training samples that is used, equally many of each label as far as
             possible; the test set stays whole.
+        held_out: share of each worker's samples that it does not train on, for an evaluation per
+            client (the metric ``clients``).
         images: shape of an image and number of classes (0 for numbers), if known in advance.
         test_images: number of test images, if known in advance.
         substitute: the data that it replaces, if those are not available; shown with all its
@@ -42,6 +46,7 @@ class DatasetConfig(StrictModel, ABC):
 
     partition: Partition = Iid(name="iid")
     fraction: Share = 1.0
+    held_out: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
 
     @abstractmethod
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:

@@ -217,9 +217,20 @@ def describe_algorithm(algorithm: Mapping[str, Any]) -> str:
     if name == "custom":
         name = f"{options.pop('class')} in {options.pop('file')}"
     words = [
-        f"{key.replace('_', ' ')} {value}" for key, value in options.items() if value is not None
+        f"{key.replace('_', ' ')} {_option(value)}"
+        for key, value in options.items()
+        if value is not None
     ]
     return f"{name} ({', '.join(words)})" if words else str(name)
+
+
+def _option(value: Any) -> str:
+    """Return an option's value; a member of a family with its options in brackets."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    if "name" in value:
+        return describe_algorithm(value)
+    return describe_algorithm({"name": "", **value}).strip()
 
 
 def _listed(words: Sequence[str]) -> str:

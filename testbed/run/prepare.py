@@ -36,7 +36,7 @@ from testbed.scenario.costs import uses_profiles, with_cost
 from testbed.scenario.devices import any_differs, devices_text
 from testbed.scenario.dump import dump_data
 from testbed.scenario.durations import ModelCost
-from testbed.scenario.experiment import deal, record_format, require_batch
+from testbed.scenario.experiment import deal, record_format, require_batch, split
 from testbed.scenario.links import changed_links
 from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.scalars import dotted
@@ -110,13 +110,13 @@ def _check_shares(scenario: Scenario, data: Prepared, folder: Path) -> None:
     partition = scenario.dataset.partition
 
     def share(_: Opened) -> str:
-        deal(scenario, data, folder)
+        split(scenario, deal(scenario, data, folder))
         return ""
 
     if isinstance(partition, CustomPartition):
         run_isolated(share, label=partition.file)
     else:
-        deal(scenario, data, folder)
+        split(scenario, deal(scenario, data, folder))
 
 
 def known_size(scenario: Scenario, data: Path) -> int | None:

@@ -25,7 +25,9 @@ from testbed.datasets.streams import Arrivals, RecordFormat
 from testbed.errors import ScenarioError
 from testbed.faults.timeline import Timeline, crashes
 from testbed.models import Network
+from testbed.models.clients import HeldOut
 from testbed.models.metrics import ACCURACY, higher_is_better
+from testbed.models.metrics.clients import Clients
 from testbed.models.metrics.suite import MetricSuite
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.availability import availabilities
@@ -234,8 +236,22 @@ class Experiment:
 
     @cached_property
     def shards(self) -> Sequence[Samples]:
-        """The training samples of each worker, by index."""
-        return deal(self.scenario, self.data, self.folder)
+        """The training samples of each worker, by index, without those held out."""
+        return [training for training, _ in self._split]
+
+    @cached_property
+    def _split(self) -> Sequence[tuple[Samples, Samples]]:
+        return split(self.scenario, deal(self.scenario, self.data, self.folder))
+
+    @cached_property
+    def held_out(self) -> HeldOut | None:
+        """The samples for an evaluation per client; None if the scenario asks for none."""
+        evaluate = self.scenario.evaluate
+        if not any(isinstance(one, Clients) for one in evaluate.metrics):
+            return None
+        most = max(1, evaluate.images // self.scenario.workers.count)
+        clients = [held for _, held in self._split]
+        return HeldOut(self.data.train_images, self.data.train_labels, clients, most)
 
     def test_samples(self) -> Samples:
         """Draw the indices of the test images used during training; the same for the same seed."""
@@ -328,6 +344,27 @@ def deal(scenario: Scenario, data: Prepared, folder: Path) -> Sequence[Samples]:
         rng=stream(scenario.seed, "partition"),
     )
     return dealt(scenario, shards)
+
+
+def split(scenario: Scenario, shards: Sequence[Samples]) -> Sequence[tuple[Samples, Samples]]:
+    """Return the training samples of each worker, and those that it holds out, drawn at random.
+
+    Raises:
+        ScenarioError: a worker has too few samples for both.
+    """
+    share, found = scenario.dataset.held_out, []
+    if not share:
+        return [(own, own[:0]) for own in shards]
+    for index, own in enumerate(shards):
+        if len(own) < 2:
+            expected = f"at least 2 samples of each worker, for both; w{index} has {len(own)}"
+            raise ScenarioError.at("dataset.held_out", f"{share:g}", expected)
+        count = min(len(own) - 1, max(1, round(share * len(own))))
+        chosen = np.zeros(len(own), bool)
+        draws = stream(scenario.seed, f"w{index}", "held_out")
+        chosen[draws.choice(len(own), count, replace=False)] = True
+        found.append((own[~chosen], own[chosen]))
+    return found
 
 
 def require_batch(scenario: Scenario, least_samples: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from testbed.faults.base import TimedFault
 from testbed.models.metrics import ACCURACY, DEFAULTS, unit_of
+from testbed.models.metrics.clients import Clients
 from testbed.models.metrics.custom import CustomMetric
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.schema import Scenario
@@ -27,10 +28,13 @@ def check_metrics(scenario: Scenario) -> Iterator[Finding]:
     seen: set[str] = set()
     for place, metric in enumerate(scenario.evaluate.metrics):
         path: Keys = ("evaluate", "metrics", place)
-        (name,) = metric.names(0) or (metric.name,)
+        name = metric.names(0)[0] if len(metric.names(0)) == 1 else metric.name
         if name in seen:
             yield path, f"{name} again", "each metric once"
         seen.add(name)
+        if isinstance(metric, Clients) and not scenario.dataset.held_out:
+            expected = "`dataset.held_out`, such as 0.2: the share of each worker's own samples"
+            yield path, "clients, without samples that workers hold out", expected
         if isinstance(metric, CustomMetric) and (
             name in TAKEN or unit_of(name) or not re.fullmatch(METRIC, name)
         ):

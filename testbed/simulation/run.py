@@ -273,8 +273,11 @@ def build(
     gradients = reuse and _reused(experiment, reuse, processes)
     timeout = experiment.scenario.evaluate.timeout
     seed = experiment.evaluation_seed
-    metrics = experiment.metrics
-    learner = Learner(experiment.data, vector, bound, gradients, timeout, seed, metrics)
+    learner = Learner(
+        *(experiment.data, vector, bound, gradients, timeout, seed),
+        metrics=experiment.metrics,
+        held_out=experiment.held_out,
+    )
     simulated, arrivals = {}, experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
         create = partial(experiment.worker, index)

@@ -38,6 +38,7 @@ from testbed.algorithms.frame.worker import (
 from testbed.datasets import Prepared
 from testbed.host.deadline import evaluated_within
 from testbed.models import BoundModel, Evaluation
+from testbed.models.clients import HeldOut
 from testbed.models.metrics.suite import MetricSuite
 from testbed.payloads import Vector, encodings
 from testbed.payloads.notes import note_bytes
@@ -95,6 +96,7 @@ class Learner:
         timeout_seconds: the real-time limit of an evaluation.
         evaluation_seed: seed of the global generators in an evaluation; None if unused.
         metrics: the metrics of an evaluation.
+        held_out: the samples for an evaluation per client; None for none.
     """
 
     data: Prepared
@@ -104,6 +106,7 @@ class Learner:
     timeout_seconds: float = 600.0
     evaluation_seed: int | None = None
     metrics: MetricSuite = MetricSuite()  # noqa: RUF009 - frozen
+    held_out: HeldOut | None = None
 
     def loss_and_gradient(self, at: Vector, step: Step) -> tuple[float, Vector]:
         """Return mean loss and gradient at the parameters ``at``; valid until the next call.
@@ -125,7 +128,11 @@ class Learner:
         if self.evaluation_seed is not None:
             seed_globals(self.evaluation_seed)
         with evaluated_within(self.timeout_seconds):
-            return self.bound.evaluate(*tested, transform=data.transform, metrics=self.metrics)
+            found = self.bound.evaluate(*tested, transform=data.transform, metrics=self.metrics)
+            if self.held_out is None:
+                return found
+            final = images is None
+            return self.held_out.evaluate(self.bound, found, transform=data.transform, final=final)
 
 
 @dataclass

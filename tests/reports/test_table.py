@@ -84,6 +84,8 @@ def test_wording() -> None:
     assert describe_bytes(460e9) == "460 GB"
     assert describe_algorithm({"name": "asgd"}) == "asgd"
     assert describe_algorithm({"name": "a", "learning_rate": 0.1}) == "a (learning rate 0.1)"
+    nested = {"name": "a", "optimizer": {"name": "adam", "beta1": 0.9}, "rounds": {"late": "drop"}}
+    assert describe_algorithm(nested) == "a (optimizer adam (beta1 0.9), rounds (late drop))"
     assert describe_think({"think": None}) == "no think time"  # as in earlier summaries
     uniform = {"law": "uniform(0.5,1.5)", "mean_seconds": 0.99}
     assert describe_think({"think": uniform}) == "think uniform(0.5,1.5) x 0.99 s"

@@ -8,6 +8,7 @@
     calibration_error   expected calibration error
     perplexity          exponential of the mean cross-entropy
     mae, rmse           mean absolute, root mean squared error of predicted numbers
+    clients             distribution of the accuracy over the workers' held-out samples
     custom              a class in the user's file
 
 A new metric is a file here and an entry in ``AnyMetric``; ``base.py`` defines the contract.
@@ -23,6 +24,7 @@ from pydantic import Field
 
 from testbed.models.metrics.base import Metric, MetricConfig
 from testbed.models.metrics.classes import AccuracyPerClass, MacroF1
+from testbed.models.metrics.clients import Clients
 from testbed.models.metrics.custom import CustomMetric
 from testbed.models.metrics.errors import MeanAbsoluteError, RootMeanSquaredError
 from testbed.models.metrics.probabilities import Auroc, CalibrationError, Perplexity
@@ -40,6 +42,7 @@ AnyMetric = (
     | Perplexity
     | MeanAbsoluteError
     | RootMeanSquaredError
+    | Clients
     | CustomMetric
 )
 EvaluationMetric = Annotated[Annotated[AnyMetric, Field(discriminator="name")], Named()]
@@ -76,7 +79,7 @@ def group_of(name: str) -> str:
 
 def higher_is_better(name: str, metrics: Sequence[MetricConfig]) -> bool:
     """Return whether a higher value is better, of one of these metrics."""
-    return all(one.higher_is_better for one in metrics if one.has(name))
+    return all(one.prefers_higher(name) for one in metrics if one.has(name))
 
 
 def _kind_of(name: str) -> type[MetricConfig] | None:

@@ -64,6 +64,10 @@ class MetricConfig(StrictModel, ABC):
         """Whether a higher value is better."""
         return not self.LOWER_IS_BETTER
 
+    def prefers_higher(self, name: str) -> bool:
+        """Return whether a higher value of that name is better."""
+        return self.higher_is_better
+
     def names(self, classes: int) -> tuple[str, ...]:
         """Return the names of its values; ``classes`` is 0 for numbers as targets."""
         return (str(self.name),)
