@@ -89,7 +89,9 @@ def _flaw(parts: list[NDArray[Any]], workers: int, samples: int) -> str:
     if len(parts) != workers:
         return f"{len(parts)} lists"
     for number, part in enumerate(parts):
-        if part.ndim != 1 or not part.size or part.dtype.kind not in "ui":
+        if not part.size:
+            return f"no samples for w{number}"
+        if part.ndim != 1 or part.dtype.kind not in "ui":
             return f"{part.dtype} {part.shape} for w{number}"
         if part.min() < 0 or part.max() >= samples:
             strange = part.min() if part.min() < 0 else part.max()
