@@ -196,8 +196,8 @@ class WorkerHalf(AlgorithmHalf, ABC, Generic[C]):
             values, in place; only the worker half writes to them.
         version: version of the last reply.
         orders: the orders in force.
-        index: its worker's number.
-        shared_seed: a seed that all workers know, and the server does not use.
+        index: its worker's number, set after its creation.
+        shared_seed: a seed that all workers know, and the server does not use; likewise.
         loss: mean loss of the samples of the present step, if the config ``takes_losses``.
     """
 
@@ -205,8 +205,8 @@ class WorkerHalf(AlgorithmHalf, ABC, Generic[C]):
     layout: Layout
     workers: int
     rng: Generator
-    index: int = field(default=0, kw_only=True)
-    shared_seed: int = field(default=0, kw_only=True)
+    index: int = field(default=0, init=False)
+    shared_seed: int = field(default=0, init=False)
     version: int = field(default=0, init=False)
     orders: Orders = field(default=NO_ORDERS, init=False)
     loss: float = field(default=nan, init=False)

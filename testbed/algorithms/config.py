@@ -82,8 +82,9 @@ class AlgorithmConfig(StrictModel, ABC):
         shared_seed: int = 0,
     ) -> Any:
         """Create the worker half of one of ``workers`` workers."""
-        kind = self.halves()[0]
-        return kind(self, layout, workers, rng, index=index, shared_seed=shared_seed)
+        half = self.halves()[0](self, layout, workers, rng)
+        half.index, half.shared_seed = index, shared_seed
+        return half
 
     def server(self, layout: Layout, workers: int, *, parameters: Vector, rng: Generator) -> Any:
         """Create the server half; it takes ownership of ``parameters``, the initial model."""

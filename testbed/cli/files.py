@@ -134,7 +134,7 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
 def _try_models(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
     """Build each custom model once, if the shape of the images is known."""
     from testbed.models import CustomModel
-    from testbed.run.prepare import try_model
+    from testbed.run.data import try_model
 
     tried = set()
     for scenario, beside in scenarios:

@@ -106,7 +106,7 @@ def staleness(updates: pd.DataFrame) -> dict[str, float | int | None]:
         "mean": number(age.mean()),
         "max": int(age.max()) if len(age) else None,
         "sigma_mean": number(updates["sigma_mean"].mean()),
-        "dropped": int((updates["step_scale"] == 0).sum()),
+        "dropped": int((updates["step_scale"] == 0).sum()) if len(age) else None,
         "mean_step_scale": number(updates["step_scale"].mean()),
         "mean_global_step_scale": number(damping(updates)),
     }

@@ -17,16 +17,10 @@ from testbed.errors import NodeError, TestbedError, UserCodeError
 from testbed.host.isolation import LOADING_SECONDS, Opened, run_in_child
 from testbed.host.terminal import diverted
 from testbed.plan.selection import SIMULATION
+from testbed.run.data import known_size, prepare_data, prepare_own_data, with_model_cost
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import SIGNALS, Interrupts
-from testbed.run.prepare import (
-    RunRequest,
-    known_size,
-    prepare_data,
-    prepare_own_data,
-    prepare_simulation,
-    with_model_cost,
-)
+from testbed.run.prepare import RunRequest, prepare_simulation
 from testbed.run.up import RunListener, concluded
 from testbed.runtimes.agent.logs import Log
 from testbed.scenario import Scenario, load

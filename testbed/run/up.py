@@ -10,9 +10,10 @@ from testbed.errors import RunNotFound, TestbedError
 from testbed.plan.budget import require_memory
 from testbed.plan.make import plan
 from testbed.reports.remake import libraries_imported, remake
+from testbed.run.data import model_size, prepare_data, with_model_cost
 from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
-from testbed.run.prepare import RunRequest, model_size, prepare, prepare_data, with_model_cost
+from testbed.run.prepare import RunRequest, prepare
 from testbed.run.run import Execution, NotTornDown
 from testbed.run.runtime import Settled, settle, users_of
 from testbed.telemetry.event_kinds import RuntimeChosen

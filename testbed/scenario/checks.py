@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from math import floor, inf
 from pathlib import Path
 
-from testbed.algorithms import Adsp, ScaDles
+from testbed.algorithms import Adsp
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.datasets.streams import Each, Steady, Traced
 from testbed.faults import ChangedLink, Kill
 from testbed.faults.base import TimedFault
 from testbed.faults.check import contradictions, rejoining
@@ -42,7 +40,7 @@ from testbed.scenario.metrics import check_metrics, check_targets
 from testbed.scenario.rounds import check_rounds
 from testbed.scenario.scalars import display
 from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
-from testbed.scenario.streams import StreamSettings
+from testbed.scenario.stream_checks import check_streams
 from testbed.scenario.traces import recorded_fields
 from testbed.values.family import full_form
 from testbed.values.topology import LinkSpec
@@ -325,50 +323,6 @@ def _check_link(scenario: Scenario, path: Keys, link: LinkSpec, whose: str) -> I
             yield place, found, expected
     for direction, reason in unshapable(link):
         yield (*path, direction), "", "", f"{whose}: {reason}"
-
-
-def check_streams(scenario: Scenario) -> Iterator[Finding]:
-    """Check that the algorithm accepts streams, and that every device can be fed."""
-    streams, algorithm, count = scenario.streams, scenario.algorithm, scenario.workers.count
-    if streams is None:
-        return
-    if isinstance(algorithm, AlgorithmConfig) and not algorithm.TAKES_STREAMS:
-        expected = "no streams, or an algorithm that supports streams, such as ddl or scadles"
-        yield ("streams",), f"streams with {algorithm.name}", expected
-    least = algorithm.min_batch if isinstance(algorithm, ScaDles) else scenario.workers.batch_size
-    if streams.samples_per_record > least:
-        expected = f"at most {least:,}, the smallest batch: a step waits only for samples it uses"
-        found = f"{streams.samples_per_record:,}"
-        yield ("streams", "samples_per_record"), found, expected
-    if isinstance(streams.rates, Each) and len(streams.rates.given) != count:
-        found, expected = f"{len(streams.rates.given):,} rates", f"{count:,}, one for each worker"
-        yield ("streams", "rates", "per_second"), found, expected
-        return
-    lowest, largest = streams.range or (0.0, inf)
-    for rate in [rate for rate in streams.rates.given if not lowest <= rate <= largest][:1]:
-        expected = f"a rate from {lowest:g} to {largest:g} samples per second, or `clip: off`"
-        yield ("streams", "rates", "per_second"), f"{rate:g}", expected
-    change = streams.over_time
-    yield from _records_in_time(scenario, streams)
-    stops = not isinstance(change, Traced) and change.falls_silent  # recordings: see elsewhere
-    if (stops or 0.0 in streams.per_second(count, seed=scenario.seed)) and streams.patience == inf:
-        expected = "a duration: some streams stop, and training would wait for them forever"
-        yield ("streams", "stream_timeout"), "off", expected
-
-
-def _records_in_time(scenario: Scenario, streams: StreamSettings) -> Iterator[Finding]:
-    """Check that records are complete within the timeout; otherwise a device misses all rounds."""
-    rates = streams.per_second(scenario.workers.count, seed=scenario.seed)
-    slowest = min((rate for rate in rates if rate), default=inf)
-    seconds = streams.samples_per_record / slowest
-    steady = isinstance(streams.over_time, Steady)  # otherwise rates may rise later
-    if steady and streams.samples_per_record > 1 and seconds > streams.patience:
-        found = (
-            f"{streams.samples_per_record:,}, which take {seconds:g} s at {slowest:g} per second"
-        )
-        most = max(1, floor(streams.patience * slowest))
-        expected = f"at most {most:,}, which take no longer than stream_timeout"
-        yield ("streams", "samples_per_record"), found, expected
 
 
 def substitutes(scenario: Scenario) -> tuple[str, ...]:

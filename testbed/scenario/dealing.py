@@ -1,18 +1,70 @@
-"""Which device has which share of the data, if the scenario relates the two."""
+"""The samples of each worker: its share, what it holds out, and which device has which share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 
+from testbed import datasets
 from testbed.algorithms.base import Samples
+from testbed.datasets import Prepared
 from testbed.errors import ScenarioError
 from testbed.scenario.devices import devices
 from testbed.scenario.schema import Scenario
 from testbed.values.seeds import stream
+
+
+def deal(scenario: Scenario, data: Prepared, folder: Path) -> Sequence[Samples]:
+    """Return the training samples of each worker, by index.
+
+    Args:
+        scenario: has the partition.
+        data: the data set.
+        folder: base folder of the partition's file, if it has one.
+
+    Raises:
+        ScenarioError: a worker would get none, or a batch would exceed all samples, or shares are
+            dealt by their size but equally large, or the partition's file is wrong.
+        UserFileError: the user's own partition failed.
+    """
+    samples, batch = len(data.train_labels), scenario.workers.batch_size
+    if batch > samples:
+        expected = f"at most {samples:,}: the training samples of {scenario.dataset.name}"
+        raise ScenarioError.at("workers.batch_size", f"{batch:,}", expected)
+    shards = datasets.shards(
+        scenario.dataset.partition.opened(folder),
+        data.train_labels,
+        scenario.workers.count,
+        fraction=scenario.dataset.fraction,
+        classes=data.classes,
+        rng=stream(scenario.seed, "partition"),
+    )
+    return dealt(scenario, shards)
+
+
+def split(scenario: Scenario, shards: Sequence[Samples]) -> Sequence[tuple[Samples, Samples]]:
+    """Return the training samples of each worker, and those that it holds out, drawn at random.
+
+    Raises:
+        ScenarioError: a worker has too few samples for both.
+    """
+    share, found = scenario.dataset.held_out, []
+    if not share:
+        return [(own, own[:0]) for own in shards]
+    for index, own in enumerate(shards):
+        if len(own) < 2:
+            expected = f"at least 2 samples of each worker, for both; w{index} has {len(own)}"
+            raise ScenarioError.at("dataset.held_out", f"{share:g}", expected)
+        count = min(len(own) - 1, max(1, round(share * len(own))))
+        chosen = np.zeros(len(own), bool)
+        draws = stream(scenario.seed, f"w{index}", "held_out")
+        chosen[draws.choice(len(own), count, replace=False)] = True
+        found.append((own[~chosen], own[chosen]))
+    return found
 
 
 def dealt(scenario: Scenario, shards: Sequence[Samples]) -> Sequence[Samples]:
@@ -25,8 +77,8 @@ def dealt(scenario: Scenario, shards: Sequence[Samples]) -> Sequence[Samples]:
     Raises:
         ScenarioError: all shares are equally large.
     """
-    deal, batch = scenario.workers.deal, scenario.workers.batch_size
-    if deal is None:
+    wanted, batch = scenario.workers.deal, scenario.workers.batch_size
+    if wanted is None:
         return shards
     sizes = np.array([len(one) for one in shards])
     if len(set(sizes)) == 1 < len(shards):
@@ -36,11 +88,11 @@ def dealt(scenario: Scenario, shards: Sequence[Samples]) -> Sequence[Samples]:
     seconds = np.array([0.0 if pace is None else pace.mean(batch) for pace in paces])
     noise = stream(scenario.seed, "deal").standard_normal(len(shards))
     scores = np.empty(len(shards))
-    ascending = np.lexsort((noise, -seconds if deal.most == "fastest" else seconds))
+    ascending = np.lexsort((noise, -seconds if wanted.most == "fastest" else seconds))
     scores[ascending] = [
         NormalDist().inv_cdf((rank + 0.5) / len(shards)) for rank in range(len(shards))
     ]
-    share = deal.correlation
+    share = wanted.correlation
     scores = share * scores + sqrt(1 - share * share) * noise
     given: list[Samples] = list(shards)
     by_score, by_size = np.argsort(-scores, kind="stable"), np.argsort(-sizes, kind="stable")

@@ -31,7 +31,7 @@ from testbed.models.metrics.clients import Clients
 from testbed.models.metrics.suite import MetricSuite
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.scenario.availability import availabilities
-from testbed.scenario.dealing import dealt
+from testbed.scenario.dealing import deal, split
 from testbed.scenario.devices import Device, devices
 from testbed.scenario.links import feeders, restarts_feeders
 from testbed.scenario.load import load
@@ -316,55 +316,6 @@ class Durations:
 
     def __call__(self) -> float:
         return self.law.draw(self.rng) * self.mean
-
-
-def deal(scenario: Scenario, data: Prepared, folder: Path) -> Sequence[Samples]:
-    """Return the training samples of each worker, by index.
-
-    Args:
-        scenario: has the partition.
-        data: the data set.
-        folder: base folder of the partition's file, if it has one.
-
-    Raises:
-        ScenarioError: a worker would get none, or a batch would exceed all samples, or shares are
-            dealt by their size but equally large, or the partition's file is wrong.
-        UserFileError: the user's own partition failed.
-    """
-    samples, batch = len(data.train_labels), scenario.workers.batch_size
-    if batch > samples:
-        expected = f"at most {samples:,}: the training samples of {scenario.dataset.name}"
-        raise ScenarioError.at("workers.batch_size", f"{batch:,}", expected)
-    shards = datasets.shards(
-        scenario.dataset.partition.opened(folder),
-        data.train_labels,
-        scenario.workers.count,
-        fraction=scenario.dataset.fraction,
-        classes=data.classes,
-        rng=stream(scenario.seed, "partition"),
-    )
-    return dealt(scenario, shards)
-
-
-def split(scenario: Scenario, shards: Sequence[Samples]) -> Sequence[tuple[Samples, Samples]]:
-    """Return the training samples of each worker, and those that it holds out, drawn at random.
-
-    Raises:
-        ScenarioError: a worker has too few samples for both.
-    """
-    share, found = scenario.dataset.held_out, []
-    if not share:
-        return [(own, own[:0]) for own in shards]
-    for index, own in enumerate(shards):
-        if len(own) < 2:
-            expected = f"at least 2 samples of each worker, for both; w{index} has {len(own)}"
-            raise ScenarioError.at("dataset.held_out", f"{share:g}", expected)
-        count = min(len(own) - 1, max(1, round(share * len(own))))
-        chosen = np.zeros(len(own), bool)
-        draws = stream(scenario.seed, f"w{index}", "held_out")
-        chosen[draws.choice(len(own), count, replace=False)] = True
-        found.append((own[~chosen], own[chosen]))
-    return found
 
 
 def require_batch(scenario: Scenario, least_samples: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from testbed.errors import ScenarioError
 from testbed.models.metrics import higher_is_better
 from testbed.models.metrics.clients import Clients, distribution
 from testbed.scenario import Scenario, load_text
-from testbed.scenario.experiment import Experiment, load_model, split
+from testbed.scenario.dealing import split
+from testbed.scenario.experiment import Experiment, load_model
 
 TEXT = """
 name: clients
@@ -63,11 +65,11 @@ def test_samples_are_held_out_of_training() -> None:
         split(scenario(0.25), [np.arange(8), np.arange(1)])
 
 
-def test_a_run_evaluates_per_client(run_simulation: Callable[..., Run]) -> None:
+def test_a_run_evaluates_per_client(run_simulation: Callable[..., Run], digits: Path) -> None:
     run = run_simulation("one", text=TEXT)
     last = run.evaluations.iloc[-1]
-    experiment = Experiment.open(run.path)
-    model, data = load_model(run.path, "final"), experiment.data
+    experiment = Experiment.open(run.folder.path, data=digits)
+    model, data = load_model(run.folder.path, "final"), experiment.data
     assert experiment.held_out is not None
     accuracies = [
         model.bound.evaluate(data.train_images[own], data.train_labels[own]).metrics["top1"] or 0.0
