@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal
 
-from testbed.models.metrics import ACCURACY, title_of, unit_of
+from testbed.models.metrics import ACCURACY, samples_of, title_of, unit_of
 from testbed.reports.measures import damping, final, moving_average, values
 from testbed.reports.stability import loss_period, verge_period
 from testbed.reports.streams import (
@@ -102,7 +102,7 @@ def _sigma_ratio(run: Run) -> float:
 
 
 def _final(metric: str) -> Definition:
-    title, unit = f"final {_titled(metric)}, all test images", unit_of(metric)
+    title, unit = f"final {_titled(metric)}, all {samples_of(metric)}", unit_of(metric)
 
     def of(run: Run, higher: bool) -> float | None:
         return final(run.evaluations, metric)

@@ -13,6 +13,7 @@ from testbed import Run
 from testbed.errors import ScenarioError
 from testbed.models.metrics import higher_is_better
 from testbed.models.metrics.clients import Clients, distribution
+from testbed.reports.run_measure import Measure
 from testbed.scenario import Scenario, load_text
 from testbed.scenario.dealing import split
 from testbed.scenario.experiment import Experiment, load_model
@@ -49,6 +50,12 @@ def test_the_deviation_is_better_if_lower() -> None:
     metrics = [Clients(name="clients")]
     assert higher_is_better("clients_worst", metrics)
     assert not higher_is_better("clients_deviation", metrics)
+
+
+def test_the_final_values_are_of_held_out_samples() -> None:
+    title = Measure("final_clients_worst").title
+    assert title == "final clients' accuracy, worst tenth, all held-out samples"
+    assert Measure("final_top5").title == "final top-5 accuracy, all test images"
 
 
 def test_samples_are_held_out_of_training() -> None:

@@ -72,6 +72,11 @@ def unit_of(name: str) -> Literal["images", "share", ""]:
     return "" if kind is None else kind.UNIT
 
 
+def samples_of(name: str) -> str:
+    """Return what a value is measured on."""
+    return (_kind_of(name) or MetricConfig).SAMPLES
+
+
 def group_of(name: str) -> str:
     """Return the group of a value in trackers of experiments."""
     return (_kind_of(name) or MetricConfig).GROUP
@@ -97,6 +102,7 @@ __all__ = [
     "besides_defaults",
     "group_of",
     "higher_is_better",
+    "samples_of",
     "title_of",
     "unit_of",
 ]

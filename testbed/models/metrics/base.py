@@ -48,6 +48,7 @@ class MetricConfig(StrictModel, ABC):
         TARGETS: the targets that it compares outputs with; None for any.
         LOWER_IS_BETTER: whether a lower value is better.
         UNIT: the unit of its values: a share (of all images), or a number without unit.
+        SAMPLES: what it is measured on.
         GROUP: the group of its values in trackers of experiments.
     """
 
@@ -55,6 +56,7 @@ class MetricConfig(StrictModel, ABC):
     TARGETS: ClassVar[Literal["labels", "numbers"] | None] = "labels"
     LOWER_IS_BETTER: ClassVar[bool] = False
     UNIT: ClassVar[Literal["images", "share", ""]] = "share"
+    SAMPLES: ClassVar[str] = "test images"
     GROUP: ClassVar[str] = "metrics"
 
     name: Any

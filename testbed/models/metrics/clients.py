@@ -27,6 +27,7 @@ class Clients(MetricConfig):
     """
 
     NAMES = "|".join(VALUES)
+    SAMPLES = "held-out samples"
 
     name: Literal["clients"]
 
