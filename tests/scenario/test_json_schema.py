@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from testbed.scenario import json_schema, json_schema_text, load
 from testbed.studies import is_study, load_study, study_schema_text
+from testbed.studies.document import StudyDocument
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SHIPPED = sorted(file for file in SCENARIOS.rglob("*.yaml") if not is_study(file))
@@ -44,6 +45,22 @@ def test_the_schema_is_valid_and_has_descriptions() -> None:
         assert key.get("description"), name
     rate = schema["$defs"]["TracedDirection"]["properties"]["rate"]
     assert rate["description"].startswith("bits per second of Ethernet frames")
+
+
+def test_what_repeats_is_defined_once() -> None:
+    schema = json_schema()
+    algorithms = [schema["$defs"][name]["properties"] for name in ("FedAvg", "FedOpt", "DiLoCo")]
+    for options in algorithms:
+        assert options["optimizer"] == {"$ref": "#/$defs/Optimizer"}
+        assert options["schedule"] == {"$ref": "#/$defs/Schedule"}
+    full, *short = schema["$defs"]["Optimizer"]["anyOf"]
+    assert "oneOf" in full
+    assert {"const": "adam"} in short
+
+
+def test_no_name_is_defined_by_scenarios_and_by_studies() -> None:
+    """The schema of studies holds the definitions of both."""
+    assert json_schema()["$defs"].keys() & json_schema(StudyDocument)["$defs"].keys() == set()
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.relative_to(SCENARIOS)))
@@ -113,7 +130,8 @@ def test_inherited_keys_are_described_too() -> None:
         for name, kind in definitions.items()
         if "custom" not in kind.get("title", "").lower()
         for key, schema in kind.get("properties", {}).items()
-        if "description" not in schema and "const" not in schema
+        if "description" not in {**definitions.get(schema.get("$ref", "")[8:], {}), **schema}
+        and "const" not in schema
     ]
     assert lacking == []
 
