@@ -1,6 +1,5 @@
 """The JSON schema, its committed copy, and every shipped scenario."""
 
-import json
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from testbed.scenario import json_schema, json_schema_text, load
 from testbed.studies import is_study, load_study, study_schema_text
-from testbed.studies.document import StudyDocument
+from testbed.studies.document import StudyDocument, study_schema
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SHIPPED = sorted(file for file in SCENARIOS.rglob("*.yaml") if not is_study(file))
@@ -19,13 +18,18 @@ STUDIES = sorted(file for file in SCENARIOS.rglob("*.yaml") if is_study(file))
 
 
 @pytest.fixture(scope="module")
-def validator() -> Draft202012Validator:
-    return Draft202012Validator(json_schema())
+def schema() -> dict[str, Any]:
+    return json_schema()
+
+
+@pytest.fixture(scope="module")
+def validator(schema: dict[str, Any]) -> Draft202012Validator:
+    return Draft202012Validator(schema)
 
 
 @pytest.fixture(scope="module")
 def study_validator() -> Draft202012Validator:
-    return Draft202012Validator(json.loads(study_schema_text()))
+    return Draft202012Validator(study_schema())
 
 
 def test_the_committed_copy_matches_the_code() -> None:
@@ -35,9 +39,7 @@ def test_the_committed_copy_matches_the_code() -> None:
     assert committed == study_schema_text(), "run: make schema"
 
 
-def test_the_schema_is_valid_and_has_descriptions() -> None:
-    schema = json_schema()
-    Draft202012Validator.check_schema(schema)
+def test_the_schema_has_descriptions(schema: dict[str, Any]) -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["$id"] == "urn:edge-testbed:scenario:1"
     assert schema["title"] == "Scenario"
@@ -47,8 +49,7 @@ def test_the_schema_is_valid_and_has_descriptions() -> None:
     assert rate["description"].startswith("bits per second of Ethernet frames")
 
 
-def test_what_repeats_is_defined_once() -> None:
-    schema = json_schema()
+def test_what_repeats_is_defined_once(schema: dict[str, Any]) -> None:
     algorithms = [schema["$defs"][name]["properties"] for name in ("FedAvg", "FedOpt", "DiLoCo")]
     for options in algorithms:
         assert options["optimizer"] == {"$ref": "#/$defs/Optimizer"}
@@ -58,9 +59,9 @@ def test_what_repeats_is_defined_once() -> None:
     assert {"const": "adam"} in short
 
 
-def test_no_name_is_defined_by_scenarios_and_by_studies() -> None:
+def test_no_name_is_defined_by_scenarios_and_by_studies(schema: dict[str, Any]) -> None:
     """The schema of studies holds the definitions of both."""
-    assert json_schema()["$defs"].keys() & json_schema(StudyDocument)["$defs"].keys() == set()
+    assert schema["$defs"].keys() & json_schema(StudyDocument)["$defs"].keys() == set()
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.relative_to(SCENARIOS)))
@@ -86,18 +87,20 @@ def test_a_shipped_study_is_valid_and_names_its_schema(
     load_study(file)
 
 
-def test_the_schema_of_studies_allows_inline_scenarios(small: str) -> None:
-    schema = json.loads(study_schema_text())
-    Draft202012Validator.check_schema(schema)
+def test_the_schema_of_studies_allows_inline_scenarios(
+    small: str, study_validator: Draft202012Validator
+) -> None:
+    schema = study_schema()
+    Draft202012Validator.check_schema(schema)  # with all definitions of scenarios
     assert all(key.get("description") for key in schema["properties"].values())
-    validator = Draft202012Validator(schema)
     study = {"name": "inside", "scenario": yaml.safe_load(small), "seeds": [1, 2]}
-    validator.validate(study)
+    study_validator.validate(study)
     del study["scenario"]["algorithm"]  # the study may vary it
-    validator.validate({**study, "vary": {"algorithm": ["algorithm=asgd", "algorithm=bsp"]}})
+    varied = {**study, "vary": {"algorithm": ["algorithm=asgd", "algorithm=bsp"]}}
+    study_validator.validate(varied)
     study["scenario"]["workers"]["cuont"] = 3
-    assert not validator.is_valid(study)
-    assert not validator.is_valid({"name": "none", "vary": {}})
+    assert not study_validator.is_valid(study)
+    assert not study_validator.is_valid({"name": "none", "vary": {}})
 
 
 def test_the_small_scenario_passes(small: str, validator: Draft202012Validator) -> None:
@@ -119,9 +122,9 @@ def test_only_a_scenario_that_extends_another_may_omit_required_keys(
     validator.validate({**whole, "workers": {"count": 2, "think": None}})
 
 
-def test_inherited_keys_are_described_too() -> None:
+def test_inherited_keys_are_described_too(schema: dict[str, Any]) -> None:
     """An algorithm's own words replace those of its base; every option has some."""
-    definitions = json_schema()["$defs"]
+    definitions = schema["$defs"]
     fedavg = definitions["FedAvg"]["properties"]
     assert fedavg["learning_rate"]["description"] == "η, the workers' learning rate."
     assert fedavg["proximal"]["description"].startswith("μ; adds μ (w - w_0)")
@@ -129,9 +132,9 @@ def test_inherited_keys_are_described_too() -> None:
         (name, key)
         for name, kind in definitions.items()
         if "custom" not in kind.get("title", "").lower()
-        for key, schema in kind.get("properties", {}).items()
-        if "description" not in {**definitions.get(schema.get("$ref", "")[8:], {}), **schema}
-        and "const" not in schema
+        for key, part in kind.get("properties", {}).items()
+        if "description" not in {**definitions.get(part.get("$ref", "")[8:], {}), **part}
+        and "const" not in part
     ]
     assert lacking == []
 
@@ -157,7 +160,3 @@ def test_the_schema_refuses_what_loading_refuses(
 ) -> None:
     data: dict[str, Any] = {**yaml.safe_load(small), key: value}
     assert not validator.is_valid(data)
-
-
-def test_the_text_of_the_schema_is_json() -> None:
-    assert json.loads(json_schema_text()) == json_schema()
