@@ -42,7 +42,7 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test slow test-netem privileged check format lint \
-	types contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower clean soak \
+	types docs contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower clean soak \
 	privileged-shared privileged-alone nightly \
 	test-netem-shared test-netem-alone test-netem-nightly
 
@@ -147,6 +147,13 @@ types: setup ## strict static types
 	@$(python) -m mypy
 	$(python) -m mypy tests/bench/*.py
 	MYPYPATH=compose/grafana $(python) -m mypy compose/grafana/generate.py
+	MYPYPATH=docs/site $(python) -m mypy docs/site/pages.py docs/site/conf.py
+
+docs: setup ## write the documentation as a site to site/
+	@rm -rf build/pages site
+	$(python) docs/site/pages.py build/pages
+	$(python) -m sphinx --fail-on-warning --keep-going --quiet -c docs/site build/pages site
+	echo "site/index.html"
 
 contracts: setup ## which part may import which
 	@$(VENV)/bin/lint-imports --no-cache
