@@ -17,8 +17,11 @@ from testbed.datasets.cifar10 import Cifar10
 from testbed.datasets.custom import CustomDataset
 from testbed.datasets.digits import Digits
 from testbed.datasets.fashion_mnist import FashionMnist
+from testbed.datasets.huggingface import HuggingFace
+from testbed.datasets.leaf import Leaf
 from testbed.datasets.mnist import Mnist
 from testbed.datasets.mnist_pair_100 import MnistPair100
+from testbed.datasets.parquet import Parquet
 from testbed.datasets.partitions import Partition, shards
 from testbed.datasets.prepared import Prepared, load
 from testbed.datasets.substitute_chiller import SubstituteChiller
@@ -31,8 +34,11 @@ Dataset = Annotated[
         | CustomDataset
         | Digits
         | FashionMnist
+        | HuggingFace
+        | Leaf
         | Mnist
         | MnistPair100
+        | Parquet
         | SubstituteChiller
         | SubstituteRail,
         Field(discriminator="name"),
@@ -47,8 +53,11 @@ __all__ = [
     "DatasetConfig",
     "Digits",
     "FashionMnist",
+    "HuggingFace",
+    "Leaf",
     "Mnist",
     "MnistPair100",
+    "Parquet",
     "Partition",
     "Prepared",
     "SubstituteChiller",

@@ -2,6 +2,7 @@
 
 train_images.npy  float32 (n, channels, height, width)      test_images.npy
 train_labels.npy  int64 (n,)                                test_labels.npy
+train_users.npy   int64 (n,), if the data set knows the user of each training sample
 meta.json         {"format": 1, "classes": .., "image_shape": [..], "source": {..},
                    "sha256": {"train_images.npy": .., ..}}
 
@@ -36,6 +37,7 @@ Transform = Callable[[NDArray[Any], np.random.Generator | None], Images]
 
 FORMAT = 1
 PARTS = ("train_images", "train_labels", "test_images", "test_labels")
+USERS = "train_users"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,7 @@ class Prepared:
         classes: number of labels; 0 for numbers.
         source: origin, such as the checksums of the source files; for the record.
         transform: makes images ready; None if they are ready. It is not part of the folder.
+        train_users: number of the user of each training sample, shape (n,); None if unknown.
     """
 
     train_images: RawImages
@@ -57,6 +60,7 @@ class Prepared:
     classes: int
     source: Mapping[str, str]
     transform: Transform | None = None
+    train_users: NDArray[np.int64] | None = None
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -116,8 +120,15 @@ def load(folder: Path) -> Prepared:
             found, expected = f"{array.dtype} {array.shape}", f"{types[0]} {shape}"
             raise _damaged(folder / f"{part}.npy", f"found {found}, expected {expected}")
     train, test = ([arrays[part] for part in PARTS[i : i + 2]] for i in (0, 2))
+    users = _map(folder / f"{USERS}.npy") if f"{USERS}.npy" in meta.get("sha256", {}) else None
+    if users is not None and (users.shape, users.dtype.name) != (train[1].shape, "int64"):
+        found, expected = f"{users.dtype} {users.shape}", f"int64 {train[1].shape}"
+        raise _damaged(folder / f"{USERS}.npy", f"found {found}, expected {expected}")
     return Prepared(
-        *(train[0], train[1], test[0], test[1]), classes=meta["classes"], source=meta["source"]
+        *(train[0], train[1], test[0], test[1]),
+        classes=meta["classes"],
+        source=meta["source"],
+        train_users=users,
     )
 
 
@@ -139,7 +150,7 @@ def _write(data: Prepared, target: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     try:
         sums = {}
-        for part in PARTS:
+        for part in PARTS if data.train_users is None else (*PARTS, USERS):
             file = folder / f"{part}.npy"
             np.save(file, getattr(data, part))
             with file.open("rb") as written:

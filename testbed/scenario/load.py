@@ -16,7 +16,7 @@ from testbed.scenario.checks import check_device, check_files, check_whole
 from testbed.scenario.costs import with_profiles
 from testbed.scenario.document import Document, problem_at
 from testbed.scenario.override import Override, extend
-from testbed.scenario.own_code import apply_own_code
+from testbed.scenario.own_code import apply_own_code, with_folder
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
@@ -134,7 +134,7 @@ def load_document(
     if scenario is not None and not problems:
         problems += _check_seeds(scenario, document, seeds)
         if own_code and locate is not None:
-            scenario, unfit = apply_own_code(scenario, document, locate)
+            scenario, unfit = apply_own_code(with_folder(scenario, locate), document, locate)
             problems += unfit
         if has_cuda is not None:
             problems += [problem_at(document, *one) for one in check_device(scenario, has_cuda)]

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 import testbed.datasets
 from testbed.datasets import Dataset, DatasetConfig, Prepared, load
-from testbed.datasets.prepared import PARTS
+from testbed.datasets.prepared import PARTS, USERS
 
 DATA = """
 import numpy as np
@@ -28,13 +30,19 @@ def load():
     return images, [0, 1, 2, 0, 1], images[:2], [2, 2]
 """
 
+LEAF = """{"users": ["a", "b"], "num_samples": [2, 1], "user_data":
+ {"a": {"x": [[1, 2], [3, 4]], "y": [0, 1]}, "b": {"x": [[5, 6]], "y": [2]}}}"""
+
 EXAMPLES: dict[str, Any] = {
     "cifar10": "cifar10",
     "custom": {"custom": {"file": "./data.py", "class": "load"}},
     "digits": "digits",
     "fashion-mnist": "fashion-mnist",
+    "huggingface": {"huggingface": {"folder": ".", "test_share": 0.3, "user": "u"}},
+    "leaf": {"leaf": {"folder": "."}},
     "mnist": "mnist",
     "mnist-pair-100": "mnist-pair-100",
+    "parquet": {"parquet": {"folder": "."}},
     "substitute-chiller": "substitute-chiller",
     "substitute-rail": "substitute-rail",
 }
@@ -46,6 +54,19 @@ def members() -> dict[str, type[DatasetConfig]]:
     """The union's classes by name."""
     union = get_args(get_args(Dataset)[0])
     return {get_args(config.model_fields["name"].annotation)[0]: config for config in union}
+
+
+def write_files(folder: Path) -> None:
+    """Write the files of the examples that read the user's own."""
+    (folder / "data.py").write_text(DATA, encoding="utf-8")
+    table = pa.table({"x": [[1, 2]] * 6, "y": [0, 1, 2, 0, 1, 2], "u": ["a", "b"] * 3})
+    with pa.ipc.new_stream(str(folder / "data.arrow"), table.schema) as stream:
+        stream.write_table(table)
+    (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
+    for half in ("train", "test"):
+        (folder / half).mkdir()
+        (folder / half / "all_data.json").write_text(LEAF, encoding="utf-8")
+        pq.write_table(table, folder / half / "part-0.parquet")
 
 
 @pytest.fixture(
@@ -62,7 +83,7 @@ def folder(
     if needed in DOWNLOADED and not given.is_dir():
         pytest.skip(f"needs {needed}: set TESTBED_DATA to a folder that has it")
     beside = tmp_path_factory.mktemp("beside")
-    (beside / "data.py").write_text(DATA, encoding="utf-8")
+    write_files(beside)
     config = TypeAdapter(Dataset).validate_python(EXAMPLES[request.param])
     cache = tmp_path_factory.mktemp("cache")
     prepared = config.prepare(cache, environment=testbed_data, folder=beside)
@@ -98,7 +119,7 @@ def test_names_equal_those_of_the_files() -> None:
 
 
 def test_configs_import_nothing_heavy() -> None:
-    heavy = "{'torch', 'sklearn', 'pooch', 'requests'}"
+    heavy = "{'torch', 'sklearn', 'pooch', 'requests', 'pyarrow', 'PIL'}"
     code = f"import sys, testbed.datasets; sys.exit(len({heavy} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -164,7 +185,8 @@ def test_arrays_are_read_only(data: Prepared) -> None:
 def test_every_user_can_read_the_folder(folder: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
     names = {path.name for path in folder.iterdir()}
-    assert names == {"meta.json", *(f"{part}.npy" for part in PARTS)}
+    known = (*PARTS, USERS) if load(folder).train_users is not None else PARTS
+    assert names == {"meta.json", *(f"{part}.npy" for part in known)}
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o644}
 
 

@@ -26,11 +26,12 @@ class PartitionConfig(StrictModel, ABC):
     NEEDS_LABELS: ClassVar[bool] = False
     OVERLAPS: ClassVar[bool] = False
 
-    def opened(self, folder: Path) -> Self:
+    def opened(self, folder: Path, *, users: Samples | None = None) -> Self:
         """Return the partition with the content of its file, if it has one.
 
         Args:
             folder: base folder of relative names: the scenario's, or the run's with copies.
+            users: number of the user of each training sample, if the data set knows them.
 
         Raises:
             ScenarioError: the file cannot be read.
