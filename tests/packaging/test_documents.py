@@ -90,6 +90,18 @@ def test_the_scenario_in_the_readme_is_valid(tmp_path: Path) -> None:
     assert len(text.splitlines()) == 10
 
 
+def test_the_scenarios_for_users_of_other_tools_are_valid(tmp_path: Path) -> None:
+    page = (ROOT / "docs/coming-from.md").read_text(encoding="utf-8")
+    texts = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names = []
+    for text in texts:
+        file = tmp_path / "one.yaml"
+        file.write_text(text, encoding="utf-8")
+        names.append(load(file).name)
+    tools = ["flower", "fedscale", "containerlab", "mininet", "kollaps"]
+    assert names == [f"from-{tool}" for tool in tools]
+
+
 def test_the_study_in_the_documents_is_valid(tmp_path: Path) -> None:
     page = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
