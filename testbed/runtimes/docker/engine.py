@@ -1,16 +1,14 @@
-"""The connection to this machine's Docker engine, its failures, and what it cannot provide."""
+"""The connection to this machine's engine, its failures, and which engines cannot host runs."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
-import resource
 import shutil
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -18,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.environment import BASE
-from testbed.host.hierarchies import check_present, find_hierarchies, find_mounted
-from testbed.host.limits import Limits, settings
+from testbed.host.hierarchies import find_mounted
 from testbed.runtimes.parallel import THREADS
-from testbed.values.topology import NodeSpec
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -142,20 +138,11 @@ PROBE_SECONDS = 10.0
 
 INSTALL = "Install one (sudo apt-get install docker.io, or https://docs.docker.com/engine/install)"
 
-ENFORCED_BY = {"cpu": "CpuCfsQuota", "memory": "MemoryLimit", "cpuset": "CPUSet"}
-"""Limits of a node, and the field of ``docker info`` that says whether the kernel enforces it."""
-
 CONTROLLER_OF = {
     **{"MemoryLimit": "memory", "PidsLimit": "pids", "CPUSet": "cpuset"},
     **{"CpuCfsQuota": "cpu", "CPUShares": "cpu"},
 }
 """The fields of ``docker info`` about limits, and the controllers that enforce them."""
-
-MOST_FILES = 2**20
-MOST_PROCESSES = Path("/proc/sys/kernel/pid_max")
-
-GPU_RUNTIME = "nvidia"
-REMOVE = "or remove it from the scenario"
 
 
 def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECONDS) -> APIClient:
@@ -273,74 +260,6 @@ def has_controllers_in_both() -> bool:
     trees = find_mounted()
     unified = [tree.point / "cgroup.controllers" for tree in trees if tree.version == 2]
     return any(tree.version == 1 for tree in trees) and any(one.read_text() for one in unified)
-
-
-def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
-    """Reject nodes that need what this engine, with this ``docker info``, cannot provide.
-
-    Raises:
-        HostError: a node has a limit that is not enforced, CPUs that do not exist, or GPUs in an
-            engine without a runtime for them; names it, and the fix.
-    """
-    for node in nodes:
-        whose = f"{node.name} (class {node.device_class})" if node.device_class else node.name
-        for limit, told in ENFORCED_BY.items():
-            wanted = getattr(node, limit)
-            if wanted is not None and not info.get(told, False):
-                raise HostError(
-                    f"{whose}: {limit} {wanted} is a limit, which the kernel of this Docker "
-                    "engine cannot enforce.",
-                    hint=f"`docker info` ends with what the kernel lacks: enable it, {REMOVE}.",
-                )
-        settings(Limits.of(node), "cpu", 1)  # rejects what no kernel can enforce
-        if node.cpuset is not None:
-            check_present(whose, node.cpuset, find_hierarchies())
-        if node.gpus and GPU_RUNTIME not in info.get("Runtimes", {}):
-            raise HostError(
-                f"{whose}: gpus {node.gpus}, but this Docker engine has no runtime {GPU_RUNTIME}.",
-                hint=f"Install the NVIDIA Container Toolkit, {REMOVE}.",
-            )
-
-
-@dataclass(frozen=True)
-class EngineLimits:
-    """The limits of containers that depend on the engine.
-
-    Attributes:
-        host: what a container's HostConfig has in addition.
-        inodes: whether a tmpfs can have a limit of files.
-        filtered: whether the engine's own filter of system calls denies new namespaces.
-    """
-
-    host: Mapping[str, Any] = field(default_factory=dict)
-    inodes: bool = True
-    filtered: bool = True
-
-
-def limits_in(info: Mapping[str, Any]) -> EngineLimits:
-    """Return what an engine with this ``docker info`` needs; Podman is the one that differs.
-
-    It would give MOST_FILES and more processes to every container, and fail if it has less itself.
-    """
-    if not is_podman(info):
-        return EngineLimits()
-    most = {
-        "nofile": _least(resource.RLIMIT_NOFILE, MOST_FILES),
-        "nproc": _least(resource.RLIMIT_NPROC, int(MOST_PROCESSES.read_text())),
-    }
-    ulimits = [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in most.items()]
-    return EngineLimits({"Ulimits": ulimits}, inodes=False, filtered=False)
-
-
-def _least(kind: int, most: int) -> int:
-    """Return a number, or this process's own limit if that is lower."""
-    own = resource.getrlimit(kind)[1]
-    return most if own == resource.RLIM_INFINITY else min(own, most)
-
-
-def want_gpus(nodes: Iterable[NodeSpec]) -> bool:
-    """Return whether any node has a GPU; then all have the image that can use one."""
-    return any(node.gpus for node in nodes)
 
 
 def start_or_install(path: str | None = None) -> str:

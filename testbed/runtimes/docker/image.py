@@ -95,10 +95,12 @@ PART_LABEL = "org.edge-testbed.part"
 """Label of every image that testbed builds: which part it is, such as NODES or BASE."""
 
 NODES, DEPENDENCIES, WHEELS, BASE = "nodes", "dependencies", "wheels", "base"
+GPU_WHEELS = "gpu-wheels"
 KAFKA, KAFKA_BASE = "kafka", "kafka-base"
 MADE_OF: Mapping[str, tuple[str, ...]] = {
     DEPENDENCIES: DEPENDENCY_RECIPE,
     WHEELS: (OFFLINE, CONSTRAINTS, REQUIREMENTS),
+    GPU_WHEELS: (OFFLINE, CONSTRAINTS, REQUIREMENTS),
     BASE: (OFFLINE,),
     KAFKA: (KAFKA_DOCKERFILE,),
     KAFKA_BASE: (OFFLINE,),

@@ -20,14 +20,12 @@ from typing import Any, ClassVar
 import pytest
 
 from testbed.errors import HostError, NodeError
+from testbed.runtimes.docker.abilities import EngineLimits, check_abilities, limits_in
 from testbed.runtimes.docker.engine import (
     PROBE_SECONDS,
-    EngineLimits,
-    check_abilities,
     connect,
     describe,
     explain,
-    limits_in,
     refuse,
     start_or_install,
 )
@@ -278,7 +276,7 @@ def limited() -> Callable[..., NodeSpec]:
         ({"cpu": 0.5}, "CpuCfsQuota", r"w3 \(class slow\): cpu 0.5 is a limit.*docker info"),
         ({"memory": Size.parse("64MiB")}, "MemoryLimit", r"w3 .*memory 64MiB is a limit"),
         ({"cpu": 0.001}, "", "0.001 CPUs is too small, expected at least 0.01"),
-        ({"gpus": 1}, "", r"w3 \(class slow\): gpus 1, .*no runtime nvidia.*Container Toolkit"),
+        ({"gpus": 1}, "", r"w3 \(class slow\): gpus 1, .*no runtime nvidia.*container toolkit"),
     ],
 )
 def test_limits_beyond_the_engine_are_refused(
