@@ -18,6 +18,7 @@ import numpy as np
 from bench_gradient import CASES
 
 import testbed
+from testbed.cli.up import INVALID
 from testbed.errors import HostError, NodeError
 from testbed.host.gpus import find_gpus
 from testbed.models import ImageShape, ModelConfig
@@ -33,8 +34,6 @@ PAYLOAD_TOLERANCE = 0.02
 """Of the mean bytes of a push: AdaComp sends no zeros, and which entries are zero may differ."""
 
 BATCH = 10
-INVALID = 6
-"""Exit status of `testbed up` for a run that the host did not keep up with."""
 
 
 def main(share: str) -> int:
