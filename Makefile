@@ -42,7 +42,7 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test slow test-netem privileged check format lint \
-	types docs contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower clean soak \
+	types docs contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower gpu-check clean soak \
 	privileged-shared privileged-alone nightly \
 	test-netem-shared test-netem-alone test-netem-nightly
 
@@ -198,6 +198,9 @@ bench: setup ## how fast runs, gradients and parts are on this machine: half an 
 		echo "---- $$bench"
 		$(python) tests/bench/$${bench/ /.py }$$([[ $$bench == *" "* ]] || echo .py)
 	done
+
+gpu-check: setup ## compare a GPU with a CPU, natively, as root; where there is no GPU: Error 3
+	@$(python) tests/bench/gpu_check.py
 
 bench-flower: setup ## the same training in Flower's simulation engine, installed into the cache
 	@$(python) tests/bench/flower.py

@@ -72,6 +72,7 @@ def command(
         return
     made = plan(scenario, scenario.name)
     needs = budget(scenario, made, count_parameters(scenario))
+    made, refused = _deal(scenario, made)
     requests = _requests(scenario, made)
     if as_json:
         print_json(
@@ -84,16 +85,50 @@ def command(
                 "runtime": scenario.runtime.name,
                 "substitutes": substitutes(scenario),
                 "requests": [asdict(request) for request in requests],
+                **({"refused": refused} if refused else {}),
                 **_devices_as_data(scenario),
             }
         )
     else:
         _print(made, needs, capacity())
+        for line in gpu_lines(made, refused):
+            click.echo(line)
         _print_devices(scenario)
         if not requests:
             click.echo(f"runtime {scenario.runtime.name}: chosen by `testbed up`")
         elif shows_requests:
             _print_requests(made, requests)
+
+
+def _deal(scenario: Scenario, made: Plan) -> tuple[Plan, str]:
+    """Deal this host's GPUs; return the plan, and why `up` would refuse it, or an empty string."""
+    from testbed.errors import HostError
+    from testbed.host.gpus import find_gpus
+    from testbed.plan.budget import count_parameters
+    from testbed.plan.gpus import deal_gpus, want_gpus
+    from testbed.plan.make import VALUE_BYTES
+
+    if not want_gpus(made):
+        return made, ""
+    try:
+        vector = VALUE_BYTES * (count_parameters(scenario) or 0)
+        return deal_gpus(made, find_gpus(), vector=vector), ""
+    except HostError as error:
+        return made, str(error)
+
+
+def gpu_lines(made: Plan, refused: str) -> Iterator[str]:
+    """Yield who has which GPU."""
+    from testbed.plan.gpus import holders
+
+    if refused:
+        yield f"gpu     `testbed up` will refuse this: {refused}"
+    for gpu, nodes in holders(made):
+        shares = [f"{node.name} {min(node.gpus, 1):g}" for node in nodes[:MOST_ITEMS]]
+        more = [f"and {len(nodes) - MOST_ITEMS} more: --json"] if len(nodes) > MOST_ITEMS else []
+        yield (
+            f"gpu     GPU {gpu.index} ({gpu.name}, {_mb(gpu.memory)}): {', '.join(shares + more)}"
+        )
 
 
 def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:

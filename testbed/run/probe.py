@@ -224,7 +224,7 @@ def _median_delay(shape: Direction) -> float:
 def _spare(node: NodeSpec, name: str, link: LinkSpec, number: int) -> NodeSpec:
     """Return a probe with the node's uid and none of its limits, to measure only the link."""
     address, mac = address_of(number)
-    free = replace(node, name=name, cpu=None, cpuset=None, memory=None, gpus=0)
+    free = replace(node, name=name, cpu=None, cpuset=None, memory=None, gpus=0, dealt=())
     placed = replace(link, address=address, mac=mac)
     return replace(free, link=placed, role=PROBE.name, part=PROBE.part, end=PROBE.end)
 

@@ -67,24 +67,13 @@ class Settled:
 
 
 def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Settled:
-    """Determine the runtime of a scenario that creates containers; ``auto`` has it chosen.
-
-    Raises:
-        HostError: ``auto`` chose native, which cannot provide what the scenario requires.
-    """
+    """Determine the runtime of a scenario that creates containers; ``auto`` has it chosen."""
     runtime = scenario.runtime
     if isinstance(runtime, Real):
         return Settled(scenario, runtime)
     assert isinstance(runtime, Auto), f"{runtime.name} creates no containers"
-    gpus = next((name for name, one in scenario.workers.classes.items() if one.gpus), None)
-    choice = choose(gpu=gpus is not None)
-    if gpus is not None and not choice.runtime.capabilities.gpus:
-        able = " or ".join(names(gpus=True))
-        raise HostError(
-            f"class {gpus} has GPUs, which only runtime {able} supports. `runtime: auto` chooses "
-            f"{choice.runtime.name} here: {choice.why}",
-            hint=f"Fix that and set `runtime: {able}`, or set gpus to 0.",
-        )
+    gpus = [scenario.evaluate.gpus, *(one.gpus for one in scenario.workers.classes.values())]
+    choice = choose(gpu=any(gpus))
     settled = scenario.model_copy(update={"runtime": choice.runtime})
     return Settled(settled, choice.runtime, choice)
 

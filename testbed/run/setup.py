@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.host.gpus import device_nodes
 from testbed.host.kafka import KafkaFiles
 from testbed.host.users import Users
+from testbed.models.compute import CUDA
 from testbed.network.interfaces import Neighbour
 from testbed.network.offloads import network_for
 from testbed.plan.nodes import role_of
@@ -24,6 +26,9 @@ from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import NodeSpec, Plan
 
 WARM_UP = "testbed.roles.warm_up:main"
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The variable that selects the GPUs which CUDA shows to a process."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Setup:
             "token": self.secret if node.part == "server" else token_of(self.secret, node.name),
             **role.arguments(node, self.plan, secret=self.secret),
         }
+        if node.gpus:
+            arguments |= {"device": CUDA, "gpu_memory": str(node.gpu_memory)}
         return LaunchSpec(
             node=node,
             network=network_for(node, self.plan),
@@ -66,7 +73,8 @@ class Setup:
             arguments=arguments if role.entry else {},
             mounts=self._mounts(node),
             log=self.folder.log(node.name),
-            mode=self.plan.launch,
+            mode=self.plan.launch_of(node),
+            environment={VISIBLE: ",".join(gpu.uuid for gpu in node.dealt)} if node.gpus else {},
             neighbours=tuple(
                 Neighbour(link.address, link.mac) for link in links if link is not None
             ),
@@ -86,9 +94,12 @@ class Setup:
         )
 
     def _mounts(self, node: NodeSpec) -> tuple[Mount, ...]:
-        """Return the mounts for its role, for the names of all nodes, and from the scenario."""
-        folders = (Mount(Path(folder), Path(folder)) for folder in node.folders)
-        return (*role_of(node).mounts(self._inputs), Mount(self.folder.hosts, HOSTS), *folders)
+        """Return the mounts for its role, the names of all nodes, its folders, and its GPUs."""
+        # An engine has its own way to give GPUs to a container.
+        engine = self.scenario.runtime.capabilities.engine
+        gpus = () if engine else device_nodes(node.dealt)
+        shown = (Mount(path, path) for path in (*map(Path, node.folders), *gpus))
+        return (*role_of(node).mounts(self._inputs), Mount(self.folder.hosts, HOSTS), *shown)
 
     @property
     def _inputs(self) -> Inputs:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 from testbed.errors import RunNotFound, TestbedError
-from testbed.plan.budget import require_memory
-from testbed.plan.make import plan
+from testbed.host.gpus import find_gpus
+from testbed.plan.budget import count_parameters, require_memory
+from testbed.plan.gpus import deal_gpus, want_gpus
+from testbed.plan.make import VALUE_BYTES, plan
 from testbed.reports.remake import libraries_imported, remake
 from testbed.run.data import model_size, prepare_data, with_model_cost
 from testbed.run.interrupts import Interrupts
@@ -21,6 +23,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.sink import Sink
+from testbed.values.topology import Gpu
 
 
 @dataclass
@@ -85,6 +88,7 @@ def up(
     keep: bool = False,
     leave: Callable[[RunFolder], None] | None = None,
     metering: Metering | None = None,
+    find_gpus: Callable[[], Sequence[Gpu]] = find_gpus,
 ) -> bool:
     """Carry out a run with containers; return whether its measurements are valid.
 
@@ -94,6 +98,7 @@ def up(
         keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
         leave: called when training has started, for a run that continues in the background.
         metering: exports the metrics of the run until its summary is written.
+        find_gpus: finds the host's GPUs, if a node has any.
 
     Raises:
         TestbedError: it could not be started, or failed; then its folder says so too.
@@ -105,6 +110,8 @@ def up(
     request = replace(request, scenario=settled.scenario)
     users = users_of(settled.runtime)
     planned = plan(settled.scenario, settled.scenario.name)
+    gpus = find_gpus() if want_gpus(planned) else ()
+    planned = deal_gpus(planned, gpus, vector=_vector(count_parameters(settled.scenario)))
     require_memory(settled.scenario, planned, available=available_bytes())
     with Interrupts() as interrupts:
         with interrupts.allowed():
@@ -112,6 +119,7 @@ def up(
             request = with_model_cost(request, data)
             size = model_size(request, data)
         require_memory(settled.scenario, planned, available=available_bytes(), parameters=size)
+        planned = deal_gpus(planned, gpus, vector=_vector(size))
         setup = prepare(request, planned, data, driver=settled.runtime.driver(), users=users)
         with (
             metering or nullcontext(),
@@ -133,6 +141,11 @@ def up(
                 metering=metering,
             ).carry_out()
     return valid()
+
+
+def _vector(parameters: int | None) -> int:
+    """Return the bytes of a copy of the model; 0 if its size is unknown yet."""
+    return VALUE_BYTES * (parameters or 0)
 
 
 def _recorder(folder: RunFolder, settled: Settled, sink: Sink) -> Recorder:

@@ -102,7 +102,8 @@ class DeviceClass(StrictModel):
         memory: memory limit of each worker; by default half of the host's memory.
         scratch: size of /tmp of each worker, and also of /dev/shm; files there count towards the
             memory limit. 16MiB by default.
-        gpus: number of GPUs that each worker can use; requires Docker with an NVIDIA runtime.
+        gpus: number of NVIDIA GPUs that each worker has, or its share of one, such as 0.25; it
+            computes gradients on the first. By default none.
     """
 
     share: Share | None = None

@@ -117,6 +117,17 @@ class LinkSpec:
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """An NVIDIA GPU of the host."""
+
+    index: int  # its number in nvidia-smi
+    uuid: str  # its name for CUDA and the container toolkit, like GPU-5a1c...
+    name: str  # its model
+    memory: Size
+    minor: int  # number of its device node, /dev/nvidia<minor>
+
+
+@dataclass(frozen=True)
 class NodeSpec:
     """A container."""
 
@@ -130,7 +141,9 @@ class NodeSpec:
     cpu_weight: int  # share of a busy CPU relative to other nodes (a worker has 1)
     uid: int  # the unprivileged uid and gid the role runs under
     cpuset: CpuSet | None = None  # the CPUs it may use, or None for all
-    gpus: int = 0  # how many of the host's GPUs it has exclusively
+    gpus: float = 0  # how many of the host's GPUs it has; below 1, its share of one
+    dealt: tuple[Gpu, ...] = ()  # the GPUs that it was given, once the host's are known
+    gpu_memory: float = 1.0  # the fraction of that GPU's memory for its tensors
     host: str = THIS_HOST  # name of its host
     part: TrainingRole = "aside"
     end: Ending = "fatal"
@@ -173,6 +186,13 @@ class Plan:
             KeyError: it does not exist.
         """
         return {node.name: node for node in self.nodes}[name]
+
+    def launch_of(self, node: NodeSpec) -> LaunchMode:
+        """Return how a node's role starts.
+
+        Cold with a GPU: CUDA does not work in a process whose parent has used any of it.
+        """
+        return "cold" if node.gpus else self.launch
 
     @property
     def ps(self) -> NodeSpec:

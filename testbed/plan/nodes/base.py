@@ -42,6 +42,10 @@ PYTHON_BYTES: dict[LaunchMode, int] = {"warm": 20_000_000, "cold": 150_000_000}
 imported everything, or importing everything themselves. Measured."""
 
 
+CUDA_BYTES = 1_000_000_000
+"""Memory of the host for CUDA's libraries and buffers in a process. An estimate, not measured."""
+
+
 @dataclass(frozen=True)
 class Inputs:
     """The host files of a run that its nodes read."""
@@ -101,7 +105,8 @@ class Role(ABC):
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
         """Return the expected private memory of a node, given the bytes of a ``vector``."""
-        return PYTHON_BYTES[plan.launch] + self.vectors * vector + self.other_bytes
+        own = PYTHON_BYTES[plan.launch_of(node)] + (CUDA_BYTES if node.gpus else 0)
+        return own + self.vectors * vector + self.other_bytes
 
 
 def was_ended(status: int) -> bool:
