@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from testbed.scenario.parse import IGNORED_PREFIX
 from testbed.scenario.schema import Scenario
+from testbed.scenario.workload import Workload
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 IDENTITY = "urn:edge-testbed:scenario:1"
@@ -20,15 +21,32 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
 def json_schema(document: type[BaseModel] = Scenario) -> dict[str, Any]:
     """Return the schema, with keys described by the ``Attributes`` of their class's docstring."""
+    if document is not Scenario:
+        return {"$schema": DIALECT, **_of(document)}
+    training, workload = training_schema(), _of(Workload, in_a_file=True)
+    title, description = training.pop("title"), training.pop("description")
+    definitions = {**workload.pop("$defs"), **training.pop("$defs")}
+    kinds = {"then": workload, "else": {**training, "title": "Training"}}
+    return {
+        **{"$schema": DIALECT, "$id": IDENTITY, "title": title, "description": description},
+        **{"type": "object", "if": {"required": ["workload"]}, **kinds, "$defs": definitions},
+    }
+
+
+def training_schema() -> dict[str, Any]:
+    """Return the schema of a scenario that is a training."""
+    return _of(Scenario, in_a_file=True)
+
+
+def _of(document: type[BaseModel], *, in_a_file: bool = False) -> dict[str, Any]:
+    """Return the schema of a document; one ``in_a_file`` may extend another, and have anchors."""
     schema = document.model_json_schema(by_alias=True)
     _describe(schema)
-    if document is not Scenario:
-        return {"$schema": DIALECT, **schema}
-    _add_extends(schema)
-    schema["patternProperties"] = {
-        f"^{IGNORED_PREFIX}": {"description": "Ignored: for your YAML anchors."}
-    }
-    return {"$schema": DIALECT, "$id": IDENTITY, **schema}
+    if in_a_file:
+        _add_extends(schema)
+        ignored = {"description": "Ignored: for your YAML anchors."}
+        schema["patternProperties"] = {f"^{IGNORED_PREFIX}": ignored}
+    return schema
 
 
 def json_schema_text() -> str:

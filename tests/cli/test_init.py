@@ -10,6 +10,7 @@ import pytest
 
 from testbed.cli import main
 from testbed.scenario import load
+from testbed.scenario.load_workload import load_any
 from testbed.scenario.source import shipped
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +34,8 @@ def test_init_writes_a_scenario_with_comments(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("example", list(shipped()))
 def test_every_shipped_scenario_can_be_copied_under_another_name(example: str) -> None:
     assert main(["init", "lr0.01_s1", "--from", example]) == 0
-    assert load("lr0.01_s1.yaml") == load(example).model_copy(update={"name": "lr0.01_s1"})
+    copy, shown = load_any("lr0.01_s1.yaml"), load_any(example)
+    assert copy == shown.model_copy(update={"name": "lr0.01_s1"})
 
 
 def test_python_files_are_copied_too(capsys: pytest.CaptureFixture[str]) -> None:
