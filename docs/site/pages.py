@@ -19,7 +19,7 @@ from pathlib import Path
 import reference
 
 from testbed.cli import cli
-from testbed.scenario import json_schema
+from testbed.scenario.json_schema import training_schema, workload_schema
 from testbed.studies import is_study
 from testbed.studies.document import study_schema
 
@@ -31,7 +31,8 @@ PLACES = {"README.md": "index.md", CONTENTS: "contents.md"}
 GENERATED: dict[str, Callable[[], str]] = {
     "commands.md": lambda: reference.commands_page(cli),
     "python.md": reference.python_page,
-    "scenario.md": lambda: reference.scenario_page(json_schema()),
+    "scenario.md": lambda: reference.scenario_page(training_schema()),
+    "workload.md": lambda: reference.workload_page(workload_schema()),
     "study.md": lambda: reference.study_page(study_schema()),
 }
 """The pages of the reference, by their names."""

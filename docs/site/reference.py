@@ -24,6 +24,12 @@ def scenario_page(schema: Schema) -> str:
     return fields_page("Fields of a scenario", intro + example, schema)
 
 
+def workload_page(schema: Schema) -> str:
+    """Return the page of the fields of a scenario with programs in place of a training."""
+    intro = "The fields of a scenario that has `workload` in place of a training."
+    return fields_page("Fields of a workload", intro, schema)
+
+
 def study_page(schema: Schema) -> str:
     """Return the page of a study's fields, without those of its scenario."""
     intro = "The fields of its scenario are in [Fields of a scenario](scenario.md)."

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from testbed.scenario.parse import IGNORED_PREFIX
 from testbed.scenario.schema import Scenario
+from testbed.scenario.workload import Workload
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 IDENTITY = "urn:edge-testbed:scenario:1"
@@ -26,16 +27,47 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
 def json_schema(document: type[BaseModel] = Scenario) -> dict[str, Any]:
     """Return the schema, with keys described by the ``Attributes`` of their class's docstring."""
-    schema = document.model_json_schema(by_alias=True)
-    _describe(schema)
-    if document is Scenario:
-        _add_extends(schema)
-        schema["patternProperties"] = {
-            f"^{IGNORED_PREFIX}": {"description": "Ignored: for your YAML anchors."}
-        }
-        schema = {"$id": IDENTITY, **schema}
+    schema = _scenario() if document is Scenario else _of(document)
     _define_repeated(schema)
     return {"$schema": DIALECT, **schema}
+
+
+def training_schema() -> dict[str, Any]:
+    """Return the schema of a scenario that is a training."""
+    schema = _of(Scenario, in_a_file=True)
+    _define_repeated(schema)
+    return schema
+
+
+def workload_schema() -> dict[str, Any]:
+    """Return the schema of a scenario that is a workload."""
+    schema = _of(Workload, in_a_file=True)
+    _define_repeated(schema)
+    return schema
+
+
+def _scenario() -> dict[str, Any]:
+    """Return the schema of a scenario of either kind: it is a workload if it has that key."""
+    training, workload = _of(Scenario, in_a_file=True), _of(Workload, in_a_file=True)
+    title, description = training.pop("title"), training.pop("description")
+    # Where they differ, those of a training require fewer keys, which another document may have.
+    definitions = {**workload.pop("$defs"), **training.pop("$defs")}
+    kinds = {"then": workload, "else": {**training, "title": "Training"}}
+    return {
+        **{"$id": IDENTITY, "title": title, "description": description, "type": "object"},
+        **{"if": {"required": ["workload"]}, **kinds, "$defs": definitions},
+    }
+
+
+def _of(document: type[BaseModel], *, in_a_file: bool = False) -> dict[str, Any]:
+    """Return the schema of a document; one ``in_a_file`` may extend another, and have anchors."""
+    schema = document.model_json_schema(by_alias=True)
+    _describe(schema)
+    if in_a_file:
+        _add_extends(schema)
+        ignored = {"description": "Ignored: for your YAML anchors."}
+        schema["patternProperties"] = {f"^{IGNORED_PREFIX}": ignored}
+    return schema
 
 
 def json_schema_text() -> str:

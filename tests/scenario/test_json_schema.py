@@ -8,7 +8,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from testbed.scenario import json_schema, json_schema_text, load
+from testbed.scenario import json_schema, json_schema_text
+from testbed.scenario.load_workload import load_any
 from testbed.studies import is_study, load_study, study_schema_text
 from testbed.studies.document import StudyDocument, study_schema
 
@@ -43,8 +44,9 @@ def test_the_schema_has_descriptions(schema: dict[str, Any]) -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["$id"] == "urn:edge-testbed:scenario:1"
     assert schema["title"] == "Scenario"
-    for name, key in schema["properties"].items():
-        assert key.get("description"), name
+    for kind in ("then", "else"):
+        for name, key in schema[kind]["properties"].items():
+            assert key.get("description"), name
     rate = schema["$defs"]["TracedDirection"]["properties"]["rate"]
     assert rate["description"].startswith("bits per second of Ethernet frames")
 
@@ -73,7 +75,7 @@ def test_a_shipped_scenario_is_valid_and_names_its_schema(
     where = where if where.startswith("..") else f"./{where}"
     assert text.startswith(f"# yaml-language-server: $schema={where}\n")
     validator.validate(yaml.safe_load(text))
-    load(file)
+    load_any(file)
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: str(file.relative_to(SCENARIOS)))
