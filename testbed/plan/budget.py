@@ -30,7 +30,7 @@ class Budget:
     """The requirements of a run; bytes are private memory, estimated."""
 
     parameters: int | None  # of the model; None where only user code knows it
-    node_bytes: Mapping[str, int]  # of one node of each role
+    node_bytes: Mapping[str, int]  # of one node of each role, at most
     agent_bytes: int  # of the agent, if workers are forked warm
     total_bytes: int  # of all nodes
     cpu_limits: float  # sum of the CPUs that nodes are limited to
@@ -54,10 +54,13 @@ def budget(scenario: Scenario, plan: Plan, parameters: int | None) -> Budget:
         )
         for node in plan.nodes
     ]
+    node_bytes: dict[str, int] = {}
+    for role, size in each:
+        node_bytes[role] = max(size, node_bytes.get(role, 0))
     agent = container + (AGENT_BYTES if plan.launch == "warm" else 0)
     return Budget(
         parameters=parameters,
-        node_bytes=dict(each),
+        node_bytes=node_bytes,
         agent_bytes=agent,
         total_bytes=sum(size for _, size in each) + agent,
         cpu_limits=sum(node.cpu or 0 for node in plan.nodes),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from testbed import faults
 from testbed.errors import NodeError
+from testbed.models.compute import open_device
 from testbed.rpc.client import PATIENCE_SECONDS, Connection
 from testbed.rpc.limits import MessageLimits
 from testbed.scenario.experiment import Experiment
@@ -34,6 +35,8 @@ class Arguments(BaseModel):
             serves devices. Empty without streams.
         source_token: a worker's token for the source.
         topics: with a broker, the prefix of its topics' names.
+        device: the torch device that the role computes on; empty for its CPU.
+        gpu_memory: the fraction of a GPU's memory for the role's tensors.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +50,8 @@ class Arguments(BaseModel):
     source: str = ""
     source_token: str = ""
     topics: str = ""
+    device: str = ""
+    gpu_memory: float = 1.0
 
     @classmethod
     def parse(cls, arguments: Mapping[str, str]) -> Arguments:
@@ -65,6 +70,19 @@ class Arguments(BaseModel):
     def experiment(self, opened: Experiment | None) -> Experiment:
         """Return the run's experiment: opened before this process was forked, or read now."""
         return opened.moved(self.folder) if opened else Experiment.open(self.folder)
+
+    def open_device(self) -> str | None:
+        """Open the device that the role computes on, for ``Network.bind``; None for its CPU.
+
+        Raises:
+            HostError: it is a GPU that PyTorch cannot use in this node.
+        """
+        if not self.device:
+            return None
+        hint = "Is the image that of `testbed image build --gpu`? `testbed doctor FILE` checks it."
+        return open_device(
+            self.device, whose="the device of its class", hint=hint, memory=self.gpu_memory
+        )
 
     @property
     def ps_folder(self) -> Path:

@@ -37,7 +37,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
     os.nice(NICENESS)  # training has priority
     experiment = arguments.experiment(opened)
     parameters = zeros(experiment.network.layout.size)
-    bound = experiment.network.bind(parameters)
+    bound = experiment.network.bind(parameters, device=arguments.open_device())
     chosen = experiment.test_samples()
     writer = experiment.model_writer(arguments.folder)
     schedule, due, final = experiment.schedule(), Due(), False

@@ -39,7 +39,7 @@ def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
 
 def _main(arguments: Arguments, opened: Experiment | None) -> None:
     experiment = arguments.experiment(opened)
-    worker = experiment.worker(arguments.index)
+    worker, computes_on = experiment.worker(arguments.index), arguments.open_device()
     layout, clock = experiment.network.layout, EmulatedClock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS
     stream = device_stream(experiment, arguments, worker=worker, clock=clock)
@@ -48,7 +48,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
     with heartbeat.beating(), connect(address, arguments, experiment=experiment) as connection:
         device = Device(
             index=arguments.index,
-            bound=experiment.network.bind(worker.half.parameters),
+            bound=experiment.network.bind(worker.half.parameters, device=computes_on),
             data=experiment.data,
             fingerprint=layout.fingerprint,
             size=layout.size,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
 from pydantic import Field, TypeAdapter
 
@@ -14,8 +14,11 @@ from testbed.plan.written import read_plan
 from testbed.runtimes import RUNTIME, Auto, Docker, Native, Real, Simulated, names
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.schema import Scenario
+from testbed.scenario.workload import Workload
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan
+
+Kind = TypeVar("Kind", bound=Scenario | Workload)
 
 REAL: TypeAdapter[Real] = TypeAdapter(Annotated[Real, Field(discriminator="name")])
 
@@ -58,34 +61,34 @@ def users_of(runtime: Real) -> Users:
 
 
 @dataclass(frozen=True)
-class Settled:
+class Settled(Generic[Kind]):
     """A scenario whose runtime is determined, and how that was; None if the scenario named it."""
 
-    scenario: Scenario
+    scenario: Kind
     runtime: Real
     choice: Choice | None = None
 
 
-def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Settled:
-    """Determine the runtime of a scenario that creates containers; ``auto`` has it chosen.
-
-    Raises:
-        HostError: ``auto`` chose native, which cannot provide what the scenario requires.
-    """
+def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Settled[Scenario]:
+    """Determine the runtime of a scenario that creates containers; ``auto`` has it chosen."""
     runtime = scenario.runtime
     if isinstance(runtime, Real):
         return Settled(scenario, runtime)
     assert isinstance(runtime, Auto), f"{runtime.name} creates no containers"
-    gpus = next((name for name, one in scenario.workers.classes.items() if one.gpus), None)
-    choice = choose(gpu=gpus is not None)
-    if gpus is not None and not choice.runtime.capabilities.gpus:
-        able = " or ".join(names(gpus=True))
-        raise HostError(
-            f"class {gpus} has GPUs, which only runtime {able} supports. `runtime: auto` chooses "
-            f"{choice.runtime.name} here: {choice.why}",
-            hint=f"Fix that and set `runtime: {able}`, or set gpus to 0.",
-        )
+    gpus = [scenario.evaluate.gpus, *(one.gpus for one in scenario.workers.classes.values())]
+    choice = choose(gpu=any(gpus))
     settled = scenario.model_copy(update={"runtime": choice.runtime})
+    return Settled(settled, choice.runtime, choice)
+
+
+def settle_workload(
+    workload: Workload, *, choose: Callable[..., Choice] = choose
+) -> Settled[Workload]:
+    """Determine the runtime of a workload; ``auto`` has it chosen."""
+    if isinstance(workload.runtime, Real):
+        return Settled(workload, workload.runtime)
+    choice = choose(gpu=False)
+    settled = workload.model_copy(update={"runtime": choice.runtime})
     return Settled(settled, choice.runtime, choice)
 
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from testbed.errors import RunNotFound, TestbedError
-from testbed.plan.budget import require_memory
-from testbed.plan.make import plan
+from testbed.host.gpus import find_gpus
+from testbed.plan.budget import count_parameters, require_memory
+from testbed.plan.gpus import deal_gpus, want_gpus
+from testbed.plan.make import VALUE_BYTES, plan
 from testbed.reports.remake import libraries_imported, remake
 from testbed.run.data import model_size, prepare_data, with_model_cost
 from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
-from testbed.run.prepare import RunRequest, prepare
+from testbed.run.prepare import RunRequest, WorkloadRequest, prepare
+from testbed.run.prepare_workload import prepare_workload
 from testbed.run.run import Execution, NotTornDown
-from testbed.run.runtime import Settled, settle, users_of
+from testbed.run.runtime import Settled, settle, settle_workload, users_of
+from testbed.run.training import Training
+from testbed.run.workload import WorkloadCourse
 from testbed.telemetry.event_kinds import RuntimeChosen
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.sink import Sink
+from testbed.values.topology import Gpu
 
 
 @dataclass
@@ -85,6 +93,7 @@ def up(
     keep: bool = False,
     leave: Callable[[RunFolder], None] | None = None,
     metering: Metering | None = None,
+    find_gpus: Callable[[], Sequence[Gpu]] = find_gpus,
 ) -> bool:
     """Carry out a run with containers; return whether its measurements are valid.
 
@@ -94,6 +103,7 @@ def up(
         keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
         leave: called when training has started, for a run that continues in the background.
         metering: exports the metrics of the run until its summary is written.
+        find_gpus: finds the host's GPUs, if a node has any.
 
     Raises:
         TestbedError: it could not be started, or failed; then its folder says so too.
@@ -105,6 +115,8 @@ def up(
     request = replace(request, scenario=settled.scenario)
     users = users_of(settled.runtime)
     planned = plan(settled.scenario, settled.scenario.name)
+    gpus = find_gpus() if want_gpus(planned) else ()
+    planned = deal_gpus(planned, gpus, vector=_vector(count_parameters(settled.scenario)))
     require_memory(settled.scenario, planned, available=available_bytes())
     with Interrupts() as interrupts:
         with interrupts.allowed():
@@ -112,6 +124,7 @@ def up(
             request = with_model_cost(request, data)
             size = model_size(request, data)
         require_memory(settled.scenario, planned, available=available_bytes(), parameters=size)
+        planned = deal_gpus(planned, gpus, vector=_vector(size))
         setup = prepare(request, planned, data, driver=settled.runtime.driver(), users=users)
         with (
             metering or nullcontext(),
@@ -125,6 +138,7 @@ def up(
                 listener.say(f"metrics: {metering.exporter.url}")
             Execution(
                 setup=setup,
+                begin=partial(Training, setup),
                 driver=settled.runtime.driver(),
                 recorder=recorder,
                 interrupts=interrupts,
@@ -135,7 +149,41 @@ def up(
     return valid()
 
 
-def _recorder(folder: RunFolder, settled: Settled, sink: Sink) -> Recorder:
+def _vector(parameters: int | None) -> int:
+    """Return the bytes of a copy of the model; 0 if its size is unknown yet."""
+    return VALUE_BYTES * (parameters or 0)
+
+
+def up_workload(
+    request: WorkloadRequest,
+    listener: RunListener,
+    *,
+    keep: bool = False,
+    leave: Callable[[RunFolder], None] | None = None,
+) -> bool:
+    """Carry out the run of a workload; arguments, result and errors are those of ``up``."""
+    settled = settle_workload(request.scenario)
+    if settled.choice is not None:
+        listener.say(str(settled.choice))
+    request = replace(request, scenario=settled.scenario)
+    driver = settled.runtime.driver()
+    with Interrupts() as interrupts:
+        setup = prepare_workload(request, driver=driver, users=users_of(settled.runtime))
+        with concluded(setup.folder, listener, now=request.now) as valid:
+            listener.phase(f"run {setup.folder.name}")
+            Execution(
+                setup=setup,
+                begin=partial(WorkloadCourse, setup),
+                driver=driver,
+                recorder=_recorder(setup.folder, settled, listener.sink),
+                interrupts=interrupts,
+                keep=keep,
+                in_training=None if leave is None else lambda: leave(setup.folder),
+            ).carry_out()
+    return valid()
+
+
+def _recorder(folder: RunFolder, settled: Settled[Any], sink: Sink) -> Recorder:
     recorder = Recorder.into(folder, time_scale=settled.scenario.time_scale, sinks=[sink])
     if settled.choice is not None:
         recorder.event(RuntimeChosen(settled.runtime.name, settled.choice.why))

@@ -222,12 +222,13 @@ def _check_programs(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _check_no_gpus(scenario: Scenario) -> Iterator[Finding]:
+    fields: dict[Keys, float] = {("evaluate", "gpus"): scenario.evaluate.gpus}
     for name, member in scenario.workers.classes.items():
-        if member.gpus:
-            able = " or ".join(names(gpus=True))
-            expected = f"0: runtime {scenario.runtime.name} does not support GPUs, {able} does"
-            path: Keys = ("workers", "classes", name, "gpus")
-            yield path, str(member.gpus), expected
+        fields[("workers", "classes", name, "gpus")] = member.gpus
+    for path in [path for path, gpus in fields.items() if gpus]:
+        able = " or ".join(names(gpus=True))
+        expected = f"0: runtime {scenario.runtime.name} does not support GPUs, {able} does"
+        yield path, f"{fields[path]:g}", expected
 
 
 def _check_unlimited(limited: DeviceClass | PsSettings, path: Keys) -> Iterator[Finding]:

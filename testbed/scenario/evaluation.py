@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from testbed.models.metrics import DEFAULTS, EvaluationMetric
-from testbed.values.fields import Count, PositiveDuration, StrictModel
+from testbed.values.fields import Count, Gpus, PositiveDuration, StrictModel
 from testbed.values.units import Duration
 
 
@@ -20,10 +20,12 @@ class Evaluate(StrictModel):
         images: number of test images used by an evaluation during training; always the same images.
         metrics: values of the outputs that an evaluation computes beside the loss. The first one
             decides which model is saved as the best.
+        gpus: number of NVIDIA GPUs of the evaluator, or its share of one. By default none.
         timeout: maximum real time of one evaluation; if it takes longer, the run fails.
     """
 
     every: Count | PositiveDuration | None = None
     images: Count = 2000
     metrics: Annotated[tuple[EvaluationMetric, ...], Field(strict=False)] = DEFAULTS
+    gpus: Gpus = 0
     timeout: PositiveDuration = Duration(600)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from testbed.algorithms.frame.worker import Worker
 from testbed.datasets.streams import Arrivals
-from testbed.errors import HostError, RunNotFound, TestbedError
+from testbed.errors import RunNotFound, TestbedError
+from testbed.models.compute import open_device
 from testbed.models.saved import ModelWriter
 from testbed.payloads import Vector
 from testbed.runtimes import Simulated
@@ -301,17 +302,8 @@ def compute_device(scenario: Scenario) -> str | None:
     runtime = scenario.runtime
     if not isinstance(runtime, Simulated) or runtime.device == "cpu":
         return None
-    import torch
-
-    try:
-        torch.cuda.init()  # type: ignore[no-untyped-call]
-    except (AssertionError, RuntimeError) as error:  # torch without CUDA raises AssertionError
-        raise HostError(
-            f"runtime.device is cuda, but PyTorch cannot use CUDA: {error}.",
-            hint="Set it to cpu, or start from a process that has not initialised CUDA.",
-        ) from None
-    torch.backends.cudnn.allow_tf32 = False  # float32, as a CPU computes
-    return runtime.device
+    hint = "Set it to cpu, or start from a process that has not initialised CUDA."
+    return open_device(runtime.device, whose="runtime.device", hint=hint)
 
 
 def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
@@ -21,6 +22,7 @@ from testbed.errors import InvalidValue, Problem, ScenarioError
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 LARGEST_COUNT = 10**12
+MOST_GPUS = 64
 
 SYSTEM_FOLDERS = ("/dev", "/proc", "/run", "/sys")
 """System folders, of which a node has its own."""
@@ -131,6 +133,13 @@ def _at_most(largest: Quantity) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _gpus(value: Any) -> Any:
+    if type(value) not in (int, float) or not (0 < value < 1 or value in range(MOST_GPUS + 1)):
+        expected = f"a number of GPUs from 0 to {MOST_GPUS}, or a share of one GPU, like 0.25"
+        raise InvalidValue("", expected)
+    return value
+
+
 def not_auto(value: Any) -> Any:
     if value == "auto":
         raise InvalidValue("'auto'", "a number: emulated seconds per real second, such as 1.0")
@@ -161,5 +170,16 @@ PositiveSize = Annotated[Size, _positive(Size(1e14))]
 Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
 Word = Annotated[str, AfterValidator(_word)]
 Folder = Annotated[str, AfterValidator(_folder)]
-Gpus = Annotated[int, Field(ge=0, le=64, strict=True)]
+Gpus = Annotated[
+    int | float,
+    BeforeValidator(_gpus),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": MOST_GPUS},
+                {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+            ]
+        }
+    ),
+]
 Cpus = Annotated[float, Field(ge=0.01, le=4096, strict=True)]

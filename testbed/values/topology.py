@@ -27,16 +27,18 @@ def matches(selector: str, *, name: str, device_class: str) -> bool:
     return key == "class" and bool(device_class) and fnmatchcase(device_class, wanted)
 
 
-TrainingRole = Literal["server", "client", "aside"]
-"""A node's part in the training: all other nodes talk to the server; what clients send and receive
-is the run's traffic; ``aside`` is any other node."""
+TrainingRole = Literal["server", "client", "peer", "aside"]
+"""A node's part in the run: all other nodes talk to the server; what clients send and receive is
+the run's traffic; a ``peer`` is a node of a workload, and talks to all others; ``aside`` is any
+other node."""
 
 End = Literal["fatal", "noticed", "expected"]
 """What it means if a node exits before training ends: the run fails; a notice, and the others
 continue; or nothing, if the node exited successfully."""
 
-Ending = End | Literal["restarted"]
-"""Like ``End``; ``restarted``: a killed node is started again."""
+Ending = End | Literal["restarted", "final"]
+"""Like ``End``; ``restarted``: a killed node is started again; ``final``: the run ends well once
+all final nodes have ended well."""
 
 Image = Literal["nodes", "kafka"]
 """The image of a node's container: this package's, or Kafka's."""
@@ -117,20 +119,33 @@ class LinkSpec:
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """An NVIDIA GPU of the host."""
+
+    index: int  # its number in nvidia-smi
+    uuid: str  # its name for CUDA and the container toolkit, like GPU-5a1c...
+    name: str  # its model
+    memory: Size
+    minor: int  # number of its device node, /dev/nvidia<minor>
+
+
+@dataclass(frozen=True)
 class NodeSpec:
     """A container."""
 
     name: str  # unique in the run: ``ps``, ``evaluator``, ``w0`` ... ``w199``
     role: str  # its kind of node, as named in testbed.plan.nodes
     index: int  # number of a worker, 0 for the others
-    device_class: str  # the worker's class; empty for the others
+    device_class: str  # the class of a worker or of a workload's node; empty for the others
     link: LinkSpec | None  # None for a node without ``eth0``
     cpu: float | None  # CPU limit, or None for no limit
     memory: Size | None  # memory limit, or None for no limit
     cpu_weight: int  # share of a busy CPU relative to other nodes (a worker has 1)
     uid: int  # the unprivileged uid and gid the role runs under
     cpuset: CpuSet | None = None  # the CPUs it may use, or None for all
-    gpus: int = 0  # how many of the host's GPUs it has exclusively
+    gpus: float = 0  # how many of the host's GPUs it has; below 1, its share of one
+    dealt: tuple[Gpu, ...] = ()  # the GPUs that it was given, once the host's are known
+    gpu_memory: float = 1.0  # the fraction of that GPU's memory for its tensors
     host: str = THIS_HOST  # name of its host
     part: TrainingRole = "aside"
     end: Ending = "fatal"
@@ -139,6 +154,9 @@ class NodeSpec:
     scratch: Size = SCRATCH  # the size of its /tmp, and of its /dev/shm
     folders: tuple[str, ...] = ()  # of the host, mounted read-only at the same paths
     memory_estimate: Size | None = None  # set if the role alone does not determine it
+    environment: Mapping[str, str] = field(default_factory=dict)  # added to its environment
+    # shown read-only by their names; a relative path is inside the run folder
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -174,6 +192,13 @@ class Plan:
         """
         return {node.name: node for node in self.nodes}[name]
 
+    def launch_of(self, node: NodeSpec) -> LaunchMode:
+        """Return how a node's role starts.
+
+        Cold with a GPU: CUDA does not work in a process whose parent has used any of it.
+        """
+        return "cold" if node.gpus else self.launch
+
     @property
     def ps(self) -> NodeSpec:
         """The parameter server."""
@@ -183,3 +208,8 @@ class Plan:
     def workers(self) -> tuple[NodeSpec, ...]:
         """The workers, by index."""
         return tuple(node for node in self.nodes if node.part == "client")
+
+    @property
+    def devices(self) -> tuple[NodeSpec, ...]:
+        """The nodes with a device class: the workers, or the nodes of a workload."""
+        return tuple(node for node in self.nodes if node.device_class)

@@ -1,12 +1,19 @@
 """``testbed plan``."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.cli import main
+from testbed.cli.plan import gpu_lines
+from testbed.plan.gpus import deal_gpus
+from testbed.plan.make import plan
+from testbed.scenario import load_text
+from testbed.values.topology import Gpu
+from testbed.values.units import Size
 
 TEXT = """\
 name: planned
@@ -53,6 +60,32 @@ def test_the_table_has_a_row_per_class(
         "211,690 parameters",
     ):
         assert text in printed
+
+
+GPU_TEXT = TEXT.replace("slow: {share: 0.25,", "slow: {share: 0.25, gpus: 0.5,")
+
+
+def test_a_host_without_the_gpus_can_plan_and_says_what_up_would_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = tmp_path / "asked.yaml"
+    asked.write_text(GPU_TEXT.replace("gpus: 0.5", "gpus: 64"), encoding="utf-8")
+    assert main(["plan", str(asked)]) == 0
+    assert "gpu     `testbed up` will refuse this: w3 (class slow): gpus 64" in (
+        capsys.readouterr().out
+    )
+    assert as_json(capsys, str(asked))["refused"].startswith("w3 (class slow): gpus 64, but")
+
+
+def test_the_plan_says_who_has_which_gpu() -> None:
+    made = plan(load_text(GPU_TEXT), "r")
+    found = Gpu(1, "GPU-aa", "NVIDIA T400", Size(4e9), 0)
+    dealt = deal_gpus(made, [found], vector=0)
+    assert list(gpu_lines(dealt, "")) == ["gpu     GPU 1 (NVIDIA T400, 4,000 MB): w3 0.5"]
+    many = load_text(GPU_TEXT.replace("count: 4", "count: 40").replace("gpus: 0.5", "gpus: 0.1"))
+    large = replace(found, memory=Size(9e9))
+    (line,) = gpu_lines(deal_gpus(plan(many, "r"), [large], vector=0), "")
+    assert line.endswith(": " + ", ".join(f"w3{n} 0.1" for n in range(8)) + ", and 2 more: --json")
 
 
 def test_json_has_every_node(file: str, capsys: pytest.CaptureFixture[str]) -> None:

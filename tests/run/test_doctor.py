@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from testbed.errors import HostError
 from testbed.host.users import Users
 from testbed.plan.make import plan
 from testbed.run.doctor import host
 from testbed.run.doctor.host import ExaminedRun
+from testbed.run.doctor.nodes import check_nodes
 from testbed.runtimes.docker import doctor as docker
 from testbed.scenario import load_text
+from testbed.values.topology import Gpu, NodeSpec
+from testbed.values.units import Size
 
 
 @pytest.fixture
@@ -133,6 +139,58 @@ stop: {updates: 1}
 def test_the_interpreter_and_its_packages() -> None:
     assert host.check_python().level == "ok"
     assert host.check_packages().level in ("ok", "warning")
+
+
+@dataclass
+class Driver:
+    """Refuses nodes for a reason, or accepts them; remembers their GPUs."""
+
+    refusal: str = ""
+    dealt: list[str] = field(default_factory=list)
+
+    def check(self, nodes: Iterable[NodeSpec]) -> Mapping[str, str]:
+        self.dealt = [gpu.uuid for node in nodes for gpu in node.dealt]
+        if self.refusal:
+            raise HostError(self.refusal, hint="Fix it.")
+        return {}
+
+
+GPU = Gpu(0, "GPU-aa", "Any", Size(24e9), 0)
+ASKED = """\
+name: asked
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 4, classes: {all: {gpus: 0.25}}}
+programs: {load: {command: [iperf3], folders: [FOLDER]}}
+stop: {updates: 1}
+"""
+
+
+def check_asked(case: ExaminedRun, driver: Any, *found: Gpu, **options: Any) -> list[list[str]]:
+    findings = check_nodes(case, driver, find_gpus=lambda: found, **options)
+    return [[one.check, one.level, one.found] for one in findings]
+
+
+def test_what_nodes_ask_of_the_host_is_checked_as_before_a_run(
+    case: ExaminedRun, tmp_path: Path
+) -> None:
+    assert check_asked(case, Driver()) == []  # without a scenario
+    asked = replace(case, plan=plan(load_text(ASKED.replace("FOLDER", str(tmp_path))), "r1"))
+    driver = Driver()
+    fine = ["nodes", "ok", "their limits, CPUs and files are available"]
+    assert check_asked(asked, driver, GPU) == [["GPUs", "ok", "GPU 0 for 4 nodes"], fine]
+    assert driver.dealt == ["GPU-aa"] * 4
+    none, cpus = check_asked(asked, Driver("w3: cpuset 7"))
+    assert none[:2] == ["GPUs", "missing"]
+    assert "this host has no NVIDIA GPU" in none[2]
+    assert cpus == ["nodes", "missing", "w3: cpuset 7"]
+    # The image, for one, has a check of its own.
+    assert len(check_asked(asked, Driver("no image"), GPU, reported={"no image"})) == 1
+    gone = replace(case, plan=plan(load_text(ASKED.replace("FOLDER", "/no/where")), "r1"))
+    assert ["nodes", "missing", "/no/where: no such folder on this host"] in check_asked(
+        gone, driver, GPU
+    )
 
 
 ABLE = dict.fromkeys(("MemoryLimit", "SwapLimit", "CpuCfsQuota", "CPUSet", "PidsLimit"), True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.errors import HostError, ScenarioError, TestbedError
+from testbed.errors import ScenarioError, TestbedError
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
 from testbed.run.runtime import Choice, driver_for, drivers, runtime_of, settle
@@ -30,6 +30,9 @@ DOCKER = Choice(Docker(name="docker"), "it has the image")
 
 def scenario(runtime: str, gpus: int = 0) -> Scenario:
     return load_text(TEXT.replace("RUNTIME", runtime).replace("GPUS", str(gpus)))
+
+
+EVALUATOR = TEXT.replace("RUNTIME", "auto").replace("GPUS", "0") + "evaluate: {gpus: 0.5}\n"
 
 
 def always(choice: Choice, *, gpu: bool = False) -> Callable[..., Choice]:
@@ -62,11 +65,10 @@ def test_the_scenario_names_the_resolved_runtime(choice: Choice) -> None:
     )
 
 
-def test_gpus_need_docker() -> None:
-    asked = scenario("auto", gpus=1)
+@pytest.mark.parametrize("asked", [scenario("auto", gpus=1), load_text(EVALUATOR)])
+def test_docker_is_chosen_only_if_it_has_the_image_for_gpus(asked: Scenario) -> None:
     assert settle(asked, choose=always(DOCKER, gpu=True)).runtime.name == "docker"
-    with pytest.raises(HostError, match=r"class strong has GPUs.*native here: no engine answers"):
-        settle(asked, choose=always(NATIVE, gpu=True))
+    assert settle(asked, choose=always(NATIVE, gpu=True)).runtime.name == "native"
 
 
 def test_the_message_of_a_choice() -> None:

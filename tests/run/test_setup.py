@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from testbed.errors import ScenarioError
+from testbed.plan.gpus import deal_gpus
 from testbed.rpc.tokens import token_of
 from testbed.run.prepare import custom_files, run_name
+from testbed.runtimes import Docker
 from testbed.scenario import load, load_text
+from testbed.values.topology import Gpu
+from testbed.values.units import Size
 
 NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z
 
@@ -66,6 +70,25 @@ def test_a_role_gets_its_arguments(small: Any) -> None:
     assert launch.log == small.setup.folder.log("w2")
     ps = small.setup.launch(small.setup.plan.ps)
     assert ps.arguments["token"] == "s3cret"  # from which it derives all others
+
+
+def test_a_node_with_gpus_starts_cold_and_sees_only_these(make_small: Any) -> None:
+    small = make_small("workers.classes.slow.gpus=0.5")
+    found = Gpu(3, "GPU-aa", "Any", Size(10e9), 1)
+    small.setup = replace(small.setup, plan=deal_gpus(small.setup.plan, [found], vector=0))
+    plan, setup = small.setup.plan, small.setup
+    with_gpu, without = (setup.launch(plan.node(name)) for name in ("w2", "w1"))
+    assert (with_gpu.arguments["device"], with_gpu.arguments["gpu_memory"]) == ("cuda", "0.45")
+    assert with_gpu.environment == {"CUDA_VISIBLE_DEVICES": "GPU-aa"}
+    assert (with_gpu.mode, without.mode) == ("cold", "warm")
+    assert "device" not in without.arguments
+    assert without.environment == {}
+    shown = [mount.target for mount in with_gpu.mounts if Path("/dev") in mount.target.parents]
+    assert shown == [Path("/dev/nvidia1"), Path("/dev/nvidia-uvm")]
+    with_gpu.check()
+    docker = setup.scenario.model_copy(update={"runtime": Docker(name="docker")})
+    launch = replace(setup, scenario=docker).launch(plan.node("w2"))
+    assert {mount.target for mount in launch.mounts} == {one.target for one in without.mounts}
 
 
 def test_cold_nodes_need_no_template(make_small: Any) -> None:

@@ -265,7 +265,7 @@ def show(arguments: Arguments) -> int:
 
 
 def look_for_gpus(arguments: Arguments) -> int:
-    """Print the variables that select GPUs, and whether the first GPU can be opened."""
+    """Print the variables that select GPUs, and whether the GPU ``device`` can be opened."""
     names = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
     found = {name: os.environ.get(name) for name in names}
     # As a library sees it that calls the C library instead of Python.
@@ -274,7 +274,7 @@ def look_for_gpus(arguments: Arguments) -> int:
     encoded = {name: None if value is None else value.encode() for name, value in found.items()}
     assert encoded == {name: getenv(name.encode()) for name in names}
     try:
-        os.close(os.open("/dev/nvidia0", os.O_RDWR))
+        os.close(os.open(arguments.get("device", "/dev/nvidia0"), os.O_RDWR))
         device = "opened"
     except OSError as error:
         device = errno.errorcode[error.errno or 0]

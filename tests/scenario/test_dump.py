@@ -101,7 +101,7 @@ def test_every_default_is_written(small: str) -> None:
     written = yaml.safe_load(dump(load_text(small)))
     assert written["algorithm"]["name"] == "adacomp"
     metrics = [{"name": "top1"}, {"name": "top5"}]
-    default = {"every": 5, "images": 2000, "metrics": metrics, "timeout": "10min"}
+    default = {"every": 5, "gpus": 0, "images": 2000, "metrics": metrics, "timeout": "10min"}
     assert written["evaluate"] == default
     assert written["workers"]["batch_size"] == 10
     assert written["runtime"] == {"name": "native"}

@@ -33,6 +33,7 @@ class EvaluatorRole(Role):
             memory=None,
             cpu_weight=self.cpu_weight,
             uid=EVALUATOR_UID,
+            gpus=scenario.evaluate.gpus,
         )
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:

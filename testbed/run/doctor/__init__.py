@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from testbed.run.doctor import host
 from testbed.run.doctor.host import ExaminedRun
+from testbed.run.doctor.nodes import check_nodes
 from testbed.run.doctor.trial import try_run
 from testbed.runtimes import Real
 from testbed.runtimes.base import Finding
@@ -28,6 +29,7 @@ def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     if not engine:
         yield from check_user(case)
     found = list(driver.examine(workers=case.workers, gpu=case.gpu, broker=case.broker))
+    found += check_nodes(case, driver, reported={finding.found for finding in found})
     yield from found
     missing = any(finding.level == "missing" for finding in found)
     yield host.check_processes(case)
@@ -36,7 +38,7 @@ def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     yield host.check_cpus(case)
     yield host.check_disk(case)
     yield host.check_python()
-    yield host.check_packages()
+    yield host.check_packages(gpu=case.gpu)
     yield host.check_data(case)
     if not (missing and engine):  # an engine with a missing part cannot start containers
         yield from try_run(driver, case)

@@ -291,8 +291,11 @@ def check_python() -> Finding:
     return Finding("Python", "ok", f"{platform.python_version()}, {sys.executable}")
 
 
-def check_packages() -> Finding:
-    """Report installed packages, without importing; a CUDA build of torch is larger, not faster."""
+def check_packages(*, gpu: bool = False) -> Finding:
+    """Report installed packages, without importing.
+
+    A CUDA build of torch is larger, not faster, unless the run uses a ``gpu``.
+    """
     found, lacking = {}, []
     for name in PACKAGES:
         try:
@@ -303,7 +306,7 @@ def check_packages() -> Finding:
         fix = f"Install it: {sys.executable} -m pip install {' '.join(lacking)}"
         return Finding("packages", "missing", f"not installed: {', '.join(lacking)}", fix)
     listed = ", ".join(f"{name} {found[name]}" for name in ("torch", "numpy", "grpcio"))
-    if "+cu" in found["torch"]:
+    if "+cu" in found["torch"] and not gpu:
         fix = "It works; the CPU build needs less disk space: https://download.pytorch.org/whl/cpu"
         return Finding("packages", "warning", f"{listed}: the CUDA build of PyTorch", fix)
     return Finding("packages", "ok", listed)

@@ -31,6 +31,7 @@ from testbed.runtimes.docker.image import (
     CONSTRAINTS,
     DEPENDENCIES,
     DOCKERFILE,
+    GPU_WHEELS,
     KAFKA,
     KAFKA_BASE,
     KAFKA_DOCKERFILE,
@@ -163,11 +164,11 @@ class Builder:
             self.say(f"base: {wanted}")
             index = GPU_TORCH_INDEX if gpu else TORCH_INDEX
             return {"BASE_IMAGE": wanted, "TORCH_INDEX": index}
-        if gpu or base:
-            what = "An image for GPUs" if gpu else f"An image on {wanted}"
-            raise HostError(f"{what} can only be built where a registry answers: {reason}.")
+        if base:
+            found = f"An image on {wanted} can only be built where a registry answers: {reason}."
+            raise HostError(found)
         self.say(f"no registry answers ({reason}): creating the base image on this host")
-        arguments = {"BASE_IMAGE": BASE, "WHEELS": WHEELS}
+        arguments = {"BASE_IMAGE": BASE, "WHEELS": GPU_WHEELS if gpu else WHEELS}
         return {name: self._made_here(part, sources) for name, part in arguments.items()}
 
     def _refusal(self, name: str) -> str:
@@ -284,7 +285,7 @@ SHOWN_LINES = 12
 
 @contextmanager
 def made_here(part: str, sources: Mapping[str, bytes], *, torch_index: str) -> Iterator[Path]:
-    """Yield a tar archive of BASE, WHEELS or KAFKA_BASE, which is removed afterwards.
+    """Yield a tar archive of BASE, WHEELS, GPU_WHEELS or KAFKA_BASE, removed afterwards.
 
     Args:
         part: which of them.
@@ -325,6 +326,8 @@ def made_here(part: str, sources: Mapping[str, bytes], *, torch_index: str) -> I
 def _hint(part: str, torch_index: str) -> str:
     if part == WHEELS:
         return f"It needs a package index with a CPU build of torch: {torch_index} or pip's own."
+    if part == GPU_WHEELS:
+        return f"It needs a package index with torch's build for CUDA: {GPU_TORCH_INDEX}."
     assert part in (BASE, KAFKA_BASE)
     install = "sudo apt install mmdebstrap"
     if os.geteuid() != 0:

@@ -24,7 +24,7 @@ from testbed.host.users import Users
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.agent.settings import AgentSettings
 from testbed.runtimes.base import HOSTNAME_BYTES, ContainerSpec, Start, container_name
-from testbed.runtimes.docker.engine import EngineLimits
+from testbed.runtimes.docker.abilities import EngineLimits
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan, inodes
 
@@ -86,7 +86,6 @@ def node_container(
     node = spec.node
     first = FIRST_PROCESS if node.image == "nodes" else SHOW_LOG  # the image may lack tini
     mounts = (*spec.mounts, Mount(spec.log, Path(LOG)))
-    gpus = {"Count": node.gpus, "Capabilities": [["gpu"]]}
     scratch = ceil(node.scratch)
     labels = {NODE: node.name, ROLE: node.role, INDEX: str(node.index), CLASS: node.device_class}
     security = list(_HOST["SecurityOpt"])
@@ -99,7 +98,7 @@ def node_container(
         "Cmd": [] if first is SHOW_LOG else list(SHOW_LOG),
         "Hostname": node.name[:HOSTNAME_BYTES],
         "User": f"{node.uid}:{node.uid}",
-        "Env": _environment({"CUDA_VISIBLE_DEVICES": None} if node.gpus else {}),
+        "Env": _environment(limits.gpus.environment(node.dealt)),
         "WorkingDir": "/",
         "Labels": labels_of(plan, folder) | labels,
         "HostConfig": {
@@ -111,7 +110,7 @@ def node_container(
             "SecurityOpt": security,
             "Sysctls": {PING_GROUPS: f"{node.uid} {node.uid}"},
             "Mounts": [_bind(mount) for mount in mounts],
-            "DeviceRequests": [gpus] if node.gpus else [],
+            **limits.gpus.host(node.dealt),
         },
     }
     return Container(node.name, container_name(plan.run, node.name), body)

@@ -9,7 +9,8 @@ from typing import Any
 
 from testbed.errors import HostError
 from testbed.runtimes.base import NO_KAFKA, Finding
-from testbed.runtimes.docker.engine import connect, describe, limits_in, product_of
+from testbed.runtimes.docker.abilities import limits_in
+from testbed.runtimes.docker.engine import connect, describe, product_of
 from testbed.runtimes.docker.image import check_image, find_kafka_image
 
 LIMITS = {

@@ -16,15 +16,10 @@ from testbed.errors import NodeError, RunNotFound, TestbedError
 from testbed.host.confine import seccomp_profile
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
+from testbed.runtimes.docker.abilities import check_abilities, limits_in, want_gpus
 from testbed.runtimes.docker.containers import AGENT, SECCOMP, agent_container, node_container
 from testbed.runtimes.docker.doctor import examine_engine
-from testbed.runtimes.docker.engine import (
-    check_abilities,
-    connect,
-    describe,
-    limits_in,
-    want_gpus,
-)
+from testbed.runtimes.docker.engine import connect, describe
 from testbed.runtimes.docker.image import (
     OFFICIAL_KAFKA,
     check_image,
@@ -105,7 +100,7 @@ class DockerDriver:
             kafka = ""
             if any(is_kafka(spec.node) for spec in specs):
                 kafka = _as_recorded(engine, find_kafka_image(engine), folder, kind="kafka")
-            limits = limits_in(describe())
+            limits = limits_in(describe(), gpus=want_gpus(spec.node for spec in specs))
             if not limits.filtered:
                 (folder.control / SECCOMP).write_text(json.dumps(seccomp_profile()))
             images = [kafka if is_kafka(spec.node) else image for spec in specs]

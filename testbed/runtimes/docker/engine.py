@@ -1,16 +1,14 @@
-"""The connection to this machine's Docker engine, its failures, and what it cannot provide."""
+"""The connection to this machine's engine, its failures, and which engines cannot host runs."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
-import resource
 import shutil
 import socket
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -18,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.environment import BASE
-from testbed.host.hierarchies import check_present, find_hierarchies, find_mounted
-from testbed.host.limits import Limits, settings
+from testbed.host.hierarchies import find_mounted
 from testbed.runtimes.parallel import THREADS
-from testbed.values.topology import NodeSpec
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -39,27 +35,30 @@ ABSENT_CPUS = re.compile(
 LACKS = (
     (
         FULL,
-        "the Docker engine has no space left on its disk",
-        "`docker system df` shows why; `testbed image prune` removes old images.",
+        "the {product} engine has no space left on its disk",
+        "`{tool} system df` shows why; `testbed image prune` removes old images.",
     ),
     (
         "error setting rlimit",
         "the engine gives containers more open files or processes than it may have itself",
         "Set default_ulimits in /etc/containers/containers.conf, or raise the engine's limits.",
     ),
-    ("no such image", "the Docker engine does not have the image", f"Build it: {BUILD}"),
+    ("no such image", "the {product} engine does not have the image", f"Build it: {BUILD}"),
     (
         "could not select device driver",
-        "this Docker engine cannot give GPUs to containers",
+        "this {product} engine cannot give GPUs to containers",
         "Install the NVIDIA Container Toolkit, or remove gpus from the scenario.",
     ),
 )
-"""Text in the engine's message, what the host lacks then, and the fix."""
+"""Text in the engine's message, what the host lacks then, and the fix. ``tool`` is its command."""
 
 
 @contextmanager
-def engine_faults(doing: str) -> Iterator[None]:
-    """Inside, a failing or vanishing engine raises a HostError that names the operation."""
+def engine_faults(doing: str, *, product: str = "") -> Iterator[None]:
+    """Inside, a failing or vanishing engine raises a HostError that names the operation.
+
+    ``product`` is the engine's name where it has not been asked yet.
+    """
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException
     from urllib3.exceptions import HTTPError
@@ -67,16 +66,18 @@ def engine_faults(doing: str) -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        raise refused(doing, error.explanation or str(error)) from error
+        raise refused(doing, error.explanation or str(error), product=product) from error
     except (DockerException, RequestException, HTTPError, HTTPException, OSError) as error:
+        name = product or answering()
+        tool = name.lower()
         if _is_late(error):
             raise HostError(
-                f"The Docker engine did not answer in time while {doing}.",
-                hint="Restart it (sudo systemctl restart docker), or use `runtime: native`.",
+                f"The {name} engine did not answer in time while {doing}.",
+                hint=f"Restart it (sudo systemctl restart {tool}), or use `runtime: native`.",
             ) from error
         raise HostError(
-            f"The connection to the Docker engine was lost while {doing}: {error}.",
-            hint="Is it running? See: docker version",
+            f"The connection to the {name} engine was lost while {doing}: {error}.",
+            hint=f"Is it running? See: {tool} version",
         ) from error
 
 
@@ -92,12 +93,13 @@ def _is_late(error: BaseException | None) -> bool:
     return False
 
 
-def refused(doing: str, reason: str) -> HostError:
+def refused(doing: str, reason: str, *, product: str = "") -> HostError:
     """Return the error for an operation, ``doing``, that the engine rejected."""
-    hint = ""
+    name, hint = product or answering(), ""
     if FULL in reason.lower():
-        hint = "`docker system df` shows what uses it; `testbed image prune` removes old images."
-    return HostError(f"The Docker engine failed {doing}: {reason.strip().rstrip('.')}.", hint=hint)
+        used = f"`{name.lower()} system df` shows what uses it"
+        hint = f"{used}; `testbed image prune` removes old images."
+    return HostError(f"The {name} engine failed {doing}: {reason.strip().rstrip('.')}.", hint=hint)
 
 
 @contextmanager
@@ -109,10 +111,13 @@ def container_faults(whose: str) -> Iterator[None]:
         try:
             yield
         except APIError as error:
-            raise explain(whose, error.status_code, error.explanation or str(error)) from error
+            reason = error.explanation or str(error)
+            raise explain(whose, error.status_code, reason, product=answering()) from error
 
 
-def explain(whose: str, status: int | None, reason: str) -> TestbedError:
+def explain(
+    whose: str, status: int | None, reason: str, *, product: str = "Docker"
+) -> TestbedError:
     """Return the error for an answer of the engine with the HTTP ``status``. Pure."""
     reason = reason.strip().rstrip(".")
     if found := MISSING_SOURCE.search(reason):
@@ -124,10 +129,12 @@ def explain(whose: str, status: int | None, reason: str) -> TestbedError:
         )
     for sign, what, cure in LACKS:
         if sign in reason.lower():
-            return HostError(f"{whose}: {what} ({reason}).", hint=cure)
+            named = {"product": product, "tool": product.lower()}
+            message = f"{whose}: {what.format(**named)} ({reason})."
+            return HostError(message, hint=cure.format(**named))
     if status == NOT_FOUND:
         return NodeError(f"{whose}: its container was removed ({reason}).")
-    return NodeError(f"{whose}: the Docker engine refused: {reason}.")
+    return NodeError(f"{whose}: the {product} engine refused: {reason}.")
 
 
 DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
@@ -142,20 +149,11 @@ PROBE_SECONDS = 10.0
 
 INSTALL = "Install one (sudo apt-get install docker.io, or https://docs.docker.com/engine/install)"
 
-ENFORCED_BY = {"cpu": "CpuCfsQuota", "memory": "MemoryLimit", "cpuset": "CPUSet"}
-"""Limits of a node, and the field of ``docker info`` that says whether the kernel enforces it."""
-
 CONTROLLER_OF = {
     **{"MemoryLimit": "memory", "PidsLimit": "pids", "CPUSet": "cpuset"},
     **{"CpuCfsQuota": "cpu", "CPUShares": "cpu"},
 }
 """The fields of ``docker info`` about limits, and the controllers that enforce them."""
-
-MOST_FILES = 2**20
-MOST_PROCESSES = Path("/proc/sys/kernel/pid_max")
-
-GPU_RUNTIME = "nvidia"
-REMOVE = "or remove it from the scenario"
 
 
 def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECONDS) -> APIClient:
@@ -171,6 +169,7 @@ def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECON
     path = socket_path(address)
     version = _ask_version(path, patience_seconds)
     refuse(describe(address, patience_seconds=patience_seconds))
+    _product_at(path)  # remembered, also for when it no longer answers
     return _client(path, version, CALL_SECONDS)
 
 
@@ -194,7 +193,7 @@ def describe(
 ) -> Mapping[str, Any]:
     """Return the output of ``docker info``; the arguments and errors as for ``connect``."""
     path = socket_path(address)
-    with engine_faults("asking what it is"):
+    with engine_faults("asking what it is", product="Docker"):
         return _ask_info(path, Path(path).stat().st_ctime_ns, patience_seconds)
 
 
@@ -216,7 +215,7 @@ def _ask_info(path: str, made_ns: int, patience_seconds: float) -> Mapping[str, 
 def _client(path: str, version: str, seconds: float) -> APIClient:
     from docker import APIClient
 
-    with engine_faults("connecting"):
+    with engine_faults("connecting", product="Docker"):
         return APIClient(
             base_url=f"{SCHEME}{path}", version=version, timeout=seconds, max_pool_size=THREADS
         )
@@ -230,6 +229,18 @@ def is_podman(info: Mapping[str, Any]) -> bool:
 def product_of(info: Mapping[str, Any]) -> str:
     """Return the name of the product that an engine with this ``docker info`` is. Pure."""
     return "Podman" if is_podman(info) else "Docker"
+
+
+def answering() -> str:
+    """Return the product whose engine DOCKER_HOST names; Docker if none has answered there."""
+    with suppress(HostError):
+        return _product_at(socket_path())
+    return "Docker"
+
+
+@cache
+def _product_at(path: str) -> str:
+    return product_of(describe(f"{SCHEME}{path}"))
 
 
 def refuse(info: Mapping[str, Any]) -> None:
@@ -252,12 +263,14 @@ def refuse(info: Mapping[str, Any]) -> None:
         )
     if "name=userns" in options:
         raise HostError(
-            "This Docker engine remaps users, and the agent cannot enter its containers.",
+            f"This {product_of(info)} engine remaps users, and the agent cannot enter its "
+            "containers.",
             hint=f"Remove userns-remap from /etc/docker/daemon.json, or {NATIVE}.",
         )
     if info.get("OSType", "linux") != "linux":
         raise HostError(
-            f"This Docker engine runs {info['OSType']} containers.", hint="Use `runtime: native`."
+            f"This {product_of(info)} engine runs {info['OSType']} containers.",
+            hint="Use `runtime: native`.",
         )
     if Path(str(info.get("DefaultRuntime"))).name == "crun" and has_controllers_in_both():
         raise HostError(
@@ -273,74 +286,6 @@ def has_controllers_in_both() -> bool:
     trees = find_mounted()
     unified = [tree.point / "cgroup.controllers" for tree in trees if tree.version == 2]
     return any(tree.version == 1 for tree in trees) and any(one.read_text() for one in unified)
-
-
-def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
-    """Reject nodes that need what this engine, with this ``docker info``, cannot provide.
-
-    Raises:
-        HostError: a node has a limit that is not enforced, CPUs that do not exist, or GPUs in an
-            engine without a runtime for them; names it, and the fix.
-    """
-    for node in nodes:
-        whose = f"{node.name} (class {node.device_class})" if node.device_class else node.name
-        for limit, told in ENFORCED_BY.items():
-            wanted = getattr(node, limit)
-            if wanted is not None and not info.get(told, False):
-                raise HostError(
-                    f"{whose}: {limit} {wanted} is a limit, which the kernel of this Docker "
-                    "engine cannot enforce.",
-                    hint=f"`docker info` ends with what the kernel lacks: enable it, {REMOVE}.",
-                )
-        settings(Limits.of(node), "cpu", 1)  # rejects what no kernel can enforce
-        if node.cpuset is not None:
-            check_present(whose, node.cpuset, find_hierarchies())
-        if node.gpus and GPU_RUNTIME not in info.get("Runtimes", {}):
-            raise HostError(
-                f"{whose}: gpus {node.gpus}, but this Docker engine has no runtime {GPU_RUNTIME}.",
-                hint=f"Install the NVIDIA Container Toolkit, {REMOVE}.",
-            )
-
-
-@dataclass(frozen=True)
-class EngineLimits:
-    """The limits of containers that depend on the engine.
-
-    Attributes:
-        host: what a container's HostConfig has in addition.
-        inodes: whether a tmpfs can have a limit of files.
-        filtered: whether the engine's own filter of system calls denies new namespaces.
-    """
-
-    host: Mapping[str, Any] = field(default_factory=dict)
-    inodes: bool = True
-    filtered: bool = True
-
-
-def limits_in(info: Mapping[str, Any]) -> EngineLimits:
-    """Return what an engine with this ``docker info`` needs; Podman is the one that differs.
-
-    It would give MOST_FILES and more processes to every container, and fail if it has less itself.
-    """
-    if not is_podman(info):
-        return EngineLimits()
-    most = {
-        "nofile": _least(resource.RLIMIT_NOFILE, MOST_FILES),
-        "nproc": _least(resource.RLIMIT_NPROC, int(MOST_PROCESSES.read_text())),
-    }
-    ulimits = [{"Name": name, "Soft": limit, "Hard": limit} for name, limit in most.items()]
-    return EngineLimits({"Ulimits": ulimits}, inodes=False, filtered=False)
-
-
-def _least(kind: int, most: int) -> int:
-    """Return a number, or this process's own limit if that is lower."""
-    own = resource.getrlimit(kind)[1]
-    return most if own == resource.RLIM_INFINITY else min(own, most)
-
-
-def want_gpus(nodes: Iterable[NodeSpec]) -> bool:
-    """Return whether any node has a GPU; then all have the image that can use one."""
-    return any(node.gpus for node in nodes)
 
 
 def start_or_install(path: str | None = None) -> str:
@@ -372,7 +317,7 @@ def _ask_version(path: str, patience_seconds: float) -> str:
                 f"No Docker engine answers at {path}: {error.strerror or error}.",
                 hint=f"{cure}, or {NATIVE}.",
             ) from None
-        with engine_faults("connecting"):
+        with engine_faults("connecting", product="Docker"):
             http = HTTPConnection("docker")
             http.sock = probe
             http.request("GET", "/_ping")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import testbed
 from testbed import __version__
 from testbed.errors import HostError
-from testbed.runtimes.docker.engine import BUILD, engine_faults
+from testbed.runtimes.docker.engine import BUILD, answering, engine_faults
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -95,10 +95,12 @@ PART_LABEL = "org.edge-testbed.part"
 """Label of every image that testbed builds: which part it is, such as NODES or BASE."""
 
 NODES, DEPENDENCIES, WHEELS, BASE = "nodes", "dependencies", "wheels", "base"
+GPU_WHEELS = "gpu-wheels"
 KAFKA, KAFKA_BASE = "kafka", "kafka-base"
 MADE_OF: Mapping[str, tuple[str, ...]] = {
     DEPENDENCIES: DEPENDENCY_RECIPE,
     WHEELS: (OFFLINE, CONSTRAINTS, REQUIREMENTS),
+    GPU_WHEELS: (OFFLINE, CONSTRAINTS, REQUIREMENTS),
     BASE: (OFFLINE,),
     KAFKA: (KAFKA_DOCKERFILE,),
     KAFKA_BASE: (OFFLINE,),
@@ -138,7 +140,7 @@ def find_kafka_image(engine: APIClient) -> str:
         if labels_of(engine, name, doing="looking for Kafka's image") is not None:
             return name
     raise HostError(
-        "The Docker engine has no image of Kafka for the broker: "
+        f"The {answering()} engine has no image of Kafka for the broker: "
         f"neither {OFFICIAL_KAFKA} nor {own}.",
         hint=f"Try: {BUILD} --kafka",
     )
@@ -163,7 +165,7 @@ def check_image(engine: APIClient, name: str = "", *, gpu: bool = False) -> str:
         others = [one.name for one in list_images(engine) if one.part == NODES and one.name]
         instead = f", which is of this version of testbed; it has {', '.join(others)}"
         raise HostError(
-            f"The Docker engine has no image {wanted}{instead if others else ''}.", hint=hint
+            f"The {answering()} engine has no image {wanted}{instead if others else ''}.", hint=hint
         )
     found = labels.get(SOURCE_LABEL)
     if found != expected:

@@ -26,7 +26,7 @@ from testbed.runtimes.agent.settings import (
 )
 from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
 from testbed.runtimes.docker.containers import SECCOMP, Container
-from testbed.runtimes.docker.engine import connect
+from testbed.runtimes.docker.engine import answering, connect
 from testbed.runtimes.docker.lifecycle import (
     exit_status_of_agent,
     last_output,
@@ -85,7 +85,8 @@ class DockerLifeline(Lifeline):
         except HostError as silence:
             return silence
         return NodeError(
-            "its container was stopped, killed or removed, or the Docker engine was restarted."
+            f"its container was stopped, killed or removed, or the {answering()} engine was "
+            "restarted."
         )
 
     def close(self) -> None:
@@ -157,8 +158,8 @@ def _agent_behind(peer: socket.socket) -> int:
     pid = pid_of_listener(peer)
     if pid == 0:
         raise HostError(
-            "the Docker engine's processes cannot be seen from here: it runs outside of this "
-            "container.",
+            f"the {answering()} engine's processes cannot be seen from here: it runs outside of "
+            "this container.",
             hint="Run testbed on the engine's host, or in a container with --pid=host.",
         )
     return pid

@@ -14,7 +14,7 @@ class Lxc(ContainerRuntime):
     """LXC containers with the host's programs, read-only; needs root and the package lxc."""
 
     # Memory: a monitor, and the container's first processes.
-    capabilities = Capabilities(container_bytes=2_000_000)
+    capabilities = Capabilities(gpus=True, container_bytes=2_000_000)
 
     name: Literal["lxc"]
 

@@ -26,6 +26,9 @@ SYSTEM = tuple(Path("/") / name for name in ("usr", "etc", "bin", "sbin", "lib",
 OWN = tuple(Path("/") / name for name in ("proc", "sys", "dev", "tmp", "run"))
 """Folders that a container has of its own."""
 
+NEW = (*SCRATCH, Path("/dev"))
+"""Those that are empty until the container's own files and mounts are in them."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -135,7 +138,7 @@ def configuration(spec: ContainerSpec, run: Path, root: Path, view: View) -> Seq
 
 def _bind(mount: Mount) -> str:
     options = "rbind" if mount.writable else "rbind,ro"
-    if any(folder in mount.target.parents for folder in SCRATCH):  # no mount point is there yet
+    if any(folder in mount.target.parents for folder in NEW):  # no mount point is there yet
         options += ",create=dir" if mount.source.is_dir() else ",create=file"
     source, target = _escape(mount.source.resolve()), _escape(mount.target.relative_to(ROOT))
     return f"lxc.mount.entry = {source} {target} none {options} 0 0"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Native(ContainerRuntime):
     """Containers made of the kernel's namespaces and cgroups directly, without an engine."""
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(gpus=True)
 
     name: Literal["native"]
 

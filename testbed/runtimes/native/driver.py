@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from testbed.errors import NodeError
 from testbed.host.cgroups import PARENT, RunGroups, find_runs
+from testbed.host.gpus import check_gpus
 from testbed.host.hierarchies import Hierarchy, find_delegated, find_hierarchies
 from testbed.host.limits import require_files
 from testbed.host.process import Process
@@ -36,6 +37,7 @@ from testbed.runtimes.native.lifeline import (
 )
 from testbed.runtimes.native.session import run_in
 from testbed.telemetry.folder import RunFolder, is_gone
+from testbed.telemetry.host import torch_build
 from testbed.values.topology import NodeSpec, Plan
 
 
@@ -114,6 +116,7 @@ class NativeDriver:
         all_nodes = list(nodes)
         require_files(len(all_nodes))
         RunGroups("", self._trees()).check(all_nodes)
+        check_gpus(all_nodes, build=torch_build())
         return {}
 
     def _groups(self, folder: RunFolder) -> RunGroups:

@@ -40,11 +40,13 @@ class Cast:
         folder: the run's folder.
         context: makes processes.
         processes: by node.
+        device: the torch device that workers and evaluator compute on; empty for their CPU.
     """
 
     folder: Path
     context: ForkServerContext
     processes: dict[str, ForkServerProcess] = field(default_factory=dict)
+    device: str = ""
 
     def __post_init__(self) -> None:
         with socket.socket() as unused:
@@ -61,6 +63,8 @@ class Cast:
             "token": secret if node == "ps" or not secret else token_of(secret, node),
             "patience": str(PATIENCE_SECONDS if node != "evaluator" else LONGEST_SECONDS),
         }
+        if node != "ps":
+            arguments["device"] = self.device
         role = "worker" if node.startswith("w") else node
         variables = {"role": role, "arguments": arguments, "log": str(self.log(node))}
         self.processes[node] = self.context.Process(target=exec, args=(ENTRY, variables))

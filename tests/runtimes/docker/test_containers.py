@@ -13,12 +13,12 @@ from testbed.host.limits import max_memory
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Request, Start
+from testbed.runtimes.docker.abilities import EngineLimits
 from testbed.runtimes.docker.containers import agent_container, node_container
 from testbed.runtimes.docker.driver import DockerDriver
-from testbed.runtimes.docker.engine import EngineLimits
 from testbed.telemetry.folder import RunFolder
 from testbed.values.cpu_sets import CpuSet
-from testbed.values.topology import NetworkSpec, NodeSpec, Plan
+from testbed.values.topology import Gpu, NetworkSpec, NodeSpec, Plan
 from testbed.values.units import Size
 
 IMAGE = "edge-testbed:1-abc"
@@ -28,6 +28,8 @@ WORKER = NodeSpec("w3", "worker", 3, "slow", None, 0.5, Size.parse("256MiB"), 1,
 LABELS = {"run": "mnist", "scenario": "adacomp-mnist"}
 PLAN = Plan("mnist", (PS, WORKER), NetworkSpec(), "warm", LABELS)
 ENVIRONMENT = [f"{name}={value}" for name, value in BASE.items() if name != "PATH"]
+
+GPUS = tuple(Gpu(n, uuid, "Any", Size(24e9), n) for n, uuid in enumerate(("GPU-aa", "GPU-bb")))
 
 
 def test_the_container_of_a_node() -> None:
@@ -108,9 +110,10 @@ def test_the_containers_of_a_node_without_limits_and_of_one_with_gpus() -> None:
     assert host["CpuShares"] == 10_240
     assert not {"CpuQuota", "CpusetCpus"} & host.keys()
     assert host["Memory"] == host["MemorySwap"] == max_memory()  # half of the host's
-    spec = ContainerSpec(replace(WORKER, gpus=2), (), FOLDER.log("w3"))
+    spec = ContainerSpec(replace(WORKER, gpus=2, dealt=GPUS), (), FOLDER.log("w3"))
     body = node_container(spec, PLAN, FOLDER, image=IMAGE).body
-    assert body["HostConfig"]["DeviceRequests"] == [{"Count": 2, "Capabilities": [["gpu"]]}]
+    asked = {"DeviceIDs": ["GPU-aa", "GPU-bb"], "Capabilities": [["gpu"]]}  # these and no others
+    assert body["HostConfig"]["DeviceRequests"] == [asked]
     assert not [text for text in body["Env"] if text.startswith("CUDA_VISIBLE_DEVICES")]
 
 

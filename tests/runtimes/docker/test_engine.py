@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import UnixStreamServer
@@ -20,15 +21,16 @@ from typing import Any, ClassVar
 import pytest
 
 from testbed.errors import HostError, NodeError
+from testbed.runtimes.docker.abilities import EngineLimits, check_abilities, limits_in
 from testbed.runtimes.docker.engine import (
     PROBE_SECONDS,
-    EngineLimits,
-    check_abilities,
+    answering,
     connect,
     describe,
+    engine_faults,
     explain,
-    limits_in,
     refuse,
+    refused,
     start_or_install,
 )
 from testbed.values.topology import NodeSpec
@@ -82,20 +84,45 @@ class Answers(BaseHTTPRequestHandler):
         return "a socket"
 
 
-def test_an_engine_is_asked_once_what_it_is(tmp_path: Path) -> None:
-    own = {"host": {"cgroupControllers": ["memory", "pids"]}}
-    told = {"BuildahVersion": "1.28", "CgroupVersion": "2", "CpuCfsQuota": False}
-    Answers.content = {"/_ping": "OK", "/libpod/info": own, "/info": told}
-    with UnixStreamServer(str(tmp_path / "socket"), Answers) as server:
+@contextmanager
+def answers(content: Mapping[str, Any], path: Path) -> Iterator[None]:
+    """An engine with these answers at a socket."""
+    Answers.content, Answers.asked = content, []
+    with UnixStreamServer(str(path), Answers) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            for _ in range(3):
-                connect(f"unix://{tmp_path}/socket").close()
-            info = describe(f"unix://{tmp_path}/socket")
+            yield
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_errors_name_the_product_that_answers_also_when_it_no_longer_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/socket")
+    assert answering() == "Docker"  # none has answered yet
+    with answers({"/_ping": "OK", "/info": {"BuildahVersion": "1.28"}}, tmp_path / "socket"):
+        connect().close()
+    (tmp_path / "socket").unlink()
+    told = "connection to the Podman engine was lost while looking: gone. Is .* podman version"
+    with pytest.raises(HostError, match=told), engine_faults("looking"):
+        raise OSError("gone")
+    assert str(refused("building", "no space left on device")).startswith(
+        "The Podman engine failed building: no space left on device. `podman system df`"
+    )
+    error = explain("w3", 500, "something new", product=answering())
+    assert str(error) == "w3: the Podman engine refused: something new."
+
+
+def test_an_engine_is_asked_once_what_it_is(tmp_path: Path) -> None:
+    own = {"host": {"cgroupControllers": ["memory", "pids"]}}
+    told = {"BuildahVersion": "1.28", "CgroupVersion": "2", "CpuCfsQuota": False}
+    with answers({"/_ping": "OK", "/libpod/info": own, "/info": told}, tmp_path / "socket"):
+        for _ in range(3):
+            connect(f"unix://{tmp_path}/socket").close()
+        info = describe(f"unix://{tmp_path}/socket")
     assert (info["MemoryLimit"], info["CpuCfsQuota"], info["PidsLimit"]) == (True, False, True)
     asked = [path.rpartition("/")[2] for path in Answers.asked]
     assert asked.count("info") == 2  # Docker's, and Podman's own
@@ -278,7 +305,7 @@ def limited() -> Callable[..., NodeSpec]:
         ({"cpu": 0.5}, "CpuCfsQuota", r"w3 \(class slow\): cpu 0.5 is a limit.*docker info"),
         ({"memory": Size.parse("64MiB")}, "MemoryLimit", r"w3 .*memory 64MiB is a limit"),
         ({"cpu": 0.001}, "", "0.001 CPUs is too small, expected at least 0.01"),
-        ({"gpus": 1}, "", r"w3 \(class slow\): gpus 1, .*no runtime nvidia.*Container Toolkit"),
+        ({"gpus": 1}, "", r"w3 \(class slow\): gpus 1, .*no runtime nvidia.*container toolkit"),
     ],
 )
 def test_limits_beyond_the_engine_are_refused(

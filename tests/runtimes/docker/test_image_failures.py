@@ -20,6 +20,7 @@ from testbed.errors import HostError
 from testbed.runtimes.docker.build import Builder, import_archive
 from testbed.runtimes.docker.image import (
     BASE,
+    GPU_WHEELS,
     NODES,
     PART_LABEL,
     WHEELS,
@@ -212,13 +213,21 @@ def test_a_dying_engine_ends_a_build(own_engine: Any, tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("variant", [{"gpu": True}, {"base": "nvidia/cuda:12.6.3-base"}])
-def test_an_image_from_a_registry_is_refused_without_one(
-    engine: Any, variant: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("gpu", [False, True])
+def test_an_image_from_a_registry_is_refused_without_one(engine: Any, gpu: bool) -> None:
     with pytest.raises(HostError, match="can only be built where a registry answers: ") as refusal:
-        build(engine, offline=False, **variant)
+        build(engine, offline=False, base="nvidia/cuda:12.6.3-base", gpu=gpu)
     assert "\n" not in str(refusal.value)
+
+
+def test_an_image_for_gpus_needs_no_registry_but_other_wheels(engine: Any, tmp_path: Path) -> None:
+    import_inputs(engine, tmp_path, FAILS)
+    wheels = part_name(GPU_WHEELS, image_sources())
+    import_image(engine, wheels, tmp_path / "wheels", GPU_WHEELS)
+    said: list[str] = []
+    with pytest.raises(HostError, match="no more patience"):
+        Builder(engine.api, True, said.append, said.append).nodes(gpu=True)
+    assert f"gpu-wheels: {wheels}, built earlier" in said
 
 
 def test_only_old_images_of_this_package_are_removed(engine: Any, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import tarfile
 import threading
 import time
@@ -13,7 +14,14 @@ import pytest
 
 from testbed.errors import HostError
 from testbed.runtimes.docker.build import made_here
-from testbed.runtimes.docker.image import BASE, CONSTRAINTS, KAFKA_BASE, WHEELS, image_sources
+from testbed.runtimes.docker.image import (
+    BASE,
+    CONSTRAINTS,
+    GPU_WHEELS,
+    KAFKA_BASE,
+    WHEELS,
+    image_sources,
+)
 
 WAIT_SECONDS = 30.0
 NO_INDEX = "http://127.0.0.1:1/cpu"
@@ -110,6 +118,19 @@ def test_torch_never_includes_cuda() -> None:
     ):
         pass
     assert "CPU build of torch" in failure.value.hint
+
+
+def test_the_torch_for_gpus_is_the_build_without_a_name(commands: Path, tmp_path: Path) -> None:
+    """pip prefers torch==2.13.0+cpu to torch==2.13.0 where both are found."""
+    python = commands / "recorder"
+    add(commands, "recorder", f'echo "$@" > {tmp_path}/asked; exit 1')
+    for part, asked in ((WHEELS, "pip torch==2.13.0+cpu"), (GPU_WHEELS, "pip torch===2.13.0")):
+        words = ["sh", str(Path(__file__).parents[3] / "docker/offline.sh"), part, str(tmp_path)]
+        for name in ("constraints.txt", "docker/requirements.txt"):
+            (tmp_path / Path(name).name).write_bytes(SOURCES[name])
+        environment = {**os.environ, "PYTHON": str(python), "TORCH_INDEX": NO_INDEX}
+        assert subprocess.run(words, env=environment, check=False).returncode == 1
+        assert (tmp_path / "asked").read_text().strip().endswith(asked)
 
 
 @pytest.mark.slow

@@ -1,0 +1,100 @@
+"""Which node computes on which GPU of the host. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import ceil
+
+from testbed.errors import HostError
+from testbed.values.topology import Gpu, NodeSpec, Plan
+
+CONTEXT_BYTES = 500_000_000
+"""Memory that the CUDA context of a process takes on its GPU: 300 to 500 MB, by GPU and driver."""
+
+VECTORS = 2
+"""Copies of the model on the GPU: its parameters, and the gradient."""
+
+ROUNDING = 1e-9
+"""Of a sum of shares, such as ten times 0.1."""
+
+
+def want_gpus(plan: Plan) -> bool:
+    """Return whether any node has a GPU."""
+    return any(node.gpus for node in plan.nodes)
+
+
+def deal_gpus(plan: Plan, found: Sequence[Gpu], *, vector: int) -> Plan:
+    """Return the plan with a GPU, or several, for every node that has any.
+
+    Nodes with whole GPUs come first, then those with the largest shares; each gets the GPU with the
+    least dealt of it, so that shares are spread over all GPUs.
+
+    Args:
+        plan: the plan of a run.
+        found: the host's GPUs.
+        vector: bytes of a copy of the model; 0 if it is unknown.
+
+    Raises:
+        HostError: there are too few GPUs, or the share of a node has no room for its context and
+            the model.
+    """
+    free = dict.fromkeys(found, 1.0)
+    dealt: dict[str, NodeSpec] = {}
+    for node in sorted(plan.nodes, key=lambda node: -node.gpus):
+        if node.gpus:
+            dealt[node.name] = _deal(node, free, vector)
+    return replace(plan, nodes=tuple(dealt.get(node.name, node) for node in plan.nodes))
+
+
+def _deal(node: NodeSpec, free: dict[Gpu, float], vector: int) -> NodeSpec:
+    """Deal a node its GPUs out of what is ``free`` of each."""
+    if not free:
+        raise HostError(
+            f"{_named(node)}: gpus {node.gpus:g}, but this host has no NVIDIA GPU: nvidia-smi "
+            "finds none.",
+            hint="Set gpus to 0, or use a host with a GPU and NVIDIA's driver.",
+        )
+    share = min(node.gpus, 1.0)
+    fitting = [gpu for gpu in free if free[gpu] >= share - ROUNDING]
+    fitting.sort(key=lambda gpu: -free[gpu])
+    given = tuple(fitting[: ceil(node.gpus)])
+    if len(given) < node.gpus:
+        raise HostError(
+            f"{_named(node)}: gpus {node.gpus:g}, but {_left(free)}.",
+            hint="Use fewer workers, or a smaller share: gpus: 0.25 lets four workers share a GPU.",
+        )
+    for gpu in given:
+        free[gpu] -= share
+    least = CONTEXT_BYTES + VECTORS * vector
+    memory = min(gpu.memory for gpu in given)
+    if share * memory < least:
+        most = int(memory // least)
+        raise HostError(
+            f"{_named(node)}: gpus {node.gpus:g} is {_mb(share * memory)} of GPU {given[0].index}, "
+            f"expected at least {_mb(least)}: {_mb(CONTEXT_BYTES)} for its CUDA context, and "
+            f"{_mb(VECTORS * vector)} for the model.",
+            hint=f"At most {most:,} nodes can share this GPU." if most else "Use a larger GPU.",
+        )
+    own = 1.0 if share == 1 else share - CONTEXT_BYTES / memory
+    return replace(node, dealt=given, gpu_memory=own)
+
+
+def _named(node: NodeSpec) -> str:
+    return f"{node.name} (class {node.device_class})" if node.device_class else node.name
+
+
+def _left(free: dict[Gpu, float]) -> str:
+    parts = (f"{left:.3g} of GPU {gpu.index}" for gpu, left in free.items() if left > ROUNDING)
+    return f"of this host's {len(free)} there is left: {', '.join(parts) or 'nothing'}"
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB"
+
+
+def holders(plan: Plan) -> Iterator[tuple[Gpu, tuple[NodeSpec, ...]]]:
+    """Yield every GPU that was dealt, and the nodes that have it, by index."""
+    gpus = {gpu for node in plan.nodes for gpu in node.dealt}
+    for gpu in sorted(gpus, key=lambda gpu: gpu.index):
+        yield gpu, tuple(node for node in plan.nodes if gpu in node.dealt)
