@@ -5,6 +5,8 @@ Both files are JSON. Samples are numbered from 0 in the order of the data set.
     [[0, 5, 7], [1, 2]]                         lists: the samples of w0, of w1, ...
     {"alice": [0, 5, 7], "bob": [1, 2]}         the same with names; in the order of the file
     ["alice", "bob", "bob", "carol", ...]       by_user: the user of each training sample
+
+A data set that knows its users needs no file for ``by_user``.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class FilePartition(PartitionConfig, ABC):
     _path: Path = PrivateAttr()
     _content: Any = PrivateAttr()
 
-    def opened(self, folder: Path) -> Self:
+    def opened(self, folder: Path, *, users: Samples | None = None) -> Self:
         """Read the file; see the base class."""
         found = self.model_copy()
         found._path = folder / self.file
@@ -107,9 +109,26 @@ class ByUser(FilePartition):
     A JSON file has the user of each training sample, as LEAF's data sets do (S. Caldas et al.:
     LEAF: a benchmark for federated settings, 2018, arXiv:1812.01097). With as many users as
     workers, each worker is one user. Which users a worker gets is drawn.
+
+    Attributes:
+        file: the file, relative to the scenario; by default the users are those of the data set,
+            such as the speakers of a ``text``.
     """
 
     name: Literal["by_user"]
+    file: Annotated[str, Field(pattern=r"[^/]\.json$")] | None = None  # type: ignore[assignment]
+
+    def opened(self, folder: Path, *, users: Samples | None = None) -> Self:
+        """Read the file, or take the users of the data set."""
+        if self.file is not None:
+            return super().opened(folder, users=users)
+        if users is None:
+            found = "by_user, but the data set does not know its users"
+            expected = "`file`, with the user of each training sample, or another partition"
+            raise ScenarioError.at(_PATH, found, expected)
+        found_users = self.model_copy()
+        found_users._content = users.tolist()
+        return found_users
 
     def assign(
         self, chosen: Samples, labels: Samples, workers: int, *, rng: np.random.Generator
@@ -126,6 +145,9 @@ class ByUser(FilePartition):
         present = np.unique(of[chosen])
         if len(present) < workers:
             expected = f"at least {workers:,}, one for each worker: use fewer workers"
-            raise self._error(f"{len(present):,} users of the samples in use", expected)
+            found = f"{len(present):,} users of the samples in use"
+            if self.file is None:
+                raise ScenarioError.at(_PATH, found, expected)
+            raise self._error(found, expected)
         hands = np.array_split(rng.permutation(present), workers)
         return [chosen[np.isin(of[chosen], hand)] for hand in hands]
