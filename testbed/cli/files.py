@@ -154,7 +154,8 @@ def _try_models(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
         known = (repr(model), beside, shape, scenario.workers.batch_size)
         if known not in tried:
             tried.add(known)
-            try_model(scenario, model, beside, shape)
+            tokens = shape[0][0] if scenario.dataset.targets == "tokens" else 0
+            try_model(scenario, model, beside, shape, tokens=tokens)
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from testbed.datasets.digits import Digits
 from testbed.datasets.fashion_mnist import FashionMnist
 from testbed.datasets.huggingface import HuggingFace
 from testbed.datasets.leaf import Leaf
+from testbed.datasets.made_text import MadeText
 from testbed.datasets.mnist import Mnist
 from testbed.datasets.mnist_pair_100 import MnistPair100
 from testbed.datasets.parquet import Parquet
@@ -26,6 +27,7 @@ from testbed.datasets.partitions import Partition, shards
 from testbed.datasets.prepared import Prepared, load
 from testbed.datasets.substitute_chiller import SubstituteChiller
 from testbed.datasets.substitute_rail import SubstituteRail
+from testbed.datasets.text import Text
 from testbed.values.family import Named
 
 Dataset = Annotated[
@@ -36,11 +38,13 @@ Dataset = Annotated[
         | FashionMnist
         | HuggingFace
         | Leaf
+        | MadeText
         | Mnist
         | MnistPair100
         | Parquet
         | SubstituteChiller
-        | SubstituteRail,
+        | SubstituteRail
+        | Text,
         Field(discriminator="name"),
     ],
     Named(),
@@ -55,6 +59,7 @@ __all__ = [
     "FashionMnist",
     "HuggingFace",
     "Leaf",
+    "MadeText",
     "Mnist",
     "MnistPair100",
     "Parquet",
@@ -62,6 +67,7 @@ __all__ = [
     "Prepared",
     "SubstituteChiller",
     "SubstituteRail",
+    "Text",
     "load",
     "shards",
     "user_cache",

@@ -101,6 +101,8 @@ def _paths(document: Document) -> Iterator[Keys]:
     for family, member in members.items():
         named = document.at((*family, "name")) == member
         yield (*family, "file") if named else (*family, member, "file")
+    named = document.at(("dataset", "name")) == "text"
+    yield ("dataset", "file") if named else ("dataset", "text", "file")
     for member in ("by_user", "lists"):
         named = document.at((*partition, "name")) == member
         yield (*partition, "file") if named else (*partition, member, "file")

@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 import testbed.datasets
 from testbed.datasets import Dataset, DatasetConfig, Prepared, load
 from testbed.datasets.prepared import PARTS, USERS
+from testbed.values.samples import NOT_COUNTED
 
 DATA = """
 import numpy as np
@@ -40,11 +41,13 @@ EXAMPLES: dict[str, Any] = {
     "fashion-mnist": "fashion-mnist",
     "huggingface": {"huggingface": {"folder": ".", "test_share": 0.3, "user": "u"}},
     "leaf": {"leaf": {"folder": "."}},
+    "made-text": "made-text",
     "mnist": "mnist",
     "mnist-pair-100": "mnist-pair-100",
     "parquet": {"parquet": {"folder": "."}},
     "substitute-chiller": "substitute-chiller",
     "substitute-rail": "substitute-rail",
+    "text": {"text": {"file": "./play.txt", "length": 8, "test": 0.5}},
 }
 DOWNLOADED = {"cifar10", "fashion-mnist", "mnist"}
 LARGE = {name: [pytest.mark.slow] for name in ("cifar10", "mnist-pair-100")}
@@ -84,6 +87,7 @@ def folder(
         pytest.skip(f"needs {needed}: set TESTBED_DATA to a folder that has it")
     beside = tmp_path_factory.mktemp("beside")
     write_files(beside)
+    (beside / "play.txt").write_text("to be, or not to be\n" * 4, encoding="utf-8")
     config = TypeAdapter(Dataset).validate_python(EXAMPLES[request.param])
     cache = tmp_path_factory.mktemp("cache")
     prepared = config.prepare(cache, environment=testbed_data, folder=beside)
@@ -159,22 +163,33 @@ def test_arrays_are_consistent(data: Prepared) -> None:
         (data.train_images, data.train_labels),
         (data.test_images, data.test_labels),
     ):
-        assert images.dtype == np.float32
+        assert images.dtype == (np.int32 if data.inputs == "tokens" else np.float32)
         assert images.shape == (len(labels), *data.image_shape)
         assert np.isfinite(images).all()
         if not data.classes:
             assert labels.dtype == np.float32
             continue
         assert labels.dtype == np.int64
-        assert labels.min() >= 0
-        assert labels.max() < data.classes
-    assert not data.classes or set(data.train_labels) == set(range(data.classes))
+        if data.targets == "tokens":
+            assert labels.shape == images.shape
+            assert images.max() < data.classes
+            assert (labels != NOT_COUNTED).any(axis=1).all()
+        counted = labels[labels != NOT_COUNTED]
+        assert data.targets == "tokens" or len(counted) == len(labels)
+        assert counted.min() >= 0
+        assert counted.max() < data.classes
+    if data.targets != "numbers":
+        found = set(data.train_labels.ravel().tolist()) - {NOT_COUNTED}
+        assert found == set(range(data.classes))
 
 
 def test_the_announced_shape_is_correct(data: Prepared, folder: Path) -> None:
     name = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["source"]["name"]
-    known = members()[name].images
+    config = members()[name]
+    known = config.images
     assert known is None or known == (data.image_shape, data.classes)
+    assert config.input_type in (None, data.inputs)
+    assert config.targets in (None, data.targets)
 
 
 def test_arrays_are_read_only(data: Prepared) -> None:

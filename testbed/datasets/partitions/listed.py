@@ -5,6 +5,8 @@ Both files are JSON. Samples are numbered from 0 in the order of the data set.
     [[0, 5, 7], [1, 2]]                         lists: the samples of w0, of w1, ...
     {"alice": [0, 5, 7], "bob": [1, 2]}         the same with names; in the order of the file
     ["alice", "bob", "bob", "carol", ...]       by_user: the user of each training sample
+
+A data set that knows its users needs no file for ``by_user``.
 """
 
 from __future__ import annotations
