@@ -31,6 +31,7 @@ from testbed.algorithms.fedprox import FedProx as FedProx
 from testbed.algorithms.fixed_adacomm import FixedAdacomm as FixedAdacomm
 from testbed.algorithms.mem_sgd import MemSgd as MemSgd
 from testbed.algorithms.plump_dp import PlumpDp as PlumpDp
+from testbed.algorithms.powersgd import PowerSgd as PowerSgd
 from testbed.algorithms.qfedavg import QFedAvg as QFedAvg
 from testbed.algorithms.quant_dp import QuantDp as QuantDp
 from testbed.algorithms.scadles import ScaDles as ScaDles
@@ -39,6 +40,7 @@ from testbed.algorithms.signsgd import SignSgd as SignSgd
 from testbed.algorithms.slim_dp import SlimDp as SlimDp
 from testbed.algorithms.ssp import Ssp as Ssp
 from testbed.algorithms.tap import Tap as Tap
+from testbed.algorithms.term import Term as Term
 from testbed.values.family import Named
 
 Algorithm = Annotated[
@@ -68,6 +70,8 @@ Algorithm = Annotated[
         | SlimDp
         | SignSgd
         | MemSgd
+        | Term
+        | PowerSgd
         | CustomAlgorithm,
         Field(discriminator="name"),
     ],

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Protocol
 
 from pydantic import Field, model_validator
 
 from testbed.errors import InvalidValue
-from testbed.values.fields import Count, PositiveDuration, Share, StrictModel
+from testbed.values.fields import (
+    Count,
+    FiniteNumber,
+    Key,
+    PositiveDuration,
+    PositiveNumber,
+    Share,
+    StrictModel,
+)
 from testbed.values.seeds import stream
 from testbed.values.topology import matches
 from testbed.values.units import Duration
@@ -44,24 +52,46 @@ class Trigger(StrictModel):
         time: emulated time since the start of training.
         version: number of updates in the model.
         accuracy: top-1 accuracy of an evaluation during training.
+        loss: loss of an evaluation during training, or a lower one.
+        metrics: values of metrics, by name, one of which an evaluation during training reaches:
+            exceeds, or falls below if lower values are better.
     """
 
     time: Duration | None = None
     version: Count | None = None
     accuracy: Share | None = None
+    loss: PositiveNumber | None = None
+    metrics: dict[Key, FiniteNumber] | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Trigger:
-        given = [name for name, value in self if value is not None]
+        given = [name for name, value in self if value not in (None, {})]
         if len(given) != 1:
-            found = " and ".join(given) or "neither time, nor version, nor accuracy"
-            raise InvalidValue(found, "one of time, version and accuracy, like {time: 30s}")
+            found = " and ".join(given) or "neither time, nor version, nor a value of an evaluation"
+            expected = "one of time, version, accuracy, loss and metrics, like {time: 30s}"
+            raise InvalidValue(found, expected)
         return self
 
     def __str__(self) -> str:
         if self.time is not None:
             return str(self.time)
-        return f"version {self.version}" if self.version else f"accuracy {self.accuracy}"
+        if self.version is not None:
+            return f"version {self.version}"
+        return " or ".join(f"{name} {value:g}" for name, value in self.values.items())
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """Values of an evaluation, by name, any of which begins the fault."""
+        named = {"accuracy": self.accuracy, "loss": self.loss}
+        return {**{k: v for k, v in named.items() if v is not None}, **(self.metrics or {})}
+
+    def met(self, found: Mapping[str, float | None], *, lower: Collection[str]) -> bool:
+        """Return whether an evaluation found one of the values; ``lower`` ones are better."""
+        return any(
+            value <= wanted if name in lower else value >= wanted
+            for name, wanted in self.values.items()
+            if (value := found.get(name)) is not None
+        )
 
 
 class FaultConfig(StrictModel, ABC):

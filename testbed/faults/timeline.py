@@ -7,7 +7,7 @@ the scheduled actions. The timeline's state is plain data.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -55,10 +55,11 @@ class Timeline:
     targets: Sequence[tuple[int, ...]] = ()  # the numbers of each fault's targets
     availabilities: Sequence[Availability] = ()  # of the workers that join and leave by a recording
     population: Population = field(default_factory=Population)
+    lower: frozenset[str] = frozenset()  # metrics whose lower values are better
     names: Sequence[str] = ()  # of the possible targets: the workers by index, then the other nodes
     _due: list[ScheduledFault] = field(default_factory=list)  # a heap: of the faults
     _changes: list[ScheduledFault] = field(default_factory=list)  # a heap: of the recordings
-    _waiting: set[int] = field(default_factory=set)  # positions of faults by version or accuracy
+    _waiting: set[int] = field(default_factory=set)  # positions of faults by version or evaluation
 
     @classmethod
     def of(
@@ -70,6 +71,7 @@ class Timeline:
         availabilities: Sequence[Availability] = (),
         others: Sequence[str] = (),
         restarted: bool = False,
+        lower: Collection[str] = (),
     ) -> Timeline:
         """Create the timeline of a scenario.
 
@@ -80,6 +82,7 @@ class Timeline:
             availabilities: of the workers that join and leave by a recording.
             others: the other nodes that faults can target.
             restarted: whether the others are restarted at once after they were killed.
+            lower: names of metrics whose lower values are better.
         """
         targets = [
             fault.pick_targets(classes, seed=seed, place=place, others=others)
@@ -90,7 +93,8 @@ class Timeline:
         names = (*(f"w{index}" for index in range(len(classes))), *others)
         back = range(len(classes), len(names)) if restarted else ()
         population = Population(absent, restarted=back)
-        timeline = cls(faults, targets, availabilities, population, names)
+        better = frozenset(lower) | {"loss"}
+        timeline = cls(faults, targets, availabilities, population, better, names)
         for place, fault in enumerate(faults):
             if isinstance(fault, TimedFault):
                 if fault.at.time is None:
@@ -108,7 +112,7 @@ class Timeline:
 
     @property
     def waits(self) -> bool:
-        """Whether there are pending faults at a version or an accuracy."""
+        """Whether there are pending faults at a version or a value of an evaluation."""
         return bool(self._waiting)
 
     @property
@@ -153,9 +157,12 @@ class Timeline:
         """Register that the model has ``version`` updates; return whether that triggers faults."""
         return self._trigger(now, lambda at: at.version is not None and version >= at.version)
 
-    def evaluated(self, accuracy: float, *, now: float) -> bool:
-        """Register the accuracy of an evaluation during training; return as ``reached`` does."""
-        return self._trigger(now, lambda at: at.accuracy is not None and accuracy >= at.accuracy)
+    def evaluated(self, found: Mapping[str, float | None], *, now: float) -> bool:
+        """Register the values of an evaluation during training; return as ``reached`` does.
+
+        ``found`` has the ``accuracy``, the ``loss`` and the metrics by name; None is no value.
+        """
+        return self._trigger(now, lambda at: at.met(found, lower=self.lower))
 
     def _trigger(self, now: float, met: Callable[[Trigger], bool]) -> bool:
         come = [place for place in self._waiting if met(self._timed(place).at)]

@@ -8,16 +8,18 @@ in ``KINDS``.
 
 from testbed.payloads.base import Array, Indices, Packable, Payload, Vector, zeros
 from testbed.payloads.entries import Dense, Sparse
+from testbed.payloads.factors import Factors
 from testbed.payloads.keyed import Keyed
 from testbed.payloads.quantized import Quantized
 from testbed.payloads.signs import Signs
 
-KINDS: tuple[type[Payload], ...] = (Dense, Sparse, Keyed, Quantized, Signs)
+KINDS: tuple[type[Payload], ...] = (Dense, Sparse, Keyed, Quantized, Signs, Factors)
 
 __all__ = [
     "KINDS",
     "Array",
     "Dense",
+    "Factors",
     "Indices",
     "Keyed",
     "Packable",

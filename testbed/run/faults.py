@@ -11,7 +11,7 @@ from testbed.errors import HostError, NodeError
 from testbed.faults import ChangedLink, Freeze, Join, Kill, Leave, NetworkPartition, Slow
 from testbed.faults.base import PassingFault, TimedFault
 from testbed.faults.timeline import BY_HAND, Timeline
-from testbed.models.metrics import ACCURACY
+from testbed.models.metrics import values_of
 from testbed.run.by_hand import Asked, answer, asked
 from testbed.run.deploy import ENDING_SECONDS, LOOK_SECONDS, Deployment
 from testbed.run.setup import Setup
@@ -173,8 +173,8 @@ class Faults(Sink):
                 self._crashed.append((self._number(node), time_seconds))
             case Finished() | WorkloadEnded():
                 self._ended = (entry.elapsed_seconds or 0.0) * self.recorder.time_scale
-            case Evaluated(metrics=found, final=False) if found.get(ACCURACY) is not None:
-                self.timeline.evaluated(float(found[ACCURACY] or 0.0), now=self.now)
+            case Evaluated(loss=loss, metrics=found, final=False):
+                self.timeline.evaluated(values_of(found, loss), now=self.now)
             case Exited(node) if node in self.timeline.names:
                 self._node_ended(self._number(node))
 

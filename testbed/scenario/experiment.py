@@ -35,6 +35,7 @@ from testbed.scenario.dealing import deal, split
 from testbed.scenario.devices import Device, devices
 from testbed.scenario.links import feeders, restarts_feeders
 from testbed.scenario.load import load
+from testbed.scenario.metrics import fault_metrics
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.scenario.streams import LARGEST_RECORD
@@ -276,6 +277,7 @@ def stop_rule(scenario: Scenario) -> StopRule:
 
 def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
     """Build the fault timeline of a run; ``folder`` holds its recordings."""
+    metrics = scenario.evaluate.metrics
     return Timeline.of(
         scenario.faults,
         scenario.workers.worker_classes(),
@@ -283,6 +285,7 @@ def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
         availabilities=availabilities(scenario, partial(own_copy, folder)),
         others=feeders(scenario),
         restarted=restarts_feeders(scenario),
+        lower=[name for name in fault_metrics(scenario) if not higher_is_better(name, metrics)],
     )
 
 

@@ -69,8 +69,15 @@ def referred(scenario: Scenario) -> Iterator[tuple[Keys, str]]:
     for name in scenario.stop.metrics:
         yield ("stop", "metrics", name), name
     for place, fault in enumerate(scenario.faults):
-        if isinstance(fault, TimedFault) and fault.at.accuracy is not None:
-            yield ("faults", place), ACCURACY
+        if isinstance(fault, TimedFault):
+            for name in fault.at.values.keys() - {"loss"}:
+                yield ("faults", place), ACCURACY if name == "accuracy" else name
+
+
+def fault_metrics(scenario: Scenario) -> set[str]:
+    """Return the names of metrics whose values begin faults."""
+    timed = [fault for fault in scenario.faults if isinstance(fault, TimedFault)]
+    return {name for fault in timed for name in fault.at.metrics or {}}
 
 
 def unknown_metric(
@@ -104,17 +111,18 @@ def check_targets(
             expected = f"another metric: at most {MOST_NAMES:,} columns"
             yield ("evaluate", "metrics", place), found, expected
     prepared = scenario.dataset.images is None and classes is not None  # else checked before
-    for name in scenario.stop.metrics if prepared else ():
+    named = [(path, name) for path, name in referred(scenario) if name != ACCURACY]
+    for path, name in named if prepared else ():
         if unknown := unknown_metric(scenario, name, classes):
-            yield ("stop", "metrics", name), f"{name}, which is not evaluated", unknown[0]
+            yield path, f"{name}, which is not evaluated", unknown[0]
     metrics, dataset = scenario.evaluate.metrics, scenario.dataset.name
     kinds = (None, "labels" if targets == "tokens" else targets)
     for place, metric in enumerate(metrics if metrics != DEFAULTS else ()):
         if metric.TARGETS not in kinds:
             expected = f"a metric of {targets}, the targets of {dataset}"
             yield ("evaluate", "metrics", place), f"{metric.name}, of {metric.TARGETS}", expected
-    for name in scenario.stop.metrics:
-        named = [one for one in metrics if one.has(name)]
-        if named and all(one.TARGETS not in kinds for one in named):
+    for path, name in named:
+        having = [one for one in metrics if one.has(name)]
+        if having and all(one.TARGETS not in kinds for one in having):
             expected = f"another criterion, such as `loss`: {dataset} has {targets}"
-            yield ("stop", "metrics", name), name, expected
+            yield path, name, expected

@@ -22,7 +22,7 @@ from testbed.algorithms.frame.stop import Due, Schedule, silence_reason
 from testbed.errors import RejectedError
 from testbed.faults.timeline import Timeline
 from testbed.models import Evaluation
-from testbed.models.metrics import ACCURACY
+from testbed.models.metrics import values_of
 from testbed.models.saved import Measurement
 from testbed.payloads import Vector
 from testbed.payloads.notes import note_bytes
@@ -350,7 +350,7 @@ class Engine(SimulatedRun):
             if self.schedule.seconds is not None:
                 self.events.at(self._due.time, self._look)
         version, evaluation = self.server.version, self._evaluate(self.images)
-        self.faults.evaluated(evaluation.metrics.get(ACCURACY))
+        self.faults.evaluated(values_of(evaluation.metrics, evaluation.loss))
         measured = Measured(now, version, evaluation.loss)
         self._carry_out(self.server.measured(measured, metrics=evaluation.metrics, now=now))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -46,9 +46,9 @@ class Faults:
         if self.timeline.reached(version, now=self.engine.events.now):
             self.plan()
 
-    def evaluated(self, accuracy: float | None) -> None:
-        """Notify the timeline of an evaluation's accuracy; None if the model has none."""
-        if accuracy is not None and self.timeline.evaluated(accuracy, now=self.engine.events.now):
+    def evaluated(self, found: Mapping[str, float | None]) -> None:
+        """Notify the timeline of an evaluation's values."""
+        if self.timeline.evaluated(found, now=self.engine.events.now):
             self.plan()
 
     def _act(self, now: float) -> None:

@@ -40,6 +40,7 @@ RECORDS = frozenset(
         "algorithms.frame.worker_session.WorkerSession",
         "algorithms.frame.worker.Shard",
         "payloads.entries.Dense",
+        "payloads.factors.Factors",
         "payloads.keyed.KeyCache",
         "payloads.keyed.KeyCaches",
         "payloads.keyed.Keyed",

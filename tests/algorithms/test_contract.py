@@ -22,7 +22,7 @@ from testbed.algorithms.frame.contract import CHECKS, examine
 from testbed.algorithms.frame.trial import LAYOUT, WORKERS, next_update, server_half, worker_half
 from testbed.algorithms.parts.local_training import LocalTraining
 from testbed.errors import RejectedError
-from testbed.payloads import Dense, Keyed, Payload, Quantized, Signs, Sparse
+from testbed.payloads import Dense, Factors, Keyed, Payload, Quantized, Signs, Sparse
 from testbed.payloads.keyed import signature_of
 from testbed.values.units import Duration
 
@@ -253,6 +253,7 @@ TAKEN: dict[str, set[type[Payload]]] = {
     "slim-dp": {Keyed},
     "signsgd": {Signs},
     "mem-sgd": {Sparse},
+    "powersgd": {Factors},
 }
 """Kinds of payload that a push may be; of the others, Dense."""
 
@@ -266,6 +267,7 @@ FORGED: tuple[Payload, ...] = (
     ),
     Quantized(np.ones(2, np.float32), np.ones(LAYOUT.size, np.int8)),  # a bucket for each tensor
     Signs.of_values(np.ones(LAYOUT.size, np.float32)),
+    Factors(np.ones(60, np.float32)),  # two columns of P for 30 rows
 )
 
 

@@ -1,4 +1,4 @@
-"""SCAFFOLD and q-FedAvg, worked by hand. Most numbers are exact in float32."""
+"""SCAFFOLD, q-FedAvg and TERM, worked by hand. Most numbers are exact in float32."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from testbed.algorithms import QFedAvg, Scaffold
+from testbed.algorithms import QFedAvg, Scaffold, Term
 from testbed.algorithms.base import Stream, Update
 from testbed.algorithms.optimizers import Adam
 from testbed.errors import RejectedError
@@ -82,6 +82,36 @@ def test_qfedavg_without_fairness_is_the_plain_mean(group_of: Any) -> None:
     group.server.push(0, pushed(group, 0, (2, 0), loss=0.0), 0.0)
     group.server.push(1, pushed(group, 1, (0, 4), loss=9.0), 0.0)
     assert group.server.parameters.tolist() == [7.5, 15]
+
+
+def test_term_by_hand(group_of: Any) -> None:
+    """t = ln 2, losses 1 and 3: weights 2 and 8 times 10 samples: 1/5 and 4/5.
+
+    (1, 0) and (0, 2) off (8, 16): (8 - 1/5, 16 - 8/5). With t = -ln 2 it is 4/5 and 1/5, with 0 the
+    mean.
+    """
+    for tilt, moved in ((np.log(2), (7.8, 14.4)), (-np.log(2), (7.2, 15.6)), (0.0, (7.5, 15))):
+        group = group_of(Term(name="term", learning_rate=1.0, tilt=float(tilt)), 2)
+        for index, (change, loss) in enumerate([((1, 0), 1.0), ((0, 2), 3.0)]):
+            update = Update(Dense(np.array(change, np.float32)), 0, 10, note={"loss": loss})
+            group.server.push(index, update, 0.0)
+        np.testing.assert_allclose(group.server.parameters, moved, rtol=1e-6)
+
+
+def test_term_with_large_losses_has_the_largest(group_of: Any) -> None:
+    """e^1000 does not overflow: the weights are e^(-500) and 1."""
+    group = group_of(Term(name="term", tilt=1.0), 2)
+    for index, loss in enumerate((500.0, 1000.0)):
+        update = Update(Dense(np.array([index + 1, 0], np.float32)), 0, 10, note={"loss": loss})
+        group.server.push(index, update, 0.0)
+    assert group.server.parameters.tolist() == [6, 16]
+
+
+def test_term_refuses_an_update_without_a_loss(group_of: Any) -> None:
+    group = group_of(Term(name="term"), 1)
+    for note in ({}, {"loss": float("nan")}, {"loss": "high"}):
+        with pytest.raises(RejectedError, match="expected a number"):
+            group.server.push(0, Update(Dense(np.zeros(2, np.float32)), 0, 10, note=note), 0.0)
 
 
 def test_qfedavg_refuses_an_update_without_a_loss(group_of: Any) -> None:

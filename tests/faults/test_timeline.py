@@ -64,11 +64,40 @@ def test_versions_and_accuracies_trigger_when_reached() -> None:
     assert not subject.reached(99, now=1.0)
     assert subject.reached(101, now=1.5)
     assert not subject.reached(102, now=1.6)
-    assert not subject.evaluated(0.49, now=1.7)
-    assert subject.evaluated(0.5, now=1.8)
+    assert not subject.evaluated({"accuracy": 0.49}, now=1.7)
+    assert subject.evaluated({"accuracy": 0.5}, now=1.8)
     assert not subject.waits
     assert done(subject, 4.0) == [
         *((1.5, True, 0, (1,)), (1.8, True, 1, (2,)), (3.5, False, 0, (1,))),
+    ]
+
+
+def test_values_of_metrics_trigger_when_one_is_reached() -> None:
+    """Lower losses and errors are better; a value that is not defined reaches nothing."""
+    at = {"metrics": {"rmse": 0.5, "clients_worst": 0.8}}
+    plans = [
+        {"kill": {"at": at, "workers": ("w1",)}},
+        {"kill": {"at": {"loss": 0.3}, "workers": ("w2",)}},
+        {"kill": {"at": {"metrics": {"clients_worst": 0.9}}, "workers": ("w3",)}},
+    ]
+    subject = Timeline.of(FAULTS.validate_python(plans), CLASSES, seed=0, lower=["rmse"])
+    begun: list[tuple[float, list[int]]] = []
+    for now, found in enumerate(
+        [
+            {"rmse": 0.6, "clients_worst": 0.7, "loss": 0.31},
+            {"rmse": None, "clients_worst": None, "loss": None},
+            {"rmse": 0.5, "clients_worst": 0.7, "loss": 0.31},
+            {"rmse": 0.5, "clients_worst": 0.95, "loss": 0.3},
+        ]
+    ):
+        if subject.evaluated({**found, "accuracy": None}, now=float(now)):
+            struck = sorted(one for action in subject.due(now) for one in action.workers)
+            begun.append((float(now), struck))
+    assert begun == [(2.0, [1]), (3.0, [2, 3])]
+    assert [str(fault.at) for fault in subject.faults] == [
+        "rmse 0.5 or clients_worst 0.8",
+        "loss 0.3",
+        "clients_worst 0.9",
     ]
 
 

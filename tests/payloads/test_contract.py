@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from testbed import payloads
-from testbed.payloads import KINDS, Dense, Keyed, Packable, Payload, Quantized, Signs, Sparse
+from testbed.payloads import (
+    KINDS,
+    Dense,
+    Factors,
+    Keyed,
+    Packable,
+    Payload,
+    Quantized,
+    Signs,
+    Sparse,
+)
 from testbed.payloads.encodings import pack, unpack
 from testbed.payloads.keyed import signature_of
 
@@ -17,6 +27,7 @@ SAMPLES: dict[type[Payload], Payload] = {
     Sparse: Sparse(np.array([1, 3, 7], np.int32), np.array([1, -2, 0.5], np.float32)),
     Keyed: Keyed(signature_of(CORE), CORE, VALUES[:2], np.array([0, 5, 7], np.int32), VALUES),
     Quantized: Quantized(np.array([1, 0.5], np.float32), np.arange(-3, 5, dtype=np.int8)),
+    Factors: Factors(np.arange(N, dtype=np.float32)),
     Signs: Signs.of_values(np.array([1, -1, 0, -0.5, 2, 3, 4, -5], np.float32)),
 }
 """One of each kind that fits a model of N entries."""

@@ -17,6 +17,9 @@ from testbed.reports.run_measure import Measure
 from testbed.scenario import Scenario, load_text
 from testbed.scenario.dealing import split
 from testbed.scenario.experiment import Experiment, load_model
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import FaultApplied
+from testbed.telemetry.events import read_events
 
 TEXT = """
 name: clients
@@ -84,3 +87,22 @@ def test_a_run_evaluates_per_client(run_simulation: Callable[..., Run], digits: 
     ]
     assert last[list(distribution(accuracies))].to_dict() == distribution(accuracies)
     assert not {*experiment.shards[0]} & {*experiment.held_out.clients[0]}
+
+
+FAULTS = """
+faults:
+  - kill: {workers: [w1], at: {metrics: {clients_deviation: 0.5}}}
+  - slow: {workers: [w2], at: {metrics: {clients_worst: 1.0}}, factor: 2}
+  - kill: {workers: [w3], at: {loss: 100}}
+"""
+
+
+def test_faults_begin_at_values_of_evaluations(run_simulation: Callable[..., Run]) -> None:
+    """A deviation below 1/2 is better and always so, as is a loss below 100; the worst is not 1."""
+    run = run_simulation("one", text=TEXT + FAULTS)
+    applied = list(only(read_events(run.folder.events), FaultApplied))
+    at = run.evaluations["time_seconds"].iloc[0]
+    assert [(one.kind, *one.nodes, one.planned_seconds) for one in applied] == [
+        ("kill", "w1", at),
+        ("kill", "w3", at),
+    ]

@@ -19,6 +19,7 @@ from testbed.algorithms import (
     FedOpt,
     FedProx,
     FixedAdacomm,
+    PowerSgd,
     QuantDp,
     ScaDles,
     Scaffold,
@@ -53,6 +54,7 @@ CONFIGS = (
     Scaffold(name="scaffold", fraction=0.6),
     DiLoCo(name="diloco", local_steps=3),
     FedBuff(name="fedbuff", local_steps=2, buffer_size=3),
+    PowerSgd(name="powersgd", rank=1),
     QuantDp(name="quant-dp", momentum=0.5),
     SlimDp(name="slim-dp", core_rounds=3),
 )

@@ -17,7 +17,7 @@ A new metric is a file here and an entry in ``AnyMetric``; ``base.py`` defines t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
@@ -87,6 +87,13 @@ def higher_is_better(name: str, metrics: Sequence[MetricConfig]) -> bool:
     return all(one.prefers_higher(name) for one in metrics if one.has(name))
 
 
+def values_of(
+    metrics: Mapping[str, float | None], loss: float | None
+) -> Mapping[str, float | None]:
+    """Return all values of an evaluation by the names that a scenario uses."""
+    return {**metrics, "accuracy": metrics.get(ACCURACY), "loss": loss}
+
+
 def _kind_of(name: str) -> type[MetricConfig] | None:
     kinds: tuple[type[MetricConfig], ...] = get_args(AnyMetric)
     return next((kind for kind in kinds if re.fullmatch(kind.NAMES, name)), None)
@@ -105,4 +112,5 @@ __all__ = [
     "samples_of",
     "title_of",
     "unit_of",
+    "values_of",
 ]
