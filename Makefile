@@ -42,7 +42,7 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test slow test-netem privileged check format lint \
-	types contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower gpu-check clean soak \
+	types docs contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower gpu-check clean soak \
 	privileged-shared privileged-alone nightly \
 	test-netem-shared test-netem-alone test-netem-nightly
 
@@ -82,11 +82,15 @@ shared := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist worksteal
 # Tests of a file may share a run or an engine.
 shared_runs := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist loadfile
 
+# The files with tests of one kind: a process that collects all files takes 15 seconds first.
+marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)\b' tests)
+
 test: setup ## the tests that need neither root nor much time
 	@$(python) -m pytest --quick $(shared) --durations=20
 
 slow: setup ## the tests that need nothing but more time
-	@$(python) -m pytest -m "slow and not nightly and not ($(OF_THE_MACHINE))" $(shared) --durations=20
+	@$(python) -m pytest -m "slow and not nightly and not ($(OF_THE_MACHINE))" $(shared) --durations=20 \
+		$(call marked,slow)
 
 # Its two halves: tests that may share the processors, and tests that may not.
 privileged: privileged-shared privileged-alone ## the tests that need root, or a tool of the machine
@@ -95,10 +99,12 @@ privileged-shared: setup
 	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and not (alone or netem or nightly)" $(shared_runs) --durations=20
 
 privileged-alone: setup
-	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and alone and not (netem or nightly)" --durations=20
+	@$(python) -m pytest -m "($(OF_THE_MACHINE)) and alone and not (netem or nightly)" --durations=20 \
+		$(call marked,alone)
 
 nightly: soak test-netem-nightly ## full sizes and many rounds, which .ci/run leaves out: an hour or two, as root
-	@$(python) -m pytest -m "nightly and not netem" -k "not random_moments" --durations=20
+	@$(python) -m pytest -m "nightly and not netem" -k "not random_moments" --durations=20 \
+		$(call marked,nightly)
 
 # Each as root, as a user with subordinate uids and as one without; as a user: as that user.
 SOAK_ROUNDS ?= 200
@@ -108,8 +114,6 @@ soak: setup ## kill the controller at many random moments: make soak SOAK_ROUNDS
 
 # Where the kernel has no netem, $(NETEM_RUN) is a command to run the tests under one that has.
 NETEM_RUN ?=
-# Only their files: reading all of the others takes a minute under such a kernel.
-netem_tests = $(shell grep -rl --include='*.py' 'mark\.netem' tests)
 has_netem := import sys; from testbed.network.netem import kernel_has_netem; sys.exit(not kernel_has_netem())
 
 # In two halves, as the privileged ones.
@@ -121,9 +125,9 @@ test-netem-nightly: NETEM_TESTS := netem and nightly
 
 test-netem-shared test-netem-alone test-netem-nightly: setup
 	@if $(python) -c '$(has_netem)' 2> /dev/null; then
-		$(python) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(netem_tests)
+		$(python) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(call marked,netem)
 	elif [ -n "$(NETEM_RUN)" ]; then
-		$(NETEM_RUN) $(abspath $(python)) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(netem_tests)
+		$(NETEM_RUN) $(abspath $(python)) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(call marked,netem)
 	else
 		echo "skipped: this kernel has no netem, or this is not root, and NETEM_RUN names no command"
 		echo "that runs another under a kernel with netem (CONFIG_NET_SCH_NETEM)."
@@ -147,6 +151,13 @@ types: setup ## strict static types
 	@$(python) -m mypy
 	$(python) -m mypy tests/bench/*.py
 	MYPYPATH=compose/grafana $(python) -m mypy compose/grafana/generate.py
+	MYPYPATH=docs/site $(python) -m mypy docs/site/pages.py docs/site/conf.py
+
+docs: setup ## write the documentation as a site to site/
+	@rm -rf build/pages site
+	$(python) docs/site/pages.py build/pages
+	$(python) -m sphinx --fail-on-warning --keep-going --quiet -c docs/site build/pages site
+	echo "site/index.html"
 
 contracts: setup ## which part may import which
 	@$(VENV)/bin/lint-imports --no-cache

@@ -121,7 +121,7 @@ def run() -> Never:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status; the README lists them."""
+    """Run the command line and return its exit status; docs/commands.md lists them."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may lack a character
     try:

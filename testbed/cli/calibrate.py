@@ -17,7 +17,7 @@ SHAPE = "1x28x28"
 @click.command("calibrate")
 @click.argument("model")
 @click.option(
-    "--shape", default=SHAPE, metavar="CxHxW", help=f"Shape of a sample of a model; {SHAPE}."
+    "--shape", default=SHAPE, metavar="CxHxW", help=f"Shape of a sample, or its tokens; {SHAPE}."
 )
 @click.option("--classes", type=click.IntRange(0), default=10, help="Number of classes; 10.")
 @click.option("--batch", type=click.IntRange(1), default=32, help="Samples of a step; 32.")
@@ -68,10 +68,10 @@ def _as_file(out: Path) -> str:
 
 def _parsed(shape: str) -> ImageShape:
     parts = shape.lower().split("x")
-    if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
-        raise click.UsageError(f"--shape: found {shape!r}, expected CxHxW, like {SHAPE}")
-    channels, height, width = map(int, parts)
-    return channels, height, width
+    if len(parts) not in (1, 3) or not all(part.isdecimal() and int(part) for part in parts):
+        expected = f"CxHxW, like {SHAPE}, or a number of tokens"
+        raise click.UsageError(f"--shape: found {shape!r}, expected {expected}")
+    return tuple(map(int, parts))
 
 
 def _subject(model: str, shape: ImageShape, classes: int, **measuring: Any) -> Subject:
@@ -84,10 +84,14 @@ def _subject(model: str, shape: ImageShape, classes: int, **measuring: Any) -> S
     from testbed.scenario.schema_node import SchemaNode
     from testbed.scenario.source import find_scenario
     from testbed.scenario.synonyms import nearest
+    from testbed.values.samples import inputs_of
 
     members = SchemaNode(Scenario).fields["model"].members
     if model in members and members[model].bare is not CustomModel:
         config = members[model].bare.model_validate({"name": model})
+        if inputs_of(shape) != config.reads:
+            expected = "a number, like 80" if config.reads == "tokens" else f"CxHxW, like {SHAPE}"
+            raise click.UsageError(f"--shape: {model} reads {config.reads}, expected {expected}")
         return Subject(model, config, shape, classes, Path(), **measuring)
     if not find_scenario(Path(model)).is_file():
         expected = f"a scenario, or one of {', '.join(sorted(members))}"

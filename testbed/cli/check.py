@@ -12,16 +12,17 @@ import click
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.custom import CustomAlgorithm, open_config
 from testbed.algorithms.frame.contract import CheckResult, examine, run_checks
-from testbed.algorithms.frame.own_model import ModelUnderTest, examine_model, noise
+from testbed.algorithms.frame.own_model import ModelUnderTest, examine_model, noisy
 from testbed.cli.options import overrides, settings_option
 from testbed.datasets import CustomDataset, Prepared
 from testbed.datasets import load as load_data
 from testbed.datasets.custom import OwnTransform
 from testbed.errors import AlgorithmError, Problem, ScenarioError
 from testbed.host.isolation import Opened, run_isolated
-from testbed.models import CustomModel
+from testbed.models import CustomModel, Network
 from testbed.models.metrics.custom import CustomMetric, try_metric
 from testbed.scenario import Scenario, load
+from testbed.scenario.experiment import require_targets
 from testbed.scenario.override import Override
 from testbed.scenario.own_code import own_code
 from testbed.scenario.source import find_scenario
@@ -136,9 +137,15 @@ def _try_model(
     opened()
     torch.set_num_threads(1)
     own, code = model, UserCode(beside / model.file, model.class_name, "model")
-    tried = ModelUnderTest(
-        code.name, lambda: own.build_of(code, *shape), data[0] if data else noise(*shape)
-    )
+    tokens = shape[0][0] if scenario.dataset.targets == "tokens" else 0
+    samples = data[0] if data else noisy(*shape, tokens=tokens)
+
+    def build() -> Network:
+        network = own.build_of(code, *shape)
+        require_targets(scenario, network, samples.tokens)
+        return network
+
+    tried = ModelUnderTest(code.name, build, samples)
     yield _result(f"{model.class_name} in {model.file}", examine_model(tried))
 
 

@@ -55,18 +55,27 @@ def _case(
     from testbed.datasets import user_cache
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
+    from testbed.plan.workload import plan_workload
     from testbed.run.doctor.host import ExaminedRun
-    from testbed.scenario import load
+    from testbed.scenario.load_workload import load_any
+    from testbed.scenario.workload import Workload
 
     if file is None:
         taken, findings = _settle(_runtime(runtime), gpu=False)
         made, needs, many = None, None, workers or DEFAULT_WORKERS
     else:
-        scenario = load(file, overrides=overrides((), workers=workers, runtime=runtime))
-        made = plan(scenario, scenario.name)
+        scenario = load_any(file, overrides=overrides((), workers=workers, runtime=runtime))
+        made = (
+            plan_workload(scenario, scenario.name)
+            if isinstance(scenario, Workload)
+            else plan(scenario, scenario.name)
+        )
         taken, findings = _settle(scenario.runtime, gpu=any(node.gpus for node in made.nodes))
-        settled = scenario.model_copy(update={"runtime": taken})
-        needs, many = budget(settled, made, count_parameters(settled)), len(made.workers)
+        many = len(made.devices)
+        needs = None
+        if not isinstance(scenario, Workload):
+            settled = scenario.model_copy(update={"runtime": taken})
+            needs = budget(settled, made, count_parameters(settled))
     kept = taken.capabilities.container_bytes
     case = ExaminedRun(many, runs, os.environ, user_cache(os.environ), made, needs, kept)
     return case, taken, findings

@@ -35,8 +35,10 @@ def init(name: str, example: str) -> None:
     too.
     """
     from testbed.run.prepare import custom_files
-    from testbed.scenario import load
+    from testbed.run.prepare_workload import with_files
+    from testbed.scenario.load_workload import load_any
     from testbed.scenario.source import shipped
+    from testbed.scenario.workload import Workload
     from testbed.values.fields import check_name
 
     check_name(name, option="NAME")
@@ -50,8 +52,12 @@ def init(name: str, example: str) -> None:
     schema = f"$schema={examples['first'].with_name('schema.json')}"
     file = Path(f"{name}.yaml")
     files = {file: re.sub(r"\$schema=\S+", lambda _: schema, text, count=1)}
-    scenario = load(examples[example])
-    for own in custom_files(scenario, examples[example].parent):
+    scenario, beside = load_any(examples[example]), examples[example].parent
+    if isinstance(scenario, Workload):
+        copied = with_files(scenario, beside)[1]
+    else:
+        copied = custom_files(scenario, beside)
+    for own in copied:
         files[Path(own.name)] = own.read_text(encoding="utf-8")
     for path in filter(os.path.lexists, files):
         expected = "an unused name: testbed init NAME"
@@ -103,9 +109,10 @@ def schema(kind: str) -> None:
 
 def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]:
     """Return the result for a file, and its exit code."""
-    from testbed.scenario import load
     from testbed.scenario.load import with_source_lines
+    from testbed.scenario.load_workload import load_any
     from testbed.scenario.source import display_name, find_scenario
+    from testbed.scenario.workload import Workload
     from testbed.studies import is_study, load_study
 
     shown = display_name(Path(file))
@@ -118,7 +125,10 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
             _try_models([(run.scenario, run.beside) for run in study.runs])
             numbers = {"cases": len(study.cases), "runs": len(study.runs)}
             return {"file": shown, "ok": True, "name": study.name, **numbers}, 0
-        scenario = load(file, overrides=changes)
+        scenario = load_any(file, overrides=changes)
+        if isinstance(scenario, Workload):
+            sizes = {"programs": len(scenario.workload), "nodes": len(scenario.node_names())}
+            return {"file": shown, "ok": True, "name": scenario.name, **sizes}, 0
         with with_source_lines(file, changes):
             _try_models([(scenario, find_scenario(Path(file)).parent)])
     except (ScenarioError, UserCodeError) as error:
@@ -144,7 +154,8 @@ def _try_models(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
         known = (repr(model), beside, shape, scenario.workers.batch_size)
         if known not in tried:
             tried.add(known)
-            try_model(scenario, model, beside, shape)
+            tokens = shape[0][0] if scenario.dataset.targets == "tokens" else 0
+            try_model(scenario, model, beside, shape, tokens=tokens)
 
 
 def _show(result: dict[str, Any]) -> None:
@@ -155,6 +166,10 @@ def _show(result: dict[str, Any]) -> None:
     if "runs" in result:
         counts = f"a study of {result['cases']:,} cases, {result['runs']:,} runs"
         click.echo(f"ok  {result['file']}: {result['name']}, {counts}")
+        return
+    if "nodes" in result:
+        sizes = f"a workload of {result['programs']} programs in {result['nodes']:,} nodes"
+        click.echo(f"ok  {result['file']}: {result['name']}, {sizes}")
         return
     updates = result["updates"]
     length = "no limit on updates" if updates is None else f"{updates} updates"

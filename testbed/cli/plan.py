@@ -21,9 +21,12 @@ from testbed.cli.options import (
 
 if TYPE_CHECKING:
     from testbed.host.requirements import Capacity
+    from testbed.host.users import Users
     from testbed.plan.budget import Budget
-    from testbed.runtimes.base import Request
+    from testbed.runtimes.base import Request, RuntimeDriver
     from testbed.scenario import Scenario
+    from testbed.scenario.workload import Workload
+    from testbed.telemetry.folder import RunFolder
     from testbed.values.topology import LinkSpec, NodeSpec, Plan
 
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
@@ -57,11 +60,15 @@ def command(
     from testbed.host.requirements import capacity
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
-    from testbed.scenario import load
     from testbed.scenario.checks import substitutes
     from testbed.scenario.costs import builtin_cost, uses_profiles, with_cost
+    from testbed.scenario.load_workload import load_any
+    from testbed.scenario.workload import Workload
 
-    scenario = load(file, overrides=overrides(settings, workers=workers, runtime=runtime))
+    scenario = load_any(file, overrides=overrides(settings, workers=workers, runtime=runtime))
+    if isinstance(scenario, Workload):
+        _show_workload(scenario, as_json=as_json, shows_requests=shows_requests)
+        return
     if uses_profiles(scenario):
         scenario = with_cost(scenario, builtin_cost(scenario))
     if not as_json:
@@ -131,6 +138,26 @@ def gpu_lines(made: Plan, refused: str) -> Iterator[str]:
         yield f"gpu     {device}: {', '.join(shares + more)}; {contexts}"
 
 
+def _show_workload(workload: Workload, *, as_json: bool, shows_requests: bool) -> None:
+    """Show the nodes and links of a workload; changes nothing."""
+    from testbed.plan.workload import plan_workload
+    from testbed.run.setup import WorkloadSetup
+
+    made = plan_workload(workload, workload.name)
+    requests: tuple[Request, ...] = ()
+    if (placed := _placed(workload.runtime, made)) is not None:
+        requests = WorkloadSetup(made, *placed[:2], workload).requests(placed[2])
+    if as_json:
+        nodes = [_node_as_data(node) for node in made.nodes]
+        told = {"run": made.run, "network": asdict(made.network), "nodes": nodes}
+        shown = [asdict(request) for request in requests]
+        print_json({**told, "runtime": workload.runtime.name, "requests": shown})
+        return
+    _print_nodes(made)
+    if shows_requests:
+        _print_requests(made, requests)
+
+
 def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
     """Show what a simulation of the scenario will model; changes nothing."""
     from testbed.plan.budget import count_parameters
@@ -198,22 +225,29 @@ def _print_devices(scenario: Scenario) -> None:
 
 def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
     """Return the requests that will bring the run up; empty if the runtime is not chosen yet."""
+    from testbed.run.setup import TrainingSetup
+
+    if (placed := _placed(scenario.runtime, made)) is None:
+        return ()
+    folder, users, driver = placed
+    return TrainingSetup(made, folder, users, scenario, DATA, SECRET).requests(driver)
+
+
+def _placed(runtime: Any, made: Plan) -> tuple[RunFolder, Users, RuntimeDriver] | None:
+    """Return the folder, users and driver of a run; None if the runtime is not chosen yet."""
     from testbed.errors import HostError
     from testbed.host.users import Users
     from testbed.run.runtime import users_of
-    from testbed.run.setup import Setup
     from testbed.runtimes import Real
     from testbed.telemetry.folder import RunFolder
 
-    if not isinstance(scenario.runtime, Real):
-        return ()
-    folder = RunFolder((Path("runs") / made.run).absolute())
+    if not isinstance(runtime, Real):
+        return None
     try:
-        users = users_of(scenario.runtime)
+        users = users_of(runtime)
     except HostError:  # this user cannot run it, or this is not Linux
         users = Users("root")
-    setup = Setup(scenario, made, folder, DATA, SECRET, users)
-    return setup.requests(scenario.runtime.driver())
+    return RunFolder((Path("runs") / made.run).absolute()), users, runtime.driver()
 
 
 def _node_as_data(node: NodeSpec) -> dict[str, Any]:
@@ -243,6 +277,15 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
+    from testbed.reports.console import Console
+
+    _print_nodes(plan)
+    console = Console()
+    for line in _budget_lines(needs, host):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _print_nodes(plan: Plan) -> None:
     from testbed.network.qdiscs import describe, qdiscs_of
     from testbed.reports.console import WIDEST_VALUE, Console, Table, span
 
@@ -261,10 +304,7 @@ def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
         if shapes:
             up = down = "differs from device to device"
         links.add_row(names, device_class, up, down)
-    console = Console()
-    console.print(nodes, links)
-    for line in _budget_lines(needs, host):
-        console.print(line, highlight=False, soft_wrap=True)
+    Console().print(nodes, links)
 
 
 def _print_requests(made: Plan, requests: tuple[Request, ...]) -> None:

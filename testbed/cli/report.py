@@ -278,6 +278,13 @@ def print_report(report: Report, *, folder: Path) -> None:
     from testbed.reports.table import summary_table
 
     console = Console()
+    if "workload" in report.summary:
+        from testbed.reports.workload_table import workload_tables
+
+        for table in workload_tables(report.summary):
+            console.print(table)
+        click.echo(f"folder: {folder}")
+        return
     console.print(summary_table(report.summary))
     if report.recovered:
         added = report.recovered

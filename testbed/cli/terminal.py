@@ -91,7 +91,7 @@ class Terminal(RunListener):
         finally:
             self.sink.close()
         summary = report.summary
-        if summary["updates"]["total"]:
+        if "workload" in summary or summary["updates"]["total"]:
             print_report(report, folder=folder.path)
         else:  # it never trained
             why = f": {summary['reason']}" if summary["state"] == "finished" else ""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from testbed.reports.standing import ClassStanding, Standing, StandingReader, WorkerStanding
+    from testbed.telemetry.folder import RunFolder
 
 ORDERS = {
     "age": "age_seconds",
@@ -62,8 +63,13 @@ def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
     from testbed.reports.console import Console
     from testbed.reports.frames import Run
     from testbed.reports.standing import StandingReader
+    from testbed.scenario.load_workload import is_workload_file
 
-    reader = StandingReader(Run(find(run, runs).path))
+    folder = find(run, runs)
+    if is_workload_file(folder.scenario):
+        _show_workload(folder, as_json=as_json)
+        return
+    reader = StandingReader(Run(folder.path))
     standing = reader.look(time.time())
     if as_json:
         from dataclasses import asdict
@@ -77,6 +83,20 @@ def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
         console.print(_screen(standing, sort=sort, reverse=False, height=None))
         return
     _follow(reader, standing, console, sort)
+
+
+def _show_workload(folder: RunFolder, *, as_json: bool) -> None:
+    """Print the nodes of a workload, and what they have carried so far."""
+    from testbed.reports.console import Console
+    from testbed.reports.workload import WorkloadRun, summarise_workload
+    from testbed.reports.workload_table import workload_tables
+    from testbed.telemetry.entry import plain
+
+    summary = plain(summarise_workload(WorkloadRun(folder)))
+    if as_json:
+        print_json(summary)
+        return
+    Console().print(*workload_tables(summary))
 
 
 def _follow(reader: StandingReader, standing: Standing, console: Any, sort: str) -> None:

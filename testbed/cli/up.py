@@ -20,7 +20,9 @@ from testbed.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from testbed.cli.terminal import Background
     from testbed.run.metering import Metering
+    from testbed.run.prepare import WorkloadRequest
 
 INVALID = 6
 ANY_PORT = "127.0.0.1:0"
@@ -29,6 +31,7 @@ NO_SCRAPES = (
     "A simulated run cannot be scraped; export its metrics: testbed export prometheus RUN --out "
     "FILE"
 )
+NO_WORKLOAD_METRICS = "--metrics serves the metrics of a training; a workload has none yet."
 NO_CONTAINERS = "--detach and --keep need containers; a simulated run has none."
 
 
@@ -90,11 +93,13 @@ def up(
     from testbed.cli.terminal import Foreground, Terminal, split
     from testbed.host.cuda import has_cuda
     from testbed.reports.live import LiveDisplay
-    from testbed.run.prepare import RunRequest, check_run_name
+    from testbed.run.prepare import RunRequest, WorkloadRequest, check_run_name
     from testbed.run.simulated import up_simulated
     from testbed.run.up import up as up_live
-    from testbed.scenario.load import load, with_source_lines
+    from testbed.scenario.load import with_source_lines
+    from testbed.scenario.load_workload import load_any
     from testbed.scenario.source import find_scenario
+    from testbed.scenario.workload import Workload
 
     listen = _listening(**serving)
     check_run_name(name)
@@ -103,8 +108,15 @@ def up(
     if isinstance(side, Foreground):
         return _announce(side.wait())
     asked = overrides(settings, workers=workers, runtime=runtime)
-    loaded = load(scenario, overrides=asked, has_cuda=has_cuda)
+    loaded = load_any(scenario, overrides=asked, has_cuda=has_cuda)
     beside = find_scenario(scenario).parent
+    if isinstance(loaded, Workload):
+        if listen:
+            raise click.UsageError(NO_WORKLOAD_METRICS)
+        with with_source_lines(scenario, asked), _explained(scenario, runs):
+            workload = WorkloadRequest.of(loaded, beside=beside, runs=runs, name=name)
+            valid = _up_workload(workload, side, keep=keep)
+        return 0 if valid else INVALID
     request = RunRequest.of(loaded, beside=beside, runs=runs, name=name)
     terminal = Terminal(LiveDisplay.of(loaded.stop))
     if request.scenario.simulated:
@@ -120,6 +132,16 @@ def up(
         with with_source_lines(scenario, asked), _explained(scenario, runs):
             valid = up_live(request, terminal, keep=keep, leave=leave, metering=metering)
     return 0 if valid else INVALID
+
+
+def _up_workload(request: WorkloadRequest, side: Background | None, *, keep: bool) -> bool:
+    from testbed.cli.terminal import Terminal
+    from testbed.reports.live_workload import WorkloadDisplay
+    from testbed.run.up import up_workload
+
+    terminal = Terminal(WorkloadDisplay.of_nodes(request.scenario.node_names()))
+    leave = None if side is None else terminal.leaving(side)
+    return up_workload(request, terminal, keep=keep, leave=leave)
 
 
 def _listening(

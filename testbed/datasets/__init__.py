@@ -17,12 +17,17 @@ from testbed.datasets.cifar10 import Cifar10
 from testbed.datasets.custom import CustomDataset
 from testbed.datasets.digits import Digits
 from testbed.datasets.fashion_mnist import FashionMnist
+from testbed.datasets.huggingface import HuggingFace
+from testbed.datasets.leaf import Leaf
+from testbed.datasets.made_text import MadeText
 from testbed.datasets.mnist import Mnist
 from testbed.datasets.mnist_pair_100 import MnistPair100
+from testbed.datasets.parquet import Parquet
 from testbed.datasets.partitions import Partition, shards
 from testbed.datasets.prepared import Prepared, load
 from testbed.datasets.substitute_chiller import SubstituteChiller
 from testbed.datasets.substitute_rail import SubstituteRail
+from testbed.datasets.text import Text
 from testbed.values.family import Named
 
 Dataset = Annotated[
@@ -31,10 +36,15 @@ Dataset = Annotated[
         | CustomDataset
         | Digits
         | FashionMnist
+        | HuggingFace
+        | Leaf
+        | MadeText
         | Mnist
         | MnistPair100
+        | Parquet
         | SubstituteChiller
-        | SubstituteRail,
+        | SubstituteRail
+        | Text,
         Field(discriminator="name"),
     ],
     Named(),
@@ -47,12 +57,17 @@ __all__ = [
     "DatasetConfig",
     "Digits",
     "FashionMnist",
+    "HuggingFace",
+    "Leaf",
+    "MadeText",
     "Mnist",
     "MnistPair100",
+    "Parquet",
     "Partition",
     "Prepared",
     "SubstituteChiller",
     "SubstituteRail",
+    "Text",
     "load",
     "shards",
     "user_cache",

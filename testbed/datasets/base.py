@@ -23,6 +23,7 @@ from testbed.datasets.partitions.sizes import Iid
 from testbed.datasets.prepared import Transform
 from testbed.errors import DataError
 from testbed.values.fields import Share, StrictModel
+from testbed.values.samples import Inputs, Targets
 
 
 class DatasetConfig(StrictModel, ABC):
@@ -34,13 +35,17 @@ class DatasetConfig(StrictModel, ABC):
             possible; the test set stays whole.
         held_out: share of each worker's samples that it does not train on, for an evaluation per
             client (the metric ``clients``).
-        images: shape of an image and number of classes (0 for numbers), if known in advance.
+        images: shape of a sample and number of classes (0 for numbers), if known in advance.
+        input_type: what a model gets; None if not known in advance.
+        targets: what a model predicts; likewise.
         test_images: number of test images, if known in advance.
         substitute: the data that it replaces, if those are not available; shown with all its
             results.
     """
 
-    images: ClassVar[tuple[tuple[int, int, int], int] | None] = None
+    images: ClassVar[tuple[tuple[int, ...], int] | None] = None
+    input_type: ClassVar[Inputs | None] = "images"
+    targets: ClassVar[Targets | None] = "labels"
     test_images: ClassVar[int | None] = None
     substitute: ClassVar[str] = ""
 

@@ -15,6 +15,9 @@ option of the data set as a keyword argument: ``load(noise=0.1)``. It returns a 
   float32 would round (magnitudes above 16,777,216) are refused.
 - Labels: integers of shape (n,), at least 0 and below MOST_CLASSES; the maximum of the training set
   gives the number of classes. Or floats of shape (n,): numbers to predict, without classes.
+- For language models: images are integers of shape (n, length), tokens from 0, and labels are
+  tokens too, one for each position, of the same shape; -100 where a label is not counted, such as
+  padding. The largest token of all four arrays gives the number of classes.
 
 With ``transform: distorted``, the function of that name in the same file makes every batch ready,
 on the nodes. Images of type uint8 then stay uint8, a quarter of the memory.
@@ -49,10 +52,12 @@ from testbed.datasets.prepared import (
     Labels,
     Prepared,
     RawImages,
+    Tokens,
     Transform,
     prepare_once,
 )
 from testbed.errors import UserCodeError
+from testbed.values.samples import NOT_COUNTED
 from testbed.values.user_code import OwnCode, UserCode
 
 MOST_CLASSES = 1_000_000
@@ -72,6 +77,9 @@ class CustomDataset(DatasetConfig, OwnCode):
             unchanged.
     """
 
+    input_type = None
+    targets = None
+
     transform: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")] | None = None
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
@@ -87,6 +95,8 @@ class CustomDataset(DatasetConfig, OwnCode):
         opened()
         data = _read(make, code, self.options, raw=self.transform is not None)
         if self.transform is not None:
+            if data.inputs == "tokens":
+                raise code.error("a transform of tokens", "no transform: it makes images ready")
             OwnTransform.of(code, self.transform).check(data.train_images)
         digest = hashlib.sha256()
         for part in PARTS:
@@ -200,9 +210,12 @@ def _read(make: object, code: UserCode, options: Mapping[str, Any], *, raw: bool
         found = f"test_images of shape {test_images.shape[1:]} each"
         raise code.error(found, f"{train_images.shape[1:]}, as train_images")
     if train_labels.dtype != test_labels.dtype:
-        found = f"test_labels of type {test_labels.dtype}"
-        raise code.error(found, f"{train_labels.dtype}, as train_labels")
+        found, expected = f"test_labels of type {test_labels.dtype}", f"{train_labels.dtype}"
+        raise code.error(found, f"{expected}, as train_labels")
     classes = int(train_labels.max()) + 1 if train_labels.dtype == np.int64 else 0
+    if classes and train_images.ndim == train_labels.ndim == 2:  # a language model reads its labels
+        classes = 1 + max(int(one.max()) for one in (train_images, test_images, train_labels))
+        classes = max(classes, 1 + int(test_labels.max()))
     if classes and test_labels.max() >= classes:
         found = f"label {test_labels.max()} in test_labels"
         raise code.error(found, f"at most {classes - 1}, the maximum of train_labels")
@@ -212,9 +225,13 @@ def _read(make: object, code: UserCode, options: Mapping[str, Any], *, raw: bool
 
 def _half(
     which: str, values: Mapping[str, Any], code: UserCode, *, raw: bool
-) -> tuple[RawImages, Labels]:
+) -> tuple[RawImages | Tokens, Labels]:
     """Return images and labels of the training or the test set, checked and converted."""
     images = _array(f"{which}_images", values, code)
+    labels = _array(f"{which}_labels", values, code)
+    if images.ndim == labels.ndim == 2 and images.dtype.kind in "ui" and images.size:
+        tokens = _tokens(f"{which}_images", images, code)
+        return tokens.astype(np.int32), _labels(which, len(images), values, code, tokens.shape)
     if images.ndim == 3:
         images = images[:, None]
     if images.ndim != 4 or images.dtype.kind not in "uif" or not images.size:
@@ -223,6 +240,7 @@ def _half(
         if images.ndim == 2:
             expected += (
                 "; rows of a table as x[:, None, None, :], which a model receives as (b, 1, 1, d)"
+                "; tokens with a label for each, as integers of shape (n, length)"
             )
         raise code.error(found, expected)
     labels = _labels(which, len(images), values, code)
@@ -253,12 +271,23 @@ def _check_integers(name: str, images: NDArray[Any], code: UserCode) -> None:
             raise code.error(f"the integer {value:,} in {name}", expected)
 
 
-def _labels(which: str, count: int, values: Mapping[str, Any], code: UserCode) -> Labels:
-    """Return labels, or numbers to predict."""
+def _labels(
+    which: str,
+    count: int,
+    values: Mapping[str, Any],
+    code: UserCode,
+    tokens: tuple[int, ...] = (),
+) -> Labels:
+    """Return labels, numbers to predict, or a label for each of the tokens of this shape."""
     labels = _array(f"{which}_labels", values, code)
+    if labels.shape == tokens and labels.dtype.kind in "ui":
+        return _tokens(f"{which}_labels", labels, code, counted=labels != NOT_COUNTED)
     if labels.shape != (count,) or labels.dtype.kind not in "uif":
         found = f"{which}_labels of shape {labels.shape} and type {labels.dtype}"
-        raise code.error(found, f"integers or floats of shape ({count},), one for each image")
+        expected = f"integers or floats of shape ({count},), one for each image"
+        if tokens:
+            expected = f"integers of shape {tokens}, one for each token"
+        raise code.error(found, expected)
     if labels.dtype.kind == "f":
         return _finite(f"{which}_labels", labels, code)
     for label in (labels.min(), labels.max()):
@@ -266,6 +295,22 @@ def _labels(which: str, count: int, values: Mapping[str, Any], code: UserCode) -
             expected = f"labels from 0 to {MOST_CLASSES - 1:,}"
             raise code.error(f"label {label} in {which}_labels", expected)
     return np.ascontiguousarray(labels, np.int64)
+
+
+def _tokens(
+    name: str, tokens: NDArray[Any], code: UserCode, *, counted: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """Return rows of tokens, each of which has one that counts; by default all do."""
+    if counted is not None and not (some := counted.any(axis=1)).all():
+        found = f"no label that counts in {name}[{int(np.argmin(some))}]"
+        raise code.error(found, f"at least one that is not {NOT_COUNTED} in each row")
+    for token in (tokens[counted].min() if counted is not None else tokens.min(), tokens.max()):
+        if not 0 <= token < MOST_CLASSES:
+            expected = f"tokens from 0 to {MOST_CLASSES - 1:,}"
+            if counted is not None:
+                expected += f", or {NOT_COUNTED} for labels that are not counted"
+            raise code.error(f"token {token} in {name}", expected)
+    return np.ascontiguousarray(tokens, np.int64)
 
 
 def _array(name: str, values: Mapping[str, Any], code: UserCode) -> NDArray[Any]:

@@ -2,11 +2,13 @@
 
 train_images.npy  float32 (n, channels, height, width)      test_images.npy
 train_labels.npy  int64 (n,)                                test_labels.npy
+train_users.npy   int64 (n,), if the data set knows the user of each training sample
 meta.json         {"format": 1, "classes": .., "image_shape": [..], "source": {..},
                    "sha256": {"train_images.npy": .., ..}}
 
-Images may be raw, uint8, if the data set has a transform that makes them ready. Labels may be
-numbers to predict, float32; then ``classes`` is 0.
+Images may be raw, uint8, if the data set has a transform that makes them ready; or they are rows of
+tokens, int32 (n, length). Labels may be numbers to predict, float32; then ``classes`` is 0. Or each
+is a row of tokens, int64 (n, length), in which ``NOT_COUNTED`` is no part of the objective.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import DataError
+from testbed.values.samples import Inputs, Targets, inputs_of
 
 Images = NDArray[np.float32]
 RawImages = NDArray[np.uint8] | Images
+Tokens = NDArray[np.int32]
 Labels = NDArray[np.int64] | NDArray[np.float32]
 
 Transform = Callable[[NDArray[Any], np.random.Generator | None], Images]
@@ -36,6 +40,8 @@ Transform = Callable[[NDArray[Any], np.random.Generator | None], Images]
 
 FORMAT = 1
 PARTS = ("train_images", "train_labels", "test_images", "test_labels")
+USERS = "train_users"
+TYPES: Mapping[Inputs, tuple[str, ...]] = {"images": ("float32", "uint8"), "tokens": ("int32",)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,29 +49,49 @@ class Prepared:
     """A data set, in memory or mapped from a prepared folder.
 
     Attributes:
-        train_images: shape (n, channels, height, width), like test_images; raw with a transform.
-        train_labels: shape (n,), each in [0, classes), or numbers; like test_labels.
-        classes: number of labels; 0 for numbers.
+        train_images: shape (n, channels, height, width), like test_images; raw with a transform. Or
+            tokens, shape (n, length).
+        train_labels: shape (n,), each in [0, classes), or numbers; like test_labels. Or tokens,
+            shape (n, length), each in [0, classes) or NOT_COUNTED.
+        classes: number of labels or tokens; 0 for numbers.
         source: origin, such as the checksums of the source files; for the record.
         transform: makes images ready; None if they are ready. It is not part of the folder.
+        train_users: number of the user of each training sample, shape (n,); None if unknown.
     """
 
-    train_images: RawImages
+    train_images: RawImages | Tokens
     train_labels: Labels
-    test_images: RawImages
+    test_images: RawImages | Tokens
     test_labels: Labels
     classes: int
     source: Mapping[str, str]
     transform: Transform | None = None
+    train_users: NDArray[np.int64] | None = None
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Channels, height, width."""
-        _, channels, height, width = self.train_images.shape
-        return channels, height, width
+    def image_shape(self) -> tuple[int, ...]:
+        """Channels, height, width; or the length of a row of tokens."""
+        return self.train_images.shape[1:]
+
+    @property
+    def inputs(self) -> Inputs:
+        """What a model gets."""
+        return inputs_of(self.image_shape)
+
+    @property
+    def targets(self) -> Targets:
+        """What a model predicts."""
+        if not self.classes:
+            return "numbers"
+        return "tokens" if self.tokens else "labels"
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of a target; 0 for labels and numbers."""
+        return self.train_labels.shape[1] if self.train_labels.ndim > 1 else 0
 
     def batch(self, samples: NDArray[np.int64], draw: int = 0) -> tuple[Images, Labels]:
-        """Return training images (b, channels, height, width) and labels (b,) by indices (b,).
+        """Return training images and labels by indices (b,), in the shapes of the data set.
 
         All randomness of a transform comes from ``draw``.
         """
@@ -105,19 +131,30 @@ def load(folder: Path) -> Prepared:
         DataError: a file in the folder is missing or damaged.
     """
     meta = _read_meta(folder / "meta.json")
-    arrays = {part: _map(folder / f"{part}.npy") for part in PARTS}
+    known = f"{USERS}.npy" in meta.get("sha256", ())
+    parts = (*PARTS, USERS) if known else PARTS
+    arrays = {part: _map(folder / f"{part}.npy") for part in parts}
+    types = TYPES[inputs_of(tuple(meta["image_shape"]))]
+    label = ("int64" if meta["classes"] else "float32",)
+    tokens = arrays["train_labels"].shape[1:]
     for part, array in arrays.items():
-        many = len(arrays[part.replace("images", "labels")])
-        images = part.endswith("images")
-        shape = (many, *meta["image_shape"]) if images else (many,)
-        label = "int64" if meta["classes"] else "float32"
-        types = ("float32", "uint8") if images else (label,)
-        if array.shape != shape or array.dtype.name not in types:
-            found, expected = f"{array.dtype} {array.shape}", f"{types[0]} {shape}"
-            raise _damaged(folder / f"{part}.npy", f"found {found}, expected {expected}")
+        half, _, what = part.partition("_")
+        shape = (len(arrays[f"{half}_labels"]),)
+        expects = {
+            "images": ((*shape, *meta["image_shape"]), types),
+            "labels": ((*shape, *tokens), label),
+            "users": (shape, ("int64",)),
+        }
+        if array.shape != expects[what][0] or array.dtype.name not in expects[what][1]:
+            expected = f"{expects[what][1][0]} {expects[what][0]}"
+            found = f"found {array.dtype} {array.shape}, expected {expected}"
+            raise _damaged(folder / f"{part}.npy", found)
     train, test = ([arrays[part] for part in PARTS[i : i + 2]] for i in (0, 2))
     return Prepared(
-        *(train[0], train[1], test[0], test[1]), classes=meta["classes"], source=meta["source"]
+        *(train[0], train[1], test[0], test[1]),
+        classes=meta["classes"],
+        source=meta["source"],
+        train_users=arrays.get(USERS),
     )
 
 
@@ -139,7 +176,7 @@ def _write(data: Prepared, target: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     try:
         sums = {}
-        for part in PARTS:
+        for part in PARTS if data.train_users is None else (*PARTS, USERS):
             file = folder / f"{part}.npy"
             np.save(file, getattr(data, part))
             with file.open("rb") as written:

@@ -41,6 +41,7 @@ class SubstituteChiller(DatasetConfig):
     """Synthetic days of chillers and their performance, SUBSTITUTE for a paper's."""
 
     images = ((1, 1, FEATURES), 0)
+    targets = "numbers"
     substitute = "substitute-chiller, a formula, stands for the ADSP paper's chiller tables"
 
     name: Literal["substitute-chiller"]

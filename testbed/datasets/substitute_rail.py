@@ -53,6 +53,7 @@ class SubstituteRail(DatasetConfig):
     """
 
     images = ((1, 1, WINDOW), 0)
+    targets = "numbers"
     substitute = "substitute-rail, a formula, stands for the ADSP paper's rail stress series"
 
     name: Literal["substitute-rail"]

@@ -29,7 +29,7 @@ def contradictions(
     """
     timeline = Timeline.of(faults, classes, seed=seed, others=others, restarted=restarted)
     yield from _second_crashes(timeline)
-    if len(timeline.population.absent) == len(classes):
+    if classes and len(timeline.population.absent) == len(classes):
         joins = next(place for place, fault in enumerate(faults) if isinstance(fault, Join))
         yield joins, "no worker that is present at the start"
         return

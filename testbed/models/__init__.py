@@ -14,8 +14,10 @@ from pydantic import Field
 from testbed.models.adacomp_cnn import AdaCompCnn
 from testbed.models.adsp_cnn import AdspCnn
 from testbed.models.base import BoundModel, Evaluation, ImageShape, ModelConfig, Network
+from testbed.models.char_lstm import CharLstm
 from testbed.models.custom import CustomModel
 from testbed.models.digits_cnn import DigitsCnn
+from testbed.models.gpt import Gpt
 from testbed.models.linear_svm import LinearSvm
 from testbed.models.lstm import Lstm
 from testbed.models.mlp import Mlp
@@ -25,7 +27,17 @@ from testbed.values.family import Named
 
 Model = Annotated[
     Annotated[
-        AdaCompCnn | AdspCnn | CustomModel | DigitsCnn | LinearSvm | Lstm | Mlp | ResNet | VggS,
+        AdaCompCnn
+        | AdspCnn
+        | CharLstm
+        | CustomModel
+        | DigitsCnn
+        | Gpt
+        | LinearSvm
+        | Lstm
+        | Mlp
+        | ResNet
+        | VggS,
         Field(discriminator="name"),
     ],
     Named(),
@@ -35,9 +47,11 @@ __all__ = [
     "AdaCompCnn",
     "AdspCnn",
     "BoundModel",
+    "CharLstm",
     "CustomModel",
     "DigitsCnn",
     "Evaluation",
+    "Gpt",
     "ImageShape",
     "LinearSvm",
     "Lstm",

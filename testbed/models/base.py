@@ -5,7 +5,9 @@
     network.bind(parameters)                       -> BoundModel      computes at these values
 
 The objective is the cross-entropy of labels, unless a network defines another one, plus an
-optional penalty. The targets of a data set are labels, or numbers: then ``classes`` is 0.
+optional penalty. The targets of a data set are labels, or numbers: then ``classes`` is 0. Or they
+are tokens, one for each position of a sample: then the objective is the mean cross-entropy over the
+positions that count, and the metrics see each of these as they see an image.
 
 A bound network reads ``parameters`` in place: the owner of the vector changes it between calls,
 without copies. A process may have several. This package does not set the number of threads.
@@ -20,24 +22,27 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ScenarioError
 from testbed.models.metrics.suite import MetricSuite
-from testbed.models.scores import Labels, cross_entropy
+from testbed.models.scores import Labels, counted, cross_entropy
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.values.fields import StrictModel
+from testbed.values.samples import Inputs
+from testbed.values.samples import Targets as Kind
 
-ImageShape = tuple[int, int, int]
-"""Channels, height, width."""
+ImageShape = tuple[int, ...]
+"""Channels, height, width; or the length of a row of tokens."""
 
-Images = NDArray[np.float32]
+Images = NDArray[np.float32] | NDArray[np.int32]
 Targets = Labels | NDArray[np.float32]
-"""Labels, each in [0, classes), or numbers; shape (b,)."""
+"""Labels, each in [0, classes), or numbers; shape (b,). Or tokens, shape (b, length), each in
+[0, classes) or NOT_COUNTED."""
 
 Transform = Callable[[NDArray[Any], np.random.Generator | None], Images]
 """A data set's transform of raw images: random, or deterministic without a generator."""
@@ -84,21 +89,24 @@ class BoundModel(ABC):
     def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
         """Return the mean loss of a mini-batch plus the penalty, and the gradient of the sum.
 
-        Images have the shape (b, channels, height, width), targets (b,). The gradient, shape (N,),
-        is in a buffer that the next call overwrites.
+        Images have the shape (b, channels, height, width), or (b, length), and targets (b,), or
+        (b, length). The gradient, shape (N,), is in a buffer that the next call overwrites.
         """
 
     @abstractmethod
     def scores(self, images: Images) -> NDArray[np.float32]:
-        """Return the outputs: scores before the softmax, shape (b, classes), or predictions."""
+        """Return the outputs: scores before the softmax, shape (b, classes), or predictions.
+
+        With tokens as targets the shape is (b, length, classes).
+        """
 
     def penalty(self) -> float:
         """Return the penalty added to the loss of the images, such as a norm of the weights."""
         return 0.0
 
     def total_loss(self, outputs: NDArray[np.float64], targets: Targets) -> float:
-        """Return the sum of the losses of some images, given their outputs."""
-        return cross_entropy(outputs, cast(Labels, targets))
+        """Return the sum of the losses of some images, or tokens, given their outputs."""
+        return cross_entropy(*counted(outputs, cast(Labels, targets)))
 
     def evaluate(
         self,
@@ -119,7 +127,7 @@ class BoundModel(ABC):
             transform: the data set's transform.
             metrics: the metrics; by default those of a scenario that names none.
         """
-        loss, count, running = 0.0, len(images), None
+        loss, count, running, total = 0.0, len(images), None, 0
         batches = -(-count // EVALUATION_BATCH)
         order = _order_by_content(images, targets) if self.mixes else None
         for i in range(batches):  # of equal size, so that no batch has only one image
@@ -128,11 +136,13 @@ class BoundModel(ABC):
             batch = images[part] if transform is None else transform(images[part], None)
             outputs = self.scores(batch).astype(np.float64)
             loss += self.total_loss(outputs, targets[part])
+            outputs, of_outputs = counted(outputs, targets[part])
+            total += len(of_outputs)
             if running is None:
                 running = metrics.start(outputs.shape[1] if targets.dtype.kind == "i" else 0)
-            running.update(outputs, targets[part])
+            running.update(outputs, of_outputs)
         values = {} if running is None else running.values()
-        return Evaluation(loss / count + self.penalty(), values, images=count)
+        return Evaluation(loss / total + self.penalty(), values, images=count)
 
 
 class Network(ABC):
@@ -140,10 +150,12 @@ class Network(ABC):
 
     Attributes:
         least_samples: minimum number of samples per batch.
+        tokens: number of tokens that it predicts for a sample; 0 if one label or number.
     """
 
     layout: Layout
     least_samples: int = 1
+    tokens: int = 0
 
     @abstractmethod
     def initial(self, rng: np.random.Generator) -> Vector:
@@ -162,12 +174,14 @@ class ModelConfig(StrictModel, ABC):
     """Base of every model's options in a scenario; ``name`` selects the model.
 
     Attributes:
-        predicts: ``labels`` or ``numbers``: the targets that it supports; None for any.
+        reads: the inputs that it supports; None for any.
+        predicts: the targets that it supports; None for any.
         substitute: the model that it replaces, if that is not available; shown with all its
             results.
     """
 
-    predicts: ClassVar[Literal["labels", "numbers"] | None] = "labels"
+    reads: ClassVar[Inputs | None] = "images"
+    predicts: ClassVar[Kind | None] = "labels"
     substitute: ClassVar[str] = ""
 
     @abstractmethod
@@ -201,7 +215,7 @@ def pooled(image_shape: ImageShape, times: int, *, model: str) -> tuple[int, int
     Raises:
         ScenarioError: the image is too small.
     """
-    _, height, width = image_shape
+    height, width = image_shape[1:]
     height, width = height >> times, width >> times
     if not height or not width:
         found = f"{model} on images of {image_shape[1]}x{image_shape[2]} pixels"

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from testbed.errors import ScenarioError
-from testbed.models.base import ImageShape, Network, Targets
+from testbed.models.base import ImageShape, Network
+from testbed.models.noise import noise
 
 UNCOUNTED = ("rnn", "lstm", "gru", "fft", "cdist")
 """Parts of names of torch's operations whose work its counter does not know."""
@@ -31,8 +32,7 @@ def count_flops(network: Network, image_shape: ImageShape, classes: int) -> floa
 
     count = 2 * network.least_samples
     bound = network.bind(np.zeros(network.layout.size, np.float32))
-    images = np.zeros((count, *image_shape), np.float32)
-    targets: Targets = np.zeros(count, np.int64) if classes else np.zeros(count, np.float32)
+    images, targets = noise(image_shape, classes, count=count, tokens=network.tokens)
     seen = _listing()
     with seen, FlopCounterMode(display=False) as counter:
         bound.loss_and_gradient(images, targets)

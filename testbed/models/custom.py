@@ -26,6 +26,10 @@ penalty on its parameters:
 
 It returns the mean over the batch. With labels, accuracies are still computed; with numbers, not.
 
+If a data set has tokens, ``image_shape`` is (length,), and the module gets int64 (b, length). If
+the targets are tokens too, one for each position, it returns scores of shape (b, length, classes);
+the objective is the mean cross-entropy over the targets that are not -100.
+
 - The file is copied into the run folder; it may import installed packages, but no other file.
 - Parameters must be float32, and all of them are sent. A parameter with ``requires_grad=False`` has
   a gradient of zero. The class's own initialisation gives the initial values, with a seed derived
@@ -48,6 +52,7 @@ from testbed.values.user_code import OwnCode, UserCode
 class CustomModel(ModelConfig, OwnCode):
     """A user-defined network; every other key is a keyword argument of the user's class."""
 
+    reads = None
     predicts = None
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:

@@ -17,6 +17,7 @@ from testbed.models.base import BoundModel, Images, Network, Targets
 from testbed.models.device_vector import DeviceVector
 from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
+from testbed.values.samples import NOT_COUNTED
 
 BATCH_NORM = nn.modules.batchnorm._BatchNorm
 """Base class of batch normalisation layers."""
@@ -26,15 +27,20 @@ STRUCTURE_SEED = 0
 
 
 class ModuleNetwork(Network):
-    """A module that maps images (b, channels, height, width) to scores (b, classes)."""
+    """A module that maps images (b, channels, height, width) to scores (b, classes).
 
-    def __init__(self, make: Callable[[], nn.Module]) -> None:
+    Or tokens, int64 (b, length), to scores (b, length, classes) of the next ones.
+    """
+
+    def __init__(self, make: Callable[[], nn.Module], *, tokens: int = 0) -> None:
         """Build the network.
 
         Args:
             make: creates the module; its initial values come from torch's seeded generator.
+            tokens: see the base class.
         """
         self._make = make
+        self.tokens = tokens
         self.layout = layout_of(self._construct(STRUCTURE_SEED))
 
     def initial(self, rng: np.random.Generator) -> Vector:
@@ -86,8 +92,8 @@ class BoundModule(BoundModel):
         return cast("NDArray[np.float32]", self._scores(images).cpu().numpy())
 
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean loss of a batch."""
-        return nn.functional.cross_entropy(outputs, targets)
+        """Return the mean loss of a batch, over the targets that count."""
+        return mean_cross_entropy(outputs, targets)
 
     def _scores(self, images: Images) -> Tensor:
         """Return the module's output.
@@ -96,12 +102,26 @@ class BoundModule(BoundModel):
         take a fifth less time. ``clone`` sets the strides even for a single channel, which
         ``contiguous`` leaves unchanged.
         """
-        copy = self._tensor(images).clone(memory_format=torch.channels_last)
+        copy = self._inputs(images)
+        if copy.ndim == 4:
+            copy = copy.clone(memory_format=torch.channels_last)
         return cast(Tensor, self._module(copy))
+
+    def _inputs(self, images: Images) -> Tensor:
+        """Copy images, or tokens as int64, to the module's device."""
+        copy = self._tensor(images)
+        return copy.long() if copy.ndim == 2 else copy
 
     def _tensor(self, values: NDArray[Any]) -> Tensor:
         """Copy values to the module's device."""
         return torch.tensor(values, device=self._values.tensor.device)
+
+
+def mean_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean over labels (b,) or, of tokens (b, length), over those that count."""
+    return nn.functional.cross_entropy(
+        outputs.flatten(0, -2), targets.flatten(), ignore_index=NOT_COUNTED
+    )
 
 
 def layout_of(module: nn.Module) -> Layout:

@@ -20,10 +20,13 @@ from testbed.models.modules import (
     BoundModule,
     ModuleNetwork,
     layout_of,
+    mean_cross_entropy,
     without_running_statistics,
 )
+from testbed.models.scores import counted
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
+from testbed.values.samples import inputs_of
 from testbed.values.user_code import (
     OwnDescriptor,
     UserCode,
@@ -58,7 +61,9 @@ class OwnModuleNetwork(ModuleNetwork):
 
     def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
         module = self._construct(STRUCTURE_SEED)
-        return _BoundOwnModule(module, self._code, self._classes, self.layout, parameters, device)
+        own = _BoundOwnModule(module, self._code, self._classes, self.layout, parameters, device)
+        own.tokens = self.tokens
+        return own
 
     def _construct(self, seed: int) -> nn.Module:
         """Create an instance, and check that it has the layout of the first instance."""
@@ -81,12 +86,14 @@ class OwnModuleNetwork(ModuleNetwork):
         )
         module = without_running_statistics(cast(nn.Module, made))
         self._check_types(module)
-        blank, shape = torch.zeros(2, *self._image_shape), _shape(2, self._classes)
+        blank = self._blank_images()
+        shapes = " or ".join(str(shape) for shape in self._shapes(2))
         what = "scores" if self._classes else "predictions"
-        expected = f"{what}, a float32 tensor of shape {shape}, from two images"
+        expected = f"{what}, a float32 tensor of shape {shapes}, from two images"
         doing = f"{name} on images of shape {tuple(blank.shape)}"
         out = self._code.call(lambda: module(blank), doing=doing, expected=expected)
         self._check_outputs(out, expected)
+        self.tokens = out.shape[1] if out.ndim == 3 else 0
         if own := _own_loss(module):
             self._check_loss(own, out)
         if not hasattr(self, "layout"):  # it is the first instance
@@ -120,7 +127,8 @@ class OwnModuleNetwork(ModuleNetwork):
             out = self._code.call(lambda: self._train(module, one), doing="", expected="")
         except UserFileError:
             return 2
-        return 1 if isinstance(out, Tensor) and out.shape == _shape(1, self._classes) else 2
+        shape = _shape(1, self._classes, self.tokens)
+        return 1 if isinstance(out, Tensor) and out.shape == shape else 2
 
     def _train(self, module: nn.Module, images: Tensor) -> Any:
         """Return the outputs for blank images, after computing their loss."""
@@ -129,8 +137,20 @@ class OwnModuleNetwork(ModuleNetwork):
             own(outputs, self._blank_targets(len(images)))
         return outputs
 
+    def _blank_images(self) -> Tensor:
+        kind = torch.int64 if inputs_of(self._image_shape) == "tokens" else torch.float32
+        return torch.zeros(2, *self._image_shape, dtype=kind)
+
     def _blank_targets(self, count: int = 2) -> Tensor:
-        return torch.zeros(count, dtype=torch.int64 if self._classes else torch.float32)
+        shape = (count, self.tokens) if self.tokens else (count,)
+        return torch.zeros(shape, dtype=torch.int64 if self._classes else torch.float32)
+
+    def _shapes(self, count: int) -> list[tuple[int, ...]]:
+        """Return the possible shapes of outputs: of tokens only if there is more than one input."""
+        shapes = [_shape(count, self._classes)]
+        if self._classes and inputs_of(self._image_shape) == "tokens":
+            shapes.append(_shape(count, self._classes, self._image_shape[0]))
+        return shapes
 
     def _check_loss(self, own: OwnLoss, outputs: Tensor) -> None:
         """Check that the module's own loss is a number with a gradient."""
@@ -147,7 +167,7 @@ class OwnModuleNetwork(ModuleNetwork):
         name = self._code.name
         if not isinstance(out, Tensor):
             raise self._code.error(f"{name}'s output is {_kind(out)}", expected)
-        if out.shape != _shape(2, self._classes) or out.dtype != torch.float32:
+        if tuple(out.shape) not in self._shapes(2) or out.dtype != torch.float32:
             found = f"{name}'s output has shape {tuple(out.shape)} and is {out.dtype}"
             raise self._code.error(found, expected)
         if not out.requires_grad:
@@ -162,6 +182,8 @@ class OwnModuleNetwork(ModuleNetwork):
 
 
 class _BoundOwnModule(BoundModule):
+    tokens = 0
+
     def __init__(
         self,
         module: nn.Module,
@@ -189,11 +211,12 @@ class _BoundOwnModule(BoundModule):
     def total_loss(self, outputs: NDArray[np.float64], targets: Targets) -> float:
         if _own_loss(self._module) is None:
             objective = CrossEntropy() if self._classes else SquaredError()
-            return objective.total(outputs, targets)
+            return objective.total(*counted(outputs, targets))
         self._module.eval()
         with self._faults():
             given = self._tensor(outputs.astype(np.float32))
-            return self._loss(given, self._tensor(targets)).item() * len(targets)
+            count = len(counted(outputs, targets)[1])
+            return self._loss(given, self._tensor(targets)).item() * count
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -222,7 +245,7 @@ class _BoundOwnModule(BoundModule):
         """Return the mean loss of a batch: the module's own, or the default for its targets."""
         if own := _own_loss(self._module):
             return cast(Tensor, own(outputs, targets))
-        usual = nn.functional.cross_entropy if self._classes else nn.functional.mse_loss
+        usual = mean_cross_entropy if self._classes else nn.functional.mse_loss
         return usual(outputs, targets)
 
     def _scores(self, images: Images) -> Tensor:
@@ -231,8 +254,8 @@ class _BoundOwnModule(BoundModule):
         Raises:
             UserCodeError: it is not a tensor, or has another shape or type.
         """
-        out = self._module(self._tensor(images))
-        shape = _shape(len(images), self._classes)
+        out = self._module(self._inputs(images))
+        shape = _shape(len(images), self._classes, self.tokens)
         if not isinstance(out, Tensor) or out.shape != shape or out.dtype != torch.float32:
             found = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else _kind(out)
             place = f"{self._code.path.name}:{self._code.line()}: {self._code.name}"
@@ -240,8 +263,10 @@ class _BoundOwnModule(BoundModule):
         return out
 
 
-def _shape(count: int, classes: int) -> tuple[int, ...]:
+def _shape(count: int, classes: int, tokens: int = 0) -> tuple[int, ...]:
     """Return the shape of the outputs for ``count`` images: scores, or else predictions."""
+    if tokens:
+        return (count, tokens, classes)
     return (count, classes) if classes else (count,)
 
 

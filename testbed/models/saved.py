@@ -67,7 +67,7 @@ class ModelWriter:
     Attributes:
         folder: the folder for the files.
         layout: the model's layout.
-        image_shape: channels, height, width of its images.
+        image_shape: channels, height, width of its images; or the length of rows of tokens.
         classes: number of its labels; 0 for numbers.
         lower: whether a lower value of the first metric is better.
         best: first metric and negative loss of the best model so far, a greater one being better.
@@ -123,7 +123,7 @@ class SavedModel:
     Attributes:
         path: the file.
         taken: the model's measurement.
-        image_shape: channels, height, width of its images.
+        image_shape: channels, height, width of its images; or the length of rows of tokens.
         classes: number of its labels; 0 for numbers.
     """
 
@@ -148,11 +148,13 @@ class SavedModel:
             try:
                 about = json.loads((file.metadata() or {})[KEY])
                 taken = {**about, "evaluation": Evaluation.read(about["evaluation"])}
-                height, width = (int(pixels) for pixels in about["image_shape"][1:])
+                shape = tuple(int(size) for size in about["image_shape"])
+                if len(shape) not in (1, 3):
+                    raise ValueError(f"image_shape {shape}")
                 return cls(
                     path,
                     Measurement(**{name: taken[name] for name in Measurement.__dataclass_fields__}),
-                    (int(about["image_shape"][0]), height, width),
+                    shape,
                     int(about["classes"]),
                 )
             except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:

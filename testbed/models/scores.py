@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+
+from testbed.values.samples import NOT_COUNTED
 
 Labels = NDArray[np.int64]
 
@@ -15,6 +19,19 @@ def cross_entropy(scores: NDArray[np.float64], labels: Labels) -> float:
     with np.errstate(invalid="ignore"):  # infinite scores of a model that diverged
         sums = np.exp(scores - highest).sum(axis=1, keepdims=True)
     return float((np.log(sums) + highest - own).sum())
+
+
+def counted(
+    outputs: NDArray[np.float64], targets: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Return the outputs (m, classes) and targets (m,) of the tokens that count.
+
+    Those of labels and numbers, one for each image, are returned as they are.
+    """
+    if targets.ndim < 2:
+        return outputs, targets
+    counts = targets != NOT_COUNTED
+    return outputs[counts], targets[counts]
 
 
 def ranks(scores: NDArray[np.float64], labels: Labels) -> NDArray[np.int64]:

@@ -17,8 +17,20 @@ from typing import NamedTuple
 
 from testbed.host.namespaces import entered, open_namespace
 from testbed.network.sock_diag import SocketDiagnosis, TcpCounters, TcpSocket
+from testbed.values.topology import TrainingRole
 
 INTERFACE = "eth0"
+LISTEN, LOOPBACK = "0A", "0100007F"
+"""As /proc/net/tcp has a state, and the end of an address of this node alone."""
+
+
+class InterfaceCounters(NamedTuple):
+    """An interface's totals since it was created, in Ethernet bytes and packets."""
+
+    rx_bytes: int = 0
+    rx_packets: int = 0
+    tx_bytes: int = 0
+    tx_packets: int = 0
 
 
 @dataclass(frozen=True)
@@ -36,7 +48,9 @@ class Traffic:
         tcp_segments_out: TCP segments they sent.
         retransmitted_out_bytes: payload they retransmitted (models).
         sockets: the number of sockets connected now.
-        retransmitted_in_bytes: by worker, payload that its sockets retransmitted (pushes).
+        retransmitted_in_bytes: by worker, payload that its sockets retransmitted (pushes); in a
+            workload by node.
+        peers: by node of a workload, the totals at its ``eth0``.
     """
 
     wire_rx_bytes: int = 0
@@ -50,15 +64,7 @@ class Traffic:
     retransmitted_out_bytes: int = 0
     sockets: int = 0
     retransmitted_in_bytes: Mapping[str, int] = field(default_factory=dict)
-
-
-class InterfaceCounters(NamedTuple):
-    """An interface's totals since it was created, in Ethernet bytes and packets."""
-
-    rx_bytes: int = 0
-    rx_packets: int = 0
-    tx_bytes: int = 0
-    tx_packets: int = 0
+    peers: Mapping[str, InterfaceCounters] = field(default_factory=dict)
 
 
 class Carried(NamedTuple):
@@ -103,16 +109,19 @@ class TrafficMeter:
         self._server = _ServerMeter()
         self._workers: dict[str, _WorkerMeter] = {}
 
-    def watch(self, name: str, *, pid: int, is_server: bool, attached: bool = True) -> None:
+    def watch(
+        self, name: str, *, pid: int, part: TrainingRole = "client", attached: bool = True
+    ) -> None:
         """Count a node with a link from now on; counts under an earlier pid are kept.
 
         ``pid`` is any process in its network namespace, as this process sees it. ``attached`` is
         False if the namespace and its interface are those of the node's earlier process.
         """
-        meter = self._server if is_server else self._workers.setdefault(name, _WorkerMeter())
+        kind = _PeerMeter if part == "peer" else _WorkerMeter
+        meter = self._server if part == "server" else self._workers.setdefault(name, kind())
         meter.watch(name, pid)
-        if is_server and attached:
-            self._server.begin_interface()
+        if isinstance(meter, _InterfaceMeter) and attached:
+            meter.begin_interface()
 
     def release(self, name: str) -> None:
         """Read a node that has ended or is ending once more if possible; its totals are kept."""
@@ -149,6 +158,11 @@ class TrafficMeter:
             retransmitted_in_bytes={
                 name: meter.ledger.total().retransmitted_bytes
                 for name, meter in self._workers.items()
+            },
+            peers={
+                name: meter.wire()
+                for name, meter in self._workers.items()
+                if isinstance(meter, _PeerMeter)
             },
         )
 
@@ -232,13 +246,11 @@ class _Meter(ABC):
         """Read the kernel's counters of the node, whose process may have ended."""
 
 
-class _ServerMeter(_Meter):
-    """The PS: its interface and its sockets."""
+class _InterfaceMeter(_Meter):
+    """A node's interface, which can be read for a moment after the node has ended."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.connected = 0
-        self.round_trips: Mapping[str, float] = {}
         self._interfaces: list[InterfaceCounters] = []
 
     def begin_interface(self) -> None:
@@ -249,15 +261,30 @@ class _ServerMeter(_Meter):
         return InterfaceCounters(*_sums(self._interfaces))
 
     def _open(self, pid: int, opened: ExitStack) -> None:
-        self._sockets = opened.enter_context(closing(SocketDiagnosis(pid)))
         self._namespace = open_namespace(pid)
         opened.callback(os.close, self._namespace)
 
     def _measure(self) -> None:
-        sockets = self._sockets.connected()
-        self.ledger.count(sockets, self._sockets.ended())
         with entered(self._namespace), suppress(KeyError):  # its port was taken over
             self._interfaces[-1] = read_interface("thread-self")
+
+
+class _ServerMeter(_InterfaceMeter):
+    """The PS: its interface and its sockets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connected = 0
+        self.round_trips: Mapping[str, float] = {}
+
+    def _open(self, pid: int, opened: ExitStack) -> None:
+        self._sockets = opened.enter_context(closing(SocketDiagnosis(pid)))
+        super()._open(pid, opened)
+
+    def _measure(self) -> None:
+        sockets = self._sockets.connected()
+        self.ledger.count(sockets, self._sockets.ended())
+        super()._measure()
         self.connected = len(sockets)
         self.round_trips = {one.peer: one.round_trip_seconds for one in sockets}
 
@@ -281,3 +308,28 @@ class _WorkerMeter(_Meter):
         connected = self._sockets.connected() if changed else ()
         self.ledger.count(connected, self._sockets.ended())
         self._segments = segments
+
+
+class _PeerMeter(_WorkerMeter, _InterfaceMeter):
+    """A node of a workload: its sockets after retransmissions, and its interface."""
+
+    def _open(self, pid: int, opened: ExitStack) -> None:
+        _WorkerMeter._open(self, pid, opened)
+        _InterfaceMeter._open(self, pid, opened)
+
+    def _measure(self) -> None:
+        _WorkerMeter._measure(self)
+        _InterfaceMeter._measure(self)
+
+
+def listening_ports(pid: int) -> set[int]:
+    """Return the TCP ports at which a process's network namespace accepts calls of other nodes."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with suppress(FileNotFoundError):
+            for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                words = line.split()
+                address, _, port = words[1].partition(":")
+                if words[3] == LISTEN and not address.endswith(LOOPBACK):
+                    found.add(int(port, 16))
+    return found

@@ -53,7 +53,7 @@ def find_node(name: str, plan: Plan) -> NodeSpec:
 
 def classes_of(plan: Plan) -> tuple[str, ...]:
     """Return the device classes, in their order."""
-    return tuple(dict.fromkeys(node.device_class for node in plan.workers))
+    return tuple(dict.fromkeys(node.device_class for node in plan.devices))
 
 
 def _matching(selector: str, nodes: Sequence[NodeSpec]) -> set[str]:
@@ -66,6 +66,8 @@ def _matching(selector: str, nodes: Sequence[NodeSpec]) -> set[str]:
 
 def _names(plan: Plan) -> str:
     """Return the names of all nodes except the workers, which are many."""
+    if not plan.workers:
+        return ", ".join(node.name for node in plan.nodes)
     *_, last = plan.workers
     others = [node.name for node in plan.nodes if node not in plan.workers]
     return f"{', '.join(others)}, {plan.workers[0].name} to {last.name}"

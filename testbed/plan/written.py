@@ -65,8 +65,8 @@ def read_plan(folder: RunFolder) -> Plan:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise _damaged(folder.plan, f"{where}: {first['msg']}") from None
-    if not any(node.part == "server" for node in made.nodes):
-        raise _damaged(folder.plan, "it contains no parameter server")
+    if not any(node.part in ("server", "peer") for node in made.nodes):
+        raise _damaged(folder.plan, "it contains neither a parameter server nor a workload")
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from typing import Any
 
 from rich import box, console
 from rich import table as rich_table
+
+_TRAILING = re.compile(r" +$", re.MULTILINE)
 
 UNBOUNDED = 100_000
 """Console width for output to a pipe or a file, where lines are not wrapped."""
@@ -23,7 +26,7 @@ class Console(console.Console):
 
     The exception lets a run be torn down, and every verb exit with the same status, for example
     after ``| head``. In a pipe or a file, lines are never wrapped, so that commands in the output
-    can be copied.
+    can be copied, and tables are not padded to their widest row.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -37,7 +40,13 @@ class Console(console.Console):
     def print(self, *objects: Any, **options: Any) -> None:
         """Print as the base class; on an error such as a full disk, set the name of the output."""
         try:
-            super().print(*objects, **options)
+            if self.is_terminal:
+                super().print(*objects, **options)
+                return
+            with self.capture() as printed:
+                super().print(*objects, **options)
+            self.file.write(_TRAILING.sub("", printed.get()))
+            self.file.flush()
         except BrokenPipeError:
             raise
         except OSError as error:

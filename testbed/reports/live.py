@@ -241,7 +241,11 @@ class LiveDisplay(Sink):
 
     def status(self, status: Status) -> None:
         """Show the status; on a terminal, in place of the previous one."""
-        text = Text(describe(status))
+        self.show_line(describe(status))
+
+    def show_line(self, line: str) -> None:
+        """Show a line; on a terminal, in place of the previous one."""
+        text = Text(line)
         if not self.console.is_terminal:
             self.console.print(text, soft_wrap=True)
             return

@@ -31,13 +31,13 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     )
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("verdict", _verdict(summary))
+    table.add_row("verdict", verdict_text(summary))
     for name, text in summary_rows(summary):
         table.add_row(name, text)
     return table
 
 
-def _verdict(summary: Mapping[str, Any]) -> Text:
+def verdict_text(summary: Mapping[str, Any]) -> Text:
     from rich.text import Text
 
     verdict = summary["verdict"]

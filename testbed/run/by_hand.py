@@ -17,12 +17,15 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from testbed.errors import InvalidValue, NodeError, Problem, ScenarioError
-from testbed.faults import Freeze, NetworkPartition, Slow
+from testbed.faults import Fault, Freeze, NetworkPartition, Slow
 from testbed.faults.base import PassingFault, Trigger
+from testbed.faults.timeline import Timeline
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
 from testbed.scenario import load
 from testbed.scenario.experiment import timeline_of
+from testbed.scenario.load_workload import is_workload_file, load_workload
+from testbed.scenario.workload_names import workload_timeline
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Exited, FaultApplied
 from testbed.telemetry.events import read_events
@@ -92,6 +95,9 @@ def ask(
         NodeError: no controller is running, or it objects to the request.
     """
     nodes = _selected(folder, selectors)
+    if verb == "slow" and not read_plan(folder).workers:
+        expected = "a training: a workload's programs have no steps; set its `cpu` limits"
+        raise ScenarioError([Problem("slow", 0, "", "a workload", expected)])
     seconds = None if duration is None else duration_of(duration)
     if verb == "partition" and seconds is not None and duration is not None:
         _check_partition(duration, seconds, folder)
@@ -139,7 +145,7 @@ def answer(folder: RunFolder, request: Asked, against: str) -> None:
 def _selected(folder: RunFolder, selectors: Sequence[str]) -> tuple[str, ...]:
     """Return the workers of a run that match any selector."""
     plan = read_plan(folder)
-    names, workers = select(selectors, plan), {node.name for node in plan.workers}
+    names, workers = select(selectors, plan), {node.name for node in plan.devices}
     if others := [name for name in names if name not in workers]:
         raise ScenarioError([Problem("selector", 0, "", ", ".join(others), "workers, like w3")])
     return names
@@ -181,7 +187,7 @@ def frozen_by_faults(folder: RunFolder) -> tuple[str, ...]:
                     still.pop(node, None)
             case Exited(node):
                 still.pop(node, None)
-    workers = {node.name for node in read_plan(folder).workers}
+    workers = {node.name for node in read_plan(folder).devices}
     return tuple(node for node in still if node in workers)
 
 
@@ -190,15 +196,14 @@ def listed(folder: RunFolder) -> list[dict[str, Any]]:
 
     Each has the fields of its event, and ``planned``: its moment as text.
     """
-    scenario = load(folder.scenario, custom_files=folder.custom)
+    timeline, faults = _planned(folder)
     rows: list[dict[str, Any]] = []
     for event in only(read_events(folder.events), FaultApplied):
         by_hand = event.place is None and not event.recorded
         planned = "by hand" if by_hand else f"{event.planned_seconds:.3f} s"
         rows.append({**vars(event), "planned": planned})
     come = {row["place"] for row in rows}
-    timeline = timeline_of(scenario, folder.path)
-    for place, fault in enumerate(scenario.faults):
+    for place, fault in enumerate(faults):
         if place not in come:
             nodes = timeline.named(timeline.targets[place])
             at = fault.moment
@@ -207,3 +212,12 @@ def listed(folder: RunFolder) -> list[dict[str, Any]]:
                 | {"actual_seconds": None, "place": place, "passed_over": (), "planned": at}
             )
     return rows
+
+
+def _planned(folder: RunFolder) -> tuple[Timeline, Sequence[Fault]]:
+    """Return the faults of a run's scenario, and their timeline."""
+    if is_workload_file(folder.scenario):
+        workload = load_workload(folder.scenario)
+        return workload_timeline(workload), workload.faults
+    scenario = load(folder.scenario, custom_files=folder.custom)
+    return timeline_of(scenario, folder.path), scenario.faults

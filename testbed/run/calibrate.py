@@ -16,8 +16,9 @@ import numpy as np
 from testbed.errors import HostError
 from testbed.host.isolation import Opened, run_isolated
 from testbed.models import CustomModel, ImageShape, ModelConfig
-from testbed.models.base import BoundModel, Network, Targets
+from testbed.models.base import BoundModel, Images, Network, Targets
 from testbed.models.cost import count_flops
+from testbed.models.noise import noise
 from testbed.scenario.durations import ModelCost, ProfileTime
 from testbed.scenario.profiles import DeviceProfile
 from testbed.telemetry.host import parse_cpu_model
@@ -134,13 +135,11 @@ def _measured(subject: Subject, opened: Opened) -> tuple[float, float, float, in
 
 def step_seconds(network: Network, subject: Subject, *, clock: Clock) -> float:
     """Return the median seconds of a training step with the subject's batch."""
-    draws = np.random.default_rng(0)
     count = max(subject.batch, network.least_samples)
-    bound = network.bind(network.initial(draws))
-    images = draws.standard_normal((count, *subject.image_shape)).astype(np.float32)
-    targets: Targets = draws.standard_normal(count).astype(np.float32)
-    if subject.classes:
-        targets = draws.integers(subject.classes, size=count)
+    bound = network.bind(network.initial(np.random.default_rng(0)))
+    images, targets = noise(
+        subject.image_shape, subject.classes, count=count, tokens=network.tokens
+    )
     for _ in range(WARM_UP_STEPS):
         bound.loss_and_gradient(images, targets)
     times: list[float] = []
@@ -150,7 +149,7 @@ def step_seconds(network: Network, subject: Subject, *, clock: Clock) -> float:
     return median(times)
 
 
-def _timed(bound: BoundModel, images: np.ndarray, targets: Targets, clock: Clock) -> float:
+def _timed(bound: BoundModel, images: Images, targets: Targets, clock: Clock) -> float:
     begin = clock()
     bound.loss_and_gradient(images, targets)
     return clock() - begin

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from testbed import datasets
-from testbed.datasets import CustomDataset, DatasetConfig, Prepared, user_cache
+from testbed.datasets import CustomDataset, DatasetConfig, Prepared, Text, user_cache
 from testbed.datasets.partitions.custom import CustomPartition
 from testbed.errors import UNKNOWN_FILE, Problem, ScenarioError
 from testbed.host.isolation import Opened, run_isolated
@@ -18,7 +18,7 @@ from testbed.scenario.checks import check_model_targets, model_too_large
 from testbed.scenario.costs import uses_profiles, with_cost
 from testbed.scenario.dealing import deal, split
 from testbed.scenario.durations import ModelCost
-from testbed.scenario.experiment import record_format, require_batch
+from testbed.scenario.experiment import record_format, require_batch, require_targets
 from testbed.scenario.scalars import dotted
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
@@ -38,7 +38,11 @@ def prepare_data(request: RunRequest) -> Path:
     """
     folder = _prepared(request.scenario.dataset, request.environment, request.beside)
     data = datasets.load(folder)
-    if unfit := list(check_model_targets(request.scenario, data.classes)):
+    if unfit := list(
+        check_model_targets(
+            request.scenario, inputs=data.inputs, targets=data.targets, classes=data.classes
+        )
+    ):
         raise ScenarioError(
             [Problem(UNKNOWN_FILE, 0, dotted(path), *told) for path, *told in unfit]
         )
@@ -79,7 +83,8 @@ def model_size(request: RunRequest, data: Path) -> int | None:
     if not isinstance(model, CustomModel):
         return known_size(scenario, data)
     prepared = datasets.load(data)
-    size = try_model(scenario, model, request.beside, (prepared.image_shape, prepared.classes))
+    shape = prepared.image_shape, prepared.classes
+    size = try_model(scenario, model, request.beside, shape, tokens=prepared.tokens)
     if not scenario.simulated and (unfit := model_too_large(size)):
         raise ScenarioError.at("model", *unfit)
     return size
@@ -118,7 +123,12 @@ def with_model_cost(request: RunRequest, data: Path) -> RunRequest:
 
 
 def try_model(
-    scenario: Scenario, model: CustomModel, beside: Path, shape: tuple[ImageShape, int]
+    scenario: Scenario,
+    model: CustomModel,
+    beside: Path,
+    shape: tuple[ImageShape, int],
+    *,
+    tokens: int,
 ) -> int:
     """Build a custom model in a separate process; return its number of parameters.
 
@@ -127,9 +137,11 @@ def try_model(
         model: the model.
         beside: folder of the scenario file.
         shape: of images, and the number of classes.
+        tokens: number of tokens of a target; 0 for labels and numbers.
 
     Raises:
-        ScenarioError: the user's own file is wrong, or a batch too small for the model.
+        ScenarioError: the user's own file is wrong, or a batch too small for the model, or its
+            outputs are not those of the targets.
         UserFileError, UserCodeError: the user's own code failed.
     """
     code = UserCode(beside / model.file, model.class_name, "model")
@@ -139,6 +151,7 @@ def try_model(
 
         torch.set_num_threads(1)
         network = model.build_of(code, *shape)
+        require_targets(scenario, network, tokens)
         return network.layout.size, network.least_samples
 
     size, least_samples = run_isolated(build, label=model.file)
@@ -154,7 +167,7 @@ def prepare_own_data(scenario: Scenario, folder: RunFolder, environment: Mapping
         UserFileError, UserCodeError: the user's own code failed.
     """
     dataset = scenario.dataset
-    if isinstance(dataset, CustomDataset):
+    if isinstance(dataset, CustomDataset | Text):
         dataset = dataset.model_copy(update={"file": Path(dataset.file).name})
     return _prepared(dataset, environment, folder.custom)
 

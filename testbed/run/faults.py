@@ -19,7 +19,14 @@ from testbed.run.watch import Watch
 from testbed.runtimes.agent.client import AgentClient
 from testbed.scenario.links import changed
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import Crashed, Evaluated, Exited, FaultApplied, Finished
+from testbed.telemetry.event_kinds import (
+    Crashed,
+    Evaluated,
+    Exited,
+    FaultApplied,
+    Finished,
+    WorkloadEnded,
+)
 from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
@@ -98,10 +105,7 @@ class FaultyNodes:
     def _start(self, node: NodeSpec) -> None:
         """Start a node again once its end was reported to the parameter server."""
         self._await_end(node.name)
-        if node.part == "client":
-            self.watch.worker_status.send()
-            if not self.watch.worker_status.is_sent(node.index):
-                raise NodeError("the parameter server could not be notified that it had ended.")
+        self.watch.prepare_restart(node)
         self.watch.planned_exits.restarting.discard(node.name)
         try:
             self.deployment.start(node)
@@ -167,7 +171,7 @@ class Faults(Sink):
         match entry.event:
             case Crashed(node, _, time_seconds):
                 self._crashed.append((self._number(node), time_seconds))
-            case Finished():
+            case Finished() | WorkloadEnded():
                 self._ended = (entry.elapsed_seconds or 0.0) * self.recorder.time_scale
             case Evaluated(metrics=found, final=False) if found.get(ACCURACY) is not None:
                 self.timeline.evaluated(float(found[ACCURACY] or 0.0), now=self.now)
@@ -226,10 +230,10 @@ class Faults(Sink):
         begins, fault = request.verb != "thaw", request.fault(began)
         for worker in workers:
             if worker in population.absent or worker in population.crashed:
-                return f"w{worker} is not running, or has crashed"
+                return f"{self.timeline.names[worker]} is not running, or has crashed"
             if (worker in population.active(fault.kind)) == begins:
                 state = HELD[fault.kind] if begins else "is not under this fault"
-                return f"w{worker} {state} already"
+                return f"{self.timeline.names[worker]} {state} already"
         try:
             for worker in workers:
                 if begins:
@@ -254,7 +258,8 @@ class Faults(Sink):
         self._note(fault.kind, worker, begins=False, planned=planned)
 
     def _note(self, kind: str, worker: int, *, begins: bool, planned: float) -> None:
-        self.recorder.event(FaultApplied(kind, begins, (f"w{worker}",), planned, self.now))
+        nodes = (self.timeline.names[worker],)
+        self.recorder.event(FaultApplied(kind, begins, nodes, planned, self.now))
 
     def _number(self, node: str) -> int:
         return self.timeline.names.index(node)

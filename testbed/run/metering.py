@@ -12,7 +12,7 @@ from testbed.reports.metrics.exporter import Exporter
 from testbed.reports.metrics.outline import Outline
 from testbed.reports.metrics.reading import MetricsSink
 from testbed.run.interrupts import Interrupted, Interrupts
-from testbed.run.setup import Setup
+from testbed.run.setup import TrainingSetup
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.recovery import read_updates
 
@@ -34,7 +34,7 @@ class Metering:
         targets = Targets.of_user(os.environ, Path.home())
         return cls(Exporter(host, port), targets, per_worker)
 
-    def attach(self, setup: Setup, recorder: Recorder, interrupts: Interrupts) -> None:
+    def attach(self, setup: TrainingSetup, recorder: Recorder, interrupts: Interrupts) -> None:
         """Receive all records of a run from now on; ``interrupts`` end the wait at its end."""
         self._interrupts = interrupts
         outline = Outline.of(setup.scenario, setup.plan, per_worker=self.per_worker)

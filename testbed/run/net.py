@@ -122,7 +122,7 @@ class Links:
     def _current(self, device_class: str, planned: LinkSpec) -> LinkSpec:
         """Return the changed link of a running node of the class; else the planned one."""
         running = set(self.agent.running())
-        nodes = [node.name for node in self.plan.workers if node.device_class == device_class]
+        nodes = [node.name for node in self.plan.devices if node.device_class == device_class]
         names = [name for name in nodes if name in running]
         return self.agent.link(names[0]) if names else planned
 

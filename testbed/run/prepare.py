@@ -6,12 +6,13 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from secrets import token_hex
+from typing import Generic, Self, TypeVar
 
 import testbed
 from testbed.errors import HostError, Problem, ScenarioError
@@ -23,7 +24,7 @@ from testbed.plan.make import plan
 from testbed.plan.nodes.broker import BrokerRole
 from testbed.plan.nodes.broker_files import broker_files
 from testbed.plan.written import plan_text
-from testbed.run.setup import Setup
+from testbed.run.setup import TrainingSetup
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.devices import any_differs, devices_text
 from testbed.scenario.dump import dump_data
@@ -32,20 +33,24 @@ from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.scalars import dotted
 from testbed.scenario.schema import Scenario
 from testbed.scenario.streams import Kafka
+from testbed.scenario.workload import Workload
 from testbed.telemetry.folder import RunFolder, open_to_nodes
 from testbed.telemetry.host import Circumstances, write_environment
 from testbed.telemetry.registry import Registry
 from testbed.telemetry.wall import WALL
-from testbed.values.topology import Plan
+from testbed.values.topology import NodeSpec, Plan
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
+Kind = TypeVar("Kind", bound=Scenario | Workload)
+
+
 @dataclass(frozen=True)
-class RunRequest:
+class Request(Generic[Kind]):
     """The user's request."""
 
-    scenario: Scenario
+    scenario: Kind
     beside: Path  # folder of the scenario file
     runs: Path  # folder of all runs
     name: str | None  # the run's name, or None for one made from the scenario's
@@ -55,10 +60,14 @@ class RunRequest:
     now: float  # seconds since 1970
 
     @classmethod
-    def of(cls, scenario: Scenario, *, beside: Path, runs: Path, name: str | None) -> RunRequest:
+    def of(cls, scenario: Kind, *, beside: Path, runs: Path, name: str | None) -> Self:
         """Return a request of this process's user now."""
         home, now = Path.home(), WALL.read()
         return cls(scenario, beside, runs, name, tuple(sys.argv), os.environ, home, now)
+
+
+RunRequest = Request[Scenario]
+WorkloadRequest = Request[Workload]
 
 
 def check_run_name(name: str | None) -> None:
@@ -74,7 +83,7 @@ def check_run_name(name: str | None) -> None:
 
 def prepare(
     request: RunRequest, planned: Plan, data: Path, *, driver: RuntimeDriver, users: Users
-) -> Setup:
+) -> TrainingSetup:
     """Create the folder of a run, with a plan under the run's own name; start nothing.
 
     Raises:
@@ -86,12 +95,12 @@ def prepare(
     scenario = request.scenario
     _check_folders(scenario)
     images = driver.check(planned.nodes)
-    left_out = _left_out(scenario, planned, tried_here=not scenario.runtime.capabilities.engine)
+    lacking = _left_out(scenario, planned, tried_here=not scenario.runtime.capabilities.engine)
     kafka = kafka_of_host(scenario, request.environment)
     folder, made = _make_folder(
-        request, planned, uid_mode=users.mode, left_out=left_out, images=images
+        request, planned, uid_mode=users.mode, left_out=lacking, images=images
     )
-    return Setup(scenario, made, folder, data, token_hex(16), users, kafka)
+    return TrainingSetup(made, folder, users, scenario, data, token_hex(16), kafka)
 
 
 def _check_folders(scenario: Scenario) -> None:
@@ -132,7 +141,15 @@ def _left_out(scenario: Scenario, made: Plan, *, tried_here: bool) -> tuple[str,
     an engine can try it, and rejects what the kernel lacks.
     """
     later = [replace(made.node(node), link=link) for node, _, link in changed_links(scenario)]
-    nodes = (*made.nodes, *later)
+    return left_out((*made.nodes, *later), made, tried_here=tried_here)
+
+
+def left_out(nodes: Sequence[NodeSpec], made: Plan, *, tried_here: bool) -> tuple[str, ...]:
+    """Return the features that the links of these nodes will lack; see ``_left_out``.
+
+    Raises:
+        HostError: the kernel cannot do what a link needs.
+    """
     links = [node.link for node in nodes if node.link is not None]
     if not any(link.up.needs_netem or link.down.needs_netem for link in links):
         return ()
@@ -156,9 +173,6 @@ def _make_folder(
     """Create the folder, register it, and fill it with the user's files and the environment."""
     scenario = request.scenario
     own = custom_files(scenario, request.beside)
-    registry = Registry.of_user(request.environment, request.home)
-    registry.check()
-    folder, made = _new_folder(request, planned)
     circumstances = Circumstances(
         argv=request.argv,
         time_scale=scenario.time_scale,
@@ -169,6 +183,37 @@ def _make_folder(
         left_out=left_out,
         images=images,
     )
+
+    def fill(folder: RunFolder, made: Plan) -> None:
+        _write_broker_files(folder, scenario, made)
+        if any_differs(scenario):
+            folder.devices.write_text(devices_text(scenario), encoding="utf-8")
+
+    text = dump_data(with_copies(scenario), "scenario")
+    return make_folder(request, planned, text, own, circumstances, fill)
+
+
+def make_folder(
+    request: Request[Kind],
+    planned: Plan,
+    text: str,
+    own: Sequence[Path],
+    circumstances: Circumstances,
+    fill: Callable[[RunFolder, Plan], None],
+) -> tuple[RunFolder, Plan]:
+    """Create and register the folder of a run of any kind.
+
+    Args:
+        request: the user's.
+        planned: the plan, under any name.
+        text: the resolved scenario, as YAML.
+        own: the user's own files, which are copied.
+        circumstances: of the run.
+        fill: adds what only this kind of run has.
+    """
+    registry = Registry.of_user(request.environment, request.home)
+    registry.check()
+    folder, made = _new_folder(request, planned, text)
     try:
         registry.add(folder.path)
         if own:
@@ -177,10 +222,8 @@ def _make_folder(
                 open_to_nodes(Path(shutil.copyfile(file, folder.custom / file.name)))
             open_to_nodes(folder.custom)
         write_environment(folder, circumstances, package=Path(testbed.__file__).parent)
-        _write_broker_files(folder, scenario, made)
-        if any_differs(scenario):
-            folder.devices.write_text(devices_text(scenario), encoding="utf-8")
-        if not scenario.simulated:
+        fill(folder, made)
+        if not request.scenario.simulated:
             _show_to_nodes(folder.hosts, hosts_text(made))
     except BaseException:  # nothing was started: leave no folder without a run
         registry.remove(folder.path)
@@ -207,7 +250,7 @@ def _show_to_nodes(file: Path, text: str) -> None:
     open_to_nodes(file)
 
 
-def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:
+def _new_folder(request: Request[Kind], planned: Plan, text: str) -> tuple[RunFolder, Plan]:
     """Create the folder; under another name if a run that starts now as well took the name."""
     scenario = request.scenario
     while True:
@@ -218,8 +261,8 @@ def _new_folder(request: RunRequest, planned: Plan) -> tuple[RunFolder, Plan]:
                 request.runs,
                 name,
                 scenario=scenario.name,
-                text=dump_data(with_copies(scenario), "scenario"),
-                classes=[node.device_class for node in made.workers],
+                text=text,
+                classes=[node.device_class for node in made.devices],
                 now=request.now,
                 plan=plan_text(made),
             )

@@ -100,9 +100,9 @@ class Prober:
     def _nodes(self, links: Mapping[str, LinkSpec]) -> list[NodeSpec]:
         """Return the reflector and a prober for each class, at unused addresses."""
         spare = sum(node.link is not None for node in self.plan.nodes)
-        nodes = [_spare(self.plan.ps, REFLECTOR, LinkSpec("", ""), spare)]
+        nodes = [_spare(self.plan.nodes[0], REFLECTOR, LinkSpec("", ""), spare)]
         for index, (name, link) in enumerate(links.items()):
-            first = next(node for node in self.plan.workers if node.device_class == name)
+            first = next(node for node in self.plan.devices if node.device_class == name)
             nodes.append(_spare(first, f"{REFLECTOR}{index}", link, spare + 1 + index))
         return nodes
 
@@ -191,7 +191,7 @@ def shaped_links(plan: Plan) -> dict[str, LinkSpec]:
     """Return the link of every device class whose link is shaped."""
     return {
         node.device_class: node.link
-        for node in plan.workers
+        for node in plan.devices
         if node.link is not None
         and any(s.rate is not None or s.needs_netem for s in (node.link.up, node.link.down))
     }
@@ -224,7 +224,9 @@ def _median_delay(shape: Direction) -> float:
 def _spare(node: NodeSpec, name: str, link: LinkSpec, number: int) -> NodeSpec:
     """Return a probe with the node's uid and none of its limits, to measure only the link."""
     address, mac = address_of(number)
-    free = replace(node, name=name, cpu=None, cpuset=None, memory=None, gpus=0, dealt=())
+    free = replace(
+        node, name=name, cpu=None, cpuset=None, memory=None, gpus=0, dealt=(), command=()
+    )
     placed = replace(link, address=address, mac=mac)
     return replace(free, link=placed, role=PROBE.name, part=PROBE.part, end=PROBE.end)
 

@@ -6,31 +6,21 @@ import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
 
 from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
 from testbed.host.allocation import heap_frozen
-from testbed.rpc.tokens import CONTROLLER, token_of
-from testbed.run.deploy import LOOK_SECONDS, Deployment
+from testbed.run.course import Connected, Course
+from testbed.run.deploy import Deployment
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.faults import Faults, FaultyNodes
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.metering import Metering
 from testbed.run.setup import Setup
-from testbed.run.traces import Traces
-from testbed.run.watch import Restarter, Watch
-from testbed.run.worker_status import WorkerStatusReporter
+from testbed.run.watch import Watch
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.base import Lifeline, RuntimeDriver
-from testbed.scenario.experiment import timeline_of
-from testbed.scenario.own_code import own_files
-from testbed.scenario.traces import followings, own_copy
-from testbed.telemetry.entry import NAMES
-from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
     BroughtUp,
-    Done,
-    Finished,
     LinksCarried,
     MemoryRead,
     State,
@@ -47,9 +37,6 @@ from testbed.telemetry.folder import (
 )
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.untrusted import SpoiledError
-
-FINAL_SECONDS = 120.0
-"""Added to the last evaluation; longer than the PS itself waits once training has ended."""
 
 AGENT_SECONDS = 30.0
 UNFORESEEN = TestbedError.exit_code
@@ -69,6 +56,7 @@ class Execution:
     """The life cycle of one run."""
 
     setup: Setup
+    begin: Callable[[Connected], Course]  # returns what the run does once its agent answers
     driver: RuntimeDriver
     recorder: Recorder
     interrupts: Interrupts
@@ -100,7 +88,7 @@ class Execution:
             self.recorder.event(StateChanged("starting"))
             self.interrupts.check()
             lifeline = self.driver.start(self.setup.plan, self.setup.folder, self.setup.start())
-            reason = self._train(begun, lifeline)
+            reason = self._conduct(begun, lifeline)
         except TestbedError as error:
             if asked_to_end(self.setup.folder):
                 self._end("interrupted", BY_DOWN, lifeline)
@@ -124,84 +112,42 @@ class Execution:
         else:
             self._end("finished", reason, lifeline)
 
-    def _train(self, begun: float, lifeline: Lifeline) -> str:
-        """Run from the agent's first request to the last reading; return why training ended."""
+    def _conduct(self, begun: float, lifeline: Lifeline) -> str:
+        """Run from the agent's first request to the last reading; return why the run ended."""
         setup, folder = self.setup, self.setup.folder
         deadline = time.monotonic() + AGENT_SECONDS
         waiting, pause = self.interrupts.allowed, self.interrupts.sleep
         with AgentClient.connect(folder.agent_socket, deadline=deadline, waiting=waiting) as agent:
-            worker_status = WorkerStatusReporter(
-                folder.ps_socket, token_of(setup.secret, CONTROLLER)
-            )
-            watch = Watch(setup.plan, folder, self.recorder, agent, worker_status, self.clock)
-            watch.own_files = own_files(setup.scenario)
+            course = self.begin(Connected(agent, self.recorder, self.clock, pause))
+            watch, timeline = course.watch, course.timeline
             self._followed = watch
             if self.metering is not None:
                 watch.metered = True
                 self.metering.begin()
-            timeline = timeline_of(setup.scenario, folder.path)
-            absent = timeline.named(timeline.population.absent)
-            follows = followings(setup.scenario, partial(own_copy, folder.path))
-            absent_now = timeline.population.absent
-            traces = Traces(setup.plan, agent, self.recorder, follows, absent_now)
             deployment = Deployment(
-                *(self.setup, self.driver, agent, watch, self.clock, absent),
-                pause=pause,
-                as_now=traces.as_now,
+                setup, self.driver, agent, watch, self.clock, pause=pause, as_now=course.as_now
             )
             nodes = FaultyNodes(setup, agent, watch, deployment, timeline.names, pause)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
-            saves = setup.scenario.checkpoint is not None
-            watch.restarter = Restarter(folder.name, deployment.launch, self.clock, saves)
             probed = self.clock()
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is not part of starting nodes
-            deployment.bring_up()
+            course.bring_up(deployment)
             self.recorder.event(BroughtUp(self.clock() - begun - probing))
-            self.recorder.event(StateChanged("training"))
+            self.recorder.event(StateChanged(course.active))
             if self.in_training is not None:
-                lifeline.on_hangup("finish")
+                lifeline.on_hangup(course.on_hangup)
                 self.in_training()
             with heap_frozen():
-                self._await(watch, Finished, within=None, faults=faults, traces=traces)
-            final_seconds = FINAL_SECONDS + setup.scenario.evaluate.timeout
-            self._await(watch, Done, within=final_seconds)
+                course.follow(faults)
             watch.count()
             watch.compare_limits()
             sent = {name: carried.up_bytes for name, carried in agent.carried().items()}
             self.recorder.event(LinksCarried(sent))
-            workers = {node.name for node in setup.plan.workers}
-            alive = workers.intersection(agent.running())
+            alive = {node.name for node in setup.plan.devices}.intersection(agent.running())
             self.recorder.event(MemoryRead(agent.private_bytes(sorted(alive))))
             return watch.ending
-
-    def _await(
-        self,
-        watch: Watch,
-        event: type[Event],
-        *,
-        within: float | None,
-        faults: Faults | None = None,
-        traces: Traces | None = None,
-    ) -> None:
-        deadline = None if within is None else self.clock() + within
-        watch.look()
-        while event not in watch.seen:
-            if deadline is not None and self.clock() > deadline:
-                raise NodeError(
-                    f"training has ended, but {within:g} s later there is no `{NAMES[event]}` "
-                    "from the parameter server.",
-                    hint=f"Check its log: testbed logs {self.setup.folder.name} ps",
-                )
-            pause = LOOK_SECONDS if faults is None else faults.pause(LOOK_SECONDS)
-            pause = pause if traces is None else traces.pause(pause)
-            self.interrupts.sleep(pause)  # the PS reports through files
-            if traces is not None and Finished not in watch.seen:
-                traces.look()  # first: its timing is the finest
-            watch.look()
-            if faults is not None:
-                faults.look()
 
     def _end(
         self, state: State, reason: str, lifeline: Lifeline | None, *, exit_code: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
 from pydantic import Field, TypeAdapter
 
@@ -14,8 +14,11 @@ from testbed.plan.written import read_plan
 from testbed.runtimes import RUNTIME, Auto, Docker, Native, Real, Simulated, names
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.schema import Scenario
+from testbed.scenario.workload import Workload
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan
+
+Kind = TypeVar("Kind", bound=Scenario | Workload)
 
 REAL: TypeAdapter[Real] = TypeAdapter(Annotated[Real, Field(discriminator="name")])
 
@@ -58,15 +61,15 @@ def users_of(runtime: Real) -> Users:
 
 
 @dataclass(frozen=True)
-class Settled:
+class Settled(Generic[Kind]):
     """A scenario whose runtime is determined, and how that was; None if the scenario named it."""
 
-    scenario: Scenario
+    scenario: Kind
     runtime: Real
     choice: Choice | None = None
 
 
-def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Settled:
+def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Settled[Scenario]:
     """Determine the runtime of a scenario that creates containers; ``auto`` has it chosen."""
     runtime = scenario.runtime
     if isinstance(runtime, Real):
@@ -75,6 +78,17 @@ def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Set
     gpus = [scenario.evaluate.gpus, *(one.gpus for one in scenario.workers.classes.values())]
     choice = choose(gpu=any(gpus))
     settled = scenario.model_copy(update={"runtime": choice.runtime})
+    return Settled(settled, choice.runtime, choice)
+
+
+def settle_workload(
+    workload: Workload, *, choose: Callable[..., Choice] = choose
+) -> Settled[Workload]:
+    """Determine the runtime of a workload; ``auto`` has it chosen."""
+    if isinstance(workload.runtime, Real):
+        return Settled(workload, workload.runtime)
+    choice = choose(gpu=False)
+    settled = workload.model_copy(update={"runtime": choice.runtime})
     return Settled(settled, choice.runtime, choice)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from testbed.errors import RunNotFound, TestbedError
 from testbed.host.gpus import find_gpus
@@ -15,9 +17,12 @@ from testbed.reports.remake import libraries_imported, remake
 from testbed.run.data import model_size, prepare_data, with_model_cost
 from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
-from testbed.run.prepare import RunRequest, prepare
+from testbed.run.prepare import RunRequest, WorkloadRequest, prepare
+from testbed.run.prepare_workload import prepare_workload
 from testbed.run.run import Execution, NotTornDown
-from testbed.run.runtime import Settled, settle, users_of
+from testbed.run.runtime import Settled, settle, settle_workload, users_of
+from testbed.run.training import Training
+from testbed.run.workload import WorkloadCourse
 from testbed.telemetry.event_kinds import RuntimeChosen
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
@@ -133,6 +138,7 @@ def up(
                 listener.say(f"metrics: {metering.exporter.url}")
             Execution(
                 setup=setup,
+                begin=partial(Training, setup),
                 driver=settled.runtime.driver(),
                 recorder=recorder,
                 interrupts=interrupts,
@@ -148,7 +154,36 @@ def _vector(parameters: int | None) -> int:
     return VALUE_BYTES * (parameters or 0)
 
 
-def _recorder(folder: RunFolder, settled: Settled, sink: Sink) -> Recorder:
+def up_workload(
+    request: WorkloadRequest,
+    listener: RunListener,
+    *,
+    keep: bool = False,
+    leave: Callable[[RunFolder], None] | None = None,
+) -> bool:
+    """Carry out the run of a workload; arguments, result and errors are those of ``up``."""
+    settled = settle_workload(request.scenario)
+    if settled.choice is not None:
+        listener.say(str(settled.choice))
+    request = replace(request, scenario=settled.scenario)
+    driver = settled.runtime.driver()
+    with Interrupts() as interrupts:
+        setup = prepare_workload(request, driver=driver, users=users_of(settled.runtime))
+        with concluded(setup.folder, listener, now=request.now) as valid:
+            listener.phase(f"run {setup.folder.name}")
+            Execution(
+                setup=setup,
+                begin=partial(WorkloadCourse, setup),
+                driver=driver,
+                recorder=_recorder(setup.folder, settled, listener.sink),
+                interrupts=interrupts,
+                keep=keep,
+                in_training=None if leave is None else lambda: leave(setup.folder),
+            ).carry_out()
+    return valid()
+
+
+def _recorder(folder: RunFolder, settled: Settled[Any], sink: Sink) -> Recorder:
     recorder = Recorder.into(folder, time_scale=settled.scenario.time_scale, sinks=[sink])
     if settled.choice is not None:
         recorder.event(RuntimeChosen(settled.runtime.name, settled.choice.why))

@@ -43,6 +43,7 @@ from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
 from testbed.scenario.stream_checks import check_streams
 from testbed.scenario.traces import recorded_fields
 from testbed.values.family import full_form
+from testbed.values.samples import Inputs, Targets
 from testbed.values.topology import LinkSpec
 from testbed.values.units import Duration
 
@@ -51,6 +52,13 @@ MOST_WORKERS = 1022
 SIMULATED_HAVE_MORE = "For more, use `runtime: simulated`: a simulation needs no switch"
 
 PARAMETER_BYTES = 4
+
+FILES = {
+    ("partition", "by_user"): "JSON",
+    ("partition", "lists"): "JSON",
+    ("dataset", "text"): "text",
+}
+"""Members with a file of the user's own, and its kind; that of ``custom`` members is Python."""
 
 TAKEN = re.compile(r"ps|evaluator|agent|controller|broker|w\d+|probe\d*|producer\d*")
 """Names that are reserved for nodes, and for other processes with a log."""
@@ -67,13 +75,12 @@ def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[F
     for path, family in (members | metrics).items():
         member = full_form(document.at(path))
         name = member.get("name") if isinstance(member, dict) else None
-        listed_in_file = family == "partition" and name in ("by_user", "lists")
-        if name != "custom" and not listed_in_file:
+        kind = "Python" if name == "custom" else FILES.get((family, str(name)))
+        if kind is None:
             continue
         file = member.get("file")
         # Path.is_file would raise for a name that is too long.
         if isinstance(file, str) and not os.path.isfile(locate(file)):  # noqa: PTH113
-            kind = "JSON" if listed_in_file else "Python"
             expected = f"the {family}'s {kind} file, relative to the folder of the scenario"
             found = f"no file {display(file)}"
             yield (*path, "file"), found, expected
@@ -111,7 +118,12 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
     yield from _check_intervals(scenario)
     yield from check_metrics(scenario)
     images = scenario.dataset.images
-    yield from check_model_targets(scenario, None if images is None else images[1])
+    yield from check_model_targets(
+        scenario,
+        inputs=scenario.dataset.input_type,
+        targets=scenario.dataset.targets,
+        classes=None if images is None else images[1],
+    )
     parameters = None if images is None else scenario.model.parameters(*images)
     if parameters is not None and not scenario.simulated and (unfit := model_too_large(parameters)):
         yield ("model",), unfit[0], unfit[1]
@@ -331,19 +343,29 @@ def substitutes(scenario: Scenario) -> tuple[str, ...]:
     return tuple(one.substitute for one in (scenario.model, scenario.dataset) if one.substitute)
 
 
-def check_model_targets(scenario: Scenario, classes: int | None) -> Iterator[tuple[Keys, str, str]]:
-    """Yield settings that do not fit the targets of the data set, as path, found and expected.
+def check_model_targets(
+    scenario: Scenario, *, inputs: Inputs | None, targets: Targets | None, classes: int | None
+) -> Iterator[tuple[Keys, str, str]]:
+    """Yield settings that do not fit the samples of the data set, as path, found and expected.
 
     Args:
         scenario: the scenario, which is valid apart from this.
-        classes: number of classes of the data set, 0 for numbers as targets; None if not yet known.
+        inputs: what a model gets; None if not yet known.
+        targets: what it predicts; likewise.
+        classes: number of classes of the data set, 0 for numbers as targets; likewise.
     """
-    name, predicts = scenario.model.name, scenario.model.predicts
-    targets = predicts if classes is None else "labels" if classes else "numbers"
+    model, dataset = scenario.model, scenario.dataset.name
+    name, predicts = model.name, model.predicts
+    targets = targets or predicts
     if predicts is not None and targets != predicts:
         found = f"{name}, which predicts {predicts}"
-        expected = f"a model that predicts {targets}, the targets of {scenario.dataset.name}"
-        yield ("model",), found, expected
+        yield ("model",), found, f"a model that predicts {targets}, the targets of {dataset}"
+    elif None not in (inputs, model.reads) and inputs != model.reads:
+        found = f"{name}, which reads {model.reads}"
+        yield ("model",), found, f"a model that reads {inputs}, the samples of {dataset}"
+    if inputs == "tokens" and scenario.streams is not None:
+        expected = "none: a record of a stream has an image and one label or number"
+        yield ("streams",), f"streams of {dataset}, which has tokens", expected
     if targets is not None:
         yield from check_targets(scenario, targets, classes)
     if targets != "numbers":

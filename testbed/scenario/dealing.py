@@ -36,7 +36,7 @@ def deal(scenario: Scenario, data: Prepared, folder: Path) -> Sequence[Samples]:
         expected = f"at most {samples:,}: the training samples of {scenario.dataset.name}"
         raise ScenarioError.at("workers.batch_size", f"{batch:,}", expected)
     shards = datasets.shards(
-        scenario.dataset.partition.opened(folder),
+        scenario.dataset.partition.opened(folder, users=data.train_users),
         data.train_labels,
         scenario.workers.count,
         fraction=scenario.dataset.fraction,

@@ -14,6 +14,7 @@ Keys = tuple[str | int, ...]
 METRICS: Keys = ("evaluate", "metrics")
 SELECTION: Keys = ("algorithm", "select")
 PARTITION: Keys = ("dataset", "partition")
+FOLDER: Keys = ("dataset", "folder")
 
 Finding = tuple[Keys, str, str] | tuple[Keys, str, str, str]
 """A path, what was found there, what was expected, and an optional hint."""

@@ -76,6 +76,7 @@ class Experiment:
         prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
         require_batch(scenario, network.least_samples)
+        require_targets(scenario, network, prepared.tokens)
         return cls(scenario, algorithm, prepared, network, folder)
 
     def moved(self, folder: Path) -> Experiment:
@@ -329,6 +330,26 @@ def require_batch(scenario: Scenario, least_samples: int) -> None:
         name = model.class_name if isinstance(model, OwnCode) else model.name
         expected = f"at least {least_samples}: {name} cannot train on fewer, as with "
         raise ScenarioError.at("workers.batch_size", str(batch), f"{expected}nn.BatchNorm1d")
+
+
+def require_targets(scenario: Scenario, network: Network, tokens: int) -> None:
+    """Check that the outputs of the model are those of the targets.
+
+    Args:
+        scenario: names the model.
+        network: the model.
+        tokens: number of tokens of a target; 0 for labels and numbers.
+
+    Raises:
+        ScenarioError: they are not.
+    """
+    if network.tokens == tokens:
+        return
+    outputs = {0: "(b, classes)"}
+    expected = f"{outputs.get(tokens, f'(b, {tokens}, classes)')}: {scenario.dataset.name} has "
+    expected += "a target for each token" if tokens else "one target for each sample"
+    found = f"outputs of shape {outputs.get(network.tokens, f'(b, {network.tokens}, classes)')}"
+    raise ScenarioError.at("model", found, expected)
 
 
 def record_format(scenario: Scenario, data: Prepared) -> RecordFormat:

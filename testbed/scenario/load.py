@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from testbed.errors import UNKNOWN_FILE, Problem, ScenarioError
@@ -16,7 +17,7 @@ from testbed.scenario.checks import check_device, check_files, check_whole
 from testbed.scenario.costs import with_profiles
 from testbed.scenario.document import Document, problem_at
 from testbed.scenario.override import Override, extend
-from testbed.scenario.own_code import apply_own_code
+from testbed.scenario.own_code import apply_own_code, with_folder
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
@@ -24,6 +25,8 @@ from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.tables import with_tables
 from testbed.scenario.traces import check_recorded_rates, with_means
+
+Model = TypeVar("Model", bound=BaseModel)
 
 HasCuda = Callable[[], bool]
 """Whether this host can compute on a GPU."""
@@ -119,8 +122,11 @@ def load_document(
         found, expected = "a study", "a scenario"
         raise ScenarioError([problem_at(document, ("scenario",), found, expected, hint)])
     root = SchemaNode(Scenario)
-    document = _completed(document, root, locate=locate, overrides=overrides)
-    scenario, errors = _validate(document)
+    document = completed(document, root, locate=locate, overrides=overrides)
+    if is_workload(document):
+        found, expected = "a workload", "a training, with algorithm, model and dataset"
+        raise ScenarioError([problem_at(document, ("workload",), found, expected)])
+    scenario, errors = validate(document, Scenario)
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if locate is not None:
         problems += [problem_at(document, *one) for one in check_files(document, locate)]
@@ -134,12 +140,12 @@ def load_document(
     if scenario is not None and not problems:
         problems += _check_seeds(scenario, document, seeds)
         if own_code and locate is not None:
-            scenario, unfit = apply_own_code(scenario, document, locate)
+            scenario, unfit = apply_own_code(with_folder(scenario, locate), document, locate)
             problems += unfit
         if has_cuda is not None:
             problems += [problem_at(document, *one) for one in check_device(scenario, has_cuda)]
     if scenario is None or problems:
-        raise ScenarioError(_shortened(problems, hidden=len(errors[MOST_PROBLEMS:]), file=file))
+        raise ScenarioError(shortened(problems, hidden=len(errors[MOST_PROBLEMS:]), file=file))
     return scenario
 
 
@@ -152,7 +158,7 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
     path = find_scenario(path)
     document = parse_document(read_text(path), display_name(path))
     root, folder = SchemaNode(Scenario), path.parent
-    return _completed(document, root, locate=lambda name: folder / name, overrides=overrides)
+    return completed(document, root, locate=lambda name: folder / name, overrides=overrides)
 
 
 @contextmanager
@@ -188,7 +194,7 @@ def _with_line(problem: Problem, document: Document) -> Problem:
     return replace(problem, file=origin.file, line=origin.line)
 
 
-def _completed(
+def completed(
     document: Document,
     root: SchemaNode,
     *,
@@ -223,14 +229,20 @@ def _check_seeds(scenario: Scenario, document: Document, seeds: Sequence[int]) -
     return [*always, *sometimes.values()]
 
 
-def _validate(document: Document) -> tuple[Scenario | None, list[ErrorDetails]]:
+def is_workload(document: Document) -> bool:
+    """Return whether a document describes programs of the user's own in place of a training."""
+    return isinstance(document.data, dict) and "workload" in document.data
+
+
+def validate(document: Document, model: type[Model]) -> tuple[Model | None, list[ErrorDetails]]:
+    """Return the document as a model, or None and pydantic's errors."""
     try:
-        return Scenario.model_validate(document.data, strict=True), []
+        return model.model_validate(document.data, strict=True), []
     except ValidationError as error:
         return None, error.errors(include_url=False)
 
 
-def _shortened(problems: list[Problem], *, hidden: int, file: str) -> list[Problem]:
+def shortened(problems: list[Problem], *, hidden: int, file: str) -> list[Problem]:
     """Sort problems by file and line, and count those left out at the end."""
     shown = sorted(problems, key=lambda problem: (problem.file, problem.line))[:MOST_PROBLEMS]
     hidden += len(problems) - len(shown)

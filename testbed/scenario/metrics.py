@@ -94,9 +94,9 @@ def unknown_metric(
 def check_targets(
     scenario: Scenario, targets: str, classes: int | None
 ) -> Iterator[tuple[Keys, str, str]]:
-    """Yield metrics that are not defined for the targets of the data set, labels or numbers.
+    """Yield metrics that are not defined for the targets of the data set.
 
-    The default has no values for numbers.
+    The default has no values for numbers. Every token that counts is a label for them.
     """
     for place, metric in enumerate(scenario.evaluate.metrics):
         if (count := len(metric.names(classes or 0))) > MOST_NAMES:
@@ -108,12 +108,13 @@ def check_targets(
         if unknown := unknown_metric(scenario, name, classes):
             yield ("stop", "metrics", name), f"{name}, which is not evaluated", unknown[0]
     metrics, dataset = scenario.evaluate.metrics, scenario.dataset.name
+    kinds = (None, "labels" if targets == "tokens" else targets)
     for place, metric in enumerate(metrics if metrics != DEFAULTS else ()):
-        if metric.TARGETS not in (None, targets):
+        if metric.TARGETS not in kinds:
             expected = f"a metric of {targets}, the targets of {dataset}"
             yield ("evaluate", "metrics", place), f"{metric.name}, of {metric.TARGETS}", expected
     for name in scenario.stop.metrics:
         named = [one for one in metrics if one.has(name)]
-        if named and all(one.TARGETS not in (None, targets) for one in named):
+        if named and all(one.TARGETS not in kinds for one in named):
             expected = f"another criterion, such as `loss`: {dataset} has {targets}"
             yield ("stop", "metrics", name), name, expected

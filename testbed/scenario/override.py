@@ -21,7 +21,7 @@ from typing import Any
 from testbed.errors import Problem, ScenarioError
 from testbed.scenario.document import Document, Node, problem_at
 from testbed.scenario.dump import dump_data
-from testbed.scenario.own_code import own_names
+from testbed.scenario.own_code import relative_names
 from testbed.scenario.parse import DEEPEST, parse_document, parse_value
 from testbed.scenario.scalars import display, dotted, on_one_line
 from testbed.scenario.schema_node import SchemaNode
@@ -163,7 +163,7 @@ def _read(path: Path, above: Document) -> Document:
 def _relocated(base: Document, folder: Path) -> Document:
     """Make the base's own file names relative to the document that extends it."""
     root = base.root
-    for path, name in own_names(base):
+    for path, name in relative_names(base):
         root = root.with_value(path, str(folder / name))
     return replace(base, root=root)
 

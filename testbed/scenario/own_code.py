@@ -23,11 +23,13 @@ from testbed.algorithms.custom import (
     configured,
 )
 from testbed.algorithms.selection.custom import CustomSelection, try_selection
+from testbed.datasets.folders import FolderDataset
 from testbed.errors import Problem, ScenarioError, UserFileError
 from testbed.host.isolation import Opened, run_isolated
 from testbed.models.metrics.custom import CustomMetric, try_metric
 from testbed.scenario.direction import TRACED
 from testbed.scenario.document import (
+    FOLDER,
     METRICS,
     PARTITION,
     SELECTION,
@@ -44,6 +46,7 @@ from testbed.scenario.scalars import dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode, one_of
 from testbed.scenario.synonyms import nearest
+from testbed.values.family import full_form
 from testbed.values.user_code import OwnCode, UserCode
 
 COPIES = "custom"
@@ -66,6 +69,25 @@ def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
             yield path, name
 
 
+def relative_names(document: Document) -> Iterator[tuple[Keys, str]]:
+    """Yield path and name of all that is relative to a document: own files, the data's folder."""
+    yield from own_names(document)
+    member = full_form(document.at(FOLDER[:1]))
+    own = isinstance(member, dict) and member.get("name") == "custom"  # the option is its own
+    path = member_option(document, FOLDER)
+    if not own and isinstance(folder := document.at(path), str):
+        yield path, folder
+
+
+def with_folder(scenario: Scenario, locate: Callable[[str], Path]) -> Scenario:
+    """Return the scenario with the absolute path of its data's folder, which is not copied."""
+    dataset = scenario.dataset
+    if not isinstance(dataset, FolderDataset):
+        return scenario
+    found = dataset.model_copy(update={"folder": str(locate(dataset.folder).absolute())})
+    return scenario.model_copy(update={"dataset": found})
+
+
 def _paths(document: Document) -> Iterator[Keys]:
     metrics = document.at(METRICS)
     listed = range(len(metrics)) if isinstance(metrics, tuple | list) else ()
@@ -79,6 +101,8 @@ def _paths(document: Document) -> Iterator[Keys]:
     for family, member in members.items():
         named = document.at((*family, "name")) == member
         yield (*family, "file") if named else (*family, member, "file")
+    named = document.at(("dataset", "name")) == "text"
+    yield ("dataset", "file") if named else ("dataset", "text", "file")
     for member in ("by_user", "lists"):
         named = document.at((*partition, "name")) == member
         yield (*partition, "file") if named else (*partition, member, "file")

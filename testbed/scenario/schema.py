@@ -270,12 +270,11 @@ class Stop(StrictModel):
         return max(1, min([1000, *(count // 20 for count in counts)])) if counts else 100
 
 
-class ProgramSettings(StrictModel):
-    """A command that runs in its own node, isolated like all nodes.
+class CommandSettings(StrictModel):
+    """What a program runs, and what its node has.
 
     Attributes:
-        command: the program and its arguments, without a shell; `{ps}`, `{w3}` or the name of
-            another program in braces is replaced by the address of that node.
+        command: the program and its arguments, without a shell.
         link: link of the node.
         cpu: CPU limit, in CPUs.
         cpuset: CPUs of the host that the program may use.
@@ -284,9 +283,6 @@ class ProgramSettings(StrictModel):
             16MiB by default.
         folders: folders of the host, mounted read-only at the same paths, even if they are hidden
             from nodes or missing in the image.
-        end: what happens if the program exits before the end of training: `fatal`, the run fails;
-            `noticed`, the exit is reported and the run continues; `expected`, like `noticed`, but
-            an exit with status 0 is not reported.
     """
 
     command: Annotated[tuple[Word, ...], Field(strict=False), AfterValidator(not_empty)]
@@ -296,6 +292,19 @@ class ProgramSettings(StrictModel):
     memory: PositiveSize | None = None
     scratch: PositiveSize | None = None
     folders: Annotated[tuple[Folder, ...], Field(strict=False)] = ()
+
+
+class ProgramSettings(CommandSettings):
+    """A command that runs in its own node, isolated like all nodes.
+
+    Attributes:
+        command: the program and its arguments, without a shell; `{ps}`, `{w3}` or the name of
+            another program in braces is replaced by the address of that node.
+        end: what happens if the program exits before the end of training: `fatal`, the run fails;
+            `noticed`, the exit is reported and the run continues; `expected`, like `noticed`, but
+            an exit with status 0 is not reported.
+    """
+
     end: End = "fatal"
 
 

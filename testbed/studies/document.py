@@ -13,6 +13,7 @@ from testbed.models.metrics import ACCURACY
 from testbed.reports.run_measure import Measure
 from testbed.scenario import json_schema
 from testbed.scenario.document import Keys
+from testbed.scenario.json_schema import training_schema
 from testbed.studies.statistics import Interval, IntervalKind
 from testbed.telemetry.entry import METRIC
 from testbed.values.fields import Name, Seed, StrictModel
@@ -278,9 +279,9 @@ def metrics_of(study: StudyDocument) -> Iterator[tuple[Keys, str, Selection]]:
 
 def study_schema() -> dict[str, Any]:
     """Return the schema. An inline scenario may lack the fields that the study varies."""
-    scenario = json_schema()
+    scenario = training_schema()
     parts = scenario.pop("$defs")
-    for key in ("$schema", "$id", "if", "then"):
+    for key in ("if", "then"):
         scenario.pop(key, None)
     schema = json_schema(StudyDocument)
     schema["$defs"] = {**schema["$defs"], **parts, "Scenario": scenario}

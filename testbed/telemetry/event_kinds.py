@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from testbed.telemetry.event import CONTROLLER, PS, ControllerEvent, Event, PsEvent
 
-State = Literal["created", "starting", "training", "finished", "failed", "interrupted"]
+State = Literal["created", "starting", "training", "running", "finished", "failed", "interrupted"]
 
 
 class RuntimeChosen(ControllerEvent, name="runtime"):
@@ -181,6 +181,16 @@ class LinksCarried(ControllerEvent, name="carried"):
     """The traffic that nodes have sent through their links was read at the end of the training."""
 
     up_bytes: Annotated[Mapping[str, int], "Ethernet bytes, by node still running"]
+
+
+class WorkloadBegun(ControllerEvent):
+    """The first nodes of a workload are about to start: its clock starts."""
+
+
+class WorkloadEnded(ControllerEvent):
+    """A workload has ended well; nodes that still run are ended."""
+
+    reason: Annotated[str, "why it has ended"]
 
 
 class Listening(PsEvent):

@@ -92,6 +92,7 @@ class RunFolder:
     logs = Inside("logs")  # output of every node
     links = Inside("links.csv")  # targets and rates of links that follow recordings
     devices = Inside("devices.csv")  # speed and link of each device, if they differ within a class
+    nodes = Inside("nodes.csv")  # one row per reading of a workload's node
     custom = Inside("custom")  # the user's own files, if any
     ps = Inside("ps")  # the parameter server's own folder
     spool = Inside("ps/updates.bin")  # the applied updates as the parameter server writes them
@@ -103,6 +104,7 @@ class RunFolder:
     ps_socket = Inside("sockets/ps/ps.sock")  # for the evaluator and the controller
     broker = Inside("broker")  # for streams through a broker: its start files and records
     broker_records = Inside("broker/records")
+    homes = Inside("homes")  # the home of every node of a workload
     slow = Inside("slow")  # current slowdown factors of steps, by worker
     control = Inside("control")  # the agent's pid, its socket, and the lock
     agent_socket = Inside("control/agent.sock")
@@ -198,6 +200,10 @@ class RunFolder:
         """Return the path of a node's log."""
         return self.logs / f"{node}.log"
 
+    def home(self, node: str) -> Path:
+        """Return the path of a workload's node's home."""
+        return self.homes / node
+
     def state(self) -> RunState:
         """Read the state of the run.
 
@@ -240,7 +246,7 @@ class RunFolder:
         was set in between.
         """
         before, changes = self.state(), dict[str, Any](state=state)
-        if state == "training":
+        if state in ("training", "running"):
             changes["started"] = moment(now)
         if state in ENDED:
             ended = max(moment(now), before.started or before.created)

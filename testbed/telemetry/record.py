@@ -6,20 +6,32 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from testbed.telemetry.entry import FROM_PS, Entry
 from testbed.telemetry.event import PS, Event
-from testbed.telemetry.event_kinds import ClockSet, Evaluated, Restored, Started, StateChanged
+from testbed.telemetry.event_kinds import (
+    ClockSet,
+    Evaluated,
+    Restored,
+    Started,
+    StateChanged,
+    WorkloadBegun,
+)
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.files import CsvTable, evaluation_row
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import PartWriter
-from testbed.telemetry.rows import LINKS, TRAFFIC, LinkRow, Rows, TrafficRow
+from testbed.telemetry.rows import LINKS, NODES, TRAFFIC, LinkRow, NodeRow, Rows, TrafficRow
 from testbed.telemetry.sink import Sink
 from testbed.telemetry.wall import WALL
 from testbed.values.usage import Usage
+
+OF_THE_PS = tuple(
+    name for name in TRAFFIC if not name.startswith("host_") and not name.endswith("_seconds")
+)
+"""Columns of traffic that a run without a parameter server leaves empty."""
 
 JUMP_SECONDS = 1.0
 """The host's wall clock was set if its offset changes by more than this."""
@@ -58,6 +70,7 @@ class FolderSink(Sink):
         self._evaluations = CsvTable(folder.evaluations)
         self._traffic = CsvTable(folder.traffic, tuple(TRAFFIC))
         self._links: CsvTable | None = None
+        self._nodes: CsvTable | None = None
         self._parts = PartWriter(folder.updates)
 
     def event(self, entry: Entry) -> None:
@@ -89,13 +102,27 @@ class FolderSink(Sink):
         for row in rows:
             self._links.append(row._asdict())
 
+    def node_readings(self, rows: Sequence[NodeRow]) -> None:
+        """Append rows of nodes. A training has no table for them."""
+        if self._nodes is None:
+            self._nodes = CsvTable(self._folder.nodes, tuple(NODES))
+        for row in rows:
+            self._nodes.append(row._asdict())
+
     def commit(self) -> None:
         self._parts.close()
 
     def close(self) -> None:
         """Close every file, even if the pending updates cannot be written."""
         links = nullcontext() if self._links is None else closing(self._links)
-        with links, closing(self._traffic), closing(self._evaluations), closing(self._events):
+        nodes = nullcontext() if self._nodes is None else closing(self._nodes)
+        with (
+            links,
+            nodes,
+            closing(self._traffic),
+            closing(self._evaluations),
+            closing(self._events),
+        ):
             self._parts.close()
 
 
@@ -142,7 +169,7 @@ class Recorder:
 
     def event(self, event: Event) -> None:
         """Record an event that happened now."""
-        if isinstance(event, Started):
+        if isinstance(event, Started | WorkloadBegun):
             self._start = self._clock.steady()
         source = FROM_PS if type(event) in PS.values() else None
         self._tell(Entry(self._clock.wall(), self.elapsed_seconds, event, source))
@@ -165,8 +192,8 @@ class Recorder:
         for sink in self._sinks:
             sink.updates(rows, now=now)
 
-    def traffic(self, counters: Mapping[str, int], host: HostSample | None = None) -> None:
-        """Record a reading of the kernel's counters, by column, and of the host."""
+    def traffic(self, counters: Mapping[str, Any], host: HostSample | None = None) -> None:
+        """Record a reading of the kernel's counters, by column (None: no PS), and of the host."""
         elapsed = self.elapsed_seconds
         row = TrafficRow(
             time_seconds=None if elapsed is None else elapsed * self.time_scale,
@@ -179,10 +206,19 @@ class Recorder:
         for sink in self._sinks:
             sink.traffic(row)
 
+    def host(self, host: HostSample) -> None:
+        """Record a reading of the host, in a run without a parameter server."""
+        self.traffic(dict.fromkeys(OF_THE_PS), host)
+
     def links(self, rows: Sequence[LinkRow]) -> None:
         """Record a reading of links that follow recordings."""
         for sink in self._sinks:
             sink.links(rows)
+
+    def node_readings(self, rows: Sequence[NodeRow]) -> None:
+        """Record a reading of the nodes of a workload."""
+        for sink in self._sinks:
+            sink.node_readings(rows)
 
     def usage(self, usage: Usage) -> None:
         """Record a reading of queues and containers."""

@@ -33,6 +33,7 @@ INTERFACE = "`eth0` of the parameter server"
 SOCKETS = "the parameter server's sockets"
 HOST = "the host's /proc"
 SWITCH = "the node's port of the switch"
+NODE = "`eth0` of the node"
 
 
 @dataclass(frozen=True)
@@ -237,8 +238,28 @@ class LinkRow(NamedTuple):
     ]
 
 
+class NodeRow(NamedTuple):
+    """Totals of a node of a workload since its first start; None for what was not measured."""
+
+    time_seconds: Annotated[Real, "time since the first node started", CLOCK]
+    node: Annotated[Text, "the node", SWITCH]
+    up_bytes: Annotated[Count, "sent Ethernet frames", NODE]
+    up_packets: Annotated[Count, "sent packets; a segmented one counts once", NODE, "packets"]
+    down_bytes: Annotated[Count, "received Ethernet frames", NODE]
+    down_packets: Annotated[Count, "received packets", NODE, "packets"]
+    retransmitted_bytes: Annotated[Count, "TCP data that the node sent again", "the node's sockets"]
+    dropped_packets: Annotated[
+        MeasuredCount, "packets to the node that a full queue dropped", SWITCH, "packets"
+    ]
+    cpu_seconds: Annotated[Measured, "CPU time", "the node's control group"]
+    memory_bytes: Annotated[MeasuredCount, "memory in use", "the node's control group"]
+
+
+AnyRow = type[UpdateRow] | type[StreamColumns] | type[TrafficRow] | type[LinkRow] | type[NodeRow]
+
+
 def _columns(
-    row: type[UpdateRow] | type[StreamColumns] | type[TrafficRow] | type[LinkRow],
+    row: AnyRow,
 ) -> Mapping[str, Column]:
     hints = get_type_hints(row, include_extras=True)
     defaults: dict[str, Any] = dict.fromkeys(row._fields, REQUIRED) | row._field_defaults
@@ -280,6 +301,7 @@ TRAFFIC = _columns(TrafficRow)
 """The columns of ``traffic.csv``."""
 
 LINKS = _columns(LinkRow)
+NODES = _columns(NodeRow)
 """The columns of ``links.csv``."""
 
 UPDATE = np.dtype([(name, column.type) for name, column in UPDATES.items()])

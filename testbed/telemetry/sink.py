@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.rows import LinkRow, Rows, TrafficRow
+from testbed.telemetry.rows import LinkRow, NodeRow, Rows, TrafficRow
 from testbed.values.usage import Usage
 
 
@@ -27,6 +27,9 @@ class Sink:
 
     def links(self, rows: Sequence[LinkRow]) -> None:
         """Handle the last second's traffic of links that follow recordings."""
+
+    def node_readings(self, rows: Sequence[NodeRow]) -> None:
+        """Handle a reading of the nodes of a workload."""
 
     def usage(self, usage: Usage) -> None:
         """Handle a reading of queues and containers, in a run that exports metrics."""

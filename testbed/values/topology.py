@@ -27,16 +27,18 @@ def matches(selector: str, *, name: str, device_class: str) -> bool:
     return key == "class" and bool(device_class) and fnmatchcase(device_class, wanted)
 
 
-TrainingRole = Literal["server", "client", "aside"]
-"""A node's part in the training: all other nodes talk to the server; what clients send and receive
-is the run's traffic; ``aside`` is any other node."""
+TrainingRole = Literal["server", "client", "peer", "aside"]
+"""A node's part in the run: all other nodes talk to the server; what clients send and receive is
+the run's traffic; a ``peer`` is a node of a workload, and talks to all others; ``aside`` is any
+other node."""
 
 End = Literal["fatal", "noticed", "expected"]
 """What it means if a node exits before training ends: the run fails; a notice, and the others
 continue; or nothing, if the node exited successfully."""
 
-Ending = End | Literal["restarted"]
-"""Like ``End``; ``restarted``: a killed node is started again."""
+Ending = End | Literal["restarted", "final"]
+"""Like ``End``; ``restarted``: a killed node is started again; ``final``: the run ends well once
+all final nodes have ended well."""
 
 Image = Literal["nodes", "kafka"]
 """The image of a node's container: this package's, or Kafka's."""
@@ -134,7 +136,7 @@ class NodeSpec:
     name: str  # unique in the run: ``ps``, ``evaluator``, ``w0`` ... ``w199``
     role: str  # its kind of node, as named in testbed.plan.nodes
     index: int  # number of a worker, 0 for the others
-    device_class: str  # the worker's class; empty for the others
+    device_class: str  # the class of a worker or of a workload's node; empty for the others
     link: LinkSpec | None  # None for a node without ``eth0``
     cpu: float | None  # CPU limit, or None for no limit
     memory: Size | None  # memory limit, or None for no limit
@@ -152,6 +154,9 @@ class NodeSpec:
     scratch: Size = SCRATCH  # the size of its /tmp, and of its /dev/shm
     folders: tuple[str, ...] = ()  # of the host, mounted read-only at the same paths
     memory_estimate: Size | None = None  # set if the role alone does not determine it
+    environment: Mapping[str, str] = field(default_factory=dict)  # added to its environment
+    # shown read-only by their names; a relative path is inside the run folder
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -203,3 +208,8 @@ class Plan:
     def workers(self) -> tuple[NodeSpec, ...]:
         """The workers, by index."""
         return tuple(node for node in self.nodes if node.part == "client")
+
+    @property
+    def devices(self) -> tuple[NodeSpec, ...]:
+        """The nodes with a device class: the workers, or the nodes of a workload."""
+        return tuple(node for node in self.nodes if node.device_class)

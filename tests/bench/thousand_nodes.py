@@ -27,7 +27,8 @@ from testbed.host.process import Process
 from testbed.network.interfaces import Neighbour
 from testbed.network.offloads import network_for
 from testbed.plan.make import plan
-from testbed.run.deploy import LAUNCHES_AHEAD, Pending
+from testbed.run.deploy import Pending
+from testbed.run.training_start import LAUNCHES_AHEAD
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.agent.settings import Template

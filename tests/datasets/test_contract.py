@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 import testbed.datasets
 from testbed.datasets import Dataset, DatasetConfig, Prepared, load
-from testbed.datasets.prepared import PARTS
+from testbed.datasets.prepared import PARTS, USERS
+from testbed.values.samples import NOT_COUNTED
 
 DATA = """
 import numpy as np
@@ -28,15 +31,23 @@ def load():
     return images, [0, 1, 2, 0, 1], images[:2], [2, 2]
 """
 
+LEAF = """{"users": ["a", "b"], "num_samples": [2, 1], "user_data":
+ {"a": {"x": [[1, 2], [3, 4]], "y": [0, 1]}, "b": {"x": [[5, 6]], "y": [2]}}}"""
+
 EXAMPLES: dict[str, Any] = {
     "cifar10": "cifar10",
     "custom": {"custom": {"file": "./data.py", "class": "load"}},
     "digits": "digits",
     "fashion-mnist": "fashion-mnist",
+    "huggingface": {"huggingface": {"folder": ".", "test_share": 0.3, "user": "u"}},
+    "leaf": {"leaf": {"folder": "."}},
+    "made-text": "made-text",
     "mnist": "mnist",
     "mnist-pair-100": "mnist-pair-100",
+    "parquet": {"parquet": {"folder": "."}},
     "substitute-chiller": "substitute-chiller",
     "substitute-rail": "substitute-rail",
+    "text": {"text": {"file": "./play.txt", "length": 8, "test": 0.5}},
 }
 DOWNLOADED = {"cifar10", "fashion-mnist", "mnist"}
 LARGE = {name: [pytest.mark.slow] for name in ("cifar10", "mnist-pair-100")}
@@ -46,6 +57,19 @@ def members() -> dict[str, type[DatasetConfig]]:
     """The union's classes by name."""
     union = get_args(get_args(Dataset)[0])
     return {get_args(config.model_fields["name"].annotation)[0]: config for config in union}
+
+
+def write_files(folder: Path) -> None:
+    """Write the files of the examples that read the user's own."""
+    (folder / "data.py").write_text(DATA, encoding="utf-8")
+    table = pa.table({"x": [[1, 2]] * 6, "y": [0, 1, 2, 0, 1, 2], "u": ["a", "b"] * 3})
+    with pa.ipc.new_stream(str(folder / "data.arrow"), table.schema) as stream:
+        stream.write_table(table)
+    (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}]}')
+    for half in ("train", "test"):
+        (folder / half).mkdir()
+        (folder / half / "all_data.json").write_text(LEAF, encoding="utf-8")
+        pq.write_table(table, folder / half / "part-0.parquet")
 
 
 @pytest.fixture(
@@ -62,7 +86,8 @@ def folder(
     if needed in DOWNLOADED and not given.is_dir():
         pytest.skip(f"needs {needed}: set TESTBED_DATA to a folder that has it")
     beside = tmp_path_factory.mktemp("beside")
-    (beside / "data.py").write_text(DATA, encoding="utf-8")
+    write_files(beside)
+    (beside / "play.txt").write_text("to be, or not to be\n" * 4, encoding="utf-8")
     config = TypeAdapter(Dataset).validate_python(EXAMPLES[request.param])
     cache = tmp_path_factory.mktemp("cache")
     prepared = config.prepare(cache, environment=testbed_data, folder=beside)
@@ -98,7 +123,7 @@ def test_names_equal_those_of_the_files() -> None:
 
 
 def test_configs_import_nothing_heavy() -> None:
-    heavy = "{'torch', 'sklearn', 'pooch', 'requests'}"
+    heavy = "{'torch', 'sklearn', 'pooch', 'requests', 'pyarrow', 'PIL'}"
     code = f"import sys, testbed.datasets; sys.exit(len({heavy} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -138,22 +163,33 @@ def test_arrays_are_consistent(data: Prepared) -> None:
         (data.train_images, data.train_labels),
         (data.test_images, data.test_labels),
     ):
-        assert images.dtype == np.float32
+        assert images.dtype == (np.int32 if data.inputs == "tokens" else np.float32)
         assert images.shape == (len(labels), *data.image_shape)
         assert np.isfinite(images).all()
         if not data.classes:
             assert labels.dtype == np.float32
             continue
         assert labels.dtype == np.int64
-        assert labels.min() >= 0
-        assert labels.max() < data.classes
-    assert not data.classes or set(data.train_labels) == set(range(data.classes))
+        if data.targets == "tokens":
+            assert labels.shape == images.shape
+            assert images.max() < data.classes
+            assert (labels != NOT_COUNTED).any(axis=1).all()
+        counted = labels[labels != NOT_COUNTED]
+        assert data.targets == "tokens" or len(counted) == len(labels)
+        assert counted.min() >= 0
+        assert counted.max() < data.classes
+    if data.targets != "numbers":
+        found = set(data.train_labels.ravel().tolist()) - {NOT_COUNTED}
+        assert found == set(range(data.classes))
 
 
 def test_the_announced_shape_is_correct(data: Prepared, folder: Path) -> None:
     name = json.loads((folder / "meta.json").read_text(encoding="utf-8"))["source"]["name"]
-    known = members()[name].images
+    config = members()[name]
+    known = config.images
     assert known is None or known == (data.image_shape, data.classes)
+    assert config.input_type in (None, data.inputs)
+    assert config.targets in (None, data.targets)
 
 
 def test_arrays_are_read_only(data: Prepared) -> None:
@@ -164,7 +200,8 @@ def test_arrays_are_read_only(data: Prepared) -> None:
 def test_every_user_can_read_the_folder(folder: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
     names = {path.name for path in folder.iterdir()}
-    assert names == {"meta.json", *(f"{part}.npy" for part in PARTS)}
+    known = (*PARTS, USERS) if load(folder).train_users is not None else PARTS
+    assert names == {"meta.json", *(f"{part}.npy" for part in known)}
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o644}
 
 

@@ -227,3 +227,49 @@ def test_results_of_a_transform_are_checked_in_a_node(tmp_path: Path) -> None:
         UserCodeError, match=r"data.py:12: astray returned uint8 \(1, 1, 2, 2\), expected"
     ):
         transform(np.zeros((1, 1, 2, 2), np.uint8), None)
+
+
+TOKENS = """
+import numpy as np
+x, y = np.array([[0, 4, 2], [1, 1, 0]]), np.array([[4, 2, 1], [1, -100, -100]])
+
+def function():
+    return x, y, x[:1], y[:1]
+"""
+
+
+def test_tokens_with_a_label_for_each(tmp_path: Path) -> None:
+    data = read(tmp_path, TOKENS)
+    assert (data.image_shape, data.classes, data.tokens) == ((3,), 5, 3)
+    assert (data.inputs, data.targets) == ("tokens", "tokens")
+    assert data.train_images.tolist() == [[0, 4, 2], [1, 1, 0]]
+    assert data.train_labels.tolist() == [[4, 2, 1], [1, -100, -100]]
+    images, labels = data.batch(np.array([1]))
+    assert images.dtype == np.int32
+    assert labels.tolist() == [[1, -100, -100]]
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        (
+            "x, y[:, 1:], x, y",
+            r"train_labels of shape .2, 2. .*, expected integers of shape .2, 3.",
+        ),
+        ("x, y * 0 - 100, x, y", r"no label that counts in train_labels\[0\], expected at least"),
+        ("x, y - 5, x, y", "token -105 in train_labels, expected tokens from 0 to .*, or -100 for"),
+        ("x - 1, y, x, y", "token -1 in train_images, expected tokens from 0 to 999,999"),
+        ("x, y, x[:, :2], y[:, :2]", r"test_images of shape \(2,\) each, expected \(3,\)"),
+        ("x, y + 0.5, x, y", "train_labels of shape .2, 3. and type float64, expected integers"),
+    ],
+)
+def test_tokens_that_do_not_fit(tmp_path: Path, returned: str, expected: str) -> None:
+    with pytest.raises(ScenarioError, match=expected):
+        read(tmp_path, TOKENS.replace("x, y, x[:1], y[:1]", returned))
+
+
+def test_a_transform_of_tokens(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(TOKENS, encoding="utf-8")
+    own = {"name": "custom", "file": "data.py", "class": "function", "transform": "function"}
+    with pytest.raises(ScenarioError, match="found a transform of tokens, expected no transform"):
+        CustomDataset.model_validate(own).prepare(tmp_path, environment={}, folder=tmp_path)

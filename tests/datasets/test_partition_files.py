@@ -11,9 +11,11 @@ import pytest
 
 from testbed.datasets.partitions import (
     AnyPartition,
+    ByLabel,
     ByUser,
     CustomPartition,
     DirichletBySize,
+    Iid,
     Lists,
     SortedShards,
     shards,
@@ -121,3 +123,22 @@ def test_own_partitions_that_do_not_fit(tmp_path: Path, body: str, found: str) -
 def test_an_own_partition_that_fails(tmp_path: Path) -> None:
     with pytest.raises(UserFileError, match=r"mine\.py:5: .* raised ZeroDivisionError"):
         deal(own(tmp_path, "return 1 / 0"), 2)
+
+
+def test_users_of_the_data_set(tmp_path: Path) -> None:
+    by_user = ByUser(name="by_user").opened(tmp_path, users=np.array([1, 0, 0, 2, 2, 1]))
+    assert sorted(deal(by_user, 3)) == [[0, 5], [1, 2], [3, 4]]
+    with pytest.raises(ScenarioError, match="found 3 users of the samples in use, expected at lea"):
+        deal(by_user, 4)
+    with pytest.raises(ScenarioError, match="found no users in the data set, expected `file`"):
+        deal(ByUser(name="by_user").opened(tmp_path), 3)
+
+
+def test_tokens_have_no_labels_to_share_by() -> None:
+    labels = np.zeros((6, 4), np.int64)
+    rng = np.random.default_rng(0)
+    shared = shards(Iid(name="iid"), labels, 2, fraction=1.0, classes=3, rng=rng)
+    assert sorted(np.concatenate(shared).tolist()) == [0, 1, 2, 3, 4, 5]
+    partition = ByLabel(name="by_label", labels_per_worker=1)
+    with pytest.raises(ScenarioError, match=r"found by_label, .*its samples have tokens, not labe"):
+        shards(partition, labels, 2, fraction=1.0, classes=3, rng=rng)

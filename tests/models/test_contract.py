@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 import testbed.models
 from testbed.models import ImageShape, Model, ModelConfig, Network
 from testbed.payloads import Vector
+from testbed.values.samples import NOT_COUNTED
 
 NET = """
 from torch import nn
@@ -37,8 +38,10 @@ class Net(nn.Module):
 EXAMPLES: dict[str, tuple[Any, ImageShape, int]] = {
     "adacomp-cnn": ("adacomp-cnn", (1, 28, 28), 10),
     "adsp-cnn": ({"adsp-cnn": {"width": 12}}, (3, 8, 8), 10),
+    "char-lstm": ({"char-lstm": {"embedding": 3, "units": 5}}, (7,), 11),
     "custom": ({"custom": {"file": "./net.py", "class": "Net"}}, (2, 6, 6), 4),
     "digits-cnn": ("digits-cnn", (1, 8, 8), 10),
+    "gpt": ({"gpt": {"layers": 2, "heads": 2, "width": 8}}, (7,), 11),
     "linear-svm": ("linear-svm", (1, 1, 8), 0),
     "lstm": ({"lstm": {"units": 5}}, (2, 1, 7), 0),
     "mlp": ({"mlp": {"hidden": [12, 7]}}, (3, 5, 5), 6),
@@ -64,9 +67,15 @@ def build(name: str, folder: Path) -> tuple[Network, ImageShape, int]:
 def batch(image_shape: ImageShape, classes: int, *, count: int = 6) -> tuple[Any, Any]:
     """Read-only images and labels, as from a mapped data set.
 
-    Without classes the labels are numeric targets.
+    Without classes the labels are numeric targets. Of tokens, the second sample counts only two.
     """
     rng = np.random.default_rng(5)
+    if len(image_shape) == 1:
+        tokens = rng.integers(0, classes, (count, image_shape[0] + 1))
+        images, labels = tokens[:, :-1].astype(np.int32), tokens[:, 1:].copy()
+        labels[1, 2:] = NOT_COUNTED
+        images.flags.writeable = labels.flags.writeable = False
+        return images, labels
     images = rng.standard_normal((count, *image_shape)).astype(np.float32)
     labels = rng.integers(0, classes, count) if classes else rng.standard_normal(count)
     labels = labels.astype(np.int64 if classes else np.float32)
@@ -204,10 +213,14 @@ class TestNetwork:
             bound.loss_and_gradient(images, labels)[0], rel=1e-5
         )
         scores = bound.scores(images)
+        if labels.ndim == 2:
+            assert scores.shape == (*labels.shape, classes)
+            scores, labels = scores[labels != NOT_COUNTED], labels[labels != NOT_COUNTED]
+            assert len(labels) == 5 * image_shape[0] + 2
         if not classes:
             assert scores.shape == (6, 1)
             assert evaluation.metrics == {"top1": None, "top5": None}
             return
-        assert scores.shape == (6, classes)
+        assert scores.shape == (len(labels), classes)
         assert evaluation.metrics["top1"] == pytest.approx(np.mean(scores.argmax(1) == labels))
         assert evaluation.metrics["top5"] >= evaluation.metrics["top1"]

@@ -69,8 +69,8 @@ def test_a_missing_interface_is_named() -> None:
 @pytest.mark.alone
 def test_a_meter_reads_both_ends_of_an_exchange(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
-    meter.watch("ps", pid=ps.peer.pid, is_server=True)
-    meter.watch("w0", pid=worker.peer.pid, is_server=False)
+    meter.watch("ps", pid=ps.peer.pid, part="server")
+    meter.watch("w0", pid=worker.peer.pid, part="client")
     assert worker.peer.tell("exchange 17000 100000 3") == "done"
     traffic = meter.read()
     assert traffic.sockets == 1
@@ -84,8 +84,8 @@ def test_a_meter_reads_both_ends_of_an_exchange(lab: Any, meter: TrafficMeter) -
 @pytest.mark.alone
 def test_totals_outlive_connections_and_nodes(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
-    meter.watch("ps", pid=ps.peer.pid, is_server=True)
-    meter.watch("w0", pid=worker.peer.pid, is_server=False)
+    meter.watch("ps", pid=ps.peer.pid, part="server")
+    meter.watch("w0", pid=worker.peer.pid, part="client")
     worker.peer.tell("exchange 5000 5000 1")
     before = meter.read()
     worker.peer.tell("close")
@@ -111,8 +111,8 @@ def test_a_workers_repeated_pushes_are_counted_under_its_name(
 ) -> None:
     narrow = Direction(rate=Rate.parse("1mbit"), queue=Duration.parse("40ms"))  # three frames
     ps, worker = lab.pair(up=narrow)
-    meter.watch("ps", pid=ps.peer.pid, is_server=True)
-    meter.watch("w0", pid=worker.peer.pid, is_server=False)
+    meter.watch("ps", pid=ps.peer.pid, part="server")
+    meter.watch("w0", pid=worker.peer.pid, part="client")
     worker.peer.tell("exchange 17000 10 2")
     traffic = meter.read()
     assert 0 < traffic.retransmitted_in_bytes["w0"] < 34_000
@@ -124,9 +124,9 @@ def test_a_workers_repeated_pushes_are_counted_under_its_name(
 def test_a_restarted_node_adds_to_its_earlier_counts(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
     worker.peer.tell("exchange 5000 5000 1")
-    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    meter.watch("ps", pid=ps.peer.pid, part="server")
     before = meter.read().wire_rx_bytes
-    meter.watch("ps", pid=worker.peer.pid, is_server=True)  # as if it were the restarted PS
+    meter.watch("ps", pid=worker.peer.pid, part="server")  # as if it were the restarted PS
     second = read_interface(worker.peer.pid).rx_bytes
     assert meter.read().wire_rx_bytes == before + second
 
@@ -135,10 +135,10 @@ def test_a_restarted_node_adds_to_its_earlier_counts(lab: Any, meter: TrafficMet
 @pytest.mark.alone
 def test_a_node_restarted_on_its_link_is_counted_once(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair()
-    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    meter.watch("ps", pid=ps.peer.pid, part="server")
     worker.peer.tell("exchange 5000 5000 1")
     assert meter.read().wire_rx_bytes > 5000
-    meter.watch("ps", pid=ps.peer.pid, is_server=True, attached=False)
+    meter.watch("ps", pid=ps.peer.pid, part="server", attached=False)
     before = read_interface(ps.peer.pid).rx_bytes
     counted = meter.read().wire_rx_bytes
     assert before <= counted <= read_interface(ps.peer.pid).rx_bytes
@@ -157,8 +157,8 @@ def read_to_the_end(meter: TrafficMeter, expected_bytes: int) -> Traffic:
 def test_connections_between_two_readings_are_counted(lab: Any, meter: TrafficMeter) -> None:
     narrow = Direction(rate=Rate.parse("1mbit"), queue=Duration.parse("40ms"))  # three frames
     ps, worker = lab.pair(up=narrow)
-    meter.watch("ps", pid=ps.peer.pid, is_server=True)
-    meter.watch("w0", pid=worker.peer.pid, is_server=False)
+    meter.watch("ps", pid=ps.peer.pid, part="server")
+    meter.watch("w0", pid=worker.peer.pid, part="client")
     worker.peer.tell("exchange 17000 10 1")
     worker.peer.tell("close")
     assert ps.peer.tell("over") == str(17_000 + 24)
@@ -171,7 +171,7 @@ def test_connections_between_two_readings_are_counted(lab: Any, meter: TrafficMe
 @pytest.mark.alone
 def test_bytes_of_a_worker_killed_during_a_push_are_counted(lab: Any, meter: TrafficMeter) -> None:
     ps, worker = lab.pair(up=Direction(rate=Rate.parse("20mbit")))
-    meter.watch("ps", pid=ps.peer.pid, is_server=True)
+    meter.watch("ps", pid=ps.peer.pid, part="server")
     worker.peer.tell("flood 60")
     while (before := meter.read().tcp_received_bytes) < 100_000:
         pass

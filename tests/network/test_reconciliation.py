@@ -36,8 +36,8 @@ def exchanged(lab: Any, up: str | None, down: str | None) -> tuple[Traffic, Traf
     shapes = [Direction(rate=Rate.parse(text)) if text else Direction() for text in (up, down)]
     ps, worker = lab.pair(up=shapes[0], down=shapes[1])
     meter = TrafficMeter()
-    meter.watch("ps", pid=ps.peer.pid, is_server=True)
-    meter.watch("w0", pid=worker.peer.pid, is_server=False)
+    meter.watch("ps", pid=ps.peer.pid, part="server")
+    meter.watch("w0", pid=worker.peer.pid, part="client")
     worker.peer.tell("exchange 10 10 1")
     before = settled(meter)
     worker.peer.tell(f"exchange {PUSH_BYTES} {PULL_BYTES} {TIMES}")

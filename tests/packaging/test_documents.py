@@ -90,6 +90,18 @@ def test_the_scenario_in_the_readme_is_valid(tmp_path: Path) -> None:
     assert len(text.splitlines()) == 10
 
 
+def test_the_scenarios_for_users_of_other_tools_are_valid(tmp_path: Path) -> None:
+    page = (ROOT / "docs/coming-from.md").read_text(encoding="utf-8")
+    texts = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names = []
+    for text in texts:
+        file = tmp_path / "one.yaml"
+        file.write_text(text, encoding="utf-8")
+        names.append(load(file).name)
+    tools = ["flower", "fedscale", "containerlab", "mininet", "kollaps"]
+    assert names == [f"from-{tool}" for tool in tools]
+
+
 def test_the_study_in_the_documents_is_valid(tmp_path: Path) -> None:
     page = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
@@ -98,13 +110,23 @@ def test_the_study_in_the_documents_is_valid(tmp_path: Path) -> None:
     assert len(load_study(file).runs) == 2 * 2 * 3
 
 
-def test_the_readme_lists_every_command() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `testbed ([a-z]+)", readme, re.MULTILINE)) == set(VERBS)
+def test_the_readme_has_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100
 
 
-def test_the_readme_lists_every_exit_code() -> None:
-    section = (ROOT / "README.md").read_text(encoding="utf-8").split("## Exit codes")[1]
+def test_the_documentation_lists_every_page() -> None:
+    listed = _LINK.findall((ROOT / "docs/README.md").read_text(encoding="utf-8"))
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages - {link.partition("#")[0] for link in listed} == set()
+
+
+def test_the_documentation_lists_every_command() -> None:
+    page = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `testbed ([a-z]+)", page, re.MULTILINE)) == set(VERBS)
+
+
+def test_the_documentation_lists_every_exit_code() -> None:
+    section = (ROOT / "docs/commands.md").read_text(encoding="utf-8").split("## Exit codes")[1]
     listed = {int(code) for code in re.findall(r"^\| *(\d+) *\|", section, re.MULTILINE)}
     classes = [errors.TestbedError, *errors.TestbedError.__subclasses__()]
     statuses = {0, up.INVALID, report.DIFFERENT, runs.TIMED_OUT, INTERRUPTED, BROKEN_PIPE}

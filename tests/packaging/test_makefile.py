@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -250,3 +251,18 @@ def test_the_ci_script_is_valid_shell() -> None:
         ["bash", "-n", ROOT / ".ci/run"], capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_marks_by_which_make_finds_files_are_in_these_files() -> None:
+    """`make slow` and others collect only files that contain the mark: no fixture may add it."""
+    kinds = re.compile(r"call marked,(\w+)")
+    found = set(kinds.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
+    assert found == {"alone", "netem", "nightly", "slow"}
+    elsewhere = [
+        str(file.relative_to(ROOT))
+        for file in (ROOT / "tests").rglob("*.py")
+        if not file.name.startswith("test_")
+        for kind in found
+        if re.search(rf"mark\.{kind}\b", file.read_text(encoding="utf-8"))
+    ]
+    assert elsewhere == []

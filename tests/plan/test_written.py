@@ -12,8 +12,11 @@ import pytest
 from testbed.errors import ScenarioError, TestbedError
 from testbed.network.qdiscs import qdiscs_of
 from testbed.plan.make import plan
+from testbed.plan.workload import plan_workload
 from testbed.plan.written import plan_text, read_plan
-from testbed.scenario import load, load_text
+from testbed.scenario import load_text
+from testbed.scenario.load_workload import load_any
+from testbed.scenario.workload import Workload
 from testbed.studies import is_study
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan
@@ -91,7 +94,8 @@ def nested(path: Path) -> None:
 
 @pytest.mark.parametrize("scenario", SHIPPED, ids=lambda path: path.stem)
 def test_a_plan_is_read_as_written(tmp_path: Path, scenario: Path) -> None:
-    made = plan(load(scenario), "r1")
+    loaded = load_any(scenario)
+    made = plan_workload(loaded, "r1") if isinstance(loaded, Workload) else plan(loaded, "r1")
     written = RunFolder(tmp_path)
     written.plan.write_text(plan_text(made))
     assert read_plan(written) == made
@@ -155,7 +159,7 @@ def test_an_old_run_without_a_plan(folder: RunFolder) -> None:
         (pipe, "it is not a regular file, expected a regular file"),
         (without("network"), "network: Field required"),
         (without("nodes"), "nodes: Field required"),
-        (changed(nodes=[]), "it contains no parameter server"),
+        (changed(nodes=[]), "it contains neither a parameter server nor a workload"),
         (changed(nodes=[{"name": "ps"}]), r"nodes\.0\.role: Field required"),
         (changed(runtime={"name": "podman"}), "not a valid plan: .*podman"),
     ],

@@ -19,8 +19,8 @@ from testbed.plan.make import plan
 from testbed.reports.console import Console
 from testbed.reports.live import LiveDisplay, Progress
 from testbed.rpc.tokens import token_of
-from testbed.run.setup import Setup
-from testbed.run.watch import Watch
+from testbed.run.setup import TrainingSetup
+from testbed.run.training_watch import TrainingWatch
 from testbed.run.worker_status import WorkerStatusReporter
 from testbed.runtimes.agent.launch import Exit, LaunchSpec
 from testbed.runtimes.base import ContainerSpec
@@ -126,7 +126,7 @@ class Small:
         now: the clock's time; every read adds ``tick``.
     """
 
-    setup: Setup
+    setup: TrainingSetup
     recorder: Recorder
     shown: io.StringIO
     agent: Agent = field(default_factory=Agent)
@@ -138,9 +138,9 @@ class Small:
         self.now += self.tick
         return self.now
 
-    def watch(self) -> Watch:
+    def watch(self) -> TrainingWatch:
         agent: Any = self.agent
-        return Watch(
+        return TrainingWatch(
             plan=self.setup.plan,
             folder=self.setup.folder,
             recorder=self.recorder,
@@ -178,7 +178,7 @@ def make_small(tmp_path: Path) -> Iterator[Callable[..., Small]]:
                 classes=[node.device_class for node in made.workers],
                 now=0.0,
             )
-            setup = Setup(
+            setup = TrainingSetup(
                 scenario=scenario,
                 plan=made,
                 folder=folder,

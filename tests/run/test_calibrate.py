@@ -52,3 +52,13 @@ def test_the_command_writes_a_profile(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["calibrate", "mpl"]) == 2
     assert "Did you mean mlp?" in capsys.readouterr().err
     assert main(["calibrate", "mlp", "--shape", "8x8"]) == 2
+
+
+def test_a_model_of_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    short = ("--seconds", "0.2", "--threads", "1", "--shape", "16", "--classes", "20")
+    assert main(["calibrate", "gpt", *short]) == 0
+    assert "32 samples of 16 took" in capsys.readouterr().out
+    assert main(["calibrate", "gpt"]) == 2
+    assert "--shape: gpt reads tokens, expected a number, like 80" in capsys.readouterr().err
+    assert main(["calibrate", "mlp", "--shape", "16"]) == 2
+    assert "--shape: mlp reads images, expected CxHxW" in capsys.readouterr().err

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from testbed.errors import NodeError
-from testbed.run.deploy import MOST_STARTING, Deployment
+from testbed.run.deploy import Deployment
+from testbed.run.training_start import MOST_STARTING, TrainingStart
 from testbed.runtimes.agent.launch import Exit, LaunchSpec
 from testbed.telemetry.event_kinds import Started
 
@@ -20,8 +21,12 @@ class UnmeasuredDeployment(Deployment):
     def probe_links(self) -> None:
         pass
 
+    def bring_up(self) -> None:
+        watch: Any = self.watch
+        TrainingStart(self, watch).bring_up()
 
-def deployment(small: Any) -> Deployment:
+
+def deployment(small: Any) -> UnmeasuredDeployment:
     return UnmeasuredDeployment(small.setup, small.driver, small.agent, small.watch(), small.clock)
 
 

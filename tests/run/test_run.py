@@ -57,7 +57,7 @@ class UntrainedExecution(Execution):
 
     training: Any = None
 
-    def _train(self, begun: float, lifeline: Any) -> str:
+    def _conduct(self, begun: float, lifeline: Any) -> str:
         ending = self.training.train()
         self.interrupts.sleep(0.0)
         return ending
@@ -78,9 +78,15 @@ class Training:
         return "100 updates applied"
 
 
+def unused(run: Any) -> Any:
+    raise AssertionError("the training is replaced")
+
+
 def execution(small: Any, driver: Driver, training: Training, interrupts: Interrupts) -> Execution:
     host: Any = driver
-    return UntrainedExecution(small.setup, host, small.recorder, interrupts, training=training)
+    return UntrainedExecution(
+        small.setup, unused, host, small.recorder, interrupts, training=training
+    )
 
 
 def carry_out(small: Any, driver: Driver, training: Training) -> Any:
@@ -104,14 +110,14 @@ def test_events_of_the_ps_until_its_end_are_recorded(small: Any) -> None:
             super().stop()
 
     class FollowedExecution(UntrainedExecution):
-        def _train(self, begun: float, lifeline: Any) -> str:
+        def _conduct(self, begun: float, lifeline: Any) -> str:
             self._followed = small.watch()
-            return super()._train(begun, lifeline)
+            return super()._conduct(begun, lifeline)
 
     host: Any = Driver(Leaving(small))
     with Interrupts() as interrupts:
         FollowedExecution(
-            small.setup, host, small.recorder, interrupts, training=Training()
+            small.setup, unused, host, small.recorder, interrupts, training=Training()
         ).carry_out()
     assert [event["event"] for event in small.events()] == ["state", "left", "torn_down", "state"]
 

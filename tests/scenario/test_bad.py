@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import ScenarioError
-from testbed.scenario import load
+from testbed.scenario.load_workload import load_any
 
 FOLDERS = sorted(path for path in (Path(__file__).parent / "bad").iterdir() if path.is_dir())
 
@@ -17,7 +17,7 @@ FOLDERS = sorted(path for path in (Path(__file__).parent / "bad").iterdir() if p
 def test_every_error_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     with pytest.raises(ScenarioError) as refused:
-        load("scenario.yaml")
+        load_any(Path("scenario.yaml"))
     assert refused.value.exit_code == 2
     expected = Path("expected.txt").read_text(encoding="utf-8").splitlines()
     assert str(refused.value).splitlines() == expected

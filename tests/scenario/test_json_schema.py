@@ -1,6 +1,5 @@
 """The JSON schema, its committed copy, and every shipped scenario."""
 
-import json
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from testbed.scenario import json_schema, json_schema_text, load
+from testbed.scenario import json_schema, json_schema_text
+from testbed.scenario.load_workload import load_any
 from testbed.studies import is_study, load_study, study_schema_text
+from testbed.studies.document import StudyDocument, study_schema
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SHIPPED = sorted(file for file in SCENARIOS.rglob("*.yaml") if not is_study(file))
@@ -18,13 +19,18 @@ STUDIES = sorted(file for file in SCENARIOS.rglob("*.yaml") if is_study(file))
 
 
 @pytest.fixture(scope="module")
-def validator() -> Draft202012Validator:
-    return Draft202012Validator(json_schema())
+def schema() -> dict[str, Any]:
+    return json_schema()
+
+
+@pytest.fixture(scope="module")
+def validator(schema: dict[str, Any]) -> Draft202012Validator:
+    return Draft202012Validator(schema)
 
 
 @pytest.fixture(scope="module")
 def study_validator() -> Draft202012Validator:
-    return Draft202012Validator(json.loads(study_schema_text()))
+    return Draft202012Validator(study_schema())
 
 
 def test_the_committed_copy_matches_the_code() -> None:
@@ -34,16 +40,30 @@ def test_the_committed_copy_matches_the_code() -> None:
     assert committed == study_schema_text(), "run: make schema"
 
 
-def test_the_schema_is_valid_and_has_descriptions() -> None:
-    schema = json_schema()
-    Draft202012Validator.check_schema(schema)
+def test_the_schema_has_descriptions(schema: dict[str, Any]) -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["$id"] == "urn:edge-testbed:scenario:1"
     assert schema["title"] == "Scenario"
-    for name, key in schema["properties"].items():
-        assert key.get("description"), name
+    for kind in ("then", "else"):
+        for name, key in schema[kind]["properties"].items():
+            assert key.get("description"), name
     rate = schema["$defs"]["TracedDirection"]["properties"]["rate"]
     assert rate["description"].startswith("bits per second of Ethernet frames")
+
+
+def test_what_repeats_is_defined_once(schema: dict[str, Any]) -> None:
+    algorithms = [schema["$defs"][name]["properties"] for name in ("FedAvg", "FedOpt", "DiLoCo")]
+    for options in algorithms:
+        assert options["optimizer"] == {"$ref": "#/$defs/Optimizer"}
+        assert options["schedule"] == {"$ref": "#/$defs/Schedule"}
+    full, *short = schema["$defs"]["Optimizer"]["anyOf"]
+    assert "oneOf" in full
+    assert {"const": "adam"} in short
+
+
+def test_no_name_is_defined_by_scenarios_and_by_studies(schema: dict[str, Any]) -> None:
+    """The schema of studies holds the definitions of both."""
+    assert schema["$defs"].keys() & json_schema(StudyDocument)["$defs"].keys() == set()
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.relative_to(SCENARIOS)))
@@ -55,7 +75,7 @@ def test_a_shipped_scenario_is_valid_and_names_its_schema(
     where = where if where.startswith("..") else f"./{where}"
     assert text.startswith(f"# yaml-language-server: $schema={where}\n")
     validator.validate(yaml.safe_load(text))
-    load(file)
+    load_any(file)
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: str(file.relative_to(SCENARIOS)))
@@ -69,18 +89,20 @@ def test_a_shipped_study_is_valid_and_names_its_schema(
     load_study(file)
 
 
-def test_the_schema_of_studies_allows_inline_scenarios(small: str) -> None:
-    schema = json.loads(study_schema_text())
-    Draft202012Validator.check_schema(schema)
+def test_the_schema_of_studies_allows_inline_scenarios(
+    small: str, study_validator: Draft202012Validator
+) -> None:
+    schema = study_schema()
+    Draft202012Validator.check_schema(schema)  # with all definitions of scenarios
     assert all(key.get("description") for key in schema["properties"].values())
-    validator = Draft202012Validator(schema)
     study = {"name": "inside", "scenario": yaml.safe_load(small), "seeds": [1, 2]}
-    validator.validate(study)
+    study_validator.validate(study)
     del study["scenario"]["algorithm"]  # the study may vary it
-    validator.validate({**study, "vary": {"algorithm": ["algorithm=asgd", "algorithm=bsp"]}})
+    varied = {**study, "vary": {"algorithm": ["algorithm=asgd", "algorithm=bsp"]}}
+    study_validator.validate(varied)
     study["scenario"]["workers"]["cuont"] = 3
-    assert not validator.is_valid(study)
-    assert not validator.is_valid({"name": "none", "vary": {}})
+    assert not study_validator.is_valid(study)
+    assert not study_validator.is_valid({"name": "none", "vary": {}})
 
 
 def test_the_small_scenario_passes(small: str, validator: Draft202012Validator) -> None:
@@ -102,9 +124,9 @@ def test_only_a_scenario_that_extends_another_may_omit_required_keys(
     validator.validate({**whole, "workers": {"count": 2, "think": None}})
 
 
-def test_inherited_keys_are_described_too() -> None:
+def test_inherited_keys_are_described_too(schema: dict[str, Any]) -> None:
     """An algorithm's own words replace those of its base; every option has some."""
-    definitions = json_schema()["$defs"]
+    definitions = schema["$defs"]
     fedavg = definitions["FedAvg"]["properties"]
     assert fedavg["learning_rate"]["description"] == "η, the workers' learning rate."
     assert fedavg["proximal"]["description"].startswith("μ; adds μ (w - w_0)")
@@ -112,8 +134,9 @@ def test_inherited_keys_are_described_too() -> None:
         (name, key)
         for name, kind in definitions.items()
         if "custom" not in kind.get("title", "").lower()
-        for key, schema in kind.get("properties", {}).items()
-        if "description" not in schema and "const" not in schema
+        for key, part in kind.get("properties", {}).items()
+        if "description" not in {**definitions.get(part.get("$ref", "")[8:], {}), **part}
+        and "const" not in part
     ]
     assert lacking == []
 
@@ -139,7 +162,3 @@ def test_the_schema_refuses_what_loading_refuses(
 ) -> None:
     data: dict[str, Any] = {**yaml.safe_load(small), key: value}
     assert not validator.is_valid(data)
-
-
-def test_the_text_of_the_schema_is_json() -> None:
-    assert json.loads(json_schema_text()) == json_schema()

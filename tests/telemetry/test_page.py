@@ -16,6 +16,7 @@ from testbed.telemetry.event import CONTROLLER, PS, Event
 from testbed.telemetry.rows import (
     EVALUATIONS,
     LINKS,
+    NODES,
     REQUIRED,
     STREAMS,
     TRAFFIC,
@@ -37,6 +38,7 @@ def renewed(page: str) -> str:
         "evaluations": of_columns(EVALUATIONS),
         "traffic": of_columns(TRAFFIC),
         "links": of_columns(LINKS),
+        "nodes": of_columns(NODES),
         "controller": of_events(CONTROLLER),
         "ps": of_events(PS),
     }

@@ -14,6 +14,7 @@ from testbed.datasets import Prepared
 from testbed.errors import UserCodeError
 from testbed.models import BoundModel, ImageShape, Network
 from testbed.models.base import Images, Targets
+from testbed.models.noise import noise
 from testbed.payloads import Vector
 
 IMAGES = 6
@@ -48,12 +49,9 @@ class ModelUnderTest:
         return batch_of(Step(samples, draw), self.data)
 
 
-def noise(image_shape: ImageShape, classes: int) -> Prepared:
+def noisy(image_shape: ImageShape, classes: int, *, tokens: int = 0) -> Prepared:
     """Draw random images and targets, for use without a data set."""
-    rng = np.random.default_rng(0)
-    images = rng.standard_normal((IMAGES, *image_shape)).astype(np.float32)
-    numbers = rng.standard_normal(IMAGES).astype(np.float32)
-    targets = rng.integers(0, classes, IMAGES) if classes else numbers
+    images, targets = noise(image_shape, classes, count=IMAGES, tokens=tokens)
     return Prepared(images, targets, images, targets, classes, {})
 
 

@@ -13,10 +13,9 @@
     shared      every worker has all samples
 
 Shards overlap only with ``shared``, ``lists`` and ``custom``, and it is an error if a worker would
-have no sample. Where no file says otherwise, the labels
-or size of each worker are drawn too, so that they do not depend on its number or class. Samples
-with numbers to predict cannot be partitioned by labels. A new partition is a file here and an entry
-in ``AnyPartition``.
+have no sample. Where no file says otherwise, the labels or size of each worker are drawn too, so
+that they do not depend on its number or class. Samples with numbers or tokens to predict cannot be
+partitioned by labels. A new partition is a file here and an entry in ``AnyPartition``.
 """
 
 from __future__ import annotations
@@ -64,15 +63,18 @@ def shards(
     """Return the samples of each worker, as ascending indices into the training set.
 
     ``labels`` holds the label of every training sample, shape (n,), each in [0, classes), or
-    numbers if there are no classes; only a ``balanced_subset`` is assigned. The same state of
+    numbers if there are no classes, or tokens, shape (n, length); only a ``balanced_subset`` is
+    assigned. The same state of
     ``rng`` gives the same shards on every node. A partition with a file is already ``opened``.
 
     Raises:
         ScenarioError: a worker would have no sample, or too few labels, or the partition needs
             labels and there are none.
     """
+    if labels.ndim > 1:
+        classes = 0
     if not classes and partition.NEEDS_LABELS:
-        raise _without_labels(partition.name)
+        raise _without_labels(partition.name, "tokens" if labels.ndim > 1 else "numbers")
     kinds = cast(Samples, labels) if classes else np.zeros(len(labels), np.int64)
     chosen = balanced_subset(kinds, fraction, classes=max(1, classes), rng=rng)
     if len(chosen) < workers and not partition.OVERLAPS:
@@ -102,10 +104,10 @@ def balanced_subset(
     return np.sort(np.concatenate(parts)).astype(np.int64)
 
 
-def _without_labels(found: str) -> ScenarioError:
+def _without_labels(found: str, targets: str) -> ScenarioError:
     others = (kind.model_fields["name"] for kind in get_args(AnyPartition) if not kind.NEEDS_LABELS)
     *most, last = (get_args(name.annotation)[0] for name in others)
-    expected = f"{', '.join(most)} or {last}: its samples have numbers, not labels"
+    expected = f"{', '.join(most)} or {last}: its samples have {targets}, not labels"
     return ScenarioError.at("dataset.partition", found, expected)
 
 

@@ -26,14 +26,16 @@ class PartitionConfig(StrictModel, ABC):
     NEEDS_LABELS: ClassVar[bool] = False
     OVERLAPS: ClassVar[bool] = False
 
-    def opened(self, folder: Path) -> Self:
+    def opened(self, folder: Path, *, users: Samples | None = None) -> Self:
         """Return the partition with the content of its file, if it has one.
 
         Args:
             folder: base folder of relative names: the scenario's, or the run's with copies.
+            users: number of the user of each training sample, if the data set knows them.
 
         Raises:
-            ScenarioError: the file cannot be read.
+            ScenarioError: the file cannot be read, or there are no users and the partition needs
+                them.
         """
         return self
 
@@ -45,7 +47,7 @@ class PartitionConfig(StrictModel, ABC):
 
         Args:
             chosen: the samples to assign, ascending indices into the training set.
-            labels: of all training samples, by index; zeros without labels.
+            labels: of all training samples, by index; zeros for numbers or tokens.
             workers: number of workers; unless partitions overlap, at most that of ``chosen``.
             rng: for every draw; all nodes have the same.
 

@@ -40,7 +40,7 @@ class CustomPartition(OwnCode):
     _code: UserCode = PrivateAttr()
     _function: Callable[..., object] = PrivateAttr()
 
-    def opened(self, folder: Path) -> CustomPartition:
+    def opened(self, folder: Path, *, users: Samples | None = None) -> CustomPartition:
         """Load the user's function from the file in ``folder``.
 
         Raises:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 from zlib import crc32
 
@@ -53,15 +54,14 @@ class RecordFormat:
         samples: number of samples per record.
     """
 
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     type: str
     samples: int = 1
 
     @property
     def pixel_bytes(self) -> int:
         """Bytes of a sample's pixels."""
-        channels, height, width = self.shape
-        return channels * height * width * np.dtype(self.type).itemsize
+        return prod(self.shape) * np.dtype(self.type).itemsize
 
     @property
     def record_bytes(self) -> int:

@@ -14,6 +14,7 @@ from testbed.runtimes.agent.launch import Mount
 from testbed.scenario.direction import Link
 from testbed.scenario.links import link_spec
 from testbed.scenario.schema import Scenario
+from testbed.scenario.workload import Workload
 from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import Finished, Started
 from testbed.telemetry.folder import RunFolder
@@ -100,7 +101,7 @@ class Role(ABC):
         """Return the nodes that a node can reach over its link; workers cannot reach each other."""
         if node.link is None:
             return ()
-        linked = (other for other in plan.nodes if other.link is not None and other != node)
+        linked = (one for one in plan.nodes if one.link is not None and one.name != node.name)
         return tuple(other for other in linked if not (node.part == other.part == "client"))
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
@@ -135,7 +136,7 @@ def address_of(number: int) -> tuple[str, str]:
     return str(address), ":".join(f"{byte:02x}" for byte in (0x02, 0x00, *address.packed))
 
 
-def link_at(number: int, scenario: Scenario, link: Link) -> LinkSpec:
+def link_at(number: int, scenario: Scenario | Workload, link: Link) -> LinkSpec:
     """Return the link of the ``number``-th node on the switch, in real units."""
     address, mac = address_of(number)
     seed = int(stream(scenario.seed, "link", address).integers(2**53))  # exact in any JSON

@@ -1,13 +1,23 @@
-"""Programs: any command as a node of its own, such as cross traffic during training."""
+"""Programs: any command as a node of its own, beside a training or as a workload."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from testbed.plan.nodes.base import FIRST_WORKER_UID, Role, address_of, link_at
+from testbed.plan.nodes.base import FIRST_WORKER_UID, INSIDE, Role, address_of, link_at
 from testbed.scenario.links import linked_nodes, resolve
 from testbed.scenario.schema import Scenario
+from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload_names import fill, placed
 from testbed.values.topology import SCRATCH, NodeSpec, Plan
+
+HOME = INSIDE / "home"
+FILES = INSIDE / "files"
+"""A workload's node's own folder, in which it starts, and what it was given to read."""
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are found after those of the user's Python environment."""
 
 
 class ProgramRole(Role):
@@ -40,6 +50,45 @@ class ProgramRole(Role):
                 command=resolve(program.command, addresses),
             )
 
+    def workload_nodes(self, workload: Workload) -> Iterator[NodeSpec]:
+        """Yield the nodes of a workload; all of them are peers, and have a home of their own."""
+        nodes = placed(workload)
+        addresses = {one.name: address_of(number)[0] for number, one in enumerate(nodes)}
+        for number, own in enumerate(nodes):
+            program = workload.workload[own.program]
+            device_class, one = program.node_classes(own.program)[own.index]
+            filled = {
+                key: fill(text, own, workload, addresses)
+                for key, text in program.environment.items()
+            }
+            yield NodeSpec(
+                name=own.name,
+                role=self.name,
+                index=own.index,
+                device_class=device_class,
+                link=link_at(number, workload, one.link or program.link),
+                cpu=one.cpu or program.cpu,
+                cpuset=one.cpuset or program.cpuset,
+                memory=one.memory or program.memory,
+                scratch=program.scratch or SCRATCH,
+                folders=program.folders,
+                cpu_weight=self.cpu_weight,
+                uid=FIRST_WORKER_UID + number,
+                part="peer",
+                end=program.end,
+                command=tuple(fill(word, own, workload, addresses) for word in program.command),
+                environment={"HOME": str(HOME), **_python(program), **filled},
+                files=program.files,
+            )
+
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
         """Return its limit, if it has one."""
         return self.other_bytes if node.memory is None else int(node.memory)
+
+
+def _python(program: Program) -> Mapping[str, str]:
+    """Return the variables with which the programs of a Python environment come first."""
+    if program.python is None:
+        return {}
+    own = Path(program.python)
+    return {"VIRTUAL_ENV": str(own), "PATH": f"{own / 'bin'}:{SYSTEM_PATH}"}

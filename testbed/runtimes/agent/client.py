@@ -190,6 +190,7 @@ class AgentClient:
     partition = _remote(Nodes.partition)
     heal = _remote(Nodes.heal)
     carried = _remote(Nodes.carried)
+    listening = _remote(Nodes.listening)
     usage = _remote(Nodes.usage)
     links = _remote(Nodes.links)
     limit_changes = _remote(Nodes.limit_changes)

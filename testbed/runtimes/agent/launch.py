@@ -39,6 +39,7 @@ class LaunchSpec:
         mode: forked from the template, or a fresh interpreter.
         neighbours: the nodes it will talk to.
         environment: added to the agent's own.
+        home: the folder in the node in which its command starts, and which it may fill; None for /.
         container: pid of the first process of the role's container, in the agent's pid namespace;
             None if the agent creates the container.
     """
@@ -52,6 +53,7 @@ class LaunchSpec:
     mode: LaunchMode = "warm"
     neighbours: tuple[Neighbour, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    home: Path | None = None
     container: int | None = None
 
     def check(self) -> None:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +64,8 @@ def become_node(request: SpawnRequest, template: Warm) -> int:
         command = launch.node.command
         there = bool(command) and _is_there(command[0], environment)
         _prepare(request, first, template.needs)
+        if launch.home is not None:
+            os.chdir(launch.home)
         program = _find_program(command[0], environment, hidden=there) if command else ""
         report(request.report, prepared=True)
     os.close(request.report)
@@ -72,7 +74,7 @@ def become_node(request: SpawnRequest, template: Warm) -> int:
         return 1
     os.close(request.gate)
     if program:
-        _become_program(program, command, environment)
+        _become_program(program, launch, environment)
     if launch.mode == "cold":
         _execute(launch, environment)
     os.environ.clear()
@@ -222,8 +224,10 @@ def _find_program(name: str, environment: Mapping[str, str], *, hidden: bool) ->
     )
 
 
-def _become_program(path: str, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+def _become_program(path: str, launch: LaunchSpec, environment: Mapping[str, str]) -> NoReturn:
     """Replace this process with a program, with signal handling as a shell would leave it."""
+    if launch.home is not None:
+        os.umask(0)  # the run's owner, who has another uid, must be able to remove its files
     for number in (*IGNORED_BY_PYTHON, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    os.execve(path, list(command), environment)
+    os.execve(path, list(launch.node.command), environment)

@@ -13,7 +13,13 @@ from typing import Any, cast
 
 from testbed.errors import NodeError, TestbedError
 from testbed.host.process import Process, has_ended, is_stopped
-from testbed.network.counters import INTERFACE, Carried, TrafficMeter, read_ports
+from testbed.network.counters import (
+    INTERFACE,
+    Carried,
+    TrafficMeter,
+    listening_ports,
+    read_ports,
+)
 from testbed.network.sock_diag import read_queues
 from testbed.network.switch import Switch
 from testbed.runtimes.agent.containers import Container, Containers
@@ -247,6 +253,11 @@ class Nodes:
         fields = (line.split() for line in text.splitlines() if line.startswith("Private_"))
         return 1024 * sum(int(words[1]) for words in fields)
 
+    def listening(self, node: str) -> list[int]:
+        """Return the TCP ports at which a node accepts calls of other nodes."""
+        self.pid(node)
+        return sorted(listening_ports(self._running[node].anchor))
+
     def carried(self) -> dict[str, Carried]:
         """Return what each running node's link has carried since it was created."""
         return {name: one for name, one in read_ports().items() if name in self._running}
@@ -339,9 +350,7 @@ class Nodes:
         else:  # by an earlier role, in the same container
             self.switch.reshape(node, pid=anchor.pid, network=launch.network)
         if node.part != "aside":
-            self.meter.watch(
-                node.name, pid=anchor.pid, is_server=node.part == "server", attached=attached
-            )
+            self.meter.watch(node.name, pid=anchor.pid, part=node.part, attached=attached)
 
 
 def _undo(container: Container, pid: int | None) -> None:

@@ -78,7 +78,7 @@ def reap(spawner: Any) -> None:
 class Meter:
     """Measures nothing."""
 
-    def watch(self, name: str, *, pid: int, is_server: bool) -> None: ...
+    def watch(self, name: str, *, pid: int, part: str, attached: bool = True) -> None: ...
 
 
 class Switch:

@@ -22,6 +22,7 @@ CONTROLLERS_ALONE = {
     "jinja2",
     "matplotlib",
     "pandas",
+    "pillow",
     "plotly",
     "prometheus-client",
     "pooch",

@@ -1,0 +1,71 @@
+"""A workload's summary as text: the verdict, and a row for every node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from testbed.reports.table import describe_bytes, verdict_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def workload_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
+    """Yield the summary as a two-column table, and the nodes as another."""
+    from rich import box
+    from rich.table import Table
+
+    from testbed.reports.console import table
+
+    head = Table(
+        title=f"{summary['scenario']}: {summary['run']}",
+        box=box.SIMPLE_HEAD,
+        show_header=False,
+        title_justify="left",
+    )
+    head.add_column(style="dim", no_wrap=True)
+    head.add_column(overflow="fold")
+    head.add_row("verdict", verdict_text(summary))
+    for name, text in _rows(summary):
+        head.add_row(name, text)
+    yield head
+    nodes = table(
+        *("node", "exit", "sent", "packets", "received", "packets", "sent again", "dropped"),
+        *("CPU", "memory"),
+    )
+    for name, one in summary["nodes"].items():
+        nodes.add_row(
+            name,
+            _shown(one["exit_status"], "d"),
+            _bytes(one["up_bytes"]),
+            _shown(one["up_packets"], ",d"),
+            _bytes(one["down_bytes"]),
+            _shown(one["down_packets"], ",d"),
+            _bytes(one["retransmitted_bytes"]),
+            _shown(one["dropped_packets"], ",d"),
+            _shown(one["cpu_seconds"], ",.1f", " s"),
+            _bytes(one["memory_bytes_max"]),
+        )
+    yield nodes
+
+
+def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    seconds = summary["real_seconds"]
+    reason = f": {summary['reason']}" if summary["reason"] else ""
+    yield "ended", f"{summary['state']}{reason}"
+    yield "time", "not started" if seconds is None else f"{seconds:,.1f} s"
+    programs = (f"{name} {count}" for name, count in summary["workload"].items())
+    yield "programs", ", ".join(programs)
+    if summary["faults"]:
+        yield "faults", ", ".join(f"{kind} {count}" for kind, count in summary["faults"].items())
+    busy = summary["host"]["busy_ratio"]["mean"]
+    yield "host", f"{_shown(busy, '.0%')} busy"
+
+
+def _bytes(value: float | None) -> str:
+    return "-" if value is None else describe_bytes(value)
+
+
+def _shown(value: float | None, form: str, unit: str = "") -> str:
+    return "-" if value is None else f"{value:{form}}{unit}"

@@ -1,0 +1,107 @@
+"""Brings a training up: parameter server, evaluator, workers; each waits for the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from testbed.errors import NodeError
+from testbed.plan.nodes import role_of
+from testbed.run.deploy import LOOK_SECONDS, Deployment
+from testbed.run.training_watch import TrainingWatch
+from testbed.run.watch import quote_log
+from testbed.telemetry.event_kinds import Phase, Started
+from testbed.values.topology import LaunchMode, NodeSpec
+
+START_SECONDS = 0.01
+"""Polling interval while waiting for the start, which recordings and faults are timed by."""
+
+BASE_SECONDS = 60.0
+"""Bring-up may take this long, plus, for every node:"""
+NODE_SECONDS: Mapping[LaunchMode, float] = {"warm": 0.5, "cold": 4.0}
+
+MOST_STARTING: Mapping[LaunchMode, int] = {"warm": 16, "cold": 4}
+"""Maximum number of workers that start at the same time: more would only slow each other down."""
+
+LAUNCHES_AHEAD = 2
+"""Number of nodes requested while another one is launched, so that the agent can begin early."""
+
+
+@dataclass
+class TrainingStart:
+    """The bring-up of one training."""
+
+    deployment: Deployment
+    watch: TrainingWatch
+    absent: Collection[str] = ()  # workers that are absent at the beginning
+
+    def bring_up(self) -> None:
+        """Start every node and wait until the training has started.
+
+        Raises:
+            NodeError: a node failed, or was not ready by the deadline; names it.
+            HostError: the host cannot do what a node needs; names it.
+        """
+        deployment = self.deployment
+        plan, seen = deployment.setup.plan, self.watch.seen
+        deployment.create_containers()
+        deadline = deployment.clock() + BASE_SECONDS + NODE_SECONDS[plan.launch] * len(plan.nodes)
+        there = [node for node in plan.nodes if node.name not in self.absent]
+        workers = f"{sum(node.part == 'client' for node in there)} workers"
+        self.watch.recorder.event(Phase(f"starting the parameter server and {workers}"))
+        most = MOST_STARTING[plan.launch]
+        started: list[NodeSpec] = []
+        for node in there:
+            needs = role_of(node).needs
+            needed = [other for other in self._missing(started) if other.role in needs]
+            if needed:
+                deployment.settle()
+                self._await(lambda: not self._missing(needed), deadline, on_its_way=needed)  # noqa: B023 - at once
+            deployment.request(node)
+            started = [*self._missing(started), node]  # not all: that would check 1,000 nodes
+            deployment.settle(but=LAUNCHES_AHEAD)
+            self.watch.look()
+            if len(self._missing(started)) >= most:
+                deployment.settle()
+                self._await(
+                    lambda: len(self._missing(started)) < most,  # noqa: B023 - at once
+                    deadline,
+                    on_its_way=started,
+                )
+        deployment.settle()
+        deployment.check_links()  # not once it trains: then a recording may change links
+        self._await(lambda: Started in seen, deadline, on_its_way=there, every=START_SECONDS)
+
+    def _missing(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
+        """Return the nodes that are not ready yet."""
+        waited_for = [node for node in nodes if role_of(node).reports]
+        return [node for node in waited_for if not self._has_reported(node)]
+
+    def _has_reported(self, node: NodeSpec) -> bool:
+        if node.part == "server":
+            return role_of(node).reports in self.watch.seen
+        return node.name in self.watch.joined
+
+    def _await(
+        self,
+        ready: Callable[[], bool],
+        deadline: float,
+        *,
+        on_its_way: Sequence[NodeSpec],
+        every: float = LOOK_SECONDS,
+    ) -> None:
+        self.watch.look()
+        while not ready():
+            if self.deployment.clock() > deadline:
+                raise self._late(self._missing(on_its_way) or on_its_way)
+            self.deployment.pause(every)  # the nodes report through files
+            self.watch.look()
+
+    def _late(self, nodes: Sequence[NodeSpec]) -> NodeError:
+        folder, first = self.deployment.setup.folder, nodes[0].name
+        others = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        log = quote_log(folder.log(first))
+        return NodeError(
+            f"{first}{others} not ready by the startup deadline. {first} is running{log}",
+            hint=f"All logs: testbed logs {folder.name}",
+        )

@@ -1,0 +1,157 @@
+"""The course of a workload: programs start once what they wait for has happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from testbed.errors import NodeError
+from testbed.run.course import Connected, Course
+from testbed.run.deploy import LOOK_SECONDS, Deployment
+from testbed.run.faults import Faults
+from testbed.run.setup import WorkloadSetup
+from testbed.run.watch import quote_log
+from testbed.run.workload_watch import WorkloadWatch
+from testbed.runtimes.agent.settings import OnHangup
+from testbed.scenario.workload import Condition, Workload
+from testbed.scenario.workload_names import port_of, workload_timeline
+from testbed.telemetry.event_kinds import Phase, State, WorkloadBegun
+
+
+@dataclass
+class Starts:
+    """Which programs have started, and what the others wait for."""
+
+    workload: Workload
+    deployment: Deployment
+    watch: WorkloadWatch
+    _started: dict[str, float] = field(default_factory=dict)  # programs, and when
+    _met: set[tuple[str, str]] = field(default_factory=set)  # a program, and what it waited for
+
+    @property
+    def complete(self) -> bool:
+        """Whether all programs have started."""
+        return len(self._started) == len(self.workload.workload)
+
+    def step(self) -> None:
+        """Start the programs that wait for nothing any more.
+
+        Raises:
+            NodeError: a node could not be started, or what a program waits for cannot happen, or
+                has not happened in time; names both.
+        """
+        if self.complete:
+            return
+        ready = [
+            name
+            for name, program in self.workload.workload.items()
+            if name not in self._started
+            # each is noted as soon as it happens
+            and all([self._is_met(name, other, what) for other, what in program.after.items()])  # noqa: C419
+        ]
+        for name in ready:
+            self.watch.recorder.event(Phase(f"starting {', '.join(self._names(name))}"))
+            for node in self._names(name):
+                self.deployment.request(self.deployment.setup.plan.node(node))
+        if ready:
+            self.deployment.settle()
+            self._started |= dict.fromkeys(ready, self.deployment.clock())
+            self.deployment.check_links()
+
+    def _names(self, program: str) -> tuple[str, ...]:
+        return self.workload.workload[program].node_names(program)
+
+    def _is_met(self, name: str, other: str, what: Condition) -> bool:
+        """Return whether what a program waits for has happened; it need not last."""
+        if (name, other) in self._met:
+            return True
+        if other not in self._started:
+            return False
+        missing = [node for node in self._names(other) if not self._has(node, other, what)]
+        if not missing:
+            self._met.add((name, other))
+            return True
+        self._check_possible(f"workload.{name}.after.{other}", missing[0], what)
+        if what.within is not None:
+            waited = self.deployment.clock() - self._started[other]
+            if waited > what.within:
+                raise self._late(f"workload.{name}.after.{other}", missing[0], what)
+        return False
+
+    def _has(self, node: str, program: str, what: Condition) -> bool:
+        """Return whether a node, which has been started, did what another program waits for."""
+        if what.state is not None:
+            return what.state == "started" or node in self.watch.succeeded
+        if what.prints is not None:
+            return self.watch.has_printed(node, what.prints)
+        assert what.listens is not None, "one of the three is set"
+        port = port_of(self.workload.workload[program], what.listens)
+        return node in self.watch.agent.running() and port in self.watch.agent.listening(node)
+
+    def _check_possible(self, where: str, node: str, what: Condition) -> None:
+        """Refuse to wait for a node that has ended."""
+        over = node in self.watch.succeeded | self.watch.gone.keys()
+        if not over or node in self.watch.planned_exits.restarting:
+            return
+        how = self.watch.gone.get(node, f"{node} exited with status 0")
+        raise self._error(f"{where}: {how}, but {self._wanted(node, what)} was waited for", node)
+
+    def _late(self, where: str, node: str, what: Condition) -> NodeError:
+        found = ""
+        if what.listens is not None and node in self.watch.agent.running():
+            ports = ", ".join(map(str, self.watch.agent.listening(node)))
+            found = f" (it listens at {ports})" if ports else " (it listens at no TCP port)"
+        wanted = self._wanted(node, what)
+        return self._error(f"{where}: {wanted} has not happened within {what.within}{found}", node)
+
+    def _wanted(self, node: str, what: Condition) -> str:
+        if what.state is not None:
+            return f"the end of {node} with status 0"
+        if what.prints is not None:
+            return f"a line of {node} that matches {what.prints!r}"
+        return f"that {node} listens on port {what.listens}"
+
+    def _error(self, message: str, node: str) -> NodeError:
+        folder = self.watch.folder
+        return NodeError(
+            f"{message}{quote_log(folder.log(node))}",
+            hint="Correct the condition, or give it a longer `within`. Full log: testbed logs "
+            f"{folder.name} {node}",
+        )
+
+
+class WorkloadCourse(Course):
+    """The course of one workload."""
+
+    active: ClassVar[State] = "running"
+    on_hangup: ClassVar[OnHangup] = "end"
+    watch: WorkloadWatch
+
+    def __init__(self, setup: WorkloadSetup, run: Connected) -> None:
+        workload = self._workload = setup.workload
+        self._run = run
+        stop = None if workload.stop is None else float(workload.stop.time)
+        self.watch = WorkloadWatch(
+            setup.plan, setup.folder, run.recorder, run.agent, run.clock, stop
+        )
+        self.timeline = workload_timeline(workload)
+        self._starts: Starts | None = None
+
+    def bring_up(self, deployment: Deployment) -> None:
+        """Start the programs that wait for nothing; the clock starts with them."""
+        deployment.create_containers()
+        self.watch.begin()
+        self._run.recorder.event(WorkloadBegun())
+        self._starts = Starts(self._workload, deployment, self.watch)
+        self._starts.step()
+
+    def follow(self, faults: Faults) -> None:
+        """Watch the programs, start the others as soon as they may, and apply the faults."""
+        assert self._starts is not None, "brought up before"
+        self.watch.look()
+        while not self.watch.finished:
+            self._run.pause(faults.pause(LOOK_SECONDS))
+            self.watch.look()
+            if not self.watch.finished:
+                self._starts.step()
+            faults.look()

@@ -1,0 +1,125 @@
+"""Watches a workload: the ends of its programs, what they print, and the traffic of every node."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from testbed.run.watch import Watch, describe_exit
+from testbed.runtimes.agent.launch import Exit
+from testbed.telemetry.event_kinds import WorkloadEnded
+from testbed.telemetry.files import LineReader
+from testbed.telemetry.rows import NodeRow
+from testbed.values.topology import NodeSpec
+
+
+@dataclass
+class WorkloadWatch(Watch):
+    """Polls a workload, and records what is new."""
+
+    stop_seconds: float | None = None  # since the start, or None for no such end
+    succeeded: set[str] = field(default_factory=set)  # nodes that have exited with status 0
+    gone: dict[str, str] = field(default_factory=dict)  # nodes that ended otherwise, and how
+    _begun: bool = False
+    _logs: dict[str, LineReader] = field(default_factory=dict)
+    _lines: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def started(self) -> bool:
+        """Whether the first nodes have been started."""
+        return self._begun
+
+    @property
+    def finished(self) -> bool:
+        """Whether the workload has ended well."""
+        return bool(self.ending)
+
+    def begin(self) -> None:
+        """Register that the first nodes are about to be started."""
+        self._begun = True
+
+    def look(self) -> None:
+        """Process what has happened since the last look.
+
+        Raises:
+            NodeError: a node has ended without which the run cannot continue.
+            HostError: the run's folder was deleted, or a part of it.
+        """
+        for ended in self.take_ended():
+            self._take_exit(self.plan.node(ended.node), ended)
+        if not self.finished and (reason := self._reason()):
+            self.ending = reason
+            self.recorder.event(WorkloadEnded(reason))
+        self.measure()
+
+    def catch_up(self) -> None:
+        """Nothing is left to process: the nodes keep no records."""
+
+    def prepare_restart(self, node: NodeSpec) -> None:
+        """Forget how a node ended that is about to start again."""
+        self.gone.pop(node.name, None)
+        self.succeeded.discard(node.name)
+
+    def count(self) -> None:
+        """Record the kernel's counters of every node, and the host's load."""
+        self.begin_count()
+        traffic, usage = self.agent.count(), self.agent.usage()
+        self.look_at_logs()
+        now = self.recorder.elapsed_seconds or 0.0
+        rows = []
+        for name, wire in traffic.peers.items():
+            used, queue = usage.containers.get(name), usage.down.get(name)
+            rows.append(
+                NodeRow(
+                    time_seconds=now,
+                    node=name,
+                    up_bytes=wire.tx_bytes,
+                    up_packets=wire.tx_packets,
+                    down_bytes=wire.rx_bytes,
+                    down_packets=wire.rx_packets,
+                    retransmitted_bytes=traffic.retransmitted_in_bytes.get(name, 0),
+                    dropped_packets=None if queue is None else queue.dropped_packets,
+                    cpu_seconds=None if used is None else used.cpu_seconds,
+                    memory_bytes=None if used is None else used.memory_bytes,
+                )
+            )
+        self.recorder.node_readings(rows)
+        self.recorder.host(self.host.sample())
+
+    def has_printed(self, node: str, pattern: str) -> bool:
+        """Return whether a line of a node's output matches a regular expression."""
+        log = self._logs.setdefault(node, LineReader(self.folder.log(node)))
+        lines = self._lines.setdefault(node, [])
+        lines += [line.decode(errors="replace") for line in log.read()]
+        return any(re.search(pattern, line) for line in lines)
+
+    def _take_exit(self, node: NodeSpec, ended: Exit) -> None:
+        how = describe_exit(node, ended)
+        if self.planned_exits.take(node.name):
+            if node.name not in self.planned_exits.restarting:
+                self.gone[node.name] = "was killed by a fault"
+            self.record_exit(ended, planned=True, how=how)
+        elif ended.status == 0 and (node.end in {"final", "expected"} or self.finished):
+            self.succeeded.add(node.name)
+            self.record_exit(ended, planned=True)
+        elif node.end in {"final", "fatal"} and not self.finished:
+            self.record_exit(ended, how=how, ends_run=True)
+            raise self.failure(node, ended)
+        else:
+            self.gone[node.name] = how
+            self.record_exit(ended, planned=True, how="" if self.finished else how)
+
+    def _reason(self) -> str:
+        """Return why the workload has ended well; empty if it has not."""
+        elapsed = self.recorder.elapsed_seconds
+        if self.stop_seconds is not None and (elapsed or 0.0) >= self.stop_seconds:
+            return f"stop.time of {self.stop_seconds:g} s has passed"
+        over = self.succeeded | self.gone.keys()
+        final = [node.name for node in self.plan.nodes if node.end == "final"]
+        if final and over.issuperset(final):
+            killed = [name for name in final if name in self.gone]
+            but = f", except {', '.join(killed)}, killed by faults" if killed else ""
+            return f"all final programs have ended with status 0{but}"
+        if over.issuperset(node.name for node in self.plan.nodes):
+            return "all programs have ended"
+        return ""

@@ -1,0 +1,96 @@
+"""Loads a workload, or whichever kind of scenario a file has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from testbed.errors import Problem, ScenarioError
+from testbed.scenario.document import Document, problem_at
+from testbed.scenario.load import (
+    HasCuda,
+    completed,
+    is_workload,
+    load,
+    shortened,
+    validate,
+)
+from testbed.scenario.override import Override
+from testbed.scenario.parse import MOST_PROBLEMS, parse_document
+from testbed.scenario.problems import explain
+from testbed.scenario.schema import Scenario
+from testbed.scenario.schema_node import SchemaNode
+from testbed.scenario.source import display_name, find_scenario, read_text
+from testbed.scenario.workload import Workload
+from testbed.scenario.workload_checks import check_program_files, check_workload
+
+OF_A_TRAINING = tuple(name for name in Scenario.model_fields if name not in Workload.model_fields)
+"""Keys of a training that a workload does not have."""
+
+
+def load_any(
+    path: Path | str, *, overrides: Sequence[Override] = (), has_cuda: HasCuda | None = None
+) -> Scenario | Workload:
+    """Load a scenario file of either kind; arguments and errors are those of ``load``."""
+    path = find_scenario(Path(path))
+    document = _read(path, overrides)
+    if not is_workload(document):
+        return load(path, overrides=overrides, has_cuda=has_cuda)
+    return load_workload_document(document, locate=lambda name: path.parent / name)
+
+
+def load_workload(path: Path) -> Workload:
+    """Load the workload in a run's folder, without the files that it names.
+
+    Raises:
+        ScenarioError: holds all problems, each with its line.
+    """
+    return load_workload_document(_read(path, ()), locate=None)
+
+
+def is_workload_file(path: Path) -> bool:
+    """Return whether a scenario file, which exists, describes a workload."""
+    return is_workload(parse_document(read_text(path), display_name(path)))
+
+
+def load_workload_document(document: Document, *, locate: Callable[[str], Path] | None) -> Workload:
+    """Check a parsed workload to which overrides are applied.
+
+    Args:
+        document: the workload.
+        locate: returns the path of a file that it names; None to not look for the files.
+
+    Raises:
+        ScenarioError: holds all problems, each with its line.
+    """
+    file = document.root.file
+    if both := [name for name in OF_A_TRAINING if name in document.data]:
+        expected = "either `workload`, or a training with algorithm, model and dataset"
+        problems = [
+            problem_at(document, (name,), f"{name} and workload", expected) for name in both
+        ]
+        raise ScenarioError(problems)
+    workload, errors = validate(document, Workload)
+    root = SchemaNode(Workload)
+    problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
+    if workload is not None:
+        problems += _checked(workload, document, locate)
+    if workload is None or problems:
+        raise ScenarioError(shortened(problems, hidden=len(errors[MOST_PROBLEMS:]), file=file))
+    return workload
+
+
+def _checked(
+    workload: Workload, document: Document, locate: Callable[[str], Path] | None
+) -> list[Problem]:
+    found = list(check_workload(workload))
+    if locate is not None:
+        found += check_program_files(workload, locate)
+    return [problem_at(document, *one) for one in found]
+
+
+def _read(path: Path, overrides: Sequence[Override]) -> Document:
+    """Read a document with its bases and overrides, without validation."""
+    document = parse_document(read_text(path), display_name(path))
+    root = SchemaNode(Workload if is_workload(document) else Scenario)
+    return completed(document, root, locate=lambda name: path.parent / name, overrides=overrides)

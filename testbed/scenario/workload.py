@@ -1,0 +1,229 @@
+"""The fields of a scenario whose nodes run the user's own programs, without an algorithm of ours.
+
+``workload`` stands in place of ``algorithm``, ``model`` and ``dataset``. Its programs have what the
+``programs`` beside a training have; in addition they may have several nodes, wait for one another,
+and have files, an environment and a home of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+
+from testbed.errors import InvalidValue
+from testbed.faults import ChangedLink, Freeze, Kill, NetworkPartition
+from testbed.runtimes import Native, Runtime
+from testbed.scenario.direction import Link
+from testbed.scenario.schema import CommandSettings, NetworkSettings
+from testbed.values.cpu_sets import CpuSet
+from testbed.values.family import Named
+from testbed.values.fields import (
+    Count,
+    Cpus,
+    Key,
+    Name,
+    NodeName,
+    PositiveDuration,
+    PositiveSize,
+    Seed,
+    StrictModel,
+    Word,
+    version_one,
+)
+from testbed.values.topology import LaunchMode
+from testbed.values.units import Duration
+
+WAIT = Duration(60.0)
+
+WorkloadFault = Annotated[
+    Annotated[Freeze | Kill | NetworkPartition | ChangedLink, Field(discriminator="name")], Named()
+]
+"""The faults that concern a node, whatever runs in it."""
+
+Port = Annotated[int, Field(ge=1, le=65535, strict=True)]
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise InvalidValue("", f"a regular expression of Python's: {error}") from None
+    return text
+
+
+Pattern = Annotated[Word, AfterValidator(_pattern)]
+
+
+class _ShortForm(BeforeValidator):
+    """Annotates a condition: ``ended`` is short for ``{state: ended}``."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda value: {"state": value} if isinstance(value, str) else value)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the schema of both forms."""
+        return {"anyOf": [{"enum": list(get_args(NodeEvent))}, handler(schema)]}
+
+
+NodeEvent = Literal["started", "ended"]
+
+
+class Condition(StrictModel):
+    """What a program waits for. Exactly one of `state`, `listens` and `prints` must be set.
+
+    Attributes:
+        state: `started`, or `ended`, with status 0; also written without braces.
+        listens: a TCP port at which the other program listens: a number, or the name of one of its
+            `ports`.
+        prints: a regular expression that a line of its output matches.
+        within: how long to wait from the start of the other program; then the run fails. By default
+            60s for `listens` and `prints`, and without limit for `state`.
+    """
+
+    state: NodeEvent | None = None
+    listens: Port | Key | None = None
+    prints: Pattern | None = None
+    within: PositiveDuration | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Condition:
+        given = [name for name, value in self if name != "within" and value is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "no condition"
+            raise InvalidValue(found, "one of started, ended, {listens: 8080} and {prints: ready}")
+        if self.within is None and self.state is None:
+            return self.model_copy(update={"within": WAIT})
+        return self
+
+
+After = Annotated[Condition, _ShortForm()]
+ProgramEnd = Literal["final", "fatal", "noticed", "expected"]
+
+
+class ProgramClass(StrictModel):
+    """Some of a program's nodes.
+
+    Attributes:
+        count: number of nodes in this class.
+        link: link of each node; by default that of the program.
+        cpu: CPU limit of each node, in CPUs; by default that of the program.
+        cpuset: CPUs of the host that the nodes may use; by default those of the program.
+        memory: memory limit of each node; by default that of the program.
+    """
+
+    count: Count
+    link: Link | None = None
+    cpu: Cpus | None = None
+    cpuset: CpuSet | None = None
+    memory: PositiveSize | None = None
+
+
+class Program(CommandSettings):
+    """A command that runs in one or more nodes, isolated like all nodes.
+
+    In the command and the environment, `{index}` is replaced by the number of the node among those
+    of the program, from 0, `{count}` by their number, `{NODE}` by the address of a node, `{NODE:x}`
+    by the address and the port x of its program, and `{port:x}` by the number of the program's own
+    port x.
+
+    Attributes:
+        command: the program and its arguments, without a shell.
+        end: what it means if a node exits before the end of the run: `final`, the run ends well
+            once all final nodes have exited with status 0, and fails if one has another status;
+            `fatal`, the run fails; `noticed`, the exit is reported and the run continues;
+            `expected`, like `noticed`, but an exit with status 0 is not reported.
+        count: number of nodes. A single node has the name of the program; several are named
+            NAME0, NAME1, ...
+        classes: classes of nodes with links and limits of their own, in the order in which nodes
+            are assigned to them; their counts add up to `count`.
+        environment: variables, in addition to those of `testbed up` (in Docker: of the image).
+        python: a Python environment (a folder that `python -m venv` or `uv venv` created), whose
+            programs come first; relative to the scenario.
+        files: files and folders that the program sees in its working folder, read-only, by their
+            names; relative to the scenario. The working folder is also the home, and writable.
+        ports: TCP ports at which it listens, by name.
+        after: what must have happened before it starts, by the name of another program: `started`,
+            `ended` (with status 0), {listens: PORT} or {prints: REGEX}; for all its nodes.
+    """
+
+    end: ProgramEnd = "final"
+    count: Count = 1
+    classes: dict[Key, ProgramClass] = Field(default={})
+    environment: dict[Key, Word] = Field(default={})
+    python: Word | None = None
+    files: Annotated[tuple[Word, ...], Field(strict=False)] = ()
+    ports: dict[Key, Port] = Field(default={})
+    after: dict[NodeName, After] = Field(default={})
+
+    @model_validator(mode="after")
+    def _classes_add_up(self) -> Program:
+        counted = sum(member.count for member in self.classes.values())
+        if self.classes and counted != self.count:
+            raise InvalidValue(
+                f"classes whose counts add up to {counted:,}",
+                f"counts that add up to `count`, {self.count:,}",
+            )
+        return self
+
+    def node_names(self, name: str) -> tuple[str, ...]:
+        """Return the names of its nodes, if the program has this name."""
+        return (name,) if self.count == 1 else tuple(f"{name}{n}" for n in range(self.count))
+
+    def node_classes(self, name: str) -> tuple[tuple[str, ProgramClass], ...]:
+        """Return the device class of each node, with its name; without classes, the program's."""
+        classes = self.classes or {name: ProgramClass(count=self.count)}
+        return tuple((key, one) for key, one in classes.items() for _ in range(one.count))
+
+
+class WorkloadStop(StrictModel):
+    """When a workload ends, at the latest: then its programs are ended, and the run has finished.
+
+    Attributes:
+        time: time since the first node started.
+    """
+
+    time: PositiveDuration
+
+
+class Workload(StrictModel):
+    """One run of programs that are not of testbed, on devices and links as in a training.
+
+    Attributes:
+        version: version of the scenario format.
+        name: prefix of the names of the scenario's runs.
+        seed: seed of all random draws.
+        runtime: the runtime that creates the containers.
+        workload: the programs, by name.
+        network: use of kernel features by the links.
+        faults: planned faults: what happens during the run, when, and to which nodes.
+        stop: when the run ends at the latest; by default when its final programs have ended.
+    """
+
+    time_scale: ClassVar[float] = 1.0  # the programs take the time that they take
+    launch: ClassVar[LaunchMode] = "cold"
+    simulated: ClassVar[bool] = False
+
+    version: Annotated[Literal[1], BeforeValidator(version_one)] = 1
+    name: Name
+    seed: Seed = 0
+    runtime: Runtime = Native(name="native")
+    workload: dict[NodeName, Program] = Field(min_length=1)
+    network: NetworkSettings = NetworkSettings()
+    faults: Annotated[tuple[WorkloadFault, ...], Field(strict=False)] = ()
+    stop: WorkloadStop | None = None
+
+    def node_names(self) -> tuple[str, ...]:
+        """Return the names of all nodes, in the order of their numbers on the switch."""
+        named = (one.node_names(name) for name, one in self.workload.items())
+        return tuple(name for names in named for name in names)

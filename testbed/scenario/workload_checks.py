@@ -1,0 +1,168 @@
+"""Checks of a workload across its fields, and of the files that it names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from testbed.faults.check import contradictions
+from testbed.runtimes import Simulated, names
+from testbed.scenario.checks import MOST_WORKERS, TAKEN
+from testbed.scenario.direction import Link
+from testbed.scenario.document import Finding, Keys
+from testbed.scenario.links import link_spec, unshapable
+from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload_names import COUNT, INDEX, PORT, RESERVED, in_braces, placed
+
+ROOT = "workload"
+INTERPRETER = Path("bin/python")
+
+
+def check_workload(workload: Workload) -> Iterator[Finding]:
+    """Check a valid workload as a whole, for requests that cannot be met."""
+    if isinstance(workload.runtime, Simulated):
+        expected = f"{' or '.join(names())}: a simulation runs no programs"
+        yield ("runtime",), workload.runtime.name, expected
+    yield from _check_names(workload)
+    for name, program in workload.workload.items():
+        path: Keys = (ROOT, name)
+        yield from _check_braces(workload, program, path)
+        yield from _check_after(workload, program, path)
+        yield from _check_links(program, path)
+    yield from _check_order(workload)
+    ends = any(program.end == "final" for program in workload.workload.values())
+    if not ends and workload.stop is None:
+        expected = "a program with `end: final`, or `stop: {time: ...}`: else it would never end"
+        yield (ROOT,), "no end of the run", expected
+    yield from _check_faults(workload)
+
+
+def check_program_files(workload: Workload, locate: Callable[[str], Path]) -> Iterator[Finding]:
+    """Check that files and Python environments exist; ``locate`` returns a path by its name."""
+    for name, program in workload.workload.items():
+        seen: dict[str, str] = {}
+        for place, file in enumerate(program.files):
+            path: Keys = (ROOT, name, "files", place)
+            if not locate(file).exists():
+                expected = "a file or folder, relative to the folder of the scenario"
+                yield path, f"no file {file!r}", expected
+            other = seen.setdefault(locate(file).name, file)
+            if other != file:
+                yield path, file, f"a name other than that of {other}: both are in one folder"
+        if program.python is not None and not (locate(program.python) / INTERPRETER).exists():
+            expected = "a Python environment, as `python -m venv` creates it, with bin/python"
+            yield (ROOT, name, "python"), program.python, expected
+        for place, folder in enumerate(program.folders):
+            if not Path(folder).is_dir():
+                yield (ROOT, name, "folders", place), repr(folder), "a folder on this host"
+
+
+def _check_names(workload: Workload) -> Iterator[Finding]:
+    nodes = placed(workload)
+    times = Counter(one.name for one in nodes)
+    for name, program in workload.workload.items():
+        path: Keys = (ROOT, name)
+        own = program.node_names(name)
+        if any(TAKEN.fullmatch(node) for node in own) or name in RESERVED:
+            yield path, name, "another name: this name is reserved for another node or a log file"
+        for node in own:
+            if times[node] > 1:
+                others = [one.program for one in nodes if one.name == node and one.program != name]
+                expected = f"another name: a node of {others[0]} is also named {node}"
+                yield path, f"a node named {node}", expected
+    if len(nodes) > MOST_WORKERS:
+        yield (ROOT,), f"{len(nodes):,} nodes", f"at most {MOST_WORKERS:,}, the ports of a switch"
+
+
+def _check_braces(workload: Workload, program: Program, path: Keys) -> Iterator[Finding]:
+    programs = {one.name: workload.workload[one.program] for one in placed(workload)}
+    texts = {"command": program.command, "environment": tuple(program.environment.values())}
+    for field, words in texts.items():
+        for name, port in (found for word in words for found in in_braces(word)):
+            shown = f"{{{name}:{port}}}" if port else f"{{{name}}}"
+            other = program if name == PORT else programs.get(name)
+            if name in (INDEX, COUNT) and not port:
+                continue
+            if other is None:
+                expected = (
+                    f"a node ({', '.join(list(programs)[:8])}), index, count or port:NAME; for "
+                    "braces, write {{...}}"
+                )
+                yield (*path, field), shown, expected
+            elif (port or name == PORT) and not _has_port(other, port):
+                yield (*path, field), shown, _ports(other)
+
+
+def _has_port(program: Program, port: str | int) -> bool:
+    return isinstance(port, int) or port.isdigit() or port in program.ports
+
+
+def _ports(program: Program) -> str:
+    known = ", ".join(program.ports)
+    return f"a port in `ports` of that program{f': {known}' if known else ', which has none'}"
+
+
+def _check_after(workload: Workload, program: Program, path: Keys) -> Iterator[Finding]:
+    for name, condition in program.after.items():
+        other = workload.workload.get(name)
+        if other is None:
+            expected = f"the name of a program: {', '.join(workload.workload)}"
+            yield (*path, "after", name), name, expected
+            continue
+        port = condition.listens
+        if port is not None and not _has_port(other, port):
+            yield (*path, "after", name, "listens"), str(port), _ports(other)
+
+
+def _check_order(workload: Workload) -> Iterator[Finding]:
+    """Refuse programs that wait for one another."""
+    left = dict(workload.workload)
+    while ready := [
+        name for name, one in left.items() if not any(other in left for other in one.after)
+    ]:
+        for name in ready:
+            del left[name]
+    if left:
+        name = next(iter(left))
+        found = f"programs that wait for one another: {', '.join(left)}"
+        yield (ROOT, name, "after"), found, "an order in which they can start"
+
+
+def _check_links(program: Program, path: Keys) -> Iterator[Finding]:
+    links: dict[Keys, Link] = {(*path, "link"): program.link}
+    for name, one in program.classes.items():
+        if one.link is not None:
+            links[(*path, "classes", name, "link")] = one.link
+    for place, link in links.items():
+        for direction, reason in unshapable(link_spec(link, address="", mac="", time_scale=1.0)):
+            yield (*place, direction), "", "", reason
+        for direction in ("up", "down"):
+            for field in ("rate", "delay"):
+                for other in getattr(link, direction).origins(field):
+                    found = f"a {field} by `{other.rpartition('_')[2]}`"
+                    expected = "a value: only links of a training's workers have laws and traces"
+                    yield (*place, direction, field), found, expected
+
+
+def _check_faults(workload: Workload) -> Iterator[Finding]:
+    nodes = workload.node_names()
+    wrong = False
+    for place, fault in enumerate(workload.faults):
+        path: Keys = ("faults", place)
+        if fault.nodes is None:
+            wrong = True
+            expected = f"`nodes`, such as [{nodes[0]}]: a workload has no workers"
+            yield path, f"a {fault.kind} of workers", expected
+            continue
+        for selector in fault.unmatched_selectors((), nodes):
+            wrong = True
+            expected = f"a node ({', '.join(nodes[:8])}) or a pattern like '{nodes[0][:1]}*'"
+            yield (*path, "nodes"), repr(selector), expected
+        if fault.at.time is None:
+            wrong = True
+            yield (*path, "at"), str(fault.at), "a time, like {time: 5s}: a workload has no model"
+    if wrong:
+        return
+    for place, found in contradictions(workload.faults, (), seed=workload.seed, others=nodes):
+        yield ("faults", place), found, "faults that do not contradict one another"
