@@ -9,7 +9,7 @@ from typing import Annotated, Protocol
 from pydantic import Field, model_validator
 
 from testbed.errors import InvalidValue
-from testbed.values.fields import Count, PositiveDuration, Share, StrictModel
+from testbed.values.fields import Count, Pattern, PositiveDuration, Share, StrictModel
 from testbed.values.seeds import stream
 from testbed.values.topology import matches
 from testbed.values.units import Duration
@@ -44,23 +44,27 @@ class Trigger(StrictModel):
         time: emulated time since the start of training.
         version: number of updates in the model.
         accuracy: top-1 accuracy of an evaluation during training.
+        log: a regular expression that a line printed by a node of a workload matches.
     """
 
     time: Duration | None = None
     version: Count | None = None
     accuracy: Share | None = None
+    log: Pattern | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Trigger:
         given = [name for name, value in self if value is not None]
         if len(given) != 1:
-            found = " and ".join(given) or "neither time, nor version, nor accuracy"
-            raise InvalidValue(found, "one of time, version and accuracy, like {time: 30s}")
+            found = " and ".join(given) or "neither time, nor version, nor accuracy, nor log"
+            raise InvalidValue(found, "one of time, version, accuracy and log, like {time: 30s}")
         return self
 
     def __str__(self) -> str:
         if self.time is not None:
             return str(self.time)
+        if self.log is not None:
+            return f"a line with {self.log!r}"
         return f"version {self.version}" if self.version else f"accuracy {self.accuracy}"
 
 

@@ -35,7 +35,7 @@ from testbed.telemetry.event_kinds import (
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT, RunFolder, RunState
-from testbed.telemetry.rows import NODES, TRAFFIC
+from testbed.telemetry.rows import METRICS, NODES, TRAFFIC
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,6 +79,11 @@ class WorkloadRun:
         return read_csv(self.folder.nodes, NODES)
 
     @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One row per number that a program has printed, in order."""
+        return read_csv(self.folder.metrics, METRICS)
+
+    @cached_property
     def traffic(self) -> pd.DataFrame:
         """One row per reading of the host."""
         return read_csv(self.folder.traffic, TRAFFIC)
@@ -108,6 +113,7 @@ def summarise_workload(run: WorkloadRun) -> dict[str, Any]:
         "bring_up_seconds": next((one.seconds for one in only(events, BroughtUp)), None),
         "tear_down_seconds": next((one.seconds for one in only(events, TornDown)), None),
         "nodes": _nodes(run),
+        "metrics": _metrics(run),
         "faults": dict(history.struck),
         "host": {"busy_ratio": busy, "pressure_ratio": measures.pressure(run.traffic, seconds)},
     }
@@ -137,6 +143,35 @@ def _nodes(run: WorkloadRun) -> dict[str, Any]:
                 "memory_bytes_max": _whole(peak.get(name)),
             }
     return found
+
+
+def _metrics(run: WorkloadRun) -> dict[str, Any]:
+    """Return, by metric, how often it was printed, and its best and last value."""
+    found: dict[str, Any] = {}
+    for program in run.scenario.workload.values():
+        for name, metric in program.metrics.items():
+            rows = run.metrics[run.metrics["metric"] == name]
+            best = None
+            if len(rows):
+                by_value = rows.sort_values("value", ascending=metric.better == "lower")
+                best = by_value.iloc[0][["value", "node", "time_seconds"]].to_dict()
+            last = float(rows["value"].iloc[-1]) if len(rows) else None
+            found[name] = {"count": len(rows), "best": best, "last": last}
+    return found
+
+
+def _silent_metrics(run: WorkloadRun) -> Iterator[str]:
+    """Yield a warning for every metric that no node of its program has printed."""
+    for name, program in run.scenario.workload.items():
+        nodes = set(program.node_names(name))
+        for metric, settings in program.metrics.items():
+            rows = run.metrics[run.metrics["metric"] == metric]
+            if nodes.isdisjoint(rows["node"]):
+                yield (
+                    f"The metric {metric} of {name} was never printed: no line with a number "
+                    f"matches {settings.regex!r}. Compare it with the output: testbed logs "
+                    f"{run.folder.name} {program.node_names(name)[0]}"
+                )
 
 
 def _whole(value: Any) -> int | None:
@@ -173,6 +208,7 @@ def _judge(run: WorkloadRun, history: RunHistory, busy: Mapping[str, float | Non
             "what the programs compute took longer than on devices of their own. Set `cpu` limits, "
             "or use fewer nodes."
         )
+    warnings += _silent_metrics(run)
     unchecked = [] if links else ["the links' qdiscs"]
     unchecked += [
         f"the rate of {one.link}, because the host cannot send that fast"
