@@ -145,9 +145,10 @@ def _check_links(program: Program, path: Keys) -> Iterator[Finding]:
         for direction in ("up", "down"):
             for field in ("rate", "delay"):
                 for other in getattr(link, direction).origins(field):
-                    found = f"a {field} by `{other.rpartition('_')[2]}`"
-                    expected = "a value: only links of a training's workers have laws and traces"
-                    yield (*place, direction, field), found, expected
+                    if (form := other.rpartition("_")[2]) != "each":
+                        found = f"a {field} by `{form}`"
+                        expected = "a value or a law: only workers of a training follow files"
+                        yield (*place, direction, field), found, expected
 
 
 def _check_faults(workload: Workload) -> Iterator[Finding]:
