@@ -18,7 +18,10 @@ from testbed.reports.verdict import (
     BUSY_SHARE_LIMIT_RATIO,
     LATE_FAULT_LIMIT_SECONDS,
     RATE_LIMIT_RATIO,
+    ROUND_TRIP_LIMIT_RATIO,
+    ROUND_TRIP_LIMIT_SECONDS,
     RULES,
+    STANDARD_ERRORS,
     Verdict,
 )
 from testbed.telemetry.entry import Entry, only, plain
@@ -27,6 +30,7 @@ from testbed.telemetry.event_kinds import (
     Exited,
     LinksRead,
     RateMeasured,
+    RoundTripMeasured,
     StateChanged,
     TornDown,
     WorkloadBegun,
@@ -198,6 +202,8 @@ def _judge(run: WorkloadRun, history: RunHistory, busy: Mapping[str, float | Non
         *RULES["nodes"](measured),
         *(f"A link in the kernel differs from the plan: {one}." for one in differences),
         *_rates(rates),
+        *_round_trips(only(events, RoundTripMeasured)),
+        *_left_out(run, links),
         *_late(events),
     )
     share = busy["share_above_limit"]
@@ -231,14 +237,33 @@ def _rates(rates: Sequence[RateMeasured]) -> Iterator[str]:
             )
 
 
+def _round_trips(trips: Sequence[RoundTripMeasured]) -> Iterator[str]:
+    for trip in trips:
+        away = abs(trip.measured_seconds - trip.configured_seconds)
+        limit = max(ROUND_TRIP_LIMIT_RATIO * trip.configured_seconds, ROUND_TRIP_LIMIT_SECONDS)
+        if away > limit + STANDARD_ERRORS * trip.error_seconds:
+            yield (
+                f"{trip.link}: the measured round trip of {trip.measured_seconds * 1e3:.2f} ms "
+                f"differs by {away * 1e3:.2f} ms from the configured "
+                f"{trip.configured_seconds * 1e3:.2f} ms ({limit * 1e3:.2f} ms is allowed). If the "
+                "host was too busy for accurate timers, run the scenario again; otherwise set a "
+                "longer `delay`."
+            )
+
+
+def _left_out(run: WorkloadRun, links: Sequence[LinksRead]) -> Iterator[str]:
+    environment = read_json(run.folder.environment) or {}
+    found = [*environment.get("left_out", ()), *(one for link in links for one in link.left_out)]
+    for what in dict.fromkeys(found):
+        yield (
+            "Some link settings were skipped (network.missing: warn), because the kernel does not "
+            f"support them: {what}. Use a kernel with netem, or remove these settings."
+        )
+
+
 def _late(events: Sequence[Entry]) -> Iterator[str]:
     for fault, seconds in late_faults(events, 1.0):
         yield (
             f"{fault} was {seconds:.2f} s late ({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). Use "
             "fewer nodes."
         )
-
-
-def workload_summary(folder: RunFolder) -> Mapping[str, Any]:
-    """Return the summary of a run that may be active: as written, or computed now."""
-    return read_json(folder.summary) or plain(summarise_workload(WorkloadRun(folder)))

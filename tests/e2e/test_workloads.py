@@ -136,7 +136,7 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     )
     programs: dict[str, dict[str, Any]] = {
         name: {"command": [python_of(runtime), "-u", "-c", beat]}
-        for name in ("frozen", "cut", "dead")
+        for name in ("frozen", "cut", "dead", "killed")
     }
     programs["cut"]["command"][-1] = beat.replace("time.time()", "'round', beat")
     programs["cut"]["metrics"] = {
@@ -147,10 +147,8 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
         {"partition": {"nodes": ["cut"], "at": {"log": "^round 5$"}, "for": "1s"}},
         {"link": {"nodes": ["cut"], "at": {"time": "3s"}, "for": "1s", "up": {"rate": "1mbit"}}},
         {"kill": {"nodes": ["dead"], "at": {"time": "2s"}}},
+        {"kill": {"nodes": ["killed"], "at": {"time": "2s"}, "for": "1s"}},
     ]
-    if runtime == "native":
-        programs["killed"] = {"command": [python_of(runtime), "-u", "-c", beat]}
-        faults.append({"kill": {"nodes": ["killed"], "at": {"time": "2s"}, "for": "1s"}})
     text = yaml.safe_dump({"name": "faulty", "workload": programs, "faults": faults})
     up = bed.up("--runtime", runtime, file=bed.scenario("faulty.yaml", text))
     done = up.end()
@@ -158,8 +156,7 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     times = [float(line) for line in up.folder.log("frozen").read_text().split()]
     assert max(later - at for at, later in pairwise(times)) >= 1.9
     assert len(up.folder.log("dead").read_text().splitlines()) < 30
-    if runtime == "native":
-        assert len(up.folder.log("killed").read_text().splitlines()) > 30
+    assert len(up.folder.log("killed").read_text().splitlines()) > 30
     kinds = [(one["kind"], one["begins"]) for one in events(up) if one["event"] == "fault"]
     assert kinds.count(("partition", False)) == kinds.count(("link", False)) == 1
     summary = json.loads(up.folder.summary.read_text())

@@ -30,7 +30,13 @@ from testbed.runtimes.agent.launch import Exit, LaunchSpec
 from testbed.scenario.dump import dump_data
 from testbed.scenario.load_workload import load_workload
 from testbed.scenario.workload_names import workload_timeline
-from testbed.telemetry.event_kinds import StateChanged, WorkloadBegun
+from testbed.telemetry.event_kinds import (
+    LinksRead,
+    RateMeasured,
+    RoundTripMeasured,
+    StateChanged,
+    WorkloadBegun,
+)
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.values.usage import ContainerUse, Queue, Usage
@@ -280,6 +286,30 @@ def test_readings_of_every_node_are_in_the_summary(make: Any) -> None:
 def append(path: Path, text: str) -> None:
     with path.open("a") as file:
         file.write(text)
+
+
+def test_links_that_are_not_as_configured_make_a_run_invalid(make: Any) -> None:
+    small = make(stop=0.0)
+    small.step()
+    for event in (
+        RateMeasured("class job up", 1e6, 0.94e6),
+        RateMeasured("class job down", 1e6, None),
+        RoundTripMeasured("class job", 0.02, 0.0225),
+        RoundTripMeasured("class store", 0.02, 0.0209),
+        LinksRead(2, ("job0: up: rate",), ("class job: up.delay 20ms",)),
+        StateChanged("finished", small.watch.ending),
+    ):
+        small.recorder.event(event)
+    verdict = summarise_workload(WorkloadRun(small.folder))["verdict"]
+    assert [reason.partition(".")[0] for reason in verdict["reasons"]] == [
+        "A link in the kernel differs from the plan: job0: up: rate",
+        "class job up: the measured rate of 0",
+        "class job: the measured round trip of 22",
+        "Some link settings were skipped (network",
+    ]
+    assert verdict["unchecked"] == (
+        "the rate of class job down, because the host cannot send that fast",
+    )
 
 
 METRICS = """\
