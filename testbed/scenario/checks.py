@@ -258,6 +258,10 @@ def check_faults(scenario: Scenario) -> Iterator[Finding]:
     if missing:
         yield from missing
         return
+    for place, fault in enumerate(scenario.faults):
+        if isinstance(fault, TimedFault) and fault.at.log is not None:
+            expected = "a time, a version or an accuracy: only nodes of a workload print lines"
+            yield ("faults", place, "at"), str(fault.at), expected
     if scenario.runtime.capabilities.engine:
         yield from _check_engine(scenario)
     restarted = restarts_feeders(scenario)
