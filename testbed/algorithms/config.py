@@ -30,6 +30,8 @@ class AlgorithmConfig(StrictModel, ABC):
         WAKES: whether its worker half may be woken during steps.
         PAYLOADS: kinds of payload of its own, each with a NUMBER from 64.
         TAKES_STREAMS: whether its workers may train on samples that arrive during the run.
+        AVERAGES_BUFFERS: whether it averages models, and its workers subtract the gradient of what
+            is ``untrained`` in the layout as it is.
     """
 
     OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size"})
@@ -41,6 +43,7 @@ class AlgorithmConfig(StrictModel, ABC):
     WAKES: ClassVar[bool] = False
     PAYLOADS: ClassVar[tuple[type[Payload], ...]] = ()
     TAKES_STREAMS: ClassVar[bool] = False
+    AVERAGES_BUFFERS: ClassVar[bool] = False
 
     @abstractmethod
     def halves(self) -> Halves:

@@ -44,6 +44,8 @@ class FedAvg(FederatedRounds):
         fraction: C, the share of the workers per round.
     """
 
+    AVERAGES_BUFFERS = True
+
     name: Literal["fedavg"]
 
     def halves(self) -> Halves:

@@ -37,6 +37,8 @@ class FedProx(FederatedRounds, PartialTraining):
         proximal: μ, weight of the proximal term.
     """
 
+    AVERAGES_BUFFERS = True
+
     name: Literal["fedprox"]
     proximal: NonNegative = 0.01
 

@@ -126,16 +126,16 @@ def _deal(scenario: Scenario, made: Plan) -> tuple[Plan, str]:
 
 def gpu_lines(made: Plan, refused: str) -> Iterator[str]:
     """Yield who has which GPU."""
-    from testbed.plan.gpus import holders
+    from testbed.plan.gpus import CONTEXT_BYTES, holders
 
     if refused:
         yield f"gpu     `testbed up` will refuse this: {refused}"
     for gpu, nodes in holders(made):
         shares = [f"{node.name} {min(node.gpus, 1):g}" for node in nodes[:MOST_ITEMS]]
         more = [f"and {len(nodes) - MOST_ITEMS} more: --json"] if len(nodes) > MOST_ITEMS else []
-        yield (
-            f"gpu     GPU {gpu.index} ({gpu.name}, {_mb(gpu.memory)}): {', '.join(shares + more)}"
-        )
+        contexts = f"CUDA contexts take up to {_mb(len(nodes) * CONTEXT_BYTES)}"
+        device = f"GPU {gpu.index} ({gpu.name}, {_mb(gpu.memory)})"
+        yield f"gpu     {device}: {', '.join(shares + more)}; {contexts}"
 
 
 def _show_workload(workload: Workload, *, as_json: bool, shows_requests: bool) -> None:

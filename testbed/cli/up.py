@@ -31,7 +31,6 @@ NO_SCRAPES = (
     "A simulated run cannot be scraped; export its metrics: testbed export prometheus RUN --out "
     "FILE"
 )
-NO_WORKLOAD_METRICS = "--metrics serves the metrics of a training; a workload has none yet."
 NO_CONTAINERS = "--detach and --keep need containers; a simulated run has none."
 
 
@@ -111,11 +110,10 @@ def up(
     loaded = load_any(scenario, overrides=asked, has_cuda=has_cuda)
     beside = find_scenario(scenario).parent
     if isinstance(loaded, Workload):
-        if listen:
-            raise click.UsageError(NO_WORKLOAD_METRICS)
+        metering = listen() if listen else None
         with with_source_lines(scenario, asked), _explained(scenario, runs):
             workload = WorkloadRequest.of(loaded, beside=beside, runs=runs, name=name)
-            valid = _up_workload(workload, side, keep=keep)
+            valid = _up_workload(workload, side, metering, keep=keep)
         return 0 if valid else INVALID
     request = RunRequest.of(loaded, beside=beside, runs=runs, name=name)
     terminal = Terminal(LiveDisplay.of(loaded.stop))
@@ -134,14 +132,16 @@ def up(
     return 0 if valid else INVALID
 
 
-def _up_workload(request: WorkloadRequest, side: Background | None, *, keep: bool) -> bool:
+def _up_workload(
+    request: WorkloadRequest, side: Background | None, metering: Metering | None, *, keep: bool
+) -> bool:
     from testbed.cli.terminal import Terminal
     from testbed.reports.live_workload import WorkloadDisplay
     from testbed.run.up import up_workload
 
     terminal = Terminal(WorkloadDisplay.of_nodes(request.scenario.node_names()))
     leave = None if side is None else terminal.leaving(side)
-    return up_workload(request, terminal, keep=keep, leave=leave)
+    return up_workload(request, terminal, keep=keep, leave=leave, metering=metering)
 
 
 def _listening(

@@ -98,7 +98,7 @@ class Text(DatasetConfig):
         if not self.speakers:
             return [text]
         spoken: dict[str, list[str]] = {}
-        own: list[str] = []  # of no speaker
+        own: list[str] = []  # what no speaker says
         for line in text.split("\n"):
             if named := SPEAKER.fullmatch(line):
                 own = spoken.setdefault(named[1], [])

@@ -33,7 +33,7 @@ class Windows:
     last: bool = False
 
     def count(self, characters: int) -> int:
-        """Return the number of windows of a text of this many characters; 0 below two."""
+        """Return the number of windows of a text with this many characters; 0 below two."""
         if characters < 2:
             return 0
         return 1 + max(0, -(-(characters - 1 - self.length) // self.step))

@@ -13,6 +13,7 @@ from testbed.values.fields import (
     Count,
     FiniteNumber,
     Key,
+    Pattern,
     PositiveDuration,
     PositiveNumber,
     Share,
@@ -55,6 +56,7 @@ class Trigger(StrictModel):
         loss: loss of an evaluation during training, or a lower one.
         metrics: values of metrics, by name, one of which an evaluation during training reaches:
             exceeds, or falls below if lower values are better.
+        log: a regular expression that a line printed by a node of a workload matches.
     """
 
     time: Duration | None = None
@@ -62,19 +64,24 @@ class Trigger(StrictModel):
     accuracy: Share | None = None
     loss: PositiveNumber | None = None
     metrics: dict[Key, FiniteNumber] | None = None
+    log: Pattern | None = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Trigger:
         given = [name for name, value in self if value not in (None, {})]
         if len(given) != 1:
-            found = " and ".join(given) or "neither time, nor version, nor a value of an evaluation"
-            expected = "one of time, version, accuracy, loss and metrics, like {time: 30s}"
+            found = " and ".join(given) or (
+                "neither time, nor version, nor a value of an evaluation, nor log"
+            )
+            expected = "one of time, version, accuracy, loss, metrics and log, like {time: 30s}"
             raise InvalidValue(found, expected)
         return self
 
     def __str__(self) -> str:
         if self.time is not None:
             return str(self.time)
+        if self.log is not None:
+            return f"a line with {self.log!r}"
         if self.version is not None:
             return f"version {self.version}"
         return " or ".join(f"{name} {value:g}" for name, value in self.values.items())

@@ -7,6 +7,7 @@ the scheduled actions. The timeline's state is plain data.
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -163,6 +164,12 @@ class Timeline:
         ``found`` has the ``accuracy``, the ``loss`` and the metrics by name; None is no value.
         """
         return self._trigger(now, lambda at: at.met(found, lower=self.lower))
+
+    def printed(self, line: str, *, now: float) -> bool:
+        """Register a line that a node has printed; return as ``reached`` does."""
+        return self._trigger(
+            now, lambda at: at.log is not None and re.search(at.log, line) is not None
+        )
 
     def _trigger(self, now: float, met: Callable[[Trigger], bool]) -> bool:
         come = [place for place in self._waiting if met(self._timed(place).at)]

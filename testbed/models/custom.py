@@ -35,25 +35,36 @@ the objective is the mean cross-entropy over the targets that are not -100.
   a gradient of zero. The class's own initialisation gives the initial values, with a seed derived
   from the scenario's.
 - Only parameters are sent. Batch normalisation therefore keeps no running statistics: it uses the
-  current batch, also in evaluations, on shuffled test images.
-- Other buffers are the same on every node, even if torch draws them: it has the same seed. A module
-  is refused if its forward pass changes a buffer.
+  current batch, also in evaluations, on shuffled test images. With ``buffers: averaged``, running
+  statistics and other float32 buffers that training changes are sent and averaged too.
+- Other buffers are the same on every node, even if torch draws them: it has the same seed. Without
+  ``buffers: averaged``, a module is refused if its forward pass changes a buffer.
 - Draws from global generators are reproducible: they are seeded for every step.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from testbed.models.base import ImageShape, ModelConfig, Network
 from testbed.values.user_code import OwnCode, UserCode
 
 
 class CustomModel(ModelConfig, OwnCode):
-    """A user-defined network; every other key is a keyword argument of the user's class."""
+    """A user-defined network; every other key is a keyword argument of the user's class.
+
+    Attributes:
+        buffers: of normalisation layers, and others that training changes. ``dropped``: layers use
+            the statistics of the current batch, also in evaluations, and other buffers may not
+            change. ``averaged``: they are sent and averaged like parameters, and evaluations use
+            the averages.
+    """
 
     reads = None
     predicts = None
+
+    buffers: Literal["dropped", "averaged"] = "dropped"
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
         """Build the network; reads the file from the run's ``custom`` folder."""
@@ -63,4 +74,5 @@ class CustomModel(ModelConfig, OwnCode):
         """Build the network from the user's code in any location."""
         from testbed.models.own_modules import OwnModuleNetwork
 
-        return OwnModuleNetwork(code, image_shape, classes, options=self.options)
+        averaged = self.buffers == "averaged"
+        return OwnModuleNetwork(code, image_shape, classes, options=self.options, averaged=averaged)

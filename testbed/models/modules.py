@@ -5,7 +5,8 @@ Each bound network has its own module, whose parameters are views into the flat 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -40,26 +41,37 @@ class ModuleNetwork(Network):
             tokens: see the base class.
         """
         self._make = make
+        self._buffers: tuple[str, ...] = ()
         self.tokens = tokens
-        self.layout = layout_of(self._construct(STRUCTURE_SEED))
+        module = self._construct(STRUCTURE_SEED)
+        self.layout = layout_of(module, self._buffers)
 
     def initial(self, rng: np.random.Generator) -> Vector:
         module = self._construct(int(rng.integers(2**63)))
-        parts = [p.detach().reshape(-1) for p in module.parameters()]
+        tensors = [*module.parameters(), *map(module.get_buffer, self._buffers)]
+        parts = [one.detach().reshape(-1) for one in tensors]
         return cast(Vector, torch.cat(parts).numpy())
 
     def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
         return BoundModule(self._construct(STRUCTURE_SEED), self.layout, parameters, device)
 
+    def _prepared(self, module: nn.Module) -> nn.Module:
+        """Return a new module as it is used here."""
+        return without_running_statistics(module)
+
     def _construct(self, seed: int) -> nn.Module:
         """Create an instance, without changing torch's global generator."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return without_running_statistics(self._make())
+            return self._prepared(self._make())
 
 
 class BoundModule(BoundModel):
-    """A module whose parameters and gradients are parts of two flat vectors."""
+    """A module whose parameters and gradients are parts of two flat vectors.
+
+    Buffers in the layout follow the parameters. A forward pass changes them in the module only
+    until their change is in the gradient.
+    """
 
     def __init__(
         self, module: nn.Module, layout: Layout, parameters: Vector, device: str | None = None
@@ -71,17 +83,26 @@ class BoundModule(BoundModel):
         values, gradients = self._values.tensor, self._slopes.tensor
         self._module = module.to(values.device)  # its buffers
         self.mixes = any(isinstance(part, BATCH_NORM) for part in module.modules())
-        parts = zip(module.parameters(), layout.slices(), layout.shapes, strict=True)
+        parts = zip(module.parameters(), layout.slices(), layout.shapes, strict=False)
         for parameter, part, shape in parts:
             parameter.data = values[part].view(shape)
             parameter.grad = gradients[part].view(shape)
+        tensors = list(zip(layout.names, layout.slices(), layout.shapes, strict=True))
+        count = len(list(module.parameters()))
+        self._buffers = [
+            _Buffer.bind(module, name, values[part].view(shape), gradients[part].view(shape))
+            for name, part, shape in tensors[count:]
+        ]
 
     def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
         self._module.train()
         self._values.send()
         self._slopes.tensor.zero_()
+        before = [one.values.clone() for one in self._buffers]
         loss = self._loss(self._scores(images), self._tensor(targets))
         loss.backward()  # type: ignore[no-untyped-call]  # adds to the parts of self._slopes
+        for buffer, old in zip(self._buffers, before, strict=True):
+            buffer.change_to_slope(old)
         self._slopes.fetch()
         return loss.item(), self._gradient
 
@@ -117,6 +138,39 @@ class BoundModule(BoundModel):
         return torch.tensor(values, device=self._values.tensor.device)
 
 
+@dataclass(frozen=True)
+class _Buffer:
+    """A buffer of a module that is a part of the flat vector.
+
+    Attributes:
+        owner: the part of the module that has it.
+        name: its name there.
+        values: its part of the flat vector.
+        slope: that of the gradient.
+    """
+
+    owner: nn.Module
+    name: str
+    values: Tensor
+    slope: Tensor
+
+    @classmethod
+    def bind(cls, module: nn.Module, path: str, values: Tensor, slope: Tensor) -> _Buffer:
+        """Let the buffer of that path be a part of the flat vector."""
+        owner, _, name = path.rpartition(".")
+        found = cls(module.get_submodule(owner), name, values.data, slope)  # a version of its own
+        found.owner._buffers[name] = found.values
+        return found
+
+    def change_to_slope(self, old: Tensor) -> None:
+        """Write what a step subtracts into the gradient, and restore the old values."""
+        new = self.owner._buffers[self.name]
+        assert new is not None, "a buffer that is a part of the vector keeps its shape"
+        self.slope.copy_(old - new.detach())
+        self.values.copy_(old)
+        self.owner._buffers[self.name] = self.values
+
+
 def mean_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean over labels (b,) or, of tokens (b, length), over those that count."""
     return nn.functional.cross_entropy(
@@ -124,10 +178,13 @@ def mean_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     )
 
 
-def layout_of(module: nn.Module) -> Layout:
-    """Return the names and shapes of a module's parameters, in its order."""
-    named = dict(module.named_parameters())
-    return Layout(tuple(named), tuple(tuple(p.shape) for p in named.values()))
+def layout_of(module: nn.Module, buffers: Sequence[str] = ()) -> Layout:
+    """Return the names and shapes of a module's parameters, in its order, and of some buffers."""
+    named: dict[str, Tensor] = dict(module.named_parameters())
+    untrained = {name for name, parameter in named.items() if not parameter.requires_grad}
+    named |= {name: module.get_buffer(name) for name in buffers}
+    shapes = tuple(tuple(one.shape) for one in named.values())
+    return Layout(tuple(named), shapes, frozenset(untrained.union(buffers)))
 
 
 def without_running_statistics(module: nn.Module) -> nn.Module:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any, cast
 
 import numpy as np
@@ -48,14 +49,23 @@ class OwnModuleNetwork(ModuleNetwork):
     """
 
     def __init__(
-        self, code: UserCode, image_shape: ImageShape, classes: int, *, options: Mapping[str, Any]
+        self,
+        code: UserCode,
+        image_shape: ImageShape,
+        classes: int,
+        *,
+        options: Mapping[str, Any],
+        averaged: bool = False,
     ) -> None:
+        """Build the network; with ``averaged``, buffers that training changes are a part of it."""
         self._code = code
+        self._averaged = averaged
         self._options = options
         self._image_shape = image_shape
         self._classes = classes
         self._class = code.load("a subclass of torch.nn.Module")
-        if not (isinstance(self._class, type) and issubclass(self._class, nn.Module)):
+        is_class = isinstance(self._class, type) and issubclass(self._class, nn.Module)
+        if not is_class and not isinstance(self._class, FunctionType):
             raise code.error(f"{code.name}, {_kind(self._class)}", "a subclass of torch.nn.Module")
         super().__init__(self._tried)
 
@@ -68,7 +78,7 @@ class OwnModuleNetwork(ModuleNetwork):
     def _construct(self, seed: int) -> nn.Module:
         """Create an instance, and check that it has the layout of the first instance."""
         module = super()._construct(seed)
-        found = layout_of(module)
+        found = layout_of(module, self._buffers)
         if hasattr(self, "layout") and found != self.layout:
             expected = f"the same parameters in every process, {_counts(self.layout)}"
             raise self._code.changed(f"{self._code.name} with {_counts(found)}", expected)
@@ -84,14 +94,17 @@ class OwnModuleNetwork(ModuleNetwork):
             doing=f"{name}({self._image_shape}, {self._classes}{given})",
             expected=f"a class that can be called as {name}(image_shape, classes{named})",
         )
-        module = without_running_statistics(cast(nn.Module, made))
+        if not isinstance(made, nn.Module):
+            raise self._code.error(f"{name} returned {_kind(made)}", "a torch.nn.Module")
+        module = self._prepared(made)
+        fresh = {key: buffer.clone() for key, buffer in module.named_buffers()}
         self._check_types(module)
         blank = self._blank_images()
         shapes = " or ".join(str(shape) for shape in self._shapes(2))
         what = "scores" if self._classes else "predictions"
         expected = f"{what}, a float32 tensor of shape {shapes}, from two images"
         doing = f"{name} on images of shape {tuple(blank.shape)}"
-        out = self._code.call(lambda: module(blank), doing=doing, expected=expected)
+        out = self._code.call(lambda: scores_of(module(blank)), doing=doing, expected=expected)
         self._check_outputs(out, expected)
         self.tokens = out.shape[1] if out.ndim == 3 else 0
         if own := _own_loss(module):
@@ -99,6 +112,26 @@ class OwnModuleNetwork(ModuleNetwork):
         if not hasattr(self, "layout"):  # it is the first instance
             self._check_buffers(module, blank)
             self.least_samples = self._least_samples(module, blank[:1])
+        if self._averaged:
+            for key in self._buffers:
+                owner, _, own_name = key.rpartition(".")
+                module.get_submodule(owner)._buffers[own_name] = fresh.get(
+                    key, module.get_buffer(key)
+                )
+        return module
+
+    def _prepared(self, module: nn.Module) -> nn.Module:
+        """Drop running statistics, or the count of batches, which only a mean of all needs."""
+        if not self._averaged:
+            return without_running_statistics(module)
+        for key, part in module.named_modules():
+            if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats:
+                if part.momentum is None:
+                    found = f"{self._code.name}'s {key} with momentum=None, which counts batches"
+                    raise self._code.error(
+                        found, "a momentum, such as 0.1, if buffers are averaged"
+                    )
+                part.num_batches_tracked = None
         return module
 
     def _check_buffers(self, module: nn.Module, blank: Tensor) -> None:
@@ -110,9 +143,15 @@ class OwnModuleNetwork(ModuleNetwork):
         doing = f"{self._code.name} on images a second time"
         expected = "the same as the first time"
         self._code.call(lambda: self._train(module, blank), doing=doing, expected=expected)
+        statistics = running_statistics(module) if self._averaged else set()
+        changed = []
         for key, buffer in module.named_buffers():
             old, version = before.get(key, (None, 0))
-            if buffer is not old or buffer._version != version:
+            if key in statistics or buffer is not old or buffer._version != version:
+                if self._averaged:
+                    changed.append(key)
+                    self._check_buffer(key, old, buffer)
+                    continue
                 expected = (
                     "buffers that no forward pass changes: nodes exchange parameters only. Compute "
                     "it in every forward pass from the batch or from parameters, as nn.BatchNorm "
@@ -120,6 +159,16 @@ class OwnModuleNetwork(ModuleNetwork):
                 )
                 found = f"{self._code.name}, which changes its buffer {key} during training"
                 raise self._code.error(found, expected, line=self._code.line())
+        self._buffers = tuple(changed)
+
+    def _check_buffer(self, key: str, old: Tensor | None, new: Tensor) -> None:
+        """Check that a buffer that training changes can be a part of the flat vector."""
+        if new.dtype != torch.float32:
+            found = f"{self._code.name}, which changes its buffer {key}, {new.dtype}, in training"
+            raise self._code.error(found, "buffers of torch.float32, which can be averaged")
+        if old is None or old.shape != new.shape:
+            found = f"{self._code.name}, which changes the shape of its buffer {key} in training"
+            raise self._code.error(found, "buffers that keep their shape, which can be averaged")
 
     def _least_samples(self, module: nn.Module, one: Tensor) -> int:
         """Return 2 if the module cannot train on one image, as with nn.BatchNorm1d; else 1."""
@@ -132,7 +181,7 @@ class OwnModuleNetwork(ModuleNetwork):
 
     def _train(self, module: nn.Module, images: Tensor) -> Any:
         """Return the outputs for blank images, after computing their loss."""
-        outputs = module(images)
+        outputs = scores_of(module(images))
         if own := _own_loss(module):
             own(outputs, self._blank_targets(len(images)))
         return outputs
@@ -179,6 +228,15 @@ class OwnModuleNetwork(ModuleNetwork):
             if parameter.dtype != torch.float32:
                 found = f"{self._code.name}'s parameter {key} is {parameter.dtype}"
                 raise self._code.error(found, "parameters of torch.float32")
+        seen: dict[int, str] = {}
+        for key, parameter in module.named_parameters():
+            if isinstance(parameter, nn.UninitializedParameter):
+                continue
+            other = seen.setdefault(parameter.untyped_storage().data_ptr(), key)
+            if other != key and parameter.numel():
+                found = f"{self._code.name}'s parameters {other} and {key}, which share memory"
+                expected = "tied parameters that are one nn.Parameter: a.weight = b.weight"
+                raise self._code.error(found, expected)
 
 
 class _BoundOwnModule(BoundModule):
@@ -254,7 +312,7 @@ class _BoundOwnModule(BoundModule):
         Raises:
             UserCodeError: it is not a tensor, or has another shape or type.
         """
-        out = self._module(self._inputs(images))
+        out = scores_of(self._module(self._inputs(images)))
         shape = _shape(len(images), self._classes, self.tokens)
         if not isinstance(out, Tensor) or out.shape != shape or out.dtype != torch.float32:
             found = f"{tuple(out.shape)}, {out.dtype}" if isinstance(out, Tensor) else _kind(out)
@@ -268,6 +326,21 @@ def _shape(count: int, classes: int, tokens: int = 0) -> tuple[int, ...]:
     if tokens:
         return (count, tokens, classes)
     return (count, classes) if classes else (count,)
+
+
+def scores_of(outputs: Any) -> Any:
+    """Return the scores of a module that returns an object with more, such as transformers'."""
+    return getattr(outputs, "logits", outputs)
+
+
+def running_statistics(module: nn.Module) -> set[str]:
+    """Return the names of the buffers of normalisation layers that follow the batches."""
+    return {
+        f"{key}.{name}" if key else name
+        for key, part in module.named_modules()
+        if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats
+        for name in ("running_mean", "running_var")
+    }
 
 
 def _own_loss(module: nn.Module) -> OwnLoss | None:

@@ -11,10 +11,17 @@ from math import prod
 
 @dataclass(frozen=True)
 class Layout:
-    """Names (such as ``conv1.weight``) and shapes of a model's tensors, in order."""
+    """Names (such as ``conv1.weight``) and shapes of a model's tensors, in order.
+
+    Attributes:
+        untrained: names of frozen parameters and of buffers: no optimizer changes them. Their part
+            of a gradient is what a step subtracts from them, whatever its learning rate: zeros for
+            a frozen parameter, the change in the forward pass, negative, for a buffer.
+    """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
+    untrained: frozenset[str] = frozenset()
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -25,6 +32,12 @@ class Layout:
     def size(self) -> int:
         """Number of entries of the whole vector: N in the papers."""
         return sum(self.sizes)
+
+    @cached_property
+    def untrained_slices(self) -> tuple[slice, ...]:
+        """The parts of the flat vector that no optimizer changes."""
+        named = zip(self.names, self.slices(), strict=True)
+        return tuple(part for name, part in named if name in self.untrained)
 
     def slices(self) -> Iterator[slice]:
         """Yield the part of the flat vector of each tensor, in order."""

@@ -169,6 +169,7 @@ def _conditions(run: RunRecord) -> dict[str, Any]:
         "runtime": scenario.runtime.name,
         "algorithm": scenario.algorithm.model_dump(mode="json", by_alias=True),
         "model": scenario.model.name,
+        "buffers": getattr(scenario.model, "buffers", None),
         "dataset": scenario.dataset.name,
         "substitutes": list(substitutes(scenario)),
         "workers": scenario.workers.count,

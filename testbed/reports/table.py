@@ -54,6 +54,13 @@ def verdict_text(summary: Mapping[str, Any]) -> Text:
     return text
 
 
+STATISTICS = {
+    "dropped": "the statistics of the batch that is evaluated",
+    "averaged": "running statistics, averaged by the parameter server",
+}
+"""What normalisation layers of a user's own model use, by its ``buffers``."""
+
+
 def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the rows of a summary by topic, without the verdict."""
     updates, accuracy, age = summary["updates"], summary["accuracy"], summary["staleness"]
@@ -61,6 +68,8 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "SUBSTITUTE", one
     yield "ended", describe_ending(summary)
     yield "algorithm", describe_algorithm(summary["algorithm"])
+    if summary.get("buffers"):
+        yield "normalisation", f"evaluations use {STATISTICS[summary['buffers']]}"
     yield "workers", f"{summary['workers']}, {describe_think(summary)}"
     yield "updates", f"{updates['total']:,}, {_number(updates['per_second'], ',.1f', '/s')}"
     if "encoding" in summary:

@@ -18,7 +18,10 @@ from testbed.reports.verdict import (
     BUSY_SHARE_LIMIT_RATIO,
     LATE_FAULT_LIMIT_SECONDS,
     RATE_LIMIT_RATIO,
+    ROUND_TRIP_LIMIT_RATIO,
+    ROUND_TRIP_LIMIT_SECONDS,
     RULES,
+    STANDARD_ERRORS,
     Verdict,
 )
 from testbed.telemetry.entry import Entry, only, plain
@@ -27,6 +30,7 @@ from testbed.telemetry.event_kinds import (
     Exited,
     LinksRead,
     RateMeasured,
+    RoundTripMeasured,
     StateChanged,
     TornDown,
     WorkloadBegun,
@@ -35,7 +39,7 @@ from testbed.telemetry.event_kinds import (
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT, RunFolder, RunState
-from testbed.telemetry.rows import NODES, TRAFFIC
+from testbed.telemetry.rows import METRICS, NODES, TRAFFIC
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,6 +83,11 @@ class WorkloadRun:
         return read_csv(self.folder.nodes, NODES)
 
     @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One row per number that a program has printed, in order."""
+        return read_csv(self.folder.metrics, METRICS)
+
+    @cached_property
     def traffic(self) -> pd.DataFrame:
         """One row per reading of the host."""
         return read_csv(self.folder.traffic, TRAFFIC)
@@ -108,6 +117,7 @@ def summarise_workload(run: WorkloadRun) -> dict[str, Any]:
         "bring_up_seconds": next((one.seconds for one in only(events, BroughtUp)), None),
         "tear_down_seconds": next((one.seconds for one in only(events, TornDown)), None),
         "nodes": _nodes(run),
+        "metrics": _metrics(run),
         "faults": dict(history.struck),
         "host": {"busy_ratio": busy, "pressure_ratio": measures.pressure(run.traffic, seconds)},
     }
@@ -139,6 +149,35 @@ def _nodes(run: WorkloadRun) -> dict[str, Any]:
     return found
 
 
+def _metrics(run: WorkloadRun) -> dict[str, Any]:
+    """Return, by metric, how often it was printed, and its best and last value."""
+    found: dict[str, Any] = {}
+    for program in run.scenario.workload.values():
+        for name, metric in program.metrics.items():
+            rows = run.metrics[run.metrics["metric"] == name]
+            best = None
+            if len(rows):
+                by_value = rows.sort_values("value", ascending=metric.better == "lower")
+                best = by_value.iloc[0][["value", "node", "time_seconds"]].to_dict()
+            last = float(rows["value"].iloc[-1]) if len(rows) else None
+            found[name] = {"count": len(rows), "best": best, "last": last}
+    return found
+
+
+def _silent_metrics(run: WorkloadRun) -> Iterator[str]:
+    """Yield a warning for every metric that no node of its program has printed."""
+    for name, program in run.scenario.workload.items():
+        nodes = set(program.node_names(name))
+        for metric, settings in program.metrics.items():
+            rows = run.metrics[run.metrics["metric"] == metric]
+            if nodes.isdisjoint(rows["node"]):
+                yield (
+                    f"The metric {metric} of {name} was never printed: no line with a number "
+                    f"matches {settings.regex!r}. Compare it with the output: testbed logs "
+                    f"{run.folder.name} {program.node_names(name)[0]}"
+                )
+
+
 def _whole(value: Any) -> int | None:
     import pandas as pd
 
@@ -163,6 +202,8 @@ def _judge(run: WorkloadRun, history: RunHistory, busy: Mapping[str, float | Non
         *RULES["nodes"](measured),
         *(f"A link in the kernel differs from the plan: {one}." for one in differences),
         *_rates(rates),
+        *_round_trips(only(events, RoundTripMeasured)),
+        *_left_out(run, links),
         *_late(events),
     )
     share = busy["share_above_limit"]
@@ -173,6 +214,7 @@ def _judge(run: WorkloadRun, history: RunHistory, busy: Mapping[str, float | Non
             "what the programs compute took longer than on devices of their own. Set `cpu` limits, "
             "or use fewer nodes."
         )
+    warnings += _silent_metrics(run)
     unchecked = [] if links else ["the links' qdiscs"]
     unchecked += [
         f"the rate of {one.link}, because the host cannot send that fast"
@@ -195,14 +237,33 @@ def _rates(rates: Sequence[RateMeasured]) -> Iterator[str]:
             )
 
 
+def _round_trips(trips: Sequence[RoundTripMeasured]) -> Iterator[str]:
+    for trip in trips:
+        away = abs(trip.measured_seconds - trip.configured_seconds)
+        limit = max(ROUND_TRIP_LIMIT_RATIO * trip.configured_seconds, ROUND_TRIP_LIMIT_SECONDS)
+        if away > limit + STANDARD_ERRORS * trip.error_seconds:
+            yield (
+                f"{trip.link}: the measured round trip of {trip.measured_seconds * 1e3:.2f} ms "
+                f"differs by {away * 1e3:.2f} ms from the configured "
+                f"{trip.configured_seconds * 1e3:.2f} ms ({limit * 1e3:.2f} ms is allowed). If the "
+                "host was too busy for accurate timers, run the scenario again; otherwise set a "
+                "longer `delay`."
+            )
+
+
+def _left_out(run: WorkloadRun, links: Sequence[LinksRead]) -> Iterator[str]:
+    environment = read_json(run.folder.environment) or {}
+    found = [*environment.get("left_out", ()), *(one for link in links for one in link.left_out)]
+    for what in dict.fromkeys(found):
+        yield (
+            "Some link settings were skipped (network.missing: warn), because the kernel does not "
+            f"support them: {what}. Use a kernel with netem, or remove these settings."
+        )
+
+
 def _late(events: Sequence[Entry]) -> Iterator[str]:
     for fault, seconds in late_faults(events, 1.0):
         yield (
             f"{fault} was {seconds:.2f} s late ({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). Use "
             "fewer nodes."
         )
-
-
-def workload_summary(folder: RunFolder) -> Mapping[str, Any]:
-    """Return the summary of a run that may be active: as written, or computed now."""
-    return read_json(folder.summary) or plain(summarise_workload(WorkloadRun(folder)))

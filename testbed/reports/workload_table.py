@@ -59,8 +59,18 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "programs", ", ".join(programs)
     if summary["faults"]:
         yield "faults", ", ".join(f"{kind} {count}" for kind, count in summary["faults"].items())
+    for name, one in summary["metrics"].items():
+        yield name, _metric(one)
     busy = summary["host"]["busy_ratio"]["mean"]
     yield "host", f"{_shown(busy, '.0%')} busy"
+
+
+def _metric(metric: Mapping[str, Any]) -> str:
+    best = metric["best"]
+    if best is None:
+        return "never printed"
+    where = f"{best['node']}, {best['time_seconds']:,.1f} s"
+    return f"best {best['value']:g} ({where}), last {metric['last']:g} of {metric['count']:,}"
 
 
 def _bytes(value: float | None) -> str:

@@ -79,10 +79,8 @@ class Arguments(BaseModel):
         """
         if not self.device:
             return None
-        hint = "Is the image that of `testbed image build --gpu`? `testbed doctor FILE` checks it."
-        return open_device(
-            self.device, whose="the device of its class", hint=hint, memory=self.gpu_memory
-        )
+        hint = "`testbed doctor FILE` checks this host. In Docker, `image build --gpu` is needed."
+        return open_device(self.device, whose="its device", hint=hint, memory=self.gpu_memory)
 
     @property
     def ps_folder(self) -> Path:

@@ -14,8 +14,10 @@ import numpy as np
 
 from testbed.algorithms import Asgd, CustomAlgorithm
 from testbed.algorithms.base import Reply
-from testbed.datasets import load
-from testbed.models import CustomModel
+from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.worker import Step
+from testbed.datasets import Prepared, load
+from testbed.models import BoundModel, CustomModel
 from testbed.payloads import Dense
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.load import load as load_scenario
@@ -49,6 +51,12 @@ def main(arguments: Mapping[str, str]) -> Experiment | None:
     opened = Experiment.open(folder, data=data)
     opened.worker(0)  # deals out the samples
     return opened
+
+
+def load_kernels(bound: BoundModel, data: Prepared, *, batch_size: int) -> None:
+    """Compute the gradient of a batch, and discard it: the first one on a GPU takes seconds."""
+    samples = np.arange(min(batch_size, len(data.train_labels)))
+    bound.loss_and_gradient(*batch_of(Step(samples, 0), data))
 
 
 def train(scenario: Scenario, folder: Path, data_folder: Path) -> None:

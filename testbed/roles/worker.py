@@ -20,6 +20,7 @@ from testbed.roles.direct import DirectReceiver
 from testbed.roles.heartbeat import Heartbeat, interval
 from testbed.roles.process import TerminatedError, run, wait_for_end
 from testbed.roles.stream import DeviceStream, Receipt
+from testbed.roles.warm_up import load_kernels
 from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.client import Connection
@@ -43,12 +44,15 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
     layout, clock = experiment.network.layout, EmulatedClock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS
     stream = device_stream(experiment, arguments, worker=worker, clock=clock)
+    bound = experiment.network.bind(worker.half.parameters, device=computes_on)
+    if computes_on is not None:
+        load_kernels(bound, experiment.data, batch_size=experiment.scenario.workers.batch_size)
     address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
     heartbeat = Heartbeat(every=interval(experiment.scenario.workers.count))
     with heartbeat.beating(), connect(address, arguments, experiment=experiment) as connection:
         device = Device(
             index=arguments.index,
-            bound=experiment.network.bind(worker.half.parameters, device=computes_on),
+            bound=bound,
             data=experiment.data,
             fingerprint=layout.fingerprint,
             size=layout.size,

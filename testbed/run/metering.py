@@ -11,8 +11,9 @@ from testbed.reports.metrics.discovery import Targets
 from testbed.reports.metrics.exporter import Exporter
 from testbed.reports.metrics.outline import Outline
 from testbed.reports.metrics.reading import MetricsSink
+from testbed.reports.metrics.workload import WorkloadMetrics
 from testbed.run.interrupts import Interrupted, Interrupts
-from testbed.run.setup import TrainingSetup
+from testbed.run.setup import Setup, TrainingSetup
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.recovery import read_updates
 
@@ -34,15 +35,20 @@ class Metering:
         targets = Targets.of_user(os.environ, Path.home())
         return cls(Exporter(host, port), targets, per_worker)
 
-    def attach(self, setup: TrainingSetup, recorder: Recorder, interrupts: Interrupts) -> None:
+    def attach(self, setup: Setup, recorder: Recorder, interrupts: Interrupts) -> None:
         """Receive all records of a run from now on; ``interrupts`` end the wait at its end."""
         self._interrupts = interrupts
-        outline = Outline.of(setup.scenario, setup.plan, per_worker=self.per_worker)
-        sink = MetricsSink(outline, record=lambda: read_updates(setup.folder))
+        sink = self._sink(setup)
         recorder.add(sink)
         self.exporter.show(sink)
         self._folder = setup.folder.path
         setup.folder.show_metrics(self.exporter.url)
+
+    def _sink(self, setup: Setup) -> MetricsSink | WorkloadMetrics:
+        if not isinstance(setup, TrainingSetup):
+            return WorkloadMetrics(setup.plan)
+        outline = Outline.of(setup.scenario, setup.plan, per_worker=self.per_worker)
+        return MetricsSink(outline, record=lambda: read_updates(setup.folder))
 
     def begin(self) -> None:
         """Serve scrapes, and register with Prometheus; not earlier, because the bring-up forks."""

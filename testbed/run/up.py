@@ -160,6 +160,7 @@ def up_workload(
     *,
     keep: bool = False,
     leave: Callable[[RunFolder], None] | None = None,
+    metering: Metering | None = None,
 ) -> bool:
     """Carry out the run of a workload; arguments, result and errors are those of ``up``."""
     settled = settle_workload(request.scenario)
@@ -169,16 +170,24 @@ def up_workload(
     driver = settled.runtime.driver()
     with Interrupts() as interrupts:
         setup = prepare_workload(request, driver=driver, users=users_of(settled.runtime))
-        with concluded(setup.folder, listener, now=request.now) as valid:
+        with (
+            metering or nullcontext(),
+            concluded(setup.folder, listener, now=request.now) as valid,
+        ):
             listener.phase(f"run {setup.folder.name}")
+            recorder = _recorder(setup.folder, settled, listener.sink)
+            if metering is not None:
+                metering.attach(setup, recorder, interrupts)
+                listener.say(f"metrics: {metering.exporter.url}")
             Execution(
                 setup=setup,
                 begin=partial(WorkloadCourse, setup),
                 driver=driver,
-                recorder=_recorder(setup.folder, settled, listener.sink),
+                recorder=recorder,
                 interrupts=interrupts,
                 keep=keep,
                 in_training=None if leave is None else lambda: leave(setup.folder),
+                metering=metering,
             ).carry_out()
     return valid()
 

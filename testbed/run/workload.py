@@ -9,6 +9,7 @@ from testbed.errors import NodeError
 from testbed.run.course import Connected, Course
 from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.faults import Faults
+from testbed.run.output import Output
 from testbed.run.setup import WorkloadSetup
 from testbed.run.watch import quote_log
 from testbed.run.workload_watch import WorkloadWatch
@@ -83,7 +84,7 @@ class Starts:
         if what.state is not None:
             return what.state == "started" or node in self.watch.succeeded
         if what.prints is not None:
-            return self.watch.has_printed(node, what.prints)
+            return self.watch.output.has_printed(node, what.prints)
         assert what.listens is not None, "one of the three is set"
         port = port_of(self.workload.workload[program], what.listens)
         return node in self.watch.agent.running() and port in self.watch.agent.listening(node)
@@ -130,11 +131,17 @@ class WorkloadCourse(Course):
     def __init__(self, setup: WorkloadSetup, run: Connected) -> None:
         workload = self._workload = setup.workload
         self._run = run
-        stop = None if workload.stop is None else float(workload.stop.time)
+        stop = workload.stop.time if workload.stop is not None else None
+        timeline = self.timeline = workload_timeline(workload)
+
+        def printed(line: str) -> None:
+            timeline.printed(line, now=run.recorder.elapsed_seconds or 0.0)
+
+        output = Output(workload, setup.folder, run.recorder, printed)
         self.watch = WorkloadWatch(
-            setup.plan, setup.folder, run.recorder, run.agent, run.clock, stop
+            *(setup.plan, setup.folder, run.recorder, run.agent, run.clock, output),
+            stop_seconds=None if stop is None else float(stop),
         )
-        self.timeline = workload_timeline(workload)
         self._starts: Starts | None = None
 
     def bring_up(self, deployment: Deployment) -> None:

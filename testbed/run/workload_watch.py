@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
+from testbed.run.output import Output
 from testbed.run.watch import Watch, describe_exit
 from testbed.runtimes.agent.launch import Exit
 from testbed.telemetry.event_kinds import WorkloadEnded
-from testbed.telemetry.files import LineReader
 from testbed.telemetry.rows import NodeRow
 from testbed.values.topology import NodeSpec
 
@@ -17,12 +16,11 @@ from testbed.values.topology import NodeSpec
 class WorkloadWatch(Watch):
     """Polls a workload, and records what is new."""
 
+    output: Output  # of its nodes
     stop_seconds: float | None = None  # since the start, or None for no such end
     succeeded: set[str] = field(default_factory=set)  # nodes that have exited with status 0
     gone: dict[str, str] = field(default_factory=dict)  # nodes that ended otherwise, and how
     _begun: bool = False
-    _logs: dict[str, LineReader] = field(default_factory=dict)
-    _lines: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def started(self) -> bool:
@@ -45,7 +43,9 @@ class WorkloadWatch(Watch):
             NodeError: a node has ended without which the run cannot continue.
             HostError: the run's folder was deleted, or a part of it.
         """
-        for ended in self.take_ended():
+        exits = self.take_ended()  # before reading output, which then is all that they printed
+        self.output.look()
+        for ended in exits:
             self._take_exit(self.plan.node(ended.node), ended)
         if not self.finished and (reason := self._reason()):
             self.ending = reason
@@ -86,13 +86,6 @@ class WorkloadWatch(Watch):
         self.recorder.node_readings(rows)
         self.recorder.host(self.host.sample())
 
-    def has_printed(self, node: str, pattern: str) -> bool:
-        """Return whether a line of a node's output matches a regular expression."""
-        log = self._logs.setdefault(node, LineReader(self.folder.log(node)))
-        lines = self._lines.setdefault(node, [])
-        lines += [line.decode(errors="replace") for line in log.read()]
-        return any(re.search(pattern, line) for line in lines)
-
     def _take_exit(self, node: NodeSpec, ended: Exit) -> None:
         how = describe_exit(node, ended)
         if self.planned_exits.take(node.name):
@@ -114,6 +107,8 @@ class WorkloadWatch(Watch):
         elapsed = self.recorder.elapsed_seconds
         if self.stop_seconds is not None and (elapsed or 0.0) >= self.stop_seconds:
             return f"stop.time of {self.stop_seconds:g} s has passed"
+        if self.output.reached:
+            return self.output.reached
         over = self.succeeded | self.gone.keys()
         final = [node.name for node in self.plan.nodes if node.end == "final"]
         if final and over.issuperset(final):

@@ -183,6 +183,10 @@ def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
     if not packs and scenario.encoding != "raw":
         expected = f"raw: {algorithm.name} encodes its pushes itself"
         yield ("encoding",), scenario.encoding, expected
+    averages = not isinstance(algorithm, AlgorithmConfig) or algorithm.AVERAGES_BUFFERS
+    if not averages and getattr(scenario.model, "buffers", "") == "averaged":
+        expected = "dropped, or an algorithm that averages models, such as fedavg or fedprox"
+        yield ("model", "buffers"), f"averaged, with {algorithm.name}", expected
     if not isinstance(algorithm, Adsp) or algorithm.commit_rate is not None:
         return
     if isinstance(every, Duration) and not _divides(every, algorithm.check_period):
@@ -258,6 +262,10 @@ def check_faults(scenario: Scenario) -> Iterator[Finding]:
     if missing:
         yield from missing
         return
+    for place, fault in enumerate(scenario.faults):
+        if isinstance(fault, TimedFault) and fault.at.log is not None:
+            expected = "a time, a version or an accuracy: only nodes of a workload print lines"
+            yield ("faults", place, "at"), str(fault.at), expected
     if scenario.runtime.capabilities.engine:
         yield from _check_engine(scenario)
     restarted = restarts_feeders(scenario)

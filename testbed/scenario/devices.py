@@ -60,10 +60,14 @@ def devices(scenario: Scenario) -> tuple[Device, ...]:
         rows = _Rows(scenario.seed, name)
         for place in range(count):
             draws = _Draws(scenario.seed, f"w{first + place}", place, rows)
-            up, down = (draws.direction(getattr(member.link, way), way) for way in ("up", "down"))
-            link = member.link.model_copy(update={"up": up, "down": down})
-            found.append(Device(first + place, name, draws.pace(member.speed), link))
+            pace, link = draws.pace(member.speed), draws.link(member.link)
+            found.append(Device(first + place, name, pace, link))
     return tuple(found)
+
+
+def drawn_link(link: Link, *, node: str, seed: int) -> Link:
+    """Return the link of a node of a workload, with its own draws of the link's laws."""
+    return _Draws(seed, node, 0, _Rows(seed, node)).link(link)
 
 
 def differs(member: DeviceClass) -> bool:
@@ -119,6 +123,11 @@ class _Draws:
         if isinstance(speed, TableDuration) and whole is not None:
             return replace(whole, base_seconds=self._from(speed.table, Duration))
         return whole
+
+    def link(self, link: Link) -> Link:
+        """Return the device's own link."""
+        up, down = (self.direction(getattr(link, way), way) for way in ("up", "down"))
+        return link.model_copy(update={"up": up, "down": down})
 
     def direction(self, shape: TracedDirection, way: str) -> TracedDirection:
         """Return the device's own values for one direction of its link."""

@@ -73,6 +73,10 @@ class Experiment:
         if scenario.streams is not None and not algorithm.TAKES_STREAMS:
             expected = "none, or an algorithm whose config sets TAKES_STREAMS = True"
             raise ScenarioError.at("streams", "streams", expected)
+        averaged = getattr(scenario.model, "buffers", "") == "averaged"
+        if averaged and not algorithm.AVERAGES_BUFFERS:
+            expected = "dropped, or an algorithm whose config sets AVERAGES_BUFFERS = True"
+            raise ScenarioError.at("model.buffers", "averaged", expected)
         prepared = datasets.load(data or folder / "data")
         prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)

@@ -49,8 +49,8 @@ def load_workload(path: Path) -> Workload:
 
 
 def is_workload_file(path: Path) -> bool:
-    """Return whether a scenario file, which exists, describes a workload."""
-    return is_workload(parse_document(read_text(path), display_name(path)))
+    """Return whether a scenario file describes a workload; False if there is no such file."""
+    return path.is_file() and is_workload(parse_document(read_text(path), display_name(path)))
 
 
 def load_workload_document(document: Document, *, locate: Callable[[str], Path] | None) -> Workload:

@@ -11,7 +11,6 @@ import re
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
@@ -29,9 +28,11 @@ from testbed.values.family import Named
 from testbed.values.fields import (
     Count,
     Cpus,
+    FiniteNumber,
     Key,
     Name,
     NodeName,
+    Pattern,
     PositiveDuration,
     PositiveSize,
     Seed,
@@ -50,17 +51,6 @@ WorkloadFault = Annotated[
 """The faults that concern a node, whatever runs in it."""
 
 Port = Annotated[int, Field(ge=1, le=65535, strict=True)]
-
-
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise InvalidValue("", f"a regular expression of Python's: {error}") from None
-    return text
-
-
-Pattern = Annotated[Word, AfterValidator(_pattern)]
 
 
 class _ShortForm(BeforeValidator):
@@ -105,6 +95,31 @@ class Condition(StrictModel):
         if self.within is None and self.state is None:
             return self.model_copy(update={"within": WAIT})
         return self
+
+
+class Metric(StrictModel):
+    """A number that a program prints.
+
+    Attributes:
+        regex: a regular expression whose first group is the number: `acc=([0-9.]+)`. Every line of
+            the output is searched.
+        better: whether higher or lower values are better.
+    """
+
+    regex: Pattern
+    better: Literal["higher", "lower"] = "higher"
+
+    @model_validator(mode="after")
+    def _has_group(self) -> Metric:
+        if not re.compile(self.regex).groups:
+            raise InvalidValue(
+                self.regex, "a group in parentheses: the number, as in acc=([0-9.]+)"
+            )
+        return self
+
+    def is_reached(self, value: float, target: float) -> bool:
+        """Return whether a value is at least as good as a target."""
+        return value >= target if self.better == "higher" else value <= target
 
 
 After = Annotated[Condition, _ShortForm()]
@@ -155,6 +170,7 @@ class Program(CommandSettings):
         ports: TCP ports at which it listens, by name.
         after: what must have happened before it starts, by the name of another program: `started`,
             `ended` (with status 0), {listens: PORT} or {prints: REGEX}; for all its nodes.
+        metrics: numbers that it prints, by name.
     """
 
     end: ProgramEnd = "final"
@@ -165,6 +181,7 @@ class Program(CommandSettings):
     files: Annotated[tuple[Word, ...], Field(strict=False)] = ()
     ports: dict[Key, Port] = Field(default={})
     after: dict[NodeName, After] = Field(default={})
+    metrics: dict[Key, Metric] = Field(default={})
 
     @model_validator(mode="after")
     def _classes_add_up(self) -> Program:
@@ -191,9 +208,18 @@ class WorkloadStop(StrictModel):
 
     Attributes:
         time: time since the first node started.
+        metrics: values of printed metrics, by name, that any node reaches: exceeds, or falls below
+            if lower values are better.
     """
 
-    time: PositiveDuration
+    time: PositiveDuration | None = None
+    metrics: dict[Key, FiniteNumber] = Field(default={})
+
+    @model_validator(mode="after")
+    def _something(self) -> WorkloadStop:
+        if self.time is None and not self.metrics:
+            raise InvalidValue("no criterion", "at least one of time and metrics")
+        return self
 
 
 class Workload(StrictModel):

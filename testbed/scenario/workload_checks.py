@@ -36,6 +36,11 @@ def check_workload(workload: Workload) -> Iterator[Finding]:
         expected = "a program with `end: final`, or `stop: {time: ...}`: else it would never end"
         yield (ROOT,), "no end of the run", expected
     yield from _check_faults(workload)
+    known = {name for program in workload.workload.values() for name in program.metrics}
+    for name in workload.stop.metrics if workload.stop else ():
+        if name not in known:
+            expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
+            yield ("stop", "metrics", name), name, expected
 
 
 def check_program_files(workload: Workload, locate: Callable[[str], Path]) -> Iterator[Finding]:
@@ -140,9 +145,10 @@ def _check_links(program: Program, path: Keys) -> Iterator[Finding]:
         for direction in ("up", "down"):
             for field in ("rate", "delay"):
                 for other in getattr(link, direction).origins(field):
-                    found = f"a {field} by `{other.rpartition('_')[2]}`"
-                    expected = "a value: only links of a training's workers have laws and traces"
-                    yield (*place, direction, field), found, expected
+                    if (form := other.rpartition("_")[2]) != "each":
+                        found = f"a {field} by `{form}`"
+                        expected = "a value or a law: only workers of a training follow files"
+                        yield (*place, direction, field), found, expected
 
 
 def _check_faults(workload: Workload) -> Iterator[Finding]:
@@ -159,9 +165,10 @@ def _check_faults(workload: Workload) -> Iterator[Finding]:
             wrong = True
             expected = f"a node ({', '.join(nodes[:8])}) or a pattern like '{nodes[0][:1]}*'"
             yield (*path, "nodes"), repr(selector), expected
-        if fault.at.time is None:
+        if fault.at.time is None and fault.at.log is None:
             wrong = True
-            yield (*path, "at"), str(fault.at), "a time, like {time: 5s}: a workload has no model"
+            expected = "a time or a line, like {time: 5s} or {log: round 5}: there is no model"
+            yield (*path, "at"), str(fault.at), expected
     if wrong:
         return
     for place, found in contradictions(workload.faults, (), seed=workload.seed, others=nodes):

@@ -93,6 +93,7 @@ class RunFolder:
     links = Inside("links.csv")  # targets and rates of links that follow recordings
     devices = Inside("devices.csv")  # speed and link of each device, if they differ within a class
     nodes = Inside("nodes.csv")  # one row per reading of a workload's node
+    metrics = Inside("metrics.csv")  # one row per number that a workload's program printed
     custom = Inside("custom")  # the user's own files, if any
     ps = Inside("ps")  # the parameter server's own folder
     spool = Inside("ps/updates.bin")  # the applied updates as the parameter server writes them

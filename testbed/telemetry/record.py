@@ -23,7 +23,17 @@ from testbed.telemetry.files import CsvTable, evaluation_row
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import PartWriter
-from testbed.telemetry.rows import LINKS, NODES, TRAFFIC, LinkRow, NodeRow, Rows, TrafficRow
+from testbed.telemetry.rows import (
+    LINKS,
+    METRICS,
+    NODES,
+    TRAFFIC,
+    LinkRow,
+    MetricRow,
+    NodeRow,
+    Rows,
+    TrafficRow,
+)
 from testbed.telemetry.sink import Sink
 from testbed.telemetry.wall import WALL
 from testbed.values.usage import Usage
@@ -71,6 +81,7 @@ class FolderSink(Sink):
         self._traffic = CsvTable(folder.traffic, tuple(TRAFFIC))
         self._links: CsvTable | None = None
         self._nodes: CsvTable | None = None
+        self._metrics: CsvTable | None = None
         self._parts = PartWriter(folder.updates)
 
     def event(self, entry: Entry) -> None:
@@ -109,6 +120,12 @@ class FolderSink(Sink):
         for row in rows:
             self._nodes.append(row._asdict())
 
+    def metric(self, row: MetricRow) -> None:
+        """Append a printed number. A run without such metrics has no table for them."""
+        if self._metrics is None:
+            self._metrics = CsvTable(self._folder.metrics, tuple(METRICS))
+        self._metrics.append(row._asdict())
+
     def commit(self) -> None:
         self._parts.close()
 
@@ -116,9 +133,11 @@ class FolderSink(Sink):
         """Close every file, even if the pending updates cannot be written."""
         links = nullcontext() if self._links is None else closing(self._links)
         nodes = nullcontext() if self._nodes is None else closing(self._nodes)
+        metrics = nullcontext() if self._metrics is None else closing(self._metrics)
         with (
             links,
             nodes,
+            metrics,
             closing(self._traffic),
             closing(self._evaluations),
             closing(self._events),
@@ -219,6 +238,12 @@ class Recorder:
         """Record a reading of the nodes of a workload."""
         for sink in self._sinks:
             sink.node_readings(rows)
+
+    def metric(self, node: str, name: str, value: float) -> None:
+        """Record a number that a program of a workload has printed."""
+        row = MetricRow(self.elapsed_seconds or 0.0, node, name, value)
+        for sink in self._sinks:
+            sink.metric(row)
 
     def usage(self, usage: Usage) -> None:
         """Record a reading of queues and containers."""

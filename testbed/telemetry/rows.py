@@ -255,7 +255,23 @@ class NodeRow(NamedTuple):
     memory_bytes: Annotated[MeasuredCount, "memory in use", "the node's control group"]
 
 
-AnyRow = type[UpdateRow] | type[StreamColumns] | type[TrafficRow] | type[LinkRow] | type[NodeRow]
+class MetricRow(NamedTuple):
+    """A number that a program of a workload has printed."""
+
+    time_seconds: Annotated[Real, "when the line was read, since the first node started", CLOCK]
+    node: Annotated[Text, "the node", "the node's output"]
+    metric: Annotated[Text, "the metric", "the scenario"]
+    value: Annotated[Real, "the number", "the node's output", "of the program"]
+
+
+AnyRow = (
+    type[UpdateRow]
+    | type[StreamColumns]
+    | type[TrafficRow]
+    | type[LinkRow]
+    | type[NodeRow]
+    | type[MetricRow]
+)
 
 
 def _columns(
@@ -302,6 +318,7 @@ TRAFFIC = _columns(TrafficRow)
 
 LINKS = _columns(LinkRow)
 NODES = _columns(NodeRow)
+METRICS = _columns(MetricRow)
 """The columns of ``links.csv``."""
 
 UPDATE = np.dtype([(name, column.type) for name, column in UPDATES.items()])

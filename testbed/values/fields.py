@@ -92,6 +92,14 @@ def _word(text: str) -> str:
     return text
 
 
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise InvalidValue("", f"a regular expression of Python's: {error}") from None
+    return text
+
+
 def _folder(text: str) -> str:
     path = PurePosixPath(text)
     system = path.parts[1:2] and f"/{path.parts[1]}" in SYSTEM_FOLDERS
@@ -169,6 +177,7 @@ AnyDuration = Annotated[Duration, _at_most(Duration(10_000 * 3600))]
 PositiveSize = Annotated[Size, _positive(Size(1e14))]
 Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT, strict=True)]
 Word = Annotated[str, AfterValidator(_word)]
+Pattern = Annotated[str, AfterValidator(_word), AfterValidator(_pattern)]
 Folder = Annotated[str, AfterValidator(_folder)]
 Gpus = Annotated[
     int | float,

@@ -27,11 +27,11 @@ from testbed.telemetry.host import torch_build
 GRADIENT_TOLERANCE = 1e-3
 """Of the norm of a gradient: float32 sums of up to 1e5 terms, added in another order."""
 
-ACCURACY_TOLERANCE = 0.03
-"""Of the best accuracy: asynchronous runs differ, on one and the same CPU too."""
+ACCURACY_TOLERANCE = 0.02
+"""Of the best accuracy: three runs on one CPU had 0.9867, 0.9900 and 0.9933."""
 
-PAYLOAD_TOLERANCE = 0.02
-"""Of the mean bytes of a push: AdaComp sends no zeros, and which entries are zero may differ."""
+PAYLOAD_TOLERANCE = 0.01
+"""Of the mean bytes of a push, 13,792 in these three: AdaComp sends no zeros, which may differ."""
 
 BATCH = 10
 

@@ -33,3 +33,17 @@ def test_missing_requirements_of_a_scenario(bed: Any) -> None:
     assert found["netem"]["level"] in ("ok", "missing")  # without netem, a delay is refused
     assert "1,022 workers" in found["memory"]["found"]
     assert "add up to 1022" in found["CPUs"]["found"]
+
+
+def test_what_up_refuses_of_a_scenario_s_nodes(bed: Any) -> None:
+    text = bed.scenario.read_text()
+    for more, check, told in (
+        ("cpuset: '999'", "nodes", "cpuset 999 contains CPUs that this host does not have"),
+        ("gpus: 64", "GPUs", "gpus 64, but "),
+    ):
+        bed.scenario.write_text(text.replace("speed: 20ms", f"speed: 20ms, {more}"))
+        findings = json.loads(bed("doctor", bed.scenario, "--json", status=3).stdout)
+        (found,) = (one for one in findings if one["check"] == check)
+        assert found["level"] == "missing"
+        assert told in found["found"]
+        assert told in bed("up", bed.scenario, status=3).stderr

@@ -81,11 +81,15 @@ def test_the_plan_says_who_has_which_gpu() -> None:
     made = plan(load_text(GPU_TEXT), "r")
     found = Gpu(1, "GPU-aa", "NVIDIA T400", Size(4e9), 0)
     dealt = deal_gpus(made, [found], vector=0)
-    assert list(gpu_lines(dealt, "")) == ["gpu     GPU 1 (NVIDIA T400, 4,000 MB): w3 0.5"]
+    (line,) = gpu_lines(dealt, "")
+    assert line == (
+        "gpu     GPU 1 (NVIDIA T400, 4,000 MB): w3 0.5; CUDA contexts take up to 500 MB"
+    )
     many = load_text(GPU_TEXT.replace("count: 4", "count: 40").replace("gpus: 0.5", "gpus: 0.1"))
     large = replace(found, memory=Size(9e9))
     (line,) = gpu_lines(deal_gpus(plan(many, "r"), [large], vector=0), "")
-    assert line.endswith(": " + ", ".join(f"w3{n} 0.1" for n in range(8)) + ", and 2 more: --json")
+    first = ", ".join(f"w3{n} 0.1" for n in range(8))
+    assert f": {first}, and 2 more: --json; CUDA contexts take up to 5,000 MB" in line
 
 
 def test_json_has_every_node(file: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,19 +134,21 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     beat = (
         "import time\nfor beat in range(30):\n    print(time.time(), flush=True); time.sleep(0.2)"
     )
-    programs = {
+    programs: dict[str, dict[str, Any]] = {
         name: {"command": [python_of(runtime), "-u", "-c", beat]}
-        for name in ("frozen", "cut", "dead")
+        for name in ("frozen", "cut", "dead", "killed")
+    }
+    programs["cut"]["command"][-1] = beat.replace("time.time()", "'round', beat")
+    programs["cut"]["metrics"] = {
+        name: {"regex": f"{name} ([0-9]+)"} for name in ("round", "accuracy")
     }
     faults: list[dict[str, Any]] = [
         {"freeze": {"nodes": ["frozen"], "at": {"time": "1s"}, "for": "2s"}},
-        {"partition": {"nodes": ["cut"], "at": {"time": "1s"}, "for": "1s"}},
+        {"partition": {"nodes": ["cut"], "at": {"log": "^round 5$"}, "for": "1s"}},
         {"link": {"nodes": ["cut"], "at": {"time": "3s"}, "for": "1s", "up": {"rate": "1mbit"}}},
         {"kill": {"nodes": ["dead"], "at": {"time": "2s"}}},
+        {"kill": {"nodes": ["killed"], "at": {"time": "2s"}, "for": "1s"}},
     ]
-    if runtime == "native":
-        programs["killed"] = {"command": [python_of(runtime), "-u", "-c", beat]}
-        faults.append({"kill": {"nodes": ["killed"], "at": {"time": "2s"}, "for": "1s"}})
     text = yaml.safe_dump({"name": "faulty", "workload": programs, "faults": faults})
     up = bed.up("--runtime", runtime, file=bed.scenario("faulty.yaml", text))
     done = up.end()
@@ -154,10 +156,12 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     times = [float(line) for line in up.folder.log("frozen").read_text().split()]
     assert max(later - at for at, later in pairwise(times)) >= 1.9
     assert len(up.folder.log("dead").read_text().splitlines()) < 30
-    if runtime == "native":
-        assert len(up.folder.log("killed").read_text().splitlines()) > 30
+    assert len(up.folder.log("killed").read_text().splitlines()) > 30
     kinds = [(one["kind"], one["begins"]) for one in events(up) if one["event"] == "fault"]
     assert kinds.count(("partition", False)) == kinds.count(("link", False)) == 1
+    summary = json.loads(up.folder.summary.read_text())
+    assert [summary["metrics"]["round"][key] for key in ("count", "last")] == [30, 29.0]
+    assert "The metric accuracy of cut was never printed" in done.out
     assert "except dead, killed by faults" in up.folder.state().reason
     assert bed.remains(up.name) == []
 

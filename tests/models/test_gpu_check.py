@@ -37,7 +37,7 @@ def test_every_model_computes_on_a_device_what_it_computes_in_place(check: Any) 
 
 def test_runs_are_compared_within_tolerances(check: Any) -> None:
     cpu = run(0.95, 1000, 1010)
-    assert list(check.compare(cpu, run(0.92, 1024, 1016))) == []
+    assert list(check.compare(cpu, run(0.935, 1014, 1016))) == []
     accuracy, payload = check.compare(cpu, run(0.91, 1200, 1010))
     assert accuracy.startswith("best accuracies [0.95, 0.91]")
     assert payload.startswith("bytes of a push [1005.0, 1105.0]")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,10 @@ from testbed.errors import HostError
 from testbed.plan.budget import budget
 from testbed.plan.gpus import deal_gpus, holders, want_gpus
 from testbed.plan.make import plan
-from testbed.plan.written import plan_text
+from testbed.plan.written import plan_text, read_plan
 from testbed.scenario import load_text
 from testbed.scenario.schema import Scenario
+from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Gpu, Plan
 from testbed.values.units import Size
 
@@ -120,7 +122,8 @@ def test_a_node_with_a_gpu_starts_cold_and_needs_memory_of_the_host() -> None:
     )
 
 
-def test_the_plan_in_the_run_folder_says_who_has_which() -> None:
-    assert '"dealt": [{"index": 0, "uuid": "GPU-0"' in plan_text(
-        deal(scenario(1, "all: {gpus: 1}"), gpu(0))
-    )
+def test_the_plan_in_the_run_folder_says_who_has_which(tmp_path: Path) -> None:
+    made, folder = deal(scenario(2, "all: {gpus: 0.5}"), gpu(0)), RunFolder(tmp_path)
+    folder.plan.write_text(plan_text(made))
+    assert '"dealt": [{"index": 0, "uuid": "GPU-0"' in folder.plan.read_text()
+    assert read_plan(folder) == made

@@ -11,6 +11,8 @@ from testbed.plan.workload import plan_workload
 from testbed.run.prepare_workload import with_files
 from testbed.scenario.load_workload import load_any
 from testbed.scenario.workload import Workload
+from testbed.values.laws import Law
+from testbed.values.seeds import stream
 from testbed.values.units import Rate, Size
 
 TEXT = """\
@@ -99,3 +101,21 @@ def test_a_python_environment_is_shown_with_its_interpreter(tmp_path: Path) -> N
     assert node.folders == (str(tmp_path / "env"), str(tmp_path / "pythons" / "3.12"))
     assert node.environment["PATH"].startswith(f"{bin_folder}:/usr/local/sbin:")
     assert node.environment["VIRTUAL_ENV"] == str(tmp_path / "env")
+
+
+def test_links_may_be_drawn_for_each_node(tmp_path: Path) -> None:
+    file = tmp_path / "drawn.yaml"
+    law = '{each: "uniform(0.5,1.5)", mean: 10mbit}'
+    file.write_text(
+        "name: drawn\nseed: 3\nworkload: {job: {command: [x], count: 40, "
+        f"link: {{up: {{rate: {law}}}, down: {{rate: 5mbit}}}}}}}}\n"
+    )
+    loaded = load_any(file)
+    assert isinstance(loaded, Workload)
+    links = [node.link for node in plan_workload(loaded, "r1").nodes if node.link]
+    rates = [float(link.up.rate or 0) for link in links]
+    draws = stream(3, "job7", "device", "up.rate")
+    assert rates[7] == Law.parse("uniform(0.5,1.5)").draw(draws) * 10e6
+    assert len(set(rates)) == 40
+    assert 5e6 <= min(rates) < max(rates) <= 15e6
+    assert {link.down.rate for link in links} == {Rate(5e6)}

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import NodeError
+from testbed.faults.timeline import Timeline
 from testbed.host.users import Users
 from testbed.network.counters import InterfaceCounters, Traffic
 from testbed.plan.workload import plan_workload
@@ -21,13 +22,21 @@ from testbed.reports.live import Progress
 from testbed.reports.live_workload import WorkloadDisplay
 from testbed.reports.workload import WorkloadRun, summarise_workload
 from testbed.run.deploy import Deployment
+from testbed.run.output import Output
 from testbed.run.setup import WorkloadSetup
 from testbed.run.workload import Starts
 from testbed.run.workload_watch import WorkloadWatch
 from testbed.runtimes.agent.launch import Exit, LaunchSpec
 from testbed.scenario.dump import dump_data
 from testbed.scenario.load_workload import load_workload
-from testbed.telemetry.event_kinds import StateChanged, WorkloadBegun
+from testbed.scenario.workload_names import workload_timeline
+from testbed.telemetry.event_kinds import (
+    LinksRead,
+    RateMeasured,
+    RoundTripMeasured,
+    StateChanged,
+    WorkloadBegun,
+)
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.values.usage import ContainerUse, Queue, Usage
@@ -92,6 +101,7 @@ class Small:
     starts: Starts
     agent: Agent
     now: list[float]
+    timeline: Timeline | None = None
 
     def step(self, *ended: Exit) -> list[str]:
         """One round of the loop; the nodes launched so far."""
@@ -127,13 +137,20 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Small]]:
             recorder = cleanup.enter_context(Recorder.into(folder, time_scale=1.0, sinks=[display]))
             agent: Any = Agent()
             now = [100.0]
-            watch = WorkloadWatch(plan, folder, recorder, agent, lambda: now[0], stop)
+            timeline = workload_timeline(workload)
+            output = Output(
+                workload, folder, recorder, lambda line: timeline.printed(line, now=5.0)
+            )
+            watch = WorkloadWatch(
+                *(plan, folder, recorder, agent, lambda: now[0], output), stop_seconds=stop
+            )
             watch.begin()
             recorder.event(WorkloadBegun())
             driver: Any = type("Driver", (), {"contain": lambda *_: {}})()
             setup = WorkloadSetup(plan, folder, Users("root"), workload)
             deployment = Deployment(setup, driver, agent, watch, lambda: now[0])
-            return Small(folder, recorder, watch, Starts(workload, deployment, watch), agent, now)
+            starts = Starts(workload, deployment, watch)
+            return Small(folder, recorder, watch, starts, agent, now, timeline)
 
         yield make
 
@@ -264,3 +281,90 @@ def test_readings_of_every_node_are_in_the_summary(make: Any) -> None:
     assert summary["nodes"]["job1"]["up_bytes"] is None
     assert not summary["verdict"]["valid"]
     assert summary["verdict"]["reasons"][0].startswith("The run failed: store exited with status 3")
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def test_links_that_are_not_as_configured_make_a_run_invalid(make: Any) -> None:
+    small = make(stop=0.0)
+    small.step()
+    for event in (
+        RateMeasured("class job up", 1e6, 0.94e6),
+        RateMeasured("class job down", 1e6, None),
+        RoundTripMeasured("class job", 0.02, 0.0225),
+        RoundTripMeasured("class store", 0.02, 0.0209),
+        LinksRead(2, ("job0: up: rate",), ("class job: up.delay 20ms",)),
+        StateChanged("finished", small.watch.ending),
+    ):
+        small.recorder.event(event)
+    verdict = summarise_workload(WorkloadRun(small.folder))["verdict"]
+    assert [reason.partition(".")[0] for reason in verdict["reasons"]] == [
+        "A link in the kernel differs from the plan: job0: up: rate",
+        "class job up: the measured rate of 0",
+        "class job: the measured round trip of 22",
+        "Some link settings were skipped (network",
+    ]
+    assert verdict["unchecked"] == (
+        "the rate of class job down, because the host cannot send that fast",
+    )
+
+
+METRICS = """\
+name: small
+workload:
+  job:
+    command: [work]
+    count: 2
+    metrics:
+      accuracy: {regex: "acc=([0-9.]+)"}
+      loss: {regex: "loss ([^ ]+)", better: lower}
+      speed: {regex: "speed (.*)"}
+stop: {metrics: {accuracy: 0.9}}
+faults:
+  - freeze: {nodes: [job1], at: {log: "^round 2"}, for: 1s}
+"""
+
+
+def test_printed_numbers_are_on_record_and_may_end_the_run(make: Any) -> None:
+    small = make(METRICS)
+    small.step()
+    small.folder.log("job0").write_text("acc=0.5 loss 3\nacc=. loss nan\nloss 2.5\n")
+    small.folder.log("job1").write_text("acc=0.7 loss inf\nacc=0.6")
+    small.step()
+    assert small.watch.ending == ""
+    append(small.folder.log("job1"), "5\nacc=0.92\nacc=0.4\n")
+    small.watch.look()
+    assert small.watch.ending == "accuracy of job1 has reached 0.9: 0.92"
+    small.recorder.event(StateChanged("finished", small.watch.ending))
+    run = WorkloadRun(small.folder)
+    rows = [(row.node, row.metric, row.value) for row in run.metrics.itertuples()]
+    assert rows == [
+        *(("job0", "accuracy", 0.5), ("job0", "loss", 3.0), ("job0", "loss", 2.5)),
+        *(("job1", "accuracy", 0.7), ("job1", "accuracy", 0.65)),
+        *(("job1", "accuracy", 0.92), ("job1", "accuracy", 0.4)),
+    ]
+    summary = summarise_workload(run)
+    accuracy, loss = summary["metrics"]["accuracy"], summary["metrics"]["loss"]
+    assert (accuracy["count"], accuracy["last"]) == (5, 0.4)
+    assert (accuracy["best"]["value"], accuracy["best"]["node"]) == (0.92, "job1")
+    assert (loss["best"]["value"], loss["best"]["node"], loss["last"]) == (2.5, "job0", 2.5)
+    assert summary["metrics"]["speed"] == {"count": 0, "best": None, "last": None}
+    (warning,) = summary["verdict"]["warnings"]
+    assert warning.startswith("The metric speed of job was never printed: no line with a number")
+    assert "testbed logs small-1 job0" in warning
+
+
+def test_a_line_triggers_a_fault(make: Any) -> None:
+    small = make(METRICS)
+    small.step()
+    small.folder.log("job0").write_text("not round 2\n")
+    small.step()
+    assert small.timeline.next_time == float("inf")
+    append(small.folder.log("job0"), "round 2 begins\n")
+    small.step()
+    assert small.timeline.next_time == 5.0
+    (action,) = small.timeline.due(5.0)
+    assert small.timeline.named(action.workers) == ("job1",)

@@ -29,6 +29,7 @@ SMOKE = (
     "test_contract.py::test_a_run_ends_when_its_controller_is_killed[native]",
     "native/test_driver.py::test_a_node_has_its_own_uid_and_no_privileges",
     "native/test_driver.py::test_a_node_sees_no_private_files_of_the_user",
+    "native/test_driver.py::test_a_node_opens_a_device_that_is_mounted_at_its_own_path",
     "native/test_reach.py::test_a_node_reaches_no_agent_of_a_later_run_in_a_visible_folder",
     "native/test_driver.py::test_linked_nodes_reach_each_other_and_their_bytes_are_counted",
 )

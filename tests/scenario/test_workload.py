@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import ScenarioError
-from testbed.scenario import Scenario, load
+from testbed.scenario import Scenario, load, load_text
 from testbed.scenario.load_workload import is_workload_file, load_any, load_workload
 from testbed.scenario.override import Override
 from testbed.scenario.workload import Workload
@@ -90,3 +90,9 @@ def test_a_workload_extends_another(file: Path) -> None:
     assert isinstance(loaded, Workload)
     assert loaded.workload["server"].end == "noticed"
     assert loaded.workload["server"].command == ("serve",)
+
+
+def test_the_faults_of_a_training_wait_for_no_line(small: str) -> None:
+    fault = "faults: [{freeze: {at: {log: round 5}, for: 1s}}]"
+    with pytest.raises(ScenarioError, match="a line with 'round 5', expected a time, a version"):
+        load_text(f"{small}{fault}\n")

@@ -16,6 +16,7 @@ from testbed.telemetry.event import CONTROLLER, PS, Event
 from testbed.telemetry.rows import (
     EVALUATIONS,
     LINKS,
+    METRICS,
     NODES,
     REQUIRED,
     STREAMS,
@@ -39,6 +40,7 @@ def renewed(page: str) -> str:
         "traffic": of_columns(TRAFFIC),
         "links": of_columns(LINKS),
         "nodes": of_columns(NODES),
+        "metrics": of_columns(METRICS),
         "controller": of_events(CONTROLLER),
         "ps": of_events(PS),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,18 +75,31 @@ class LocalTrainingWorker(WorkerHalf[Any], ABC):
         """Take one step with a gradient over ``samples`` samples."""
         config = self.config
         rate = config.learning_rate * self._factor(now)
+        changes = [(part, gradient[part].copy()) for part in self.layout.untrained_slices]
         with np.errstate(over="ignore", invalid="ignore"):  # the server ends diverged training
             if config.proximal:
                 gradient = gradient + np.float32(config.proximal) * (self.parameters - self._start)
+            if changes:
+                gradient = _without(gradient, self.layout.untrained_slices)
             if config.clip is not None:
                 gradient = config.clip.limit(gradient)
             step = config.optimizer.step(self._optimizer, gradient, self.parameters, rate=rate)
+            for part, change in changes:
+                step[part] = change
             self._update.subtract(step, samples)
 
     def _factor(self, now: float) -> float:
         schedule = self.config.schedule
         progress = {"rounds": self._round, "updates": self.version, "seconds": now}
         return float(schedule.factor(progress[schedule.by]))
+
+
+def _without(gradient: Vector, parts: Sequence[slice]) -> Vector:
+    """Return a copy with zeros in some parts."""
+    trained = gradient.copy()
+    for part in parts:
+        trained[part] = 0.0
+    return trained
 
 
 class StepsWorker(LocalTrainingWorker):

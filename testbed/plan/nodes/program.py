@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from testbed.plan.nodes.base import FIRST_WORKER_UID, INSIDE, Role, address_of, link_at
+from testbed.scenario.devices import drawn_link
 from testbed.scenario.links import linked_nodes, resolve
 from testbed.scenario.schema import Scenario
 from testbed.scenario.workload import Program, Workload
@@ -57,6 +58,7 @@ class ProgramRole(Role):
         for number, own in enumerate(nodes):
             program = workload.workload[own.program]
             device_class, one = program.node_classes(own.program)[own.index]
+            link = drawn_link(one.link or program.link, node=own.name, seed=workload.seed)
             filled = {
                 key: fill(text, own, workload, addresses)
                 for key, text in program.environment.items()
@@ -66,7 +68,7 @@ class ProgramRole(Role):
                 role=self.name,
                 index=own.index,
                 device_class=device_class,
-                link=link_at(number, workload, one.link or program.link),
+                link=link_at(number, workload, link),
                 cpu=one.cpu or program.cpu,
                 cpuset=one.cpuset or program.cpuset,
                 memory=one.memory or program.memory,

@@ -8,12 +8,14 @@ updates the table.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from testbed.reports.metrics import declared
 from testbed.reports.metrics.declared import METRICS, Metric
+from testbed.reports.metrics.workload import WORKLOAD_METRICS
 from testbed.telemetry.event_kinds import EVENTS
 
 PAGE = Path(declared.__file__).with_name("README.md")
@@ -21,9 +23,12 @@ PLACE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end -->)", re.DOTALL)
 UNITS = {"seconds": "_seconds", "bytes": "_bytes", "ratio": "_ratio"}
 
 
-def table() -> str:
+TABLES = (METRICS, WORKLOAD_METRICS)
+
+
+def table(metrics: Sequence[Metric]) -> str:
     lines = ["| metric | kind | unit | labels | what | read from |", f"{'| --- ' * 6}|"]
-    for one in METRICS:
+    for one in metrics:
         labels = ", ".join(f"`{label}`" for label in one.labels)
         cells = (f"`{one.name}`", one.kind, one.unit, labels, one.help, one.source)
         lines.append(f"| {' | '.join(cells)} |")
@@ -31,15 +36,18 @@ def table() -> str:
 
 
 def test_the_table_is_of_today() -> None:
-    (found,) = PLACE.findall(PAGE.read_text())
-    assert found == f"{table()}\n", "python tests/reports/metrics/test_declared.py"
+    found = PLACE.findall(PAGE.read_text())
+    assert found == [f"{table(one)}\n" for one in TABLES], (
+        "python tests/reports/metrics/test_declared.py"
+    )
 
 
 def test_every_metric_has_its_own_name() -> None:
-    assert len({one.name for one in METRICS}) == len(METRICS)
+    names = [one.name for metrics in TABLES for one in metrics]
+    assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda one: one.name)
+@pytest.mark.parametrize("metric", [*METRICS, *WORKLOAD_METRICS], ids=lambda one: one.name)
 def test_names_follow_the_conventions(metric: Metric) -> None:
     assert re.fullmatch(r"testbed(_[a-z]+)+", metric.name)
     unit = UNITS.get(metric.unit)
@@ -56,4 +64,5 @@ def test_the_sources_of_every_metric_exist(metric: Metric) -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(PLACE.sub(lambda _: f"{table()}\n", PAGE.read_text()))
+    tables = iter(TABLES)
+    PAGE.write_text(PLACE.sub(lambda _: f"{table(next(tables))}\n", PAGE.read_text()))

@@ -46,5 +46,5 @@ def test_a_node_without_its_gpu_ends_with_the_reason(make: Make, node: str) -> N
     cast.start(node)
     assert cast.exit_status(node) == 3
     told = cast.log(node).read_text(encoding="utf-8")
-    assert told.startswith(f"{node}: the device of its class is cuda, but PyTorch cannot use CUDA")
+    assert told.startswith(f"{node}: its device is cuda, but PyTorch cannot use CUDA")
     assert cast.events("joined") == []

@@ -243,6 +243,15 @@ def test_programs_and_threads_work_inside(live: Any) -> None:
     assert output == "b'from a child\\n'\nunshare 1\n"
 
 
+def test_a_node_opens_a_device_that_is_mounted_at_its_own_path(live: Any) -> None:
+    """As those of its GPUs are: read-only, which does not apply to writing to a device."""
+    device = Path("/dev/null")
+    shown = {"mounts": (Mount(device, device),), "arguments": {"device": str(device)}}
+    status, output = live.run("w70", "entries:look_for_gpus", **shown)
+    assert status == 0, output
+    assert json.loads(output)["device"] == "opened"
+
+
 def test_a_mount_outside_its_folder_is_refused(live: Any) -> None:
     for target in ("/etc", "/run/testbed", "/run/testbed/../x", "relative"):
         with pytest.raises(NodeError, match="w31: mount at"):

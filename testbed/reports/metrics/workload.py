@@ -1,0 +1,136 @@
+"""The metrics of a workload: what every node carries and takes, and the numbers it prints."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from testbed.reports.metrics.declared import (
+    EXPORTER_TIME,
+    RUN_STATE,
+    TIME,
+    Metric,
+    Sample,
+    families,
+)
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import StateChanged
+from testbed.telemetry.rows import MetricRow, NodeRow
+from testbed.telemetry.sink import Sink
+from testbed.values.topology import Plan
+
+READINGS, OUTPUT = "nodes.csv", "the node's output"
+OF_NODE = ("node", "class")
+BOTH_WAYS = (*OF_NODE, "direction")
+
+BYTES = Metric(
+    "testbed_node_bytes_total",
+    "Ethernet bytes that a node of a workload has sent (up) and received (down).",
+    READINGS,
+    BOTH_WAYS,
+)
+PACKETS = Metric(
+    "testbed_node_packets_total", "Packets that it has sent and received.", READINGS, BOTH_WAYS
+)
+RETRANSMITTED = Metric(
+    "testbed_node_retransmitted_bytes_total", "TCP data that it has sent again.", READINGS, OF_NODE
+)
+DROPPED = Metric(
+    "testbed_node_dropped_packets_total",
+    "Packets to the node that a full queue has dropped.",
+    READINGS,
+    OF_NODE,
+)
+CPU = Metric(
+    "testbed_node_cpu_seconds_total",
+    "Its CPU time, if control groups report it.",
+    READINGS,
+    OF_NODE,
+)
+MEMORY = Metric("testbed_node_memory_bytes", "Its memory in use.", READINGS, OF_NODE)
+PRINTED = Metric(
+    "testbed_printed_value",
+    "The last number that a node has printed of a metric of the scenario.",
+    OUTPUT,
+    (*OF_NODE, "metric"),
+)
+
+WORKLOAD_METRICS = (BYTES, PACKETS, RETRANSMITTED, DROPPED, CPU, MEMORY, PRINTED)
+"""The metrics that only a workload has; it also has TIME, RUN_STATE and EXPORTER_TIME."""
+
+
+class WorkloadMetrics(Sink, Collector):
+    """Collects the data for scrapes; one thread writes to it, any other thread may read.
+
+    Args:
+        plan: of the run.
+        seconds: returns the CPU time of the calling thread.
+    """
+
+    def __init__(self, plan: Plan, *, seconds: Callable[[], float] = time.thread_time) -> None:
+        self._run = (plan.run, "")  # of RUN_LABELS: it has no algorithm
+        self._classes = {node.name: node.device_class for node in plan.nodes}
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._spent = 0.0
+        self._now = 0.0
+        self._state = "created"
+        self._nodes: dict[str, NodeRow] = {}
+        self._printed: dict[tuple[str, str], float] = {}
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Add the CPU time spent inside the context to the exporter's own."""
+        began = self._seconds()
+        yield
+        with self._lock:  # scrapes run in other threads
+            self._spent += self._seconds() - began
+
+    def event(self, entry: Entry) -> None:
+        if isinstance(entry.event, StateChanged):
+            with self._lock:
+                self._state = entry.event.state
+
+    def node_readings(self, rows: Sequence[NodeRow]) -> None:
+        with self._lock:
+            self._nodes |= {row.node: row for row in rows}
+
+    def metric(self, row: MetricRow) -> None:
+        with self._lock:
+            self._printed[row.node, row.metric] = row.value
+
+    def time_passed(self, emulated: float) -> None:
+        with self._lock:
+            self._now = emulated
+
+    def collect(self) -> Iterator[Family]:
+        """Yield the current samples, by metric."""
+        with self._lock:
+            samples = list(self._samples())
+        yield from families(samples, self._run).values()
+
+    def _samples(self) -> Iterator[Sample]:
+        yield Sample(TIME, self._now)
+        yield Sample(RUN_STATE, 1, (self._state,))
+        for name, row in self._nodes.items():
+            node = (name, self._classes[name])
+            yield Sample(BYTES, row.up_bytes, (*node, "up"))
+            yield Sample(BYTES, row.down_bytes, (*node, "down"))
+            yield Sample(PACKETS, row.up_packets, (*node, "up"))
+            yield Sample(PACKETS, row.down_packets, (*node, "down"))
+            yield Sample(RETRANSMITTED, row.retransmitted_bytes, node)
+            for metric, value in (
+                (DROPPED, row.dropped_packets),
+                (CPU, row.cpu_seconds),
+                (MEMORY, row.memory_bytes),
+            ):
+                if value is not None:
+                    yield Sample(metric, value, node)
+        for (name, metric_name), value in self._printed.items():
+            yield Sample(PRINTED, value, (name, self._classes[name], metric_name))
+        yield Sample(EXPORTER_TIME, self._spent)

@@ -1,0 +1,64 @@
+"""The metrics of a workload, as a scrape shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from testbed.plan.workload import plan_workload
+from testbed.reports.metrics.workload import WorkloadMetrics
+from testbed.scenario.load_workload import load_workload
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import StateChanged
+from testbed.telemetry.rows import MetricRow, NodeRow
+
+TEXT = """\
+name: pair
+workload:
+  server: {command: [serve]}
+  client: {command: [ask], count: 2, classes: {fast: {count: 1}, slow: {count: 1}}}
+"""
+
+
+def test_a_scrape_has_the_last_reading_of_every_node(tmp_path: Path) -> None:
+    file = tmp_path / "pair.yaml"
+    file.write_text(TEXT)
+    sink = WorkloadMetrics(plan_workload(load_workload(file), "r1"), seconds=lambda: 0.0)
+    registry = CollectorRegistry()
+    registry.register(sink)
+    sink.event(Entry(0.0, None, StateChanged("running")))
+    sink.node_readings([NodeRow(1.0, "server", 1, 1, 1, 1, 0, None, None, None)])
+    sink.node_readings(
+        [
+            NodeRow(2.0, "server", 500, 5, 900, 9, 70, 3, 1.5, 10_000_000),
+            NodeRow(2.0, "client1", 900, 9, 500, 5, 0, 0, None, None),
+        ]
+    )
+    sink.metric(MetricRow(1.0, "client1", "loss", 3.5))
+    sink.metric(MetricRow(2.0, "client1", "loss", 2.5))
+    sink.time_passed(2.0)
+    lines = {line for line in generate_latest(registry).decode().splitlines() if line[0] != "#"}
+    server = 'algorithm="",class="server",%snode="server",run="r1"'
+    client = 'algorithm="",class="slow",%snode="client1",run="r1"'
+    up, down, loss = 'direction="up",', 'direction="down",', 'metric="loss",'
+    assert lines == {
+        'testbed_time_seconds{algorithm="",run="r1"} 2.0',
+        'testbed_run_state{algorithm="",run="r1",state="running"} 1.0',
+        'testbed_exporter_cpu_seconds_total{algorithm="",run="r1"} 0.0',
+        f"testbed_node_bytes_total{{{server % up}}} 500.0",
+        f"testbed_node_bytes_total{{{server % down}}} 900.0",
+        f"testbed_node_packets_total{{{server % up}}} 5.0",
+        f"testbed_node_packets_total{{{server % down}}} 9.0",
+        f"testbed_node_retransmitted_bytes_total{{{server % ''}}} 70.0",
+        f"testbed_node_dropped_packets_total{{{server % ''}}} 3.0",
+        f"testbed_node_cpu_seconds_total{{{server % ''}}} 1.5",
+        f"testbed_node_memory_bytes{{{server % ''}}} 1e+07",
+        f"testbed_node_bytes_total{{{client % up}}} 900.0",
+        f"testbed_node_bytes_total{{{client % down}}} 500.0",
+        f"testbed_node_packets_total{{{client % up}}} 9.0",
+        f"testbed_node_packets_total{{{client % down}}} 5.0",
+        f"testbed_node_retransmitted_bytes_total{{{client % ''}}} 0.0",
+        f"testbed_node_dropped_packets_total{{{client % ''}}} 0.0",
+        f"testbed_printed_value{{{client % loss}}} 2.5",
+    }

@@ -1,0 +1,51 @@
+"""Running statistics that are averaged, with the roles as processes and simulated: the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from testbed.scenario.experiment import Experiment, load_model
+from testbed.simulation.event_queue import EventQueue
+from testbed.simulation.run import simulate, virtual_clock
+from testbed.telemetry.record import Recorder
+
+Make = Any
+
+NET = """
+from torch import nn
+
+def net(image_shape, classes):
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes)
+    )
+"""
+
+
+def test_averaged_buffers_live_and_simulated(make: Make) -> None:
+    parts = {
+        "algorithm": "{name: fedavg, learning_rate: 0.1, optimizer: {sgd: {momentum: 0.5}}}",
+        "model": "{name: custom, file: net.py, class: net, buffers: averaged}",
+        "workers": "{count: 3, batch_size: 100, classes: {any: {speed: 1ms}}}",
+        "stop": "{updates: 12}",
+        "evaluate": "{every: 6, images: 20}",
+    }
+    cast, virtual = make(**parts), make(**parts, runtime="simulated")
+    for one in (cast, virtual):
+        one.put_own_file("net.py", NET)
+    cast.start_all(3)
+    cast.wait_for("done")
+    assert cast.terminate() == {0}
+    events = EventQueue()
+    recorder = Recorder([], time_scale=1.0, clock=virtual_clock(events))
+    experiment = Experiment.open(virtual.folder)
+    simulate(experiment, recorder, events=events, folder=virtual.folder, processes=2)
+    finals = [load_model(one.folder, "final") for one in (cast, virtual)]
+    np.testing.assert_array_equal(finals[0].parameters, finals[1].parameters)
+    assert finals[0].taken.evaluation == finals[1].taken.evaluation
+    assert finals[0].layout.names[-2:] == ("2.running_mean", "2.running_var")
+    assert set(cast.rows()["payload_up_bytes"]) == {4 * (65 * 8 + 2 * 8 + 9 * 10 + 2 * 8)}
+    mean, variance = np.split(finals[0].parameters[-16:], 2)
+    assert (mean != 0).all()
+    assert (variance > 0).all()

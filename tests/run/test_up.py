@@ -1,0 +1,50 @@
+"""What ``up`` refuses before it creates anything of a run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import HostError
+from testbed.run.prepare import RunRequest
+from testbed.run.up import RunListener, up
+from testbed.scenario import load_text
+from testbed.telemetry.host import torch_build
+from testbed.values.topology import Gpu
+from testbed.values.units import Size
+
+TEXT = """\
+name: asked
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 2, classes: {all: {gpus: GPUS}}}
+stop: {updates: 1}
+"""
+SMALL = Gpu(0, "GPU-aa", "Any", Size(1.2e9), 0)
+
+
+def request_of(runs: Path, gpus: str) -> RunRequest:
+    scenario = load_text(TEXT.replace("GPUS", gpus))
+    environment = {**os.environ, "XDG_STATE_HOME": str(runs.parent)}
+    return RunRequest(scenario, runs.parent, runs, None, (), environment, runs.parent, 0.0)
+
+
+def test_gpus_that_the_host_lacks_are_refused(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    with pytest.raises(HostError, match=r"w0 .*this host has no NVIDIA GPU"):
+        up(request_of(runs, "1"), RunListener(), find_gpus=lambda: ())
+    with pytest.raises(HostError, match=r"w0 .*gpus 0.25 is 300 MB of GPU 0, .* At most 2 nodes"):
+        up(request_of(runs, "0.25"), RunListener(), find_gpus=lambda: (SMALL,))
+    assert not runs.exists()
+
+
+@pytest.mark.namespaces
+@pytest.mark.skipif("cuda" in str(torch_build()), reason="this torch can use CUDA")
+def test_gpus_that_torch_cannot_use_are_refused(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    with pytest.raises(HostError, match=r"w0: gpus 0.5, but the installed PyTorch cannot use CUDA"):
+        up(request_of(runs, "0.5"), RunListener(), find_gpus=lambda: (SMALL,))
+    assert not runs.exists()
