@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2] / "scenarios"
 PAPERS = {"adacomp", "adsp", "adsp_full", "scadles", "slim_dp"}
 
 WHOLE = (
+    "custom/batch-norm",
     "custom/dc-asgd",
     "custom/dp-sgd",
     "custom/secure-aggregation",
