@@ -352,7 +352,8 @@ def test_printed_numbers_are_on_record_and_may_end_the_run(make: Any) -> None:
     assert (accuracy["best"]["value"], accuracy["best"]["node"]) == (0.92, "job1")
     assert (loss["best"]["value"], loss["best"]["node"], loss["last"]) == (2.5, "job0", 2.5)
     assert summary["metrics"]["speed"] == {"count": 0, "best": None, "last": None}
-    (warning,) = summary["verdict"]["warnings"]
+    warnings = summary["verdict"]["warnings"]  # this host may be busy
+    (warning,) = (one for one in warnings if not one.startswith("The host was more than"))
     assert warning.startswith("The metric speed of job was never printed: no line with a number")
     assert "testbed logs small-1 job0" in warning
 
