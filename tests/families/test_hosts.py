@@ -87,7 +87,7 @@ def test_a_runtime(copy: Any) -> None:
     findings = json.loads(copy("doctor", "scenario.yaml", "--json", status=None))
     assert ("door", "closed to 2 workers") in {(one["check"], one["found"]) for one in findings}
     copy.change("speed: 20ms", "speed: 20ms, gpus: 1")
-    assert "tower or docker does" in copy("validate", "scenario.yaml", status=2)
+    assert "tower or native or docker" in copy("validate", "scenario.yaml", status=2)
     assert "auto or tower or" in copy("doctor", "--runtime", "nothing", status=2)
 
 

@@ -83,8 +83,8 @@ def test_a_model(copy: Any) -> None:
     copy.enter(
         "models/__init__.py",
         "models.linear.LinearClassifier",
-        before="AdaCompCnn | AdspCnn",
-        entry="LinearClassifier | ",
+        before="| CharLstm",
+        entry="| LinearClassifier ",
     )
     copy.change("digits-cnn", "linear")
     assert copy.train()["updates"]["total"] == 20
