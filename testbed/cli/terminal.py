@@ -115,10 +115,12 @@ def _what_is_left(folder: RunFolder) -> str:
     interrupted = folder.state().state == "interrupted"  # the ending process may hold the lock
     if interrupted or not folder.alive():
         return "all containers are removed"
+    name = folder.name
     return (
-        f"kept: its containers exist until you remove them\n"
-        f"  testbed exec {folder.name} w0 -- COMMAND    runs a command in one of them\n"
-        f"  testbed down {folder.name}                  removes them"
+        "kept: its containers exist until you remove them\n"
+        f"  testbed ps {name}                       shows its nodes\n"
+        f"  testbed exec {name} NODE -- COMMAND     runs a command in one of them\n"
+        f"  testbed down {name}                     removes them"
     )
 
 
