@@ -20,6 +20,11 @@ MOST_NAMED = 12
 
 def summary_table(summary: Mapping[str, Any]) -> Table:
     """Return the summary as a two-column table, the verdict and its reasons first."""
+    return two_columns(summary, summary_rows(summary))
+
+
+def two_columns(summary: Mapping[str, Any], rows: Iterable[tuple[str, str]]) -> Table:
+    """Return rows of a summary as a table, the verdict and its reasons first."""
     from rich import box
     from rich.table import Table
 
@@ -32,7 +37,7 @@ def summary_table(summary: Mapping[str, Any]) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("verdict", verdict_text(summary))
-    for name, text in summary_rows(summary):
+    for name, text in rows:
         table.add_row(name, text)
     return table
 

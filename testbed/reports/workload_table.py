@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from testbed.reports.table import describe_bytes, verdict_text
+from testbed.reports.table import describe_bytes, two_columns
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -13,23 +13,9 @@ if TYPE_CHECKING:
 
 def workload_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the summary as a two-column table, and the nodes as another."""
-    from rich import box
-    from rich.table import Table
-
     from testbed.reports.console import table
 
-    head = Table(
-        title=f"{summary['scenario']}: {summary['run']}",
-        box=box.SIMPLE_HEAD,
-        show_header=False,
-        title_justify="left",
-    )
-    head.add_column(style="dim", no_wrap=True)
-    head.add_column(overflow="fold")
-    head.add_row("verdict", verdict_text(summary))
-    for name, text in _rows(summary):
-        head.add_row(name, text)
-    yield head
+    yield two_columns(summary, _rows(summary))
     nodes = table(
         *("node", "exit", "sent", "packets", "received", "packets", "sent again", "dropped"),
         *("CPU", "memory"),

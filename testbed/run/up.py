@@ -21,6 +21,7 @@ from testbed.run.prepare import RunRequest, WorkloadRequest, prepare
 from testbed.run.prepare_workload import prepare_workload
 from testbed.run.run import Execution, NotTornDown
 from testbed.run.runtime import Settled, settle, settle_workload, users_of
+from testbed.run.setup import Setup
 from testbed.run.training import Training
 from testbed.run.workload import WorkloadCourse
 from testbed.telemetry.event_kinds import RuntimeChosen
@@ -132,10 +133,9 @@ def up(
             libraries_imported(),  # while the agent imports torch, this process waits
         ):
             listener.phase(f"run {setup.folder.name}")
-            recorder = _recorder(setup.folder, settled, listener.sink)
-            if metering is not None:
-                metering.attach(setup, recorder, interrupts)
-                listener.say(f"metrics: {metering.exporter.url}")
+            recorder = _recorder(
+                setup, settled, listener=listener, metering=metering, interrupts=interrupts
+            )
             Execution(
                 setup=setup,
                 begin=partial(Training, setup),
@@ -175,10 +175,9 @@ def up_workload(
             concluded(setup.folder, listener, now=request.now) as valid,
         ):
             listener.phase(f"run {setup.folder.name}")
-            recorder = _recorder(setup.folder, settled, listener.sink)
-            if metering is not None:
-                metering.attach(setup, recorder, interrupts)
-                listener.say(f"metrics: {metering.exporter.url}")
+            recorder = _recorder(
+                setup, settled, listener=listener, metering=metering, interrupts=interrupts
+            )
             Execution(
                 setup=setup,
                 begin=partial(WorkloadCourse, setup),
@@ -192,8 +191,20 @@ def up_workload(
     return valid()
 
 
-def _recorder(folder: RunFolder, settled: Settled[Any], sink: Sink) -> Recorder:
-    recorder = Recorder.into(folder, time_scale=settled.scenario.time_scale, sinks=[sink])
+def _recorder(
+    setup: Setup,
+    settled: Settled[Any],
+    *,
+    listener: RunListener,
+    metering: Metering | None,
+    interrupts: Interrupts,
+) -> Recorder:
+    """Return the recorder of a run, which the caller and the exporter of metrics listen to."""
+    scale = settled.scenario.time_scale
+    recorder = Recorder.into(setup.folder, time_scale=scale, sinks=[listener.sink])
     if settled.choice is not None:
         recorder.event(RuntimeChosen(settled.runtime.name, settled.choice.why))
+    if metering is not None:
+        metering.attach(setup, recorder, interrupts)
+        listener.say(f"metrics: {metering.exporter.url}")
     return recorder

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -18,7 +18,11 @@ import pytest
 
 from testbed.datasets import Digits
 from testbed.rpc.tokens import token_of
+from testbed.scenario.experiment import Experiment, LoadedModel, load_model
+from testbed.simulation.event_queue import EventQueue
+from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.events import read_events
+from testbed.telemetry.record import Recorder
 from testbed.telemetry.spool import SpoolReader
 
 PATIENCE_SECONDS = 1.0
@@ -189,3 +193,23 @@ def make(tmp_path: Path, context: ForkServerContext, digits: Path) -> Iterator[M
     yield begin
     for cast in casts:
         cast.kill()
+
+
+@pytest.fixture
+def play_both() -> Callable[[Cast, Cast], Sequence[LoadedModel]]:
+    """Plays a run of three workers live and another simulated; the final models are the same."""
+
+    def play(live: Cast, virtual: Cast) -> Sequence[LoadedModel]:
+        live.start_all(3)
+        live.wait_for("done")
+        assert live.terminate() == {0}
+        events = EventQueue()
+        recorder = Recorder([], time_scale=1.0, clock=virtual_clock(events))
+        experiment = Experiment.open(virtual.folder)
+        simulate(experiment, recorder, events=events, folder=virtual.folder, processes=2)
+        finals = [load_model(one.folder, "final") for one in (live, virtual)]
+        np.testing.assert_array_equal(finals[0].parameters, finals[1].parameters)
+        assert finals[0].taken.evaluation == finals[1].taken.evaluation
+        return finals
+
+    return play

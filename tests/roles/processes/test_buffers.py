@@ -6,11 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from testbed.scenario.experiment import Experiment, load_model
-from testbed.simulation.event_queue import EventQueue
-from testbed.simulation.run import simulate, virtual_clock
-from testbed.telemetry.record import Recorder
-
 Make = Any
 
 NET = """
@@ -23,7 +18,7 @@ def net(image_shape, classes):
 """
 
 
-def test_averaged_buffers_live_and_simulated(make: Make) -> None:
+def test_averaged_buffers_live_and_simulated(make: Make, play_both: Any) -> None:
     parts = {
         "algorithm": "{name: fedavg, learning_rate: 0.1, optimizer: {sgd: {momentum: 0.5}}}",
         "model": "{name: custom, file: net.py, class: net, buffers: averaged}",
@@ -34,18 +29,9 @@ def test_averaged_buffers_live_and_simulated(make: Make) -> None:
     cast, virtual = make(**parts), make(**parts, runtime="simulated")
     for one in (cast, virtual):
         one.put_own_file("net.py", NET)
-    cast.start_all(3)
-    cast.wait_for("done")
-    assert cast.terminate() == {0}
-    events = EventQueue()
-    recorder = Recorder([], time_scale=1.0, clock=virtual_clock(events))
-    experiment = Experiment.open(virtual.folder)
-    simulate(experiment, recorder, events=events, folder=virtual.folder, processes=2)
-    finals = [load_model(one.folder, "final") for one in (cast, virtual)]
-    np.testing.assert_array_equal(finals[0].parameters, finals[1].parameters)
-    assert finals[0].taken.evaluation == finals[1].taken.evaluation
-    assert finals[0].layout.names[-2:] == ("2.running_mean", "2.running_var")
+    final, _ = play_both(cast, virtual)
+    assert final.layout.names[-2:] == ("2.running_mean", "2.running_var")
     assert set(cast.rows()["payload_up_bytes"]) == {4 * (65 * 8 + 2 * 8 + 9 * 10 + 2 * 8)}
-    mean, variance = np.split(finals[0].parameters[-16:], 2)
+    mean, variance = np.split(final.parameters[-16:], 2)
     assert (mean != 0).all()
     assert (variance > 0).all()

@@ -9,10 +9,6 @@ import numpy as np
 import pytest
 
 from testbed.datasets import MadeText
-from testbed.scenario.experiment import Experiment, load_model
-from testbed.simulation.event_queue import EventQueue
-from testbed.simulation.run import simulate, virtual_clock
-from testbed.telemetry.record import Recorder
 
 Make = Any
 
@@ -24,7 +20,7 @@ Make = Any
         "{name: gpt, layers: 1, heads: 2, width: 8}",
     ],
 )
-def test_tokens_live_and_simulated(make: Make, tmp_path: Path, model: str) -> None:
+def test_tokens_live_and_simulated(make: Make, play_both: Any, tmp_path: Path, model: str) -> None:
     """Thirty speakers and three workers: ten each. Shorter lines end in padding."""
     parts = {
         "algorithm": "{name: fedavg, learning_rate: 0.5, local_epochs: 1}",
@@ -39,16 +35,7 @@ def test_tokens_live_and_simulated(make: Make, tmp_path: Path, model: str) -> No
         prepared = MadeText(name="made-text").prepare(tmp_path, environment={}, folder=tmp_path)
         (one.folder / "data").unlink()
         (one.folder / "data").symlink_to(prepared)
-    cast.start_all(3)
-    cast.wait_for("done")
-    assert cast.terminate() == {0}
-    events = EventQueue()
-    recorder = Recorder([], time_scale=1.0, clock=virtual_clock(events))
-    experiment = Experiment.open(virtual.folder)
-    simulate(experiment, recorder, events=events, folder=virtual.folder, processes=2)
-    finals = [load_model(one.folder, "final") for one in (cast, virtual)]
-    np.testing.assert_array_equal(finals[0].parameters, finals[1].parameters)
-    assert finals[0].taken.evaluation == finals[1].taken.evaluation
+    play_both(cast, virtual)
     first, *_, last = cast.events("evaluated")
     assert last["perplexity"] == pytest.approx(np.exp(last["loss"]))
     assert last["perplexity"] < first["perplexity"] < 40

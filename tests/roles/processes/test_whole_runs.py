@@ -12,11 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.scenario.experiment import Experiment, load_model
 from testbed.scenario.load import load
-from testbed.simulation.event_queue import EventQueue
-from testbed.simulation.run import simulate, virtual_clock
-from testbed.telemetry.record import Recorder
 
 LONGEST_SECONDS = 60.0  # timeout of every wait
 
@@ -76,7 +72,7 @@ def noisy(images, rng):
 
 
 def test_random_transforms_and_numeric_targets_live_and_simulated(
-    make: Make, tmp_path: Path
+    make: Make, play_both: Any, tmp_path: Path
 ) -> None:
     """Bulk-synchronous rounds are bit-identical, so both must have drawn the same."""
     own = "{name: custom, file: data.py, class: load, transform: noisy, partition: shared}"
@@ -102,7 +98,7 @@ def test_random_transforms_and_numeric_targets_live_and_simulated(
 
 
 @pytest.mark.parametrize("model", ["resnet", "vgg-s"])
-def test_networks_of_modules_live_and_simulated(make: Make, model: str) -> None:
+def test_networks_of_modules_live_and_simulated(make: Make, play_both: Any, model: str) -> None:
     """Twelve gradients in rounds of three; each batch is normalised by itself."""
     parts = {
         "algorithm": "{name: bsp, learning_rate: 0.05}",
@@ -128,7 +124,7 @@ class Net(nn.Module):
 """
 
 
-def test_draws_of_an_own_network_live_and_simulated(make: Make) -> None:
+def test_draws_of_an_own_network_live_and_simulated(make: Make, play_both: Any) -> None:
     """479 samples each are 2 x 239 + 1: a last batch of one would break BatchNorm1d.
 
     The batch before takes it too: two steps per epoch.
@@ -146,20 +142,6 @@ def test_draws_of_an_own_network_live_and_simulated(make: Make) -> None:
     play_both(cast, virtual)
     rows = cast.rows()
     assert set(zip(rows["samples"].tolist(), rows["steps"].tolist(), strict=True)) == {(479, 2)}
-
-
-def play_both(cast: Any, virtual: Any) -> None:
-    """Run one live and the other simulated: the final models are bit-identical."""
-    cast.start_all(3)
-    cast.wait_for("done")
-    assert cast.terminate() == {0}
-    events = EventQueue()
-    recorder = Recorder([], time_scale=1.0, clock=virtual_clock(events))
-    experiment = Experiment.open(virtual.folder)
-    simulate(experiment, recorder, events=events, folder=virtual.folder, processes=2)
-    finals = [load_model(one.folder, "final") for one in (cast, virtual)]
-    np.testing.assert_array_equal(finals[0].parameters, finals[1].parameters)
-    assert finals[0].taken.evaluation == finals[1].taken.evaluation
 
 
 def test_a_model_that_cannot_be_saved_ends_the_evaluator_with_an_error(make: Make) -> None:
