@@ -12,6 +12,12 @@ from dataclasses import dataclass
 
 from testbed.algorithms.frame.stop import NO_WORKER_LEFT
 from testbed.reports.by_hand import describe_interventions
+from testbed.reports.link_rules import (
+    STANDARD_ERRORS,
+    skipped_settings,
+    wrong_rates,
+    wrong_round_trips,
+)
 from testbed.reports.measurements import LATE_LINK_LIMIT_SECONDS, Flow, Measurements
 from testbed.reports.stream_rules import producers, received
 from testbed.telemetry.wall import clock_set
@@ -24,10 +30,6 @@ LATE_LIMIT_RATIO = 0.05
 PACE_LIMIT_RATIO = 0.05
 PACE_LIMIT_SECONDS = 0.002
 UNEXPLAINED_LIMIT_RATIO = 0.2
-RATE_LIMIT_RATIO = 0.05
-ROUND_TRIP_LIMIT_RATIO = 0.05
-ROUND_TRIP_LIMIT_SECONDS = 0.001
-STANDARD_ERRORS = 4
 RETRANSMITTED_LIMIT_RATIO = 0.05
 RECONCILIATION_LIMIT_RATIO = 0.01
 MOST_SENDERS = 3
@@ -178,34 +180,10 @@ def _links(measured: Measurements) -> Iterator[str]:
         for difference in measured.differences or ()
     ]
     yield from _first(different, "There are {} more such differences.")
-    for rate in measured.rates:
-        asked, found = rate.configured_bits_per_second, rate.measured_bits_per_second
-        if found is None:
-            continue
-        off = abs(found - asked) / asked
-        if off > RATE_LIMIT_RATIO:
-            yield (
-                f"{rate.link}: the measured rate of {_bits(found)} differs by {off:.2%} from the "
-                f"configured {_bits(asked)} ({RATE_LIMIT_RATIO:.0%} is allowed). "
-                f"{_fix_rate(rate.link, found < asked)}"
-            )
-    for trip in measured.round_trips:
-        away = abs(trip.measured_seconds - trip.configured_seconds)
-        limit = max(ROUND_TRIP_LIMIT_RATIO * trip.configured_seconds, ROUND_TRIP_LIMIT_SECONDS)
-        if away > limit + STANDARD_ERRORS * trip.error_seconds:
-            yield (
-                f"{trip.link}: the measured round trip of {trip.measured_seconds * 1e3:.2f} ms "
-                f"differs by {away * 1e3:.2f} ms from the configured "
-                f"{trip.configured_seconds * 1e3:.2f} ms ({limit * 1e3:.2f} ms is allowed, in "
-                "addition to the variation by jitter). If the host was too busy for accurate "
-                "timers, run the scenario again; otherwise set a longer `delay`, or lower "
-                "time_scale, which lengthens delays in real time."
-            )
-    for what in measured.left_out:
-        yield (
-            "Some link settings were skipped (network.missing: warn), because the kernel does not "
-            f"support them: {what}. Use a kernel with netem, or remove these settings."
-        )
+    yield from wrong_rates(measured.rates, fix=_fix_rate)
+    longer = "a longer `delay`, or lower time_scale, which lengthens delays in real time"
+    yield from wrong_round_trips(measured.round_trips, fix=longer)
+    yield from skipped_settings(measured.left_out)
 
 
 def _fix_rate(link: str, slow: bool) -> str:
@@ -367,10 +345,6 @@ def _unchecked(measured: Measurements) -> Iterator[str]:
         yield "the PS's traffic"
     if measured.gaps is None:
         yield "gaps in the nodes' execution"
-
-
-def _bits(rate: float) -> str:
-    return f"{rate / 1e6:.3g} mbit/s"
 
 
 RULES: Mapping[str, Callable[[Measurements], Iterator[str]]] = {

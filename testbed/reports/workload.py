@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 from testbed.reports import measures
 from testbed.reports.by_hand import describe_interventions, interventions
 from testbed.reports.history import RunHistory, late_faults
+from testbed.reports.link_rules import skipped_settings, wrong_rates, wrong_round_trips
 from testbed.reports.measurements import Measurements
 from testbed.reports.record import read_csv
 from testbed.reports.verdict import (
     BUSY_LIMIT_RATIO,
     BUSY_SHARE_LIMIT_RATIO,
     LATE_FAULT_LIMIT_SECONDS,
-    RATE_LIMIT_RATIO,
-    ROUND_TRIP_LIMIT_RATIO,
-    ROUND_TRIP_LIMIT_SECONDS,
     RULES,
-    STANDARD_ERRORS,
     Verdict,
 )
 from testbed.telemetry.entry import Entry, only, plain
@@ -201,9 +198,9 @@ def _judge(run: WorkloadRun, history: RunHistory, busy: Mapping[str, float | Non
         *RULES["end"](measured),
         *RULES["nodes"](measured),
         *(f"A link in the kernel differs from the plan: {one}." for one in differences),
-        *_rates(rates),
-        *_round_trips(only(events, RoundTripMeasured)),
-        *_left_out(run, links),
+        *wrong_rates(rates, fix=_fix_rate),
+        *wrong_round_trips(only(events, RoundTripMeasured), fix="a longer `delay`"),
+        *skipped_settings(_left_out(run, links)),
         *_late(events),
     )
     share = busy["share_above_limit"]
@@ -225,40 +222,17 @@ def _judge(run: WorkloadRun, history: RunHistory, busy: Mapping[str, float | Non
     return Verdict(not reasons, reasons, tuple(unchecked), (*warnings, *by_hand))
 
 
-def _rates(rates: Sequence[RateMeasured]) -> Iterator[str]:
-    for rate in rates:
-        found, asked = rate.measured_bits_per_second, rate.configured_bits_per_second
-        if found is not None and abs(found - asked) > RATE_LIMIT_RATIO * asked:
-            yield (
-                f"{rate.link}: the measured rate of {found / 1e6:.3g} mbit/s differs by "
-                f"{abs(found - asked) / asked:.2%} from the configured {asked / 1e6:.3g} mbit/s "
-                f"({RATE_LIMIT_RATIO:.0%} is allowed). If the host was too busy to measure it, run "
-                "the scenario again; otherwise lower the rate."
-            )
+def _fix_rate(link: str, slow: bool) -> str:
+    return (
+        "If the host was too busy to measure it, run the scenario again; otherwise lower the rate."
+    )
 
 
-def _round_trips(trips: Sequence[RoundTripMeasured]) -> Iterator[str]:
-    for trip in trips:
-        away = abs(trip.measured_seconds - trip.configured_seconds)
-        limit = max(ROUND_TRIP_LIMIT_RATIO * trip.configured_seconds, ROUND_TRIP_LIMIT_SECONDS)
-        if away > limit + STANDARD_ERRORS * trip.error_seconds:
-            yield (
-                f"{trip.link}: the measured round trip of {trip.measured_seconds * 1e3:.2f} ms "
-                f"differs by {away * 1e3:.2f} ms from the configured "
-                f"{trip.configured_seconds * 1e3:.2f} ms ({limit * 1e3:.2f} ms is allowed). If the "
-                "host was too busy for accurate timers, run the scenario again; otherwise set a "
-                "longer `delay`."
-            )
-
-
-def _left_out(run: WorkloadRun, links: Sequence[LinksRead]) -> Iterator[str]:
+def _left_out(run: WorkloadRun, links: Sequence[LinksRead]) -> Iterable[str]:
+    """Return each setting of a link that the kernel does not support."""
     environment = read_json(run.folder.environment) or {}
     found = [*environment.get("left_out", ()), *(one for link in links for one in link.left_out)]
-    for what in dict.fromkeys(found):
-        yield (
-            "Some link settings were skipped (network.missing: warn), because the kernel does not "
-            f"support them: {what}. Use a kernel with netem, or remove these settings."
-        )
+    return dict.fromkeys(found)
 
 
 def _late(events: Sequence[Entry]) -> Iterator[str]:
