@@ -12,7 +12,7 @@ from testbed.scenario.checks import MOST_WORKERS, TAKEN
 from testbed.scenario.direction import Link
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.links import link_spec, unshapable
-from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload import Metric, Program, Workload
 from testbed.scenario.workload_names import COUNT, INDEX, PORT, RESERVED, in_braces, placed
 
 ROOT = "workload"
@@ -36,7 +36,20 @@ def check_workload(workload: Workload) -> Iterator[Finding]:
         expected = "a program with `end: final`, or `stop: {time: ...}`: else it would never end"
         yield (ROOT,), "no end of the run", expected
     yield from _check_faults(workload)
-    known = {name for program in workload.workload.values() for name in program.metrics}
+    yield from _check_metrics(workload)
+
+
+def _check_metrics(workload: Workload) -> Iterator[Finding]:
+    """Check that a name of a metric has one meaning in all programs, and that `stop` has one."""
+    known: dict[str, Metric] = {}
+    for program, settings in workload.workload.items():
+        for name, metric in settings.metrics.items():
+            if metric.better != known.setdefault(name, metric).better:
+                path = (ROOT, program, "metrics", name, "better")
+                expected = (
+                    f"{known[name].better}, as in another program; or another name"
+                )
+                yield path, metric.better, expected
     for name in workload.stop.metrics if workload.stop else ():
         if name not in known:
             expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
