@@ -46,9 +46,7 @@ def _check_metrics(workload: Workload) -> Iterator[Finding]:
         for name, metric in settings.metrics.items():
             if metric.better != known.setdefault(name, metric).better:
                 path = (ROOT, program, "metrics", name, "better")
-                expected = (
-                    f"{known[name].better}, as in another program; or another name"
-                )
+                expected = f"{known[name].better}, as in another program; or another name"
                 yield path, metric.better, expected
     for name in workload.stop.metrics if workload.stop else ():
         if name not in known:
