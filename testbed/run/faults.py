@@ -81,7 +81,8 @@ class FaultyNodes:
         node = self.node(target)
         match fault:
             case Freeze():
-                self._thaw(node.name)
+                self.agent.thaw(node.name)
+                self.watch.planned_exits.frozen.discard(node.name)
             case Kill():
                 self._start(node)
             case NetworkPartition():
@@ -97,10 +98,6 @@ class FaultyNodes:
         if not for_good:
             self.watch.planned_exits.frozen.add(name)
         self.agent.freeze(name)
-
-    def _thaw(self, name: str) -> None:
-        self.agent.thaw(name)
-        self.watch.planned_exits.frozen.discard(name)
 
     def _start(self, node: NodeSpec) -> None:
         """Start a node again once its end was reported to the parameter server."""
@@ -143,8 +140,8 @@ class FaultyNodes:
         self.freeze(name, for_good=False)
         self.watch.count()
         self.watch.planned_exits.ending.add(name)
-        self.agent.signal(name, number)
-        self._thaw(name)
+        self.agent.signal(name, number, thaw=True)
+        self.watch.planned_exits.frozen.discard(name)
 
 
 @dataclass

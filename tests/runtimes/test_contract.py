@@ -116,8 +116,7 @@ def test_a_frozen_node_makes_no_progress_until_it_is_thawed(live: Any) -> None:
 def test_a_node_killed_while_frozen_ends(live: Any) -> None:
     live.launch("w110", "entries:wait")
     live.client.freeze("w110")
-    live.client.signal("w110", signal.SIGKILL)
-    live.client.thaw("w110")
+    live.client.signal("w110", signal.SIGKILL, thaw=True)
     assert live.wait_for_exit("w110").status == -signal.SIGKILL
 
 

@@ -209,9 +209,17 @@ class Nodes:
         self.changes.expire()
         self._clean_up()
 
-    def signal(self, node: str, number: signal.Signals) -> None:
-        """Send a signal to a node's role."""
-        os.kill(self.pid(node), number)
+    def signal(self, node: str, number: signal.Signals, *, thaw: bool = False) -> None:
+        """Send a signal to a node's role, and with ``thaw`` thaw the node so that it takes effect.
+
+        Both in one request: in control groups of version 2, SIGKILL ends even a frozen process, and
+        ``thaw`` by itself might then find no running node.
+        """
+        role = self.pid(node)
+        os.kill(role, number)
+        if thaw:
+            with suppress(OSError):  # it has ended, and its groups with it
+                self._running[node].container.thaw(role)
 
     def freeze(self, node: str) -> None:
         """Freeze a node's processes."""
