@@ -117,6 +117,7 @@ def sweep(
     runs: str | Path = "runs",
     jobs: int | None = None,
     reuse: str = "0B",
+    ray: str | None = None,
 ) -> Swept:
     """Run the missing runs of a study.
 
@@ -129,6 +130,7 @@ def sweep(
         jobs: how many simulated runs to execute in parallel; by default one per CPU.
         reuse: how much disk to use for cached gradients during the sweep, such as ``20GB``, for
             simulated runs that repeat the training of another run.
+        ray: address of a Ray cluster that executes the simulated runs, such as ``auto``.
 
     Returns:
         The study and its available runs; ``report()`` builds its tables and figures.
@@ -136,12 +138,13 @@ def sweep(
     Raises:
         ScenarioError: the study is invalid, or the folder holds the results of another study.
         TestbedError: another sweep is running in that folder.
-        HostError: less disk space is free than ``reuse`` asks for.
-        ValueError: ``reuse`` is not a size.
+        HostError: less disk space is free than ``reuse`` asks for, or there is no such Ray cluster,
+            or one of its nodes cannot execute runs.
+        ValueError: ``reuse`` is not a size, or ``ray`` is given as well.
         KeyboardInterrupt: the sweep was interrupted; its active runs were stopped first.
     """
     reuse_bytes = int(Size.parse(reuse))
-    return sweep_showing(_tell(), study, only, scale, Path(runs), jobs, reuse_bytes)
+    return sweep_showing(_tell(), study, only, scale, Path(runs), jobs, reuse_bytes, ray)
 
 
 def sweep_showing(
@@ -152,6 +155,7 @@ def sweep_showing(
     runs: Path,
     jobs: int | None,
     reuse_bytes: int,
+    ray: str | None,
 ) -> Swept:
     """Do what ``sweep`` does; ``tell`` receives a line for every run that starts or ends."""
     require_linux("sweep")
@@ -163,6 +167,7 @@ def sweep_showing(
         home=Path.home(),
         jobs=jobs,
         reuse_bytes=reuse_bytes,
+        ray=ray,
         argv=tuple(sys.argv),
         tell=tell,
     )

@@ -32,7 +32,8 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str | None)
     "--jobs",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Number of simulated runs in parallel, at most one per CPU; by default one per CPU.",
+    help="Number of simulated runs in parallel; by default one per CPU, and on this machine not "
+    "more.",
 )
 @click.option(
     "--reuse",
@@ -42,8 +43,20 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Disk space for gradients during the sweep, like 20GB: simulated runs with the same "
     "training compute them once, with identical results.",
 )
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Execute simulated runs on a Ray cluster: auto, HOST:PORT, or ray://HOST:10001 from "
+    "outside the cluster.",
+)
 def command(
-    study: Path, runs: Path, only: str | None, scale: float, jobs: int | None, reuse_bytes: int
+    study: Path,
+    runs: Path,
+    only: str | None,
+    scale: float,
+    jobs: int | None,
+    reuse_bytes: int,
+    ray: str | None,
 ) -> int:
     """Execute the missing runs of STUDY.
 
@@ -55,7 +68,11 @@ def command(
     """
     from testbed.api import sweep_showing
 
-    swept = sweep_showing(click.echo, study, only, scale, runs, jobs, reuse_bytes)
+    if ray and reuse_bytes:
+        raise click.UsageError(
+            "--reuse is not possible with --ray: gradients are kept on this disk."
+        )
+    swept = sweep_showing(click.echo, study, only, scale, runs, jobs, reuse_bytes, ray)
     return _conclude(swept, study, scale)
 
 

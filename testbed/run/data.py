@@ -25,10 +25,10 @@ from testbed.telemetry.folder import RunFolder
 from testbed.values.user_code import UserCode
 
 
-def prepare_data(request: RunRequest) -> Path:
-    """Return the folder of the prepared data set; create it on first use.
+def prepare_data(request: RunRequest, prepared: Path | None = None) -> Path:
+    """Return the folder of the prepared data set, after checking it against the scenario.
 
-    The user's own code creates it in a separate process.
+    Unless it is ``prepared`` already, it is created on first use.
 
     Raises:
         DataError: the data set is missing or damaged.
@@ -36,7 +36,8 @@ def prepare_data(request: RunRequest) -> Path:
             model does not predict, or its samples make records that no broker accepts.
         UserFileError, UserCodeError: the user's own code failed.
     """
-    folder = _prepared(request.scenario.dataset, request.environment, request.beside)
+    scenario, environment = request.scenario, request.environment
+    folder = prepared or prepare_dataset(scenario.dataset, environment, request.beside)
     data = datasets.load(folder)
     if unfit := list(
         check_model_targets(
@@ -169,11 +170,23 @@ def prepare_own_data(scenario: Scenario, folder: RunFolder, environment: Mapping
     dataset = scenario.dataset
     if isinstance(dataset, CustomDataset | Text):
         dataset = dataset.model_copy(update={"file": Path(dataset.file).name})
-    return _prepared(dataset, environment, folder.custom)
+    return prepare_dataset(dataset, environment, folder.custom)
 
 
-def _prepared(dataset: DatasetConfig, environment: Mapping[str, str], folder: Path) -> Path:
-    """Return the prepared data set; user code creates it in a separate process."""
+def prepare_dataset(dataset: DatasetConfig, environment: Mapping[str, str], folder: Path) -> Path:
+    """Return the folder of the prepared data set; create it on first use.
+
+    The user's own code creates it in a separate process.
+
+    Args:
+        dataset: its options.
+        environment: of this process.
+        folder: base folder of relative names of the user's own files.
+
+    Raises:
+        DataError: the data set is missing or damaged.
+        UserFileError, UserCodeError: the user's own code failed.
+    """
     cache = user_cache(environment)
     if not isinstance(dataset, CustomDataset):
         return dataset.prepare(cache, environment=environment, folder=folder)

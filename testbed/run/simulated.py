@@ -37,31 +37,49 @@ from testbed.telemetry.wall import WALL
 from testbed.values.user_code import one_process
 
 
+@dataclass(frozen=True)
+class SimulationResources:
+    """What a simulated run uses beside its scenario; none of it changes its results.
+
+    Attributes:
+        data: folder of the prepared data set; None: it is prepared first.
+        processes: number of processes that compute gradients; by default one per usable core.
+        reuse: where to find other runs' gradients and store this run's; None to disable.
+    """
+
+    data: Path | None = None
+    processes: int | None = None
+    reuse: Reuse | None = None
+
+
+USUAL = SimulationResources()
+
+
 def up_simulated(
     request: RunRequest,
     listener: RunListener,
     *,
     loading_seconds: float = LOADING_SECONDS,
-    reuse: Reuse | None = None,
+    resources: SimulationResources = USUAL,
 ) -> bool:
     """Simulate a run into a folder of its own; return whether its measurements are valid.
 
-    The user's own files must be read within ``loading_seconds``. With ``reuse``, it uses
-    gradients that other runs have computed, and stores its own for them.
+    The user's own files must be read within ``loading_seconds``.
 
     Raises:
         TestbedError: it could not be started, or failed; then its folder says so too.
         KeyboardInterrupt: it was interrupted; likewise.
     """
     with Interrupts() as interrupts, interrupts.allowed():
-        data = prepare_data(request)
+        data = prepare_data(request, resources.data)
         request = with_model_cost(request, data)
         size = known_size(request.scenario, data)
         if size is not None:
             workers = request.scenario.workers.count
-            require_memory(workers, size, processes=cpus(), available=available_bytes())
+            processes = resources.processes or cpus()
+            require_memory(workers, size, processes=processes, available=available_bytes())
         folder = prepare_simulation(request)
-        one = _Simulation(folder, data, listener, now=request.now, reuse=reuse)
+        one = _Simulation(folder, data, listener, now=request.now, resources=resources)
         with concluded(one.folder, listener, now=request.now, contained=False) as valid:
             one.carry_out(own_files(request.scenario), within_seconds=loading_seconds)
     return valid()
@@ -72,7 +90,7 @@ def resume(
     listener: RunListener,
     *,
     environment: Mapping[str, str],
-    reuse: Reuse | None = None,
+    resources: SimulationResources = USUAL,
 ) -> bool:
     """Continue an interrupted simulated run from its checkpoint; see ``up_simulated``.
 
@@ -82,8 +100,8 @@ def resume(
     """
     scenario, now = resumable(folder), WALL.read()
     with Interrupts() as interrupts, interrupts.allowed():
-        data = prepare_own_data(scenario, folder, environment)
-        one = _Simulation(folder, data, listener, now=now, resumes=True, reuse=reuse)
+        data = resources.data or prepare_own_data(scenario, folder, environment)
+        one = _Simulation(folder, data, listener, now=now, resumes=True, resources=resources)
         with concluded(folder, listener, now=now, contained=False) as valid:
             one.carry_out(own_files(scenario))
     return valid()
@@ -123,7 +141,7 @@ class _Simulation:
     _: KW_ONLY
     now: float  # seconds since 1970
     resumes: bool = False  # whether it continues from its checkpoint
-    reuse: Reuse | None = None  # see ``up_simulated``
+    resources: SimulationResources = USUAL
 
     def carry_out(self, files: str, *, within_seconds: float = LOADING_SECONDS) -> None:
         """Simulate the run; in a child process if it has ``files`` of the user's own.
@@ -175,7 +193,8 @@ class _Simulation:
                 sinks=[listener.sink],
                 interrupted=lambda: BY_DOWN if asked_to_end(folder) else "interrupted",
                 resumes=self.resumes,
-                reuse=self.reuse,
+                processes=self.resources.processes,
+                reuse=self.resources.reuse,
             )
         finally:
             if files:

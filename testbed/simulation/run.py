@@ -66,6 +66,7 @@ def record_simulation(
     sinks: Sequence[Sink] = (),
     interrupted: Callable[[], str] = lambda: "interrupted",
     resumes: bool = False,
+    processes: int | None = None,
     reuse: Reuse | None = None,
 ) -> None:
     """Simulate an experiment into a run folder, and always record there how it ended.
@@ -77,6 +78,7 @@ def record_simulation(
         sinks: additional event sinks.
         interrupted: returns the reason if the run is interrupted.
         resumes: whether to resume from the checkpoint in the folder.
+        processes: number of processes that compute gradients; by default one per usable core.
         reuse: where to find other runs' gradients and write this run's; None to disable.
 
     Raises:
@@ -111,6 +113,7 @@ def record_simulation(
             folder=folder.path,
             checkpoint=checkpoint,
             restored=record,
+            processes=processes,
             reuse=reuse,
         )
         recorder.event(StateChanged("finished", reason))
@@ -181,7 +184,7 @@ def simulate(
         recorder: receives everything; its clocks are those of ``virtual_clock``.
         events: the virtual clock, at zero.
         folder: the run folder, where the best and the final model are saved.
-        processes: number of processes that compute gradients; by default one per usable core.
+        processes: see ``record_simulation``.
         checkpoint: the checkpoint to resume from; None to start from the beginning.
         restored: called once the checkpoint has been read whole, before anything is recorded.
         reuse: see ``record_simulation``.

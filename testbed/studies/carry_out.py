@@ -15,8 +15,8 @@ from pathlib import Path
 
 from testbed.errors import TestbedError
 from testbed.host import syscalls
+from testbed.run.simulated import SimulationResources, resume, up_simulated
 from testbed.scenario import Scenario
-from testbed.simulation.gradients import Reuse
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.wall import WALL
 
@@ -34,23 +34,23 @@ class StudyRunRequest:
     name: str
     argv: tuple[str, ...]  # the command line, for the record
     home: Path
-    cpus: tuple[int, ...]  # CPUs that it may use
+    cpus: tuple[int, ...]  # CPUs that it may use; none if it may use all
     resumes: bool  # whether it resumes from its checkpoint
-    reuse: Reuse | None  # gradients that a simulated run reuses
+    simulated: SimulationResources  # what a simulated run uses
     sweep: int = field(default_factory=os.getpid)  # pid of the parent process
 
 
 def main() -> int:
     """Execute the request on standard input; return the exit status of ``testbed up``."""
     from testbed.run.prepare import RunRequest
-    from testbed.run.simulated import resume, up_simulated
     from testbed.run.up import RunListener, up
 
     asked: StudyRunRequest = pickle.load(sys.stdin.buffer)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != asked.sweep:  # the sweep exited before PDEATHSIG was set
         return INTERRUPTED
-    os.sched_setaffinity(0, asked.cpus)
+    if asked.cpus:
+        os.sched_setaffinity(0, asked.cpus)
     request = RunRequest(
         asked.scenario,
         beside=asked.beside,
@@ -64,9 +64,9 @@ def main() -> int:
     try:
         if asked.resumes:
             folder = RunFolder(asked.runs / asked.name)
-            valid = resume(folder, RunListener(), environment=os.environ, reuse=asked.reuse)
+            valid = resume(folder, RunListener(), environment=os.environ, resources=asked.simulated)
         elif asked.scenario.simulated:
-            valid = up_simulated(request, RunListener(), reuse=asked.reuse)
+            valid = up_simulated(request, RunListener(), resources=asked.simulated)
         else:
             valid = up(request, RunListener())
         return 0 if valid else 6

@@ -10,26 +10,26 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from testbed.errors import HostError, NodeError, TestbedError
+from testbed.errors import HostError
 from testbed.run.follow import wait_for_end
+from testbed.run.simulated import SimulationResources
 from testbed.simulation.gradients import Reuse, count_reused, refused
 from testbed.studies.carry_out import ENTRY, StudyRunRequest
 from testbed.studies.found import (
     Found,
     FoundRun,
     alone,
-    claim_run_name,
     examine,
     find_runs,
     results_folder,
-    resumable_run,
 )
+from testbed.studies.progress import Claim, Failure, Progress, Tell
 from testbed.studies.study import Study, StudyRun
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
@@ -37,16 +37,6 @@ from testbed.values.units import Size
 
 if TYPE_CHECKING:
     from testbed.studies.report import StudyReport
-
-Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a run did not finish."""
-
-    message: str  # error message of its process, or how the process ended
-    exit_code: int  # of the process, as that of ``testbed up``
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,6 +80,7 @@ def sweep(
     home: Path,
     jobs: int | None = None,
     reuse_bytes: int = 0,
+    ray: str | None = None,
     argv: Sequence[str] = ("testbed", "sweep"),
     tell: Tell = lambda text: None,
 ) -> Swept:
@@ -103,9 +94,11 @@ def sweep(
         runs: folder of all runs; the results folder is created there as well.
         environment: of this process.
         home: the user's home.
-        jobs: maximum number of parallel simulated runs, at most one per CPU, which is the default.
+        jobs: maximum number of parallel simulated runs, by default one per CPU; on this machine it
+            is also at most that.
         reuse_bytes: maximum size of gradients kept during the sweep, for runs with the same
             training as an earlier run; 0 disables this.
+        ray: address of a Ray cluster that executes the simulated runs; None for this machine.
         argv: the command line, for the record.
         tell: receives a line for every run that starts or ends.
 
@@ -115,22 +108,37 @@ def sweep(
     Raises:
         ScenarioError: the results folder is another study's.
         TestbedError: another sweep is active in ``runs``.
-        HostError: the disk has less free space than ``reuse_bytes``.
+        HostError: the disk has less free space than ``reuse_bytes``, or there is no such cluster,
+            or one of its nodes cannot execute runs.
+        ValueError: ``reuse_bytes`` with ``ray``: gradients are kept on this machine.
         KeyboardInterrupt: active runs were ended first.
     """
+    if ray and reuse_bytes:
+        raise ValueError("reuse is only possible without ray: gradients are kept on this machine.")
     count = len(os.sched_getaffinity(0))
-    jobs = max(1, min(jobs or count, count))
-    with alone(runs), reused_gradients(runs, reuse_bytes, side_by_side=jobs) as gradients:
+    side_by_side = max(1, min(jobs or count, count))
+    with alone(runs), reused_gradients(runs, reuse_bytes, side_by_side=side_by_side) as gradients:
         results_folder(study, runs)
         found = _wait_for_others(find_runs(study, runs), tell)
         missing = [run for run in study.runs if run not in found or not _has_ended(found[run])]
         there = len(study.runs) - len(missing)
         tell(f"{study.name}: {len(study.runs)} runs, {there} exist already")
-        pool = RunPool(runs, environment, home, tuple(argv), tell, gradients, total=len(missing))
-        pool.carry_out([run for run in missing if run.scenario.simulated], jobs=jobs)
+        registry = Registry.of_user(environment, home)
+        progress = Progress(runs, registry, tell, total=len(missing))
+        pool = RunPool(progress, environment, home, tuple(argv), gradients)
+        simulated = [run for run in missing if run.scenario.simulated]
+        if ray and simulated:
+            from testbed.studies.cluster import RayCluster, connected
+
+            with connected(ray):
+                cluster = RayCluster(progress, environment, tuple(argv))
+                cluster.check()
+                cluster.carry_out(simulated, jobs=jobs)
+        else:
+            pool.carry_out(simulated, jobs=side_by_side)
         pool.carry_out([run for run in missing if not run.scenario.simulated], jobs=1)
         now = {run: one for run, one in find_runs(study, runs).items() if _has_ended(one)}
-    return Swept(study, runs, now, pool.failed)
+    return Swept(study, runs, now, progress.failed)
 
 
 def _has_ended(found: FoundRun) -> bool:
@@ -152,8 +160,7 @@ def _wait_for_others(found: Found, tell: Tell) -> dict[StudyRun, FoundRun]:
 class Job:
     """An active run."""
 
-    run: StudyRun
-    name: str  # name of its folder
+    claim: Claim
     process: subprocess.Popen[bytes]  # executes it
     log: IO[bytes]  # output of the process
     ended: int  # a pidfd, readable when the process has ended
@@ -162,17 +169,13 @@ class Job:
 
 @dataclass
 class RunPool:
-    """Processes that execute one run each."""
+    """Processes on this machine that execute one run each."""
 
-    runs: Path  # the folder of runs
+    progress: Progress
     environment: Mapping[str, str]  # of this process
     home: Path  # the user's home
     argv: tuple[str, ...]  # for the record of each run
-    tell: Tell  # receives a line for every start and end
     gradients: ReusedGradients | None  # gradients for reuse, or None
-    total: int  # number of runs to execute
-    failed: dict[StudyRun, Failure] = field(default_factory=dict)  # why runs did not finish
-    _begun: int = 0
 
     def carry_out(self, runs: Sequence[StudyRun], *, jobs: int) -> None:
         """Execute runs, up to ``jobs`` in parallel; each has its own CPUs."""
@@ -193,26 +196,22 @@ class RunPool:
                     slots.append(job.slot)
 
     def _begin(self, run: StudyRun, slots: list[list[int]], going: list[Job]) -> None:
-        self._begun += 1
-        registry = Registry.of_user(self.environment, self.home)
-        try:
-            resumed = resumable_run(run, self.runs)
-            name = resumed or claim_run_name(run, self.runs, registry)
-        except TestbedError as error:
-            self._fail(run, run.base_name, Failure(str(error), error.exit_code))
+        claim = self.progress.claim(run)
+        if claim is None:
             return
-        self.tell(f"[{self._begun}/{self.total}] {name} {'resumes' if resumed else 'starts'}")
         slot = slots.pop()
         request = StudyRunRequest(
             run.scenario,
             beside=run.beside.absolute(),
-            runs=self.runs.absolute(),
-            name=name,
+            runs=self.progress.runs.absolute(),
+            name=claim.name,
             argv=self.argv,
             home=self.home,
             cpus=tuple(slot),
-            resumes=resumed is not None,
-            reuse=self.gradients.of(name) if self.gradients else None,
+            resumes=claim.resumes,
+            simulated=SimulationResources(
+                reuse=self.gradients.of(claim.name) if self.gradients else None
+            ),
         )
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed when its process has ended
         process = subprocess.Popen(
@@ -222,7 +221,7 @@ class RunPool:
             stderr=log,
             env=self.environment,
         )
-        going.append(Job(run, name, process, log, os.pidfd_open(process.pid), slot))
+        going.append(Job(claim, process, log, os.pidfd_open(process.pid), slot))
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
             pipe.write(pickle.dumps(request))
@@ -233,25 +232,14 @@ class RunPool:
         job.log.seek(0)
         said = job.log.read().decode(errors="replace").strip()
         job.log.close()
-        path, reused = self.runs / job.name, self._gradients_reused(job)
-        try:
-            found = examine(path)
-        except TestbedError as error:
-            found = FoundRun(path, "interrupted", error.message)
-        if found.condition == "valid":
-            self.tell(f"{job.name} finished: {found.reason}{reused}")
-        elif found.condition == "invalid":
-            self.tell(f"{job.name} is INVALID, its folder is kept: {found.reason}{reused}")
-        else:
-            ended = f"its process was killed by signal {-status}" if status < 0 else found.reason
-            code = status if status > 0 else NodeError.exit_code
-            self._fail(job.run, job.name, Failure(said or ended, code))
+        note = self._gradients_reused(job.claim.name)
+        self.progress.conclude(job.claim, status=status, said=said, note=note)
 
-    def _gradients_reused(self, job: Job) -> str:
+    def _gradients_reused(self, name: str) -> str:
         """Return a note on the gradients that an ended run reused."""
         if self.gradients is None:
             return ""
-        refused, count = self.gradients.refused(job.name), self.gradients.end(job.name)
+        refused, count = self.gradients.refused(name), self.gradients.end(name)
         told = f"; {count:,} gradients reused" if count else ""
         if refused:
             told += (
@@ -259,10 +247,6 @@ class RunPool:
                 f"{refused[0]}"
             )
         return told
-
-    def _fail(self, run: StudyRun, name: str, failure: Failure) -> None:
-        self.failed[run] = failure
-        self.tell(f"{name} FAILED: {failure.message.partition(chr(10))[0]}")
 
 
 @contextmanager

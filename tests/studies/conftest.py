@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Sequence
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +122,80 @@ def evaluated(index: int, share: float, *, final: bool) -> Any:
         images=100,
         final=final,
     )
+
+
+ROOT = Path(__file__).parents[2]
+LONGEST_SECONDS = 120.0
+
+
+class Sweeps:
+    """``testbed`` in a folder of the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = folder / "runs"
+        self.started: list[subprocess.Popen[str]] = []
+        self.environment = {
+            **os.environ,
+            "XDG_STATE_HOME": str(folder / "state"),
+            "PYTHONPATH": str(ROOT),
+        }
+
+    def words(self, verb: str, *words: str) -> list[str]:
+        return [sys.executable, "-P", "-m", "testbed", verb, "--runs", str(self.runs), *words]
+
+    def __call__(self, verb: str, *words: str, status: int = 0) -> str:
+        """Run a command, and expect an exit status; returns its output."""
+        done = subprocess.run(
+            self.words(verb, *words),
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LONGEST_SECONDS,
+        )
+        assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start a sweep in the background; it ends with the test."""
+        sweep = subprocess.Popen(
+            self.words("sweep", *words), env=self.environment, cwd=self.folder, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.started.append(sweep)
+        return sweep
+
+    def end(self) -> None:
+        """End the sweeps left by a failed test."""
+        for sweep in self.started:
+            with sweep:
+                sweep.kill()
+
+    def wait_until_training(self, run: str) -> None:
+        """Wait until a run has started to train."""
+        file = self.runs / run / "run.json"
+        self.wait_until(lambda: file.exists() and json.loads(file.read_text())["started"])
+
+    def wait_until(self, seen: Callable[[], Any]) -> None:
+        """Poll until the result is true; a sweep first imports torch."""
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while not seen():
+            if self.started[-1].poll() is not None:
+                pytest.fail(f"the sweep ended first:\n{self.started[-1].communicate()[0]}")
+            assert time.monotonic() < deadline, "timed out"
+            time.sleep(0.02)
+
+    def begun(self) -> dict[str, str]:
+        """The start time of each run: a different time is a different run."""
+        files = self.runs.glob("*/run.json")
+        return {file.parent.name: json.loads(file.read_text())["created"] for file in files}
+
+
+@pytest.fixture
+def sweeps(tmp_path: Path, write_study: Any) -> Iterator[Sweeps]:
+    write_study()
+    sweeps = Sweeps(tmp_path)
+    yield sweeps
+    sweeps.end()

@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,82 +14,6 @@ from testbed.studies import load_study
 from testbed.studies.found import find_runs
 
 pytestmark = pytest.mark.slow  # every run imports torch
-
-ROOT = Path(__file__).parents[2]
-LONGEST_SECONDS = 120.0
-
-
-class Sweeps:
-    """``testbed`` in a folder of the test."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.runs = folder / "runs"
-        self.started: list[subprocess.Popen[str]] = []
-        self.environment = {
-            **os.environ,
-            "XDG_STATE_HOME": str(folder / "state"),
-            "PYTHONPATH": str(ROOT),
-        }
-
-    def words(self, verb: str, *words: str) -> list[str]:
-        return [sys.executable, "-P", "-m", "testbed", verb, "--runs", str(self.runs), *words]
-
-    def __call__(self, verb: str, *words: str, status: int = 0) -> str:
-        """Run a command, and expect an exit status; returns its output."""
-        done = subprocess.run(
-            self.words(verb, *words),
-            env=self.environment,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LONGEST_SECONDS,
-        )
-        assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a sweep in the background; it ends with the test."""
-        sweep = subprocess.Popen(
-            self.words("sweep", *words), env=self.environment, cwd=self.folder, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self.started.append(sweep)
-        return sweep
-
-    def end(self) -> None:
-        """End the sweeps left by a failed test."""
-        for sweep in self.started:
-            with sweep:
-                sweep.kill()
-
-    def wait_until_training(self, run: str) -> None:
-        """Wait until a run has started to train."""
-        file = self.runs / run / "run.json"
-        self.wait_until(lambda: file.exists() and json.loads(file.read_text())["started"])
-
-    def wait_until(self, seen: Callable[[], Any]) -> None:
-        """Poll until the result is true; a sweep first imports torch."""
-        deadline = time.monotonic() + LONGEST_SECONDS
-        while not seen():
-            if self.started[-1].poll() is not None:
-                pytest.fail(f"the sweep ended first:\n{self.started[-1].communicate()[0]}")
-            assert time.monotonic() < deadline, "timed out"
-            time.sleep(0.02)
-
-    def begun(self) -> dict[str, str]:
-        """The start time of each run: a different time is a different run."""
-        files = self.runs.glob("*/run.json")
-        return {file.parent.name: json.loads(file.read_text())["created"] for file in files}
-
-
-@pytest.fixture
-def sweeps(tmp_path: Path, write_study: Any) -> Iterator[Sweeps]:
-    write_study()
-    sweeps = Sweeps(tmp_path)
-    yield sweeps
-    sweeps.end()
 
 
 def children(pid: int) -> list[int]:
@@ -115,7 +35,7 @@ def two_rates(name: str, updates: int) -> str:
     )
 
 
-def test_a_run_with_own_traces_and_code_is_found_again(sweeps: Sweeps, write_study: Any) -> None:
+def test_a_run_with_own_traces_and_code_is_found_again(sweeps: Any, write_study: Any) -> None:
     """A changed trace makes a different run, with a separate folder."""
     traces = sweeps.folder / "traces"
     traces.mkdir()
@@ -145,7 +65,7 @@ def test_a_run_with_own_traces_and_code_is_found_again(sweeps: Sweeps, write_stu
 
 
 def test_a_sweep_executes_missing_runs_and_two_studies_share_runs(
-    sweeps: Sweeps, write_study: Any
+    sweeps: Any, write_study: Any
 ) -> None:
     write_study(text=two_rates("first", 60))
     said = sweeps("sweep", "study.yaml", "--only", "0.1")
@@ -164,7 +84,7 @@ def test_a_sweep_executes_missing_runs_and_two_studies_share_runs(
     assert "sweep" in environment["argv"]
 
 
-def test_a_scaled_sweep_has_separate_runs(sweeps: Sweeps, write_study: Any) -> None:
+def test_a_scaled_sweep_has_separate_runs(sweeps: Any, write_study: Any) -> None:
     write_study(text=two_rates("first", 60))
     sweeps("sweep", "study.yaml", "--scale", "0.5", "--jobs", "1")
     assert sweeps.begun().keys() == {"first-60-0-1-x0-5-s0", "first-60-0-01-x0-5-s0"}
@@ -173,7 +93,7 @@ def test_a_scaled_sweep_has_separate_runs(sweeps: Sweeps, write_study: Any) -> N
     assert "|      30 |" in said  # updates
 
 
-def test_runs_with_the_same_training_compute_once(sweeps: Sweeps, write_study: Any) -> None:
+def test_runs_with_the_same_training_compute_once(sweeps: Any, write_study: Any) -> None:
     """With BSP the model does not depend on the links, nor a run's record on reuse."""
     slower = "workers.classes.fast.link.up.rate=1mbit"
     write_study(
@@ -195,14 +115,14 @@ def test_runs_with_the_same_training_compute_once(sweeps: Sweeps, write_study: A
             assert record.read_bytes() == (theirs / record.relative_to(ours)).read_bytes()
 
 
-def test_an_invalid_size(sweeps: Sweeps) -> None:
+def test_an_invalid_size(sweeps: Any) -> None:
     said = sweeps("sweep", "study.yaml", "--reuse", "10", status=2)
     assert "'--reuse': found '10', expected a size with its unit, like 64MiB." in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_sweep_continues_where_it_stopped(
-    number: signal.Signals, sweeps: Sweeps, write_study: Any
+    number: signal.Signals, sweeps: Any, write_study: Any
 ) -> None:
     write_study(
         text="name: long\nscenario: base.yaml\nvary: {length: [stop.updates=60, stop.updates=1500]}"
@@ -212,7 +132,7 @@ def test_a_killed_sweep_continues_where_it_stopped(
     sweep = sweeps.start("study.yaml")
     sweeps.wait_until_training("long-1500-s0")
     sweep.send_signal(number)
-    sweep.communicate(timeout=LONGEST_SECONDS)
+    sweep.communicate(timeout=120)
     broken = sweeps.begun()
     said = sweeps("sweep", "study.yaml")
     assert "long: 2 runs, 1 exist already" in said
@@ -224,7 +144,7 @@ def test_a_killed_sweep_continues_where_it_stopped(
     assert [one.condition for one in find_runs(study, sweeps.runs).values()] == ["valid"] * 2
 
 
-def test_a_killed_sweep_continues_from_a_checkpoint(sweeps: Sweeps, write_study: Any) -> None:
+def test_a_killed_sweep_continues_from_a_checkpoint(sweeps: Any, write_study: Any) -> None:
     """The other run, which has none, starts from scratch."""
     with_checkpoint = "[stop.updates=1500, checkpoint.every=200]"
     write_study(
@@ -234,7 +154,7 @@ def test_a_killed_sweep_continues_from_a_checkpoint(sweeps: Sweeps, write_study:
     sweep = sweeps.start("study.yaml", "--only", "kept")
     sweeps.wait_until((sweeps.runs / "long-kept-s0/ps/checkpoint.safetensors").exists)
     sweep.kill()
-    sweep.communicate(timeout=LONGEST_SECONDS)
+    sweep.communicate(timeout=120)
     broken = sweeps.begun()
     said = sweeps("sweep", "study.yaml")
     assert "long-kept-s0 resumes" in said
@@ -244,7 +164,7 @@ def test_a_killed_sweep_continues_from_a_checkpoint(sweeps: Sweeps, write_study:
 
 
 def test_a_killed_run_is_reported_and_starts_from_scratch(
-    sweeps: Sweeps, write_study: Any, eventually: Any
+    sweeps: Any, write_study: Any, eventually: Any
 ) -> None:
     write_study(
         text="name: long\nscenario: base.yaml\nvary: {length: [stop.updates=60, stop.updates=1500]}"
@@ -254,7 +174,7 @@ def test_a_killed_run_is_reported_and_starts_from_scratch(
     (child,) = children(sweep.pid)
     pool = eventually(lambda: children(child))
     os.kill(child, signal.SIGKILL)
-    said, _ = sweep.communicate(timeout=LONGEST_SECONDS)
+    said, _ = sweep.communicate(timeout=120)
     assert sweep.returncode == 5
     assert "long-1500-s0 FAILED" in said
     assert "1 of 2 runs exist" in said
@@ -262,7 +182,7 @@ def test_a_killed_run_is_reported_and_starts_from_scratch(
     assert "1 exist already" in sweeps("sweep", "study.yaml")
 
 
-def test_an_invalid_run_is_kept_marked_and_reported(sweeps: Sweeps, write_study: Any) -> None:
+def test_an_invalid_run_is_kept_marked_and_reported(sweeps: Any, write_study: Any) -> None:
     """All of its workers crash at their first push."""
     crash = "faults=[{crash: {workers: [class=fast], after_push: 1}}]"
     rates = "[algorithm.learning_rate=0.1, algorithm.learning_rate=0.01]"
@@ -277,7 +197,7 @@ def test_an_invalid_run_is_kept_marked_and_reported(sweeps: Sweeps, write_study:
     assert "0 of 1†" in sweeps("report", "study.yaml")
 
 
-def test_a_failed_run_does_not_prevent_the_others(sweeps: Sweeps, write_study: Any) -> None:
+def test_a_failed_run_does_not_prevent_the_others(sweeps: Any, write_study: Any) -> None:
     (sweeps.folder / "net.py").write_text("class Net:\n    pass\n")
     custom = '"model={custom: {file: net.py, class: Net}}"'
     write_study(
@@ -290,9 +210,7 @@ def test_a_failed_run_does_not_prevent_the_others(sweeps: Sweeps, write_study: A
     assert "1 of 2 runs exist" in said
 
 
-def test_results_of_another_study_are_refused_before_any_run(
-    sweeps: Sweeps, write_study: Any
-) -> None:
+def test_results_of_another_study_are_refused_before_any_run(sweeps: Any, write_study: Any) -> None:
     (sweeps.runs / "first").mkdir(parents=True)
     (sweeps.runs / "first/study.json").write_text('{"study": "first", "file": "/elsewhere.yaml"}')
     write_study(text=two_rates("first", 60))

@@ -1,0 +1,166 @@
+"""Executes one run of a sweep on a node of a Ray cluster, and returns its folder.
+
+It runs as in a local sweep, in a process of its own, in a temporary folder of the node.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from testbed.datasets import Prepared, user_cache
+from testbed.datasets.prepared import prepare_once
+from testbed.errors import HostError, TestbedError
+from testbed.run.simulated import SimulationResources
+from testbed.scenario import load
+from testbed.scenario.own_code import COPIES
+from testbed.studies.carry_out import ENTRY, StudyRunRequest
+
+POLL_SECONDS = 0.1
+"""Ray cancels a task between two Python instructions: it would not interrupt a blocking call."""
+
+SAME = ("torch", "numpy")
+"""Packages that must have the same release everywhere: results depend on them."""
+
+
+@dataclass(frozen=True)
+class ClusterRun:
+    """What a node needs to execute one run, apart from the data set."""
+
+    scenario: str  # YAML; the user's own files are referred to by the names of their copies
+    files: Mapping[str, bytes]  # the user's own files, by name
+    data: str  # name of the prepared data set
+    name: str  # name of the run
+    argv: tuple[str, ...]  # the command line, for the record
+    processes: int  # number of processes that compute gradients
+    resumed: bytes  # the archived folder of the run that it resumes; empty if it starts
+    releases: Mapping[str, str]  # of the packages in ``SAME``
+
+
+@dataclass(frozen=True)
+class ClusterResult:
+    """How a run has ended on a node."""
+
+    status: int  # exit status of its process; negative for a signal
+    said: str  # what it printed to standard error
+    folder: bytes  # the archived run folder; empty if there is none
+    host: str  # name of the node's host
+
+
+def carry_out(asked: ClusterRun, data: Prepared) -> ClusterResult:
+    """Execute a run on this node, and return its folder; leave nothing but the data set behind."""
+    # By this signal Ray cancels a task. Nodes started in the background of a shell ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    host = socket.gethostname()
+    if lacking := lacks(asked.releases):
+        return ClusterResult(HostError.exit_code, f"{host}: {lacking}", b"", host)
+    with tempfile.TemporaryDirectory(prefix="testbed-") as scratch:
+        place = Path(scratch)
+        environment = {**os.environ, "XDG_STATE_HOME": str(place / "state")}
+        folder = place / "runs" / asked.name
+        try:
+            status, said = _execute(_request(asked, data, place, environment), environment)
+        except TestbedError as error:
+            return ClusterResult(error.exit_code, str(error), b"", host)
+        return ClusterResult(status, said, archived(folder) if folder.is_dir() else b"", host)
+
+
+def lacks(releases: Mapping[str, str]) -> str:
+    """Return what this node lacks to execute a run with the same result; empty if nothing."""
+    for package, wanted in releases.items():
+        try:
+            found = version(package)
+        except PackageNotFoundError:
+            return f"the package {package} is not installed, expected {package} {wanted}"
+        if release_of(found) != release_of(wanted):
+            return f"found {package} {found}, expected {wanted} as on the machine of the sweep"
+    return ""
+
+
+def release_of(found: str) -> str:
+    """Return the release of a version, without its build such as +cpu."""
+    return found.partition("+")[0]
+
+
+def _request(
+    asked: ClusterRun, data: Prepared, place: Path, environment: Mapping[str, str]
+) -> StudyRunRequest:
+    """Write the files of a run below ``place``; return the request to execute it."""
+    (place / COPIES).mkdir()
+    for name, content in asked.files.items():
+        (place / COPIES / name).write_bytes(content)
+    scenario = place / "scenario.yaml"
+    scenario.write_text(asked.scenario, encoding="utf-8")
+    prepared = user_cache(environment) / "prepared" / asked.data
+    if asked.resumed:
+        extract(asked.resumed, place / "runs" / asked.name)
+    return StudyRunRequest(
+        load(scenario, custom_files=place / COPIES),
+        beside=place,
+        runs=place / "runs",
+        name=asked.name,
+        argv=asked.argv,
+        home=place,
+        cpus=(),
+        resumes=bool(asked.resumed),
+        simulated=SimulationResources(
+            data=prepare_once(prepared, lambda: data), processes=asked.processes
+        ),
+    )
+
+
+def _execute(request: StudyRunRequest, environment: Mapping[str, str]) -> tuple[int, str]:
+    """Execute a run in a process of its own; return its exit status and standard error."""
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", ENTRY],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            env=environment,
+        )
+        assert process.stdin is not None
+        try:
+            with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
+                pipe.write(pickle.dumps(request))
+            while process.poll() is None:
+                time.sleep(POLL_SECONDS)
+        finally:
+            process.terminate()  # if this task was cancelled
+            process.wait()
+        log.seek(0)
+        return process.returncode, log.read().decode(errors="replace").strip()
+
+
+def archived(folder: Path) -> bytes:
+    """Return a folder as a ZIP archive."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.write(path, path.relative_to(folder))
+    return packed.getvalue()
+
+
+def extract(archive: bytes, folder: Path) -> None:
+    """Extract a ZIP archive as a folder, which appears with all its content or not at all."""
+    fresh = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(fresh, ignore_errors=True)
+    with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+        packed.extractall(fresh)
+    if folder.is_dir():  # the interrupted run that was resumed
+        shutil.rmtree(folder)
+    fresh.rename(folder)

@@ -1,0 +1,150 @@
+"""Sweeps on a real Ray cluster: several nodes on this machine, one of which is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.studies.cluster_task import archived, extract, lacks
+
+pytest.importorskip("ray", reason="needs ray: pip install 'edge-testbed[ray]'")
+
+SIX = "name: own\nscenario: base.yaml\nseeds: [1, 2, 3, 4, 5, 6]\nvary: {{files: {{mine: {0}}}}}\n"
+LONG = (
+    "name: long\nscenario: base.yaml\nseeds: [1, 2]\nvary: {length: {long: stop.updates=1000000}}\n"
+)
+
+
+class Nodes:
+    """Nodes of a cluster with one CPU each."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.temporary = Path(tempfile.gettempdir())
+        head = {"num_cpus": 1, "include_dashboard": False}
+        self.cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.others = [self.cluster.add_node(num_cpus=1) for _ in range(2)]
+        self.address = self.cluster.address
+
+    def executing(self) -> list[Path]:
+        """The temporary folders of runs."""
+        return sorted(self.temporary.glob("testbed-*"))
+
+    def lose_one(self) -> None:
+        """Kill all processes of a node at once: they leave their temporary folders behind."""
+        self.cluster.remove_node(self.others.pop(), allow_graceful=False)
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", short)  # Ray's sockets are there: their paths are limited
+        patch.setattr(tempfile, "tempdir", None)
+        nodes = Nodes()
+        yield nodes
+        nodes.cluster.shutdown()
+
+
+def digests(runs: Path) -> dict[str, str]:
+    """Of everything that a run computes: its updates, evaluations and models."""
+    found = {}
+    for run in runs.glob("own-*"):
+        files = [run / "evaluations.csv", *(run / "updates").iterdir(), *(run / "model").iterdir()]
+        for file in files:
+            found[str(file.relative_to(runs))] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return found
+
+
+@pytest.mark.slow
+def test_a_lost_node_s_run_is_repeated_and_all_results_are_those_of_a_local_sweep(
+    sweeps: Any, write_study: Any, nodes: Nodes
+) -> None:
+    (sweeps.folder / "traces").mkdir()
+    (sweeps.folder / "traces/rate.csv").write_text(
+        "time_seconds,bits_per_second\n0,1234567\n1,3e6\n2,0\n"
+    )
+    (sweeps.folder / "net.py").write_text(
+        "from torch import nn\n\nclass Net(nn.Sequential):\n"
+        "    def __init__(self, shape, classes):\n"
+        "        super().__init__(nn.Flatten(), nn.Linear(64, classes))\n"
+    )
+    settings = [
+        "stop.updates=600",
+        "workers.classes.fast.link.up.rate={trace: traces/rate.csv}",
+        "model={custom: {file: net.py, class: Net}}",
+    ]
+    write_study(text=SIX.format(json.dumps(settings)))
+    sweep = sweeps.start("study.yaml", "--ray", nodes.address)
+    sweeps.wait_until(lambda: len(nodes.executing()) == 3)
+    nodes.lose_one()
+    said = sweep.communicate()[0]
+    assert "6 of 6 runs exist, 0 of them not valid" in said
+    assert said.count(" finished: 600 updates applied; on ") == 6
+    assert len(nodes.executing()) == 1  # of the lost node
+    assert "6 exist already" in sweeps("sweep", "study.yaml", "--ray", "nowhere:1")
+    remote = digests(sweeps.runs)
+    sweeps.runs = sweeps.folder / "local"
+    sweeps("sweep", "study.yaml")
+    assert remote == digests(sweeps.runs)
+    assert len(remote) >= 18
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_leaves_nothing_on_the_nodes(
+    sweeps: Any, write_study: Any, nodes: Nodes
+) -> None:
+    write_study(text=LONG)
+    before = nodes.executing()
+    sweep = sweeps.start("study.yaml", "--ray", nodes.address)
+    sweeps.wait_until(lambda: len(nodes.executing()) == len(before) + 2)
+    sweep.send_signal(signal.SIGTERM)
+    assert sweep.wait() == 130
+    assert nodes.executing() == before
+    assert list(sweeps.begun()) == []
+
+
+@pytest.mark.slow
+def test_what_a_cluster_cannot_do_is_refused(sweeps: Any, write_study: Any, nodes: Nodes) -> None:
+    write_study(
+        text="name: large\nscenario: base.yaml\nseeds: [1, 2]\n"
+        "vary: {size: {large: [workers.count=1000000, workers.batch_size=1, dataset=mnist]}}\n"
+    )
+    said = sweeps("sweep", "study.yaml", "--ray", "127.0.0.1:9", status=3)
+    assert "no Ray cluster can be joined at 127.0.0.1:9: Connection refused" in said
+    said = sweeps("sweep", "study.yaml", "--ray", nodes.address, "--reuse", "1GB", status=2)
+    assert "--reuse is not possible with --ray" in said
+    said = sweeps("sweep", "study.yaml", "--ray", nodes.address, status=3)
+    assert "large-large-s1 FAILED: no node of the Ray cluster has 1 CPUs, " in said
+    assert "0 of 2 runs exist" in said
+
+
+def test_packages_that_a_node_lacks() -> None:
+    assert lacks({}) == ""
+    assert lacks({"no-such": "1.2"}) == (
+        "the package no-such is not installed, expected no-such 1.2"
+    )
+    assert lacks({"click": "0.1+cpu"}).endswith(", expected 0.1+cpu as on the machine of the sweep")
+
+
+def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    (first / "a/b").mkdir(parents=True)
+    (first / "a/b/c").write_bytes(b"1")
+    second.mkdir()
+    (second / "old").touch()
+    extract(archived(first), second)
+    assert sorted(str(path.relative_to(second)) for path in second.rglob("*")) == [
+        "a",
+        "a/b",
+        "a/b/c",
+    ]
+    assert (second / "a/b/c").read_bytes() == b"1"
+    assert {path.name for path in tmp_path.iterdir()} == {"first", "second"}
