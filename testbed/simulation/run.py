@@ -286,6 +286,7 @@ def build(
         simulated[index] = SimulatedWorker(
             *(index, worker, _draw_step(experiment, index)),
             create=create,
+            client=experiment.client(index),
             each_sample=experiment.each_sample(index),
             stream=None if arrivals is None else _stream(experiment, worker, arrivals[index]),
             sample_bytes=experiment.sample_bytes,

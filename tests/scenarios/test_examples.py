@@ -21,6 +21,7 @@ WHOLE = (
     "custom/dp-sgd",
     "custom/secure-aggregation",
     "data/clients",
+    "data/clients-by-workers",
     "data/own-partition",
     "federated/devices",
     "federated/rounds",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testbed.algorithms.frame.actions import Step
 from testbed.algorithms.frame.batch import batch_of
 from testbed.algorithms.frame.contract import CheckResult, run_checks
-from testbed.algorithms.frame.worker import Step
 from testbed.datasets import Prepared
 from testbed.errors import UserCodeError
 from testbed.models import BoundModel, ImageShape, Network
