@@ -33,7 +33,7 @@ class AlgorithmConfig(StrictModel, ABC):
         WORKERS_EVALUATE: whether its workers may evaluate the models that they pull: it has rounds,
             and a reply is the whole model.
         AVERAGES_BUFFERS: whether it averages models, and its workers subtract the gradient of what
-            is ``untrained`` in the layout as it is.
+            is ``untrained`` in the layout as it is; or workers keep these, and a part of the model.
     """
 
     OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size"})

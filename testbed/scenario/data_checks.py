@@ -19,10 +19,10 @@ def require_algorithm(scenario: Scenario, algorithm: AlgorithmConfig) -> None:
     if scenario.streams is not None and not algorithm.TAKES_STREAMS:
         expected = "none, or an algorithm whose config sets TAKES_STREAMS = True"
         raise ScenarioError.at("streams", "streams", expected)
-    averaged = getattr(scenario.model, "buffers", "") == "averaged"
-    if averaged and not algorithm.AVERAGES_BUFFERS:
+    buffers = getattr(scenario.model, "buffers", "dropped")
+    if buffers != "dropped" and not algorithm.AVERAGES_BUFFERS:
         expected = "dropped, or an algorithm whose config sets AVERAGES_BUFFERS = True"
-        raise ScenarioError.at("model.buffers", "averaged", expected)
+        raise ScenarioError.at("model.buffers", buffers, expected)
     if clients_by_workers(scenario) is not None and not algorithm.WORKERS_EVALUATE:
         expected = "evaluator, or an algorithm whose config sets WORKERS_EVALUATE = True"
         raise ScenarioError.at("evaluate.metrics", "clients by workers", expected)

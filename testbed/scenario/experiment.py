@@ -30,6 +30,7 @@ from testbed.models.metrics import ACCURACY, higher_is_better
 from testbed.models.metrics.clients import Clients
 from testbed.models.metrics.suite import MetricSuite
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
+from testbed.payloads import Vector
 from testbed.scenario.availability import availabilities
 from testbed.scenario.data_checks import require_algorithm, require_batch, require_targets
 from testbed.scenario.dealing import deal, split
@@ -154,26 +155,32 @@ class Experiment:
     def worker(self, index: int) -> Worker:
         """Build the loop of a worker."""
         scenario, name = self.scenario, f"w{index}"
+        network, local = self.network, self._initial_local
         half = self.algorithm.worker(
-            self.network.layout,
+            network.worker_layout,
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),
             index=index,
             shared_seed=_number(stream(scenario.seed, "workers", "shared seed")),
         )
+        half.parameters[network.layout.size :] = local
         own, draws = self.shards[index], self.own_files or self.data.transform
         return Worker(
             half,
-            stream=Stream(
-                scenario.workers.batch_size, own=len(own), least=self.network.least_samples
-            ),
+            stream=Stream(scenario.workers.batch_size, own=len(own), least=network.least_samples),
             source=self.order(index, own),
             think=self.think(index),
             encoding=scenario.encoding,
             draws=stream(scenario.seed, name, "transform") if draws else None,
             seeds=stream(scenario.seed, name, "globals") if self.own_files else None,
+            local=local.size,
             evaluates=clients_by_workers(scenario) is not None,
         )
+
+    @cached_property
+    def _initial_local(self) -> Vector:
+        """What every worker has of its own when it begins; no values unless the model has such."""
+        return self.network.initial_local(stream(self.scenario.seed, "model"))
 
     def order(self, index: int, own: Samples) -> Shard:
         """Return worker ``index``'s own training samples, in the order of their use."""

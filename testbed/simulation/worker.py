@@ -99,6 +99,8 @@ class Learner:
         evaluation_seed: seed of the global generators in an evaluation; None if unused.
         metrics: the metrics of an evaluation.
         held_out: the samples for an evaluation per client; None for none.
+        sent: a vector and a network of it, for the parameter server's model; None if that is as a
+            worker's.
     """
 
     data: Prepared
@@ -109,6 +111,7 @@ class Learner:
     evaluation_seed: int | None = None
     metrics: MetricSuite = MetricSuite()  # noqa: RUF009 - frozen
     held_out: HeldOut | None = None
+    sent: tuple[Vector, BoundModel] | None = None
 
     def loss_and_gradient(self, at: Vector, step: Step) -> tuple[float, Vector]:
         """Return mean loss and gradient at the parameters ``at``; valid until the next call.
@@ -130,17 +133,18 @@ class Learner:
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
-        self.parameters[:] = at[: self.parameters.size]
+        parameters, bound = self.sent or (self.parameters, self.bound)
+        parameters[:] = at[: parameters.size]
         data, chosen = self.data, slice(None) if images is None else images
         tested = data.test_images[chosen], data.test_labels[chosen]
         if self.evaluation_seed is not None:
             seed_globals(self.evaluation_seed)
         with evaluated_within(self.timeout_seconds):
-            found = self.bound.evaluate(*tested, transform=data.transform, metrics=self.metrics)
+            found = bound.evaluate(*tested, transform=data.transform, metrics=self.metrics)
             if self.held_out is None:
                 return found
             final = images is None
-            return self.held_out.evaluate(self.bound, found, transform=data.transform, final=final)
+            return self.held_out.evaluate(bound, found, transform=data.transform, final=final)
 
 
 @dataclass

@@ -19,6 +19,7 @@ WHOLE = (
     "custom/batch-norm",
     "custom/dc-asgd",
     "custom/dp-sgd",
+    "custom/fedbn",
     "custom/secure-aggregation",
     "data/clients",
     "data/clients-by-workers",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from testbed.algorithms.base import Samples, Stream, Update, WorkerHalf
+from testbed.algorithms.base import Reply, Samples, Stream, Update, WorkerHalf, expect
 from testbed.algorithms.frame.actions import (
     Action,
     Arrived,
@@ -34,7 +34,7 @@ from testbed.algorithms.frame.breach import breach
 from testbed.algorithms.frame.effects import StandingOrders
 from testbed.algorithms.frame.record import EVALUATED
 from testbed.algorithms.parts.state import pack_half, restore_half
-from testbed.payloads import Vector
+from testbed.payloads import Dense, Payload, Vector
 from testbed.payloads.encodings import Encoding, as_sent
 from testbed.payloads.notes import note_flaw
 from testbed.values.seeds import seed_globals
@@ -78,6 +78,7 @@ class Worker:
         look: returns the state of its stream at a time, if samples arrive during training.
         encoding: of its pushes; rounding is applied before any use of the values.
         draws: generator of the steps' seeds; None if steps have no randomness.
+        local: number of parameters at the end of the half's that it keeps: they are not sent.
         evaluates: whether it evaluates every model that it receives.
         seeds: seeds the global generators before each call of the user's own half, which may
             draw from them; None for other halves.
@@ -91,6 +92,7 @@ class Worker:
     look: Callable[[float], Stream] | None = None
     draws: np.random.Generator | None = None
     seeds: np.random.Generator | None = None
+    local: int = 0
     evaluates: bool = False
     _now: float = 0.0
     _sequence: int = 0
@@ -274,7 +276,8 @@ class Worker:
             found, self._accuracy = np.array([self._accuracy]), None
             update = replace(update, note={**update.note, EVALUATED: found})
         self._sequence += 1
-        payload, saturated = as_sent(update.payload, self.encoding)
+        payload = update.payload if not self.local else self._sent(update.payload, method)
+        payload, saturated = as_sent(payload, self.encoding)
         if payload is not update.payload:
             update = replace(update, payload=payload)
         return (yield from self._exchange(Push(self._sequence, update, saturated)))
@@ -288,11 +291,25 @@ class Worker:
         self._obey(arrived.standing, arrived.now)
         if arrived.reply.shared is not None and self._samples is not None:
             self._samples = np.concatenate([self._samples, arrived.reply.shared])
-        answer = self.half.receive(arrived.reply, arrived.now)
+        reply = arrived.reply if not self.local else self._completed(arrived.reply)
+        answer = self.half.receive(reply, arrived.now)
         if self.evaluates and answer is None and self._samples is None:
             self._received, self._draw = True, self._next_draw()
-        del arrived  # or the gradient would need memory in addition to theirs
+        del arrived, reply  # or the gradient would need memory in addition to theirs
         return True if answer is None else (yield from self._send(answer, "receive"))
+
+    def _sent(self, payload: Payload, method: str) -> Payload:
+        """Return an update without the part that stays here."""
+        if not isinstance(payload, Dense):
+            what = f"{method} returned a {type(payload).__name__}, expected a Dense: its model has "
+            raise breach(self.half, method, f"{what}a part that stays at the workers")
+        return Dense(payload.values[: -self.local])
+
+    def _completed(self, reply: Reply) -> Reply:
+        """Return a reply with the part of the model that stayed here."""
+        received = expect(Dense, reply.model).values
+        whole = np.concatenate([received, self.half.parameters[-self.local :]])
+        return replace(reply, model=Dense(whole))
 
     def _pass_to(self, now: float) -> None:
         """Advance the clock to ``now`` and obey the orders received until then."""

@@ -21,6 +21,8 @@ from testbed.rpc.tokens import token_of
 from testbed.scenario.experiment import Experiment, LoadedModel, load_model
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.run import simulate, virtual_clock
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import ClientsEvaluated, Evaluated
 from testbed.telemetry.events import read_events
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.sink import Sink
@@ -214,3 +216,23 @@ def play_both() -> Callable[..., Sequence[LoadedModel]]:
         return finals
 
     return play
+
+
+class Rounds(Sink):
+    """What the workers of a simulated run have found, and the values of its evaluations."""
+
+    def __init__(self) -> None:
+        self.found: list[ClientsEvaluated] = []
+        self.values: dict[int, dict[str, float | None]] = {}
+
+    def event(self, entry: Entry) -> None:
+        if isinstance(entry.event, ClientsEvaluated):
+            self.found.append(entry.event)
+        if isinstance(entry.event, Evaluated):
+            self.values[entry.event.version] = dict(entry.event.metrics)
+
+
+@pytest.fixture
+def simulated() -> Rounds:
+    """A sink of a simulated run."""
+    return Rounds()

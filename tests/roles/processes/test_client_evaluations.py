@@ -4,28 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import ClientsEvaluated, Evaluated
-from testbed.telemetry.sink import Sink
-
 Make = Any
 
 
-class Rounds(Sink):
-    """What the workers have found, and the values in evaluations."""
-
-    def __init__(self) -> None:
-        self.found: list[ClientsEvaluated] = []
-        self.values: dict[int, dict[str, float | None]] = {}
-
-    def event(self, entry: Entry) -> None:
-        if isinstance(entry.event, ClientsEvaluated):
-            self.found.append(entry.event)
-        if isinstance(entry.event, Evaluated):
-            self.values[entry.event.version] = dict(entry.event.metrics)
-
-
-def test_workers_evaluate_live_and_simulated(make: Make, play_both: Any) -> None:
+def test_workers_evaluate_live_and_simulated(make: Make, play_both: Any, simulated: Any) -> None:
     """Two of three workers in each round; a float64 in addition to the 17,258 parameters."""
     parts = {
         "algorithm": "{name: fedavg, learning_rate: 0.1, fraction: 0.67}",
@@ -34,7 +16,7 @@ def test_workers_evaluate_live_and_simulated(make: Make, play_both: Any) -> None
         "stop": "{updates: 12}",
         "evaluate": "{every: 2, images: 20, metrics: [top1, {clients: {by: workers}}]}",
     }
-    cast, virtual, simulated = make(**parts), make(**parts, runtime="simulated"), Rounds()
+    cast, virtual = make(**parts), make(**parts, runtime="simulated")
     play_both(cast, virtual, simulated)
     live = cast.events("clients_evaluated")
     assert [len(one["accuracies"]) for one in live] == [2] * 6
