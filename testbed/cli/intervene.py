@@ -161,12 +161,15 @@ def _selectors(selector: tuple[str, ...], device_class: str | None) -> tuple[str
 
 def _print_links(rows: Rows) -> None:
     """Print one row per direction; equal links of a class share a row."""
+    from testbed.values.topology import DEFAULT_MTU
+
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, row in enumerate(rows):
         for direction in ("up", "down"):
             differs = any(text.startswith(direction) for text in row["differences"])
             found = row[f"{direction}_found"] if differs else "the same"
-            key = (row["class"] or "-", direction, row[direction], found)
+            mtu = "" if row["mtu"] == DEFAULT_MTU else f", mtu {row['mtu']}"
+            key = (row["class"] or "-", direction, f"{row[direction]}{mtu}", found)
             groups.setdefault(key, []).append(index)
     names = [row["node"] for row in rows]
     print_table(

@@ -16,8 +16,8 @@ from typing import BinaryIO
 
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_STATISTICS = 263, 6
-SO_TIMESTAMPNS = 35
-"""Of the sockets' level: the kernel adds the time at which it saw a frame."""
+SO_RCVBUFFORCE, SO_TIMESTAMPNS = 33, 35
+"""A buffer above the host's limit; the kernel adds the time at which it saw a frame."""
 
 HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 2**18, 1)
 """Magic number, version, two unused fields, the longest frame, and Ethernet."""
@@ -61,12 +61,20 @@ def open_capture(interface: str) -> socket.socket:
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     try:
         opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        _enlarge(opened)
         opened.bind((interface, ETH_P_ALL))  # before, it receives nothing
     except OSError:
         opened.close()
         raise
     return opened
+
+
+def _enlarge(opened: socket.socket) -> None:
+    """Enlarge the receive buffer; without the host's CAP_NET_ADMIN, up to the host's limit."""
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES)
+    except PermissionError:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
 
 
 def capture(
