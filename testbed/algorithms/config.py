@@ -30,8 +30,10 @@ class AlgorithmConfig(StrictModel, ABC):
         WAKES: whether its worker half may be woken during steps.
         PAYLOADS: kinds of payload of its own, each with a NUMBER from 64.
         TAKES_STREAMS: whether its workers may train on samples that arrive during the run.
+        WORKERS_EVALUATE: whether its workers may evaluate the models that they pull: it has rounds,
+            and a reply is the whole model.
         AVERAGES_BUFFERS: whether it averages models, and its workers subtract the gradient of what
-            is ``untrained`` in the layout as it is.
+            is ``untrained`` in the layout as it is; or workers keep these, and a part of the model.
     """
 
     OBEYS: ClassVar[frozenset[str]] = frozenset({"batch_size"})
@@ -43,6 +45,7 @@ class AlgorithmConfig(StrictModel, ABC):
     WAKES: ClassVar[bool] = False
     PAYLOADS: ClassVar[tuple[type[Payload], ...]] = ()
     TAKES_STREAMS: ClassVar[bool] = False
+    WORKERS_EVALUATE: ClassVar[bool] = False
     AVERAGES_BUFFERS: ClassVar[bool] = False
 
     @abstractmethod

@@ -19,7 +19,7 @@ Deviations: the paper's learning-rate schedule and gradient clipping are the opt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,8 @@ class DiLoCo(LocalTraining):
         outer_learning_rate: the server's learning rate.
         outer_momentum: the server's momentum.
     """
+
+    WORKERS_EVALUATE: ClassVar[bool] = True
 
     name: Literal["diloco"]
     learning_rate: LearningRate = 1e-3

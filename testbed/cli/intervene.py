@@ -10,12 +10,23 @@ from typing import Any
 
 import click
 
-from testbed.cli.complete import class_option, nodes_argument, run_argument
-from testbed.cli.options import find, json_option, print_json, print_table, runs_option
+from testbed.cli.complete import class_option, complete_node, nodes_argument, run_argument
+from testbed.cli.options import (
+    FiniteRange,
+    find,
+    force_option,
+    json_option,
+    print_json,
+    print_table,
+    runs_option,
+    size_of,
+)
 
 Rows = list[dict[str, Any]]
 UNMEASURED = "not measured: the host could not send that fast"
 
+
+TO = "File to write, by default RUN-NODE.pcap; - for standard output"
 
 _for_option = partial(click.option, "--for", "duration", metavar="TIME")
 
@@ -55,6 +66,44 @@ def probe(run: str, runs: Path, as_json: bool) -> None:
         print_json(rows)
     else:
         _print_probes(rows)
+
+
+@net.command("capture")
+@run_argument
+@click.argument("node", metavar="NODE", shell_complete=complete_node)
+@click.option(
+    "--seconds",
+    type=FiniteRange(min=0, min_open=True, max=86_400),
+    default=10.0,
+    show_default=True,
+    help="How long to capture, in real time.",
+)
+@click.option(
+    "--bytes",
+    "most",
+    callback=size_of,
+    default="64MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Maximum length of the file.",
+)
+@click.option("--to", type=click.Path(path_type=Path), metavar="FILE", help=f"{TO}.")
+@force_option
+@runs_option
+def capture(
+    run: str, node: str, seconds: float, most: int, to: Path | None, force: bool, runs: Path
+) -> None:
+    """Capture what the link of NODE carries, both ways, for tcpdump or Wireshark.
+
+    The file has the pcap format. The capture ends early if the file is full or the node ends.
+    Ctrl-C ends it too, and keeps the file.
+    """
+    from testbed.run.capture import capture_into
+
+    folder = find(run, runs)
+    file = to or Path(f"{folder.name}-{node}.pcap")
+    found = capture_into(folder, node, file, seconds=seconds, most_bytes=most, force=force)
+    click.echo(found, err=True)  # standard output may be the file
 
 
 @net.command("set")
@@ -112,12 +161,15 @@ def _selectors(selector: tuple[str, ...], device_class: str | None) -> tuple[str
 
 def _print_links(rows: Rows) -> None:
     """Print one row per direction; equal links of a class share a row."""
+    from testbed.values.topology import DEFAULT_MTU
+
     groups: dict[tuple[str, ...], list[int]] = {}
     for index, row in enumerate(rows):
         for direction in ("up", "down"):
             differs = any(text.startswith(direction) for text in row["differences"])
             found = row[f"{direction}_found"] if differs else "the same"
-            key = (row["class"] or "-", direction, row[direction], found)
+            mtu = "" if row["mtu"] == DEFAULT_MTU else f", mtu {row['mtu']}"
+            key = (row["class"] or "-", direction, f"{row[direction]}{mtu}", found)
             groups.setdefault(key, []).append(index)
     names = [row["node"] for row in rows]
     print_table(

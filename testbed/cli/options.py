@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.cli.complete import complete_run, complete_runtime, complete_setting
+from testbed.errors import InvalidValue
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry, find_run
+from testbed.values.units import Size
 
 if TYPE_CHECKING:
     from testbed.scenario import Override
@@ -31,6 +33,14 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a number.", param, ctx)
         return number
+
+
+def size_of(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """Return an option's bytes; it has a unit, such as 64MiB."""
+    try:
+        return int(Size.parse(value))
+    except InvalidValue as error:
+        raise click.BadParameter(f"{error}.", ctx, param) from None
 
 
 _runs = partial(

@@ -258,6 +258,7 @@ def _node_as_data(node: NodeSpec) -> dict[str, Any]:
 
 def _link_as_data(link: LinkSpec) -> dict[str, Any]:
     from testbed.network.qdiscs import describe, qdiscs_of
+    from testbed.values.topology import DEFAULT_MTU
 
     directions = {}
     for name, shape, qdisc in zip(
@@ -273,7 +274,8 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
             "queue_seconds": shape.queue,
             "qdisc": describe(qdisc),
         }
-    return {"address": link.address, "mac": link.mac, "seed": link.seed, **directions}
+    mtu = link.mtu or DEFAULT_MTU
+    return {"address": link.address, "mac": link.mac, "seed": link.seed, "mtu": mtu, **directions}
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
@@ -286,7 +288,7 @@ def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
 
 
 def _print_nodes(plan: Plan) -> None:
-    from testbed.network.qdiscs import describe, qdiscs_of
+    from testbed.network.qdiscs import describe, of_mtu, qdiscs_of
     from testbed.reports.console import WIDEST_VALUE, Console, Table, span
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
@@ -298,7 +300,9 @@ def _print_nodes(plan: Plan) -> None:
         device_class = first.device_class or "-"
         nodes.add_row(names, device_class, *_place(group))
         shapes = {
-            tuple(map(describe, qdiscs_of(node.link))) for node in group if node.link is not None
+            tuple(f"{describe(one)}{of_mtu(node.link)}" for one in qdiscs_of(node.link))
+            for node in group
+            if node.link is not None
         }
         up, down = shapes.pop() if shapes else ("-", "-")
         if shapes:

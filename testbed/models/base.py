@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from testbed.errors import ScenarioError
 from testbed.models.metrics.suite import MetricSuite
 from testbed.models.scores import Labels, counted, cross_entropy
-from testbed.payloads import Vector
+from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
 from testbed.values.fields import StrictModel
 from testbed.values.samples import Inputs
@@ -38,6 +38,12 @@ from testbed.values.samples import Targets as Kind
 
 ImageShape = tuple[int, ...]
 """Channels, height, width; or the length of a row of tokens."""
+
+Buffers = Literal["dropped", "averaged", "local", "fedbn"]
+"""What becomes of buffers that training changes, in a user's own model."""
+
+AT_WORKERS: tuple[Buffers, ...] = ("local", "fedbn")
+"""Those with which workers keep a part of the model."""
 
 Images = NDArray[np.float32] | NDArray[np.int32]
 Targets = Labels | NDArray[np.float32]
@@ -151,9 +157,11 @@ class Network(ABC):
     Attributes:
         least_samples: minimum number of samples per batch.
         tokens: number of tokens that it predicts for a sample; 0 if one label or number.
+        local: the layout of what workers keep and do not send, such as running statistics.
     """
 
     layout: Layout
+    local: Layout = Layout((), ())
     least_samples: int = 1
     tokens: int = 0
 
@@ -161,9 +169,21 @@ class Network(ABC):
     def initial(self, rng: np.random.Generator) -> Vector:
         """Return initial parameters, shape (N,); the same for the same state of ``rng``."""
 
+    def initial_local(self, rng: np.random.Generator) -> Vector:
+        """Return the initial values of ``local``, given the same state of ``rng``."""
+        return zeros(0)
+
+    @property
+    def worker_layout(self) -> Layout:
+        """The layout of a worker's vector: what it receives, then what it keeps."""
+        return self.layout.followed_by(self.local)
+
     @abstractmethod
     def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
         """Bind the network to ``parameters``, float32 (N,), contiguous and writable; not copied.
+
+        The vector is a worker's, or the model that is sent: then, normalisation layers use the
+        statistics of the batch.
 
         On a torch device, such as ``cuda``, every call copies the current parameters to the device,
         and copies the gradient back.

@@ -12,6 +12,31 @@ from numpy.typing import NDArray
 from testbed.models.base import BoundModel, Evaluation, Transform
 from testbed.models.metrics import ACCURACY
 from testbed.models.metrics.clients import distribution
+from testbed.values.seeds import seed_globals
+
+
+@dataclass(frozen=True, eq=False)
+class ClientSamples:
+    """The samples on which a worker evaluates the models that it pulls.
+
+    Attributes:
+        images: those that it holds out.
+        labels: likewise.
+        transform: the data set's transform.
+        seconds: emulated time of an evaluation; None for as long as the host needs.
+    """
+
+    images: NDArray[Any]
+    labels: NDArray[Any]
+    transform: Transform | None = None
+    seconds: float | None = None
+
+    def accuracy(self, bound: BoundModel, draw: int) -> float:
+        """Return the model's accuracy; a ``draw`` seeds the global generators."""
+        if draw:
+            seed_globals(draw)
+        found = bound.evaluate(self.images, self.labels, transform=self.transform)
+        return found.metrics[ACCURACY] or 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,8 @@ the objective is the mean cross-entropy over the targets that are not -100.
   from the scenario's.
 - Only parameters are sent. Batch normalisation therefore keeps no running statistics: it uses the
   current batch, also in evaluations, on shuffled test images. With ``buffers: averaged``, running
-  statistics and other float32 buffers that training changes are sent and averaged too.
+  statistics and other float32 buffers that training changes are sent and averaged too; with
+  ``buffers: local`` and ``fedbn``, workers keep them.
 - Other buffers are the same on every node, even if torch draws them: it has the same seed. Without
   ``buffers: averaged``, a module is refused if its forward pass changes a buffer.
 - Draws from global generators are reproducible: they are seeded for every step.
@@ -45,9 +46,8 @@ the objective is the mean cross-entropy over the targets that are not -100.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
-from testbed.models.base import ImageShape, ModelConfig, Network
+from testbed.models.base import Buffers, ImageShape, ModelConfig, Network
 from testbed.values.user_code import OwnCode, UserCode
 
 
@@ -58,13 +58,15 @@ class CustomModel(ModelConfig, OwnCode):
         buffers: of normalisation layers, and others that training changes. ``dropped``: layers use
             the statistics of the current batch, also in evaluations, and other buffers may not
             change. ``averaged``: they are sent and averaged like parameters, and evaluations use
-            the averages.
+            the averages. ``local``: each worker keeps the statistics of its normalisation layers,
+            and evaluates with them. ``fedbn``: likewise all of its batch normalisation layers,
+            scale and shift included.
     """
 
     reads = None
     predicts = None
 
-    buffers: Literal["dropped", "averaged"] = "dropped"
+    buffers: Buffers = "dropped"
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
         """Build the network; reads the file from the run's ``custom`` folder."""
@@ -74,5 +76,6 @@ class CustomModel(ModelConfig, OwnCode):
         """Build the network from the user's code in any location."""
         from testbed.models.own_modules import OwnModuleNetwork
 
-        averaged = self.buffers == "averaged"
-        return OwnModuleNetwork(code, image_shape, classes, options=self.options, averaged=averaged)
+        return OwnModuleNetwork(
+            code, image_shape, classes, options=self.options, buffers=self.buffers
+        )

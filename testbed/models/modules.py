@@ -43,14 +43,27 @@ class ModuleNetwork(Network):
         self._make = make
         self._buffers: tuple[str, ...] = ()
         self.tokens = tokens
-        module = self._construct(STRUCTURE_SEED)
-        self.layout = layout_of(module, self._buffers)
+        self.layout, self.local = self._layouts(self._construct(STRUCTURE_SEED))
 
     def initial(self, rng: np.random.Generator) -> Vector:
+        return self._initial(self.layout, rng)
+
+    def initial_local(self, rng: np.random.Generator) -> Vector:
+        return self._initial(self.local, rng)
+
+    def _initial(self, layout: Layout, rng: np.random.Generator) -> Vector:
+        """Return the initial values of a layout; those of two layouts belong together."""
+        if not layout.names:
+            return zeros(0)
         module = self._construct(int(rng.integers(2**63)))
-        tensors = [*module.parameters(), *map(module.get_buffer, self._buffers)]
-        parts = [one.detach().reshape(-1) for one in tensors]
+        named: dict[str, Tensor] = dict(module.named_buffers())
+        named |= module.named_parameters()
+        parts = [named[name].detach().reshape(-1) for name in layout.names]
         return cast(Vector, torch.cat(parts).numpy())
+
+    def _layouts(self, module: nn.Module) -> tuple[Layout, Layout]:
+        """Return the layouts of what is sent and of what stays at the workers."""
+        return layout_of(module, self._buffers), self.local
 
     def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
         return BoundModule(self._construct(STRUCTURE_SEED), self.layout, parameters, device)
@@ -69,8 +82,8 @@ class ModuleNetwork(Network):
 class BoundModule(BoundModel):
     """A module whose parameters and gradients are parts of two flat vectors.
 
-    Buffers in the layout follow the parameters. A forward pass changes them in the module only
-    until their change is in the gradient.
+    A forward pass changes a buffer in the layout only until its change is in the gradient. A
+    parameter that is not in the layout keeps its initial values.
     """
 
     def __init__(
@@ -83,16 +96,16 @@ class BoundModule(BoundModel):
         values, gradients = self._values.tensor, self._slopes.tensor
         self._module = module.to(values.device)  # its buffers
         self.mixes = any(isinstance(part, BATCH_NORM) for part in module.modules())
-        parts = zip(module.parameters(), layout.slices(), layout.shapes, strict=False)
-        for parameter, part, shape in parts:
-            parameter.data = values[part].view(shape)
-            parameter.grad = gradients[part].view(shape)
-        tensors = list(zip(layout.names, layout.slices(), layout.shapes, strict=True))
-        count = len(list(module.parameters()))
-        self._buffers = [
-            _Buffer.bind(module, name, values[part].view(shape), gradients[part].view(shape))
-            for name, part, shape in tensors[count:]
-        ]
+        parameters_left, self._buffers = dict(module.named_parameters()), list[_Buffer]()
+        for name, part, shape in zip(layout.names, layout.slices(), layout.shapes, strict=True):
+            value, slope = values[part].view(shape), gradients[part].view(shape)
+            parameter = parameters_left.pop(name, None)
+            if parameter is None:
+                self._buffers.append(_Buffer.bind(module, name, value, slope))
+            else:
+                parameter.data, parameter.grad = value, slope
+        for parameter in parameters_left.values():
+            parameter.requires_grad_(False)
 
     def loss_and_gradient(self, images: Images, targets: Targets) -> tuple[float, Vector]:
         self._module.train()

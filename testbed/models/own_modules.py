@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from testbed.errors import TestbedError, UserCodeError, UserFileError
-from testbed.models.base import BoundModel, Images, ImageShape, Targets
+from testbed.models.base import AT_WORKERS, BoundModel, Buffers, Images, ImageShape, Targets
 from testbed.models.layers import CrossEntropy, SquaredError
 from testbed.models.modules import (
+    BATCH_NORM,
     STRUCTURE_SEED,
     BoundModule,
     ModuleNetwork,
@@ -55,11 +56,11 @@ class OwnModuleNetwork(ModuleNetwork):
         classes: int,
         *,
         options: Mapping[str, Any],
-        averaged: bool = False,
+        buffers: Buffers = "dropped",
     ) -> None:
-        """Build the network; with ``averaged``, buffers that training changes are a part of it."""
+        """Build the network; ``buffers`` says what becomes of those that training changes."""
         self._code = code
-        self._averaged = averaged
+        self._kept = buffers
         self._options = options
         self._image_shape = image_shape
         self._classes = classes
@@ -70,19 +71,31 @@ class OwnModuleNetwork(ModuleNetwork):
         super().__init__(self._tried)
 
     def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
-        module = self._construct(STRUCTURE_SEED)
-        own = _BoundOwnModule(module, self._code, self._classes, self.layout, parameters, device)
+        module, layout = self._construct(STRUCTURE_SEED), self.worker_layout
+        if parameters.size != layout.size:  # without what stays at the workers
+            module, layout = without_running_statistics(module), self.layout
+        own = _BoundOwnModule(module, self._code, self._classes, layout, parameters, device)
         own.tokens = self.tokens
         return own
 
     def _construct(self, seed: int) -> nn.Module:
         """Create an instance, and check that it has the layout of the first instance."""
         module = super()._construct(seed)
-        found = layout_of(module, self._buffers)
-        if hasattr(self, "layout") and found != self.layout:
+        found = self._layouts(module)
+        if hasattr(self, "layout") and found != (self.layout, self.local):
             expected = f"the same parameters in every process, {_counts(self.layout)}"
-            raise self._code.changed(f"{self._code.name} with {_counts(found)}", expected)
+            raise self._code.changed(f"{self._code.name} with {_counts(found[0])}", expected)
         return module
+
+    def _layouts(self, module: nn.Module) -> tuple[Layout, Layout]:
+        """Split off what stays at the workers: statistics, and with ``fedbn`` all of the layers."""
+        whole = layout_of(module, self._buffers)
+        if self._kept not in AT_WORKERS:
+            return whole, self.local
+        local = set(self._buffers)
+        if self._kept == "fedbn":
+            local |= parameters_of_batch_norm(module)
+        return whole.part(set(whole.names) - local), whole.part(local)
 
     def _tried(self) -> nn.Module:
         """Create an instance, and test it on two blank images (which initializes lazy layers)."""
@@ -112,7 +125,7 @@ class OwnModuleNetwork(ModuleNetwork):
         if not hasattr(self, "layout"):  # it is the first instance
             self._check_buffers(module, blank)
             self.least_samples = self._least_samples(module, blank[:1])
-        if self._averaged:
+        if self._kept != "dropped":
             for key in self._buffers:
                 owner, _, own_name = key.rpartition(".")
                 module.get_submodule(owner)._buffers[own_name] = fresh.get(
@@ -122,14 +135,14 @@ class OwnModuleNetwork(ModuleNetwork):
 
     def _prepared(self, module: nn.Module) -> nn.Module:
         """Drop running statistics, or the count of batches, which only a mean of all needs."""
-        if not self._averaged:
+        if self._kept == "dropped":
             return without_running_statistics(module)
         for key, part in module.named_modules():
             if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats:
                 if part.momentum is None:
                     found = f"{self._code.name}'s {key} with momentum=None, which counts batches"
                     raise self._code.error(
-                        found, "a momentum, such as 0.1, if buffers are averaged"
+                        found, "a momentum, such as 0.1, if buffers are not dropped"
                     )
                 part.num_batches_tracked = None
         return module
@@ -143,12 +156,16 @@ class OwnModuleNetwork(ModuleNetwork):
         doing = f"{self._code.name} on images a second time"
         expected = "the same as the first time"
         self._code.call(lambda: self._train(module, blank), doing=doing, expected=expected)
-        statistics = running_statistics(module) if self._averaged else set()
+        statistics = running_statistics(module) if self._kept != "dropped" else set()
+        if self._kept in AT_WORKERS and not statistics:
+            found = f"{self._code.name} without normalisation layers that have statistics"
+            expected = f"such a layer, or no `buffers: {self._kept}`"
+            raise self._code.error(found, expected, line=self._code.line())
         changed = []
         for key, buffer in module.named_buffers():
             old, version = before.get(key, (None, 0))
             if key in statistics or buffer is not old or buffer._version != version:
-                if self._averaged:
+                if self._kept == "averaged" or key in statistics:
                     changed.append(key)
                     self._check_buffer(key, old, buffer)
                     continue
@@ -340,6 +357,16 @@ def running_statistics(module: nn.Module) -> set[str]:
         for key, part in module.named_modules()
         if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats
         for name in ("running_mean", "running_var")
+    }
+
+
+def parameters_of_batch_norm(module: nn.Module) -> set[str]:
+    """Return the names of the scales and shifts of batch normalisation layers."""
+    return {
+        f"{key}.{name}" if key else name
+        for key, part in module.named_modules()
+        if isinstance(part, BATCH_NORM)
+        for name, _ in part.named_parameters()
     }
 
 

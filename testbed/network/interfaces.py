@@ -81,6 +81,12 @@ def sockets(pid: int | None = None) -> Iterator[Sockets]:
         yield Sockets(ip, control)
 
 
+def mtu_of(interface: Interface) -> int:
+    """Return an interface's MTU, as the kernel has it."""
+    (link,) = interface.ip.link("get", index=interface.index)
+    return int(link.get_attr("IFLA_MTU"))
+
+
 def bring_up(interface: Interface) -> None:
     """Bring it up without an IPv6 address of its own, which would be announced on the link."""
     if Path("/proc/net/if_inet6").exists():

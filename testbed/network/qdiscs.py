@@ -9,14 +9,20 @@ of full frames, and one for 100 ms of full frames is full after 12 acknowledgeme
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Any
 
-from testbed.values.topology import Direction, Distribution, LinkSpec
+from testbed.values.topology import (
+    Direction,
+    Distribution,
+    LinkSpec,
+    frame_bytes,
+)
 from testbed.values.units import Duration, Rate, Size
 
-FRAME_BYTES = 1514
-"""The largest Ethernet frame: 1,500 bytes of IP, and the header."""
+FRAME_BYTES = frame_bytes(None)
+"""The largest Ethernet frame of a link with the default MTU."""
 
 KERNEL_HZ = 250
 """Timer ticks per second in the kernels of most distributions (CONFIG_HZ)."""
@@ -28,8 +34,8 @@ DEFAULT_QUEUE_FRAMES = 8
 LARGEST_QUEUED = 4 * 2**20
 """Maximum bytes of a message in the default queue: what TCP has in flight at once."""
 
-FRAMED = FRAME_BYTES / 1380
-"""Bytes on the link per byte of a message: headers, and the overhead of gRPC and the encoding."""
+OVERHEAD_BYTES = 134
+"""Bytes of a frame that are no message: headers, and the overhead of gRPC and the encoding."""
 
 MIN_RATE = Rate(1e3)
 MAX_RATE = Rate(34e9)
@@ -97,7 +103,12 @@ Qdisc = TokenBucket | Netem
 
 
 def qdisc_for(
-    shape: Direction, *, rtt: float, seed: int = 0, message: Size | None = None
+    shape: Direction,
+    *,
+    rtt: float,
+    seed: int = 0,
+    message: Size | None = None,
+    frame_bytes: int = FRAME_BYTES,
 ) -> Qdisc | None:
     """Return the root qdisc of one direction, or None if it is not shaped.
 
@@ -106,12 +117,13 @@ def qdisc_for(
         rtt: sum of both directions' delays in seconds; the default queue is not shorter.
         seed: from which netem draws jitter and losses.
         message: the largest message; the default queue is not smaller.
+        frame_bytes: the largest frame.
 
     Raises:
         ValueError: tc cannot express the rate or delay, or the queue would not hold two frames.
     """
     _check_range(shape)
-    bucket = _token_bucket(shape, rtt, message or Size(0))
+    bucket = _token_bucket(shape, rtt, message or Size(0), frame_bytes)
     return _netem(shape, bucket, seed) if shape.needs_netem else bucket
 
 
@@ -125,7 +137,8 @@ def qdiscs_of(link: LinkSpec) -> tuple[Qdisc | None, Qdisc | None]:
     found = []
     for number, (direction, shape) in enumerate((("up", link.up), ("down", link.down))):
         try:
-            found.append(qdisc_for(shape, rtt=rtt, seed=link.seed ^ number, message=link.message))
+            own = partial(qdisc_for, message=link.message, frame_bytes=link.frame_bytes)
+            found.append(own(shape, rtt=rtt, seed=link.seed ^ number))
         except ValueError as error:
             raise ValueError(f"{direction}: {error}") from None
     return found[0], found[1]
@@ -148,6 +161,11 @@ def describe(qdisc: Qdisc | None) -> str:
             words += [f"correlation {correlation * 100:.6g}%"] if correlation else []
             below = f", {describe(bucket)}" if bucket is not None else ""
             return " ".join(["netem", *words, f"limit {limit} packets"]) + below
+
+
+def of_mtu(link: LinkSpec) -> str:
+    """Return what follows the description of a link's qdisc, unless its MTU is the default."""
+    return "" if link.mtu is None else f", mtu {link.mtu}"
 
 
 def differences(configured: Qdisc | None, found: Qdisc | None) -> list[str]:
@@ -206,25 +224,28 @@ def _check_range(shape: Direction) -> None:
             raise ValueError(f"{name} {value} is too long, expected at most {MAX_DELAY}")
 
 
-def _token_bucket(shape: Direction, rtt: float, message: Size) -> TokenBucket | None:
+def _token_bucket(shape: Direction, rtt: float, message: Size, frame: int) -> TokenBucket | None:
     if shape.rate is None:
         return None
     # A larger bucket would let whole messages through unshaped and hide their transfer time.
-    burst = max(round(shape.rate.bytes_per_second / KERNEL_HZ), 2 * FRAME_BYTES)
-    return TokenBucket(shape.rate, burst, _queue_bytes(shape.queue, shape.rate, rtt, message))
+    burst = max(round(shape.rate.bytes_per_second / KERNEL_HZ), 2 * frame)
+    limit = _queue_bytes(shape.queue, shape.rate, rtt, message=message, frame=frame)
+    return TokenBucket(shape.rate, burst, limit)
 
 
-def _queue_bytes(queue: Duration | None, rate: Rate, rtt: float, message: Size) -> int:
+def _queue_bytes(
+    queue: Duration | None, rate: Rate, rtt: float, *, message: Size, frame: int
+) -> int:
     """Return the bytes that may wait; a requested queue holds two frames, or nothing would pass.
 
     By default a message fits: TCP sends more and more of it at once, and packets that do not fit
     would be retransmitted.
     """
-    least = 2 * FRAME_BYTES
+    least = 2 * frame
     if queue is None:
         drained = round(rate.bytes_per_second * max(DEFAULT_QUEUE, rtt))
-        framed = round(min(message, LARGEST_QUEUED) * FRAMED)
-        return max(drained, framed, DEFAULT_QUEUE_FRAMES * FRAME_BYTES)
+        framed = round(min(message, LARGEST_QUEUED) * (frame / (frame - OVERHEAD_BYTES)))
+        return max(drained, framed, DEFAULT_QUEUE_FRAMES * frame)
     size = round(rate.bytes_per_second * queue)
     if size < least:
         raise ValueError(

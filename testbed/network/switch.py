@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, partial
+from typing import Any
 
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import LOOPBACK_INDEX
@@ -26,13 +27,14 @@ from testbed.network.interfaces import (
     bring_up,
     fix_congestion_control,
     give_address,
+    mtu_of,
     set_port_forwarding,
     sockets,
 )
 from testbed.network.netem import check_netem, kernel_has_netem, without_netem
 from testbed.network.offloads import Offloads, needs_packets, read_offloads, set_offloads
 from testbed.network.qdiscs import Netem, Qdisc, describe, differences, qdiscs_of
-from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Offload
+from testbed.values.topology import DEFAULT_MTU, LinkSpec, NetworkSpec, NodeSpec, Offload
 
 MAX_PORTS = 1023
 """Ports of a Linux bridge: one for the PS, the others for workers."""
@@ -55,6 +57,7 @@ class AttachedLink:
         up: requested at the node's end, ``eth0``; None if nothing is shaped.
         down: requested at the switch's end, the port.
         congestion_control: of the node's connections; empty for the host's default.
+        mtu: requested at both ends; found at the node's and at the switch's.
         left_out: what ``missing: warn`` left out, such as ``class slow: up.delay 20ms``.
     """
 
@@ -67,6 +70,8 @@ class AttachedLink:
     port_offloads: Offloads
     congestion_control: str
     left_out: tuple[str, ...]
+    mtu: int
+    mtus_found: tuple[int, int]
 
     def as_dict(self) -> dict[str, object]:
         """Return the same as plain data, the qdiscs as text."""
@@ -95,6 +100,10 @@ class AttachedLink:
             f"{direction}: {difference}"
             for direction, pair in directions.items()
             for difference in differences(*pair)
+        ] + [
+            f"{direction}: mtu: configured {self.mtu}, the kernel has {found}"
+            for direction, found in zip(directions, self.mtus_found, strict=True)
+            if found != self.mtu
         ]
 
 
@@ -159,7 +168,7 @@ class Switch:
         """
         link, _ = self._fit(node, network)
         with _describing_errors(node.name, "created"), sockets() as switch:
-            port = self._add_port(switch, node.name, link.mac, pid=pid)
+            port = self._add_port(switch, node.name, link, pid=pid)
             with sockets(pid) as inside:
                 eth0 = inside.interface(INTERFACE)
                 give_address(eth0, link.address, prefix=network.prefix, neighbours=neighbours)
@@ -218,13 +227,14 @@ class Switch:
         left_out = check_netem([node], missing=network.missing, present=self._has_netem())
         return (without_netem(node.link) if left_out else node.link), left_out
 
-    def _add_port(self, switch: Sockets, name: str, mac: str, *, pid: int) -> Interface:
+    def _add_port(self, switch: Sockets, name: str, link: LinkSpec, *, pid: int) -> Interface:
         """Create a veth with one end in the node's namespace; return its port of the bridge."""
         from pyroute2.netlink.exceptions import NetlinkError
 
-        peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": mac}
+        both: dict[str, Any] = {} if link.mtu is None else {"mtu": link.mtu}
+        peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": link.mac, **both}
         add = partial(
-            switch.ip.link, "add", ifname=name, kind="veth", peer=peer, master=self._bridge
+            switch.ip.link, "add", ifname=name, kind="veth", peer=peer, master=self._bridge, **both
         )
         try:
             add()
@@ -238,7 +248,7 @@ class Switch:
         switch.ip.brport(
             "set", index=port.index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0
         )
-        switch.ip.fdb("add", ifindex=port.index, lladdr=mac, state=FORWARD_STATIC)
+        switch.ip.fdb("add", ifindex=port.index, lladdr=link.mac, state=FORWARD_STATIC)
         bring_up(port)
         return port
 
@@ -262,6 +272,8 @@ class Switch:
             port_offloads=read_offloads(port.control, port.name),
             congestion_control=self._congestion_control,
             left_out=left_out,
+            mtu=link.mtu or DEFAULT_MTU,
+            mtus_found=(mtu_of(eth0), mtu_of(port)),
         )
 
 

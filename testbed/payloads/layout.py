@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -38,6 +38,17 @@ class Layout:
         """The parts of the flat vector that no optimizer changes."""
         named = zip(self.names, self.slices(), strict=True)
         return tuple(part for name, part in named if name in self.untrained)
+
+    def part(self, names: Collection[str]) -> Layout:
+        """Return the layout of some of the tensors, in the same order."""
+        both = zip(self.names, self.shapes, strict=True)
+        found = {name: shape for name, shape in both if name in names}
+        return Layout(tuple(found), tuple(found.values()), self.untrained.intersection(names))
+
+    def followed_by(self, other: Layout) -> Layout:
+        """Return the layout of a vector that has the tensors of the other behind its own."""
+        names, shapes = self.names + other.names, self.shapes + other.shapes
+        return Layout(names, shapes, self.untrained | other.untrained)
 
     def slices(self) -> Iterator[slice]:
         """Yield the part of the flat vector of each tensor, in order."""

@@ -62,6 +62,8 @@ def verdict_text(summary: Mapping[str, Any]) -> Text:
 STATISTICS = {
     "dropped": "the statistics of the batch that is evaluated",
     "averaged": "running statistics, averaged by the parameter server",
+    "local": "the statistics of the batch; workers use their own running statistics",
+    "fedbn": "the statistics of the batch; workers use their own normalisation layers",
 }
 """What normalisation layers of a user's own model use, by its ``buffers``."""
 

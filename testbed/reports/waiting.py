@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from testbed.reports.measurements import Pace
 from testbed.reports.measures import number
 from testbed.scenario.devices import devices, differs
+from testbed.values.topology import segment_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,8 +140,8 @@ def implicit_momentum(commit_rates: Sequence[float], *, steps: Sequence[float]) 
     return 1 - 1 / (1 + share * total)
 
 
-FRAMING_RATIO = 1 + 66 / 1448
-"""Overhead of headers, for full packets."""
+HEADER_BYTES = 66
+"""Ethernet, IPv4 and TCP headers of a packet, with timestamps."""
 
 MESSAGE_BYTES = 200
 """gRPC's overhead per message, in addition to the payload."""
@@ -227,13 +228,14 @@ def _longest(updates: pd.DataFrame, own: Link, scenario: Scenario) -> Seconds | 
     if any(hop.loss or hop.jitter or hop.rate_trace or hop.delay_trace for hop in hops):
         return np.inf  # a packet may be late by any number of round trips, or a link slow
     latency = sum(float(hop.delay or 0.0) for hop in hops)
+    segment = segment_bytes(own.mtu, server.mtu)
     seconds: Seconds = np.full(len(updates), latency)
     for column, device, shared in (
         ("payload_up_bytes", own.up, server.down),
         ("payload_down_bytes", own.down, server.up),
     ):
         payload = updates[column].to_numpy(np.float64)
-        wire = FRAMING_RATIO * (payload + MESSAGE_BYTES)
+        wire = (1 + HEADER_BYTES / segment) * (payload + MESSAGE_BYTES)
         seconds += wire * (_seconds_a_byte(device) + count * _seconds_a_byte(shared))
         seconds += latency * np.log2(1 + wire / FIRST_WINDOW_BYTES)
     return seconds

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.algorithms.base import Samples
-from testbed.algorithms.frame.batch import batch_of
-from testbed.algorithms.frame.record import Timing
-from testbed.algorithms.frame.worker import (
+from testbed.algorithms.frame.actions import (
     Action,
     Arrived,
     Computed,
+    Evaluate,
+    Found,
     Outcome,
     Passed,
     Pull,
@@ -24,9 +24,12 @@ from testbed.algorithms.frame.worker import (
     Think,
     Work,
 )
+from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.record import Timing
 from testbed.datasets import Prepared
 from testbed.errors import NodeError, RejectedError
 from testbed.models import BoundModel
+from testbed.models.clients import ClientSamples
 from testbed.payloads import Payload
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.keyed import KeyCaches, UnknownKeysError
@@ -63,6 +66,7 @@ class Device:
         gap: the longest pause of this process since the last call, in real seconds.
         stream: source of its samples; None for a shard.
         own: the algorithm's own kinds of payload.
+        client: the samples on which it evaluates models; None if it does not.
     """
 
     index: int
@@ -83,6 +87,7 @@ class Device:
     gap: Callable[[], float] = lambda: 0.0
     stream: DeviceStream | None = None
     own: Sequence[type[Payload]] = ()
+    client: ClientSamples | None = None
 
     def __post_init__(self) -> None:
         self._times: defaultdict[str, float] = defaultdict(float)  # of the next push, emulated
@@ -134,8 +139,8 @@ class Device:
                 samples = self.stream.take(count)
                 self._lap()  # the stream accounts for the wait
                 return Taken(self.clock.now, samples)
-            case Step() | Work():
-                return self._step(action) if isinstance(action, Step) else self._rest(action)
+            case Step() | Work() | Evaluate():
+                return self._compute(action)
             case Think(seconds):
                 self.sleep(self.clock.real(seconds))
                 slept = self._lap()
@@ -171,6 +176,15 @@ class Device:
         labels, pixels = self.data.train_labels[samples], self.data.train_images[samples]
         return assembled(samples, zip(labels, pixels, strict=True))
 
+    def _compute(self, action: Step | Work | Evaluate) -> Outcome:
+        match action:
+            case Step():
+                return self._step(action)
+            case Work():
+                return self._rest(action)
+            case Evaluate(draw):
+                return self._evaluate(draw)
+
     def _step(self, action: Step) -> Computed:
         """Compute a gradient. The step ends at the loop's next action, so it includes selection.
 
@@ -191,6 +205,15 @@ class Device:
             return Computed(self.clock.now, gradient, loss=loss)
         ends = self.clock.now + max(0.0, self._pace - self._passed)
         return Computed(ends, gradient, loss=loss)
+
+    def _evaluate(self, draw: int) -> Found:
+        """Evaluate the model, which takes as long as a step of that length would."""
+        assert self.client is not None, "a worker that evaluates has samples for it"
+        self._stepping, self._slow = True, self.slow()
+        self._pace = (self.client.seconds or 0.0) * self._slow
+        accuracy = self.client.accuracy(self.bound, draw)
+        self._finish_step()
+        return Found(self.clock.now, accuracy)
 
     def _rest(self, action: Work) -> Passed:
         """Perform the rest of a step."""

@@ -17,6 +17,7 @@ from statistics import median
 
 from testbed.host.sockets import connect
 from testbed.roles.probing import FastStream, ProbeStream, datagrams, receive
+from testbed.values.topology import DEFAULT_MTU
 
 PORT = 5001
 MESSAGE_BYTES = 17_000
@@ -38,18 +39,21 @@ PUSH, PULL, FILL_UP, FILL_DOWN = b"u", b"d", b"r", b"b"
 HOLES, FILLED = b"h", b"f"
 PORTS = struct.Struct("!H")
 RATE = struct.Struct("!d")
+STREAM = struct.Struct("!dH")
+"""A stream's rate, and the MTU of the link."""
 
 
 def main(arguments: Mapping[str, str], opened: object = None) -> int:
     """Act as a reflector until terminated; or probe a reflector and print a line of JSON.
 
     The arguments are ``server``, the address of the reflector to probe, empty to be the reflector;
-    ``up`` and ``down``, the rates of the link in bits per second, empty for no rate.
+    ``up`` and ``down``, the rates of the link in bits per second, empty for no rate; ``mtu``.
     """
     if not arguments["server"]:
         reflect()
     rates = {name: float(arguments[name]) if arguments[name] else None for name in ("up", "down")}
-    print(json.dumps(probe(arguments["server"], **rates)), flush=True)  # noqa: T201 - output
+    mtu = int(arguments.get("mtu") or DEFAULT_MTU)
+    print(json.dumps(probe(arguments["server"], **rates, mtu=mtu)), flush=True)  # noqa: T201 - output
     return 0
 
 
@@ -62,7 +66,9 @@ def reflect(address: str = "") -> None:
             threading.Thread(target=_serve, args=(peer, host), daemon=True).start()
 
 
-def probe(server: str, *, up: float | None, down: float | None) -> dict[str, float | None]:
+def probe(
+    server: str, *, up: float | None, down: float | None, mtu: int = DEFAULT_MTU
+) -> dict[str, float | None]:
     """Measure the path to the reflector at ``server`` and back; rates are in bits per second."""
     reflector = connect(server, PORT, patience_seconds=CONNECT_SECONDS)
     with reflector as control, datagrams() as connection:
@@ -75,8 +81,8 @@ def probe(server: str, *, up: float | None, down: float | None) -> dict[str, flo
             "round_trips": len(trips),
             "message_up_seconds": _exchange(control, PUSH + bytes(MESSAGE_BYTES - 1), 1),
             "message_down_seconds": _exchange(control, PULL, MESSAGE_BYTES),
-            "up_bits_per_second": _fill(control, connection, up, peer=(server, port)),
-            "down_bits_per_second": _fill(control, connection, down, peer=None),
+            "up_bits_per_second": _fill(control, connection, up, mtu=mtu, peer=(server, port)),
+            "down_bits_per_second": _fill(control, connection, down, mtu=mtu, peer=None),
         }
 
 
@@ -127,6 +133,7 @@ def _fill(
     connection: socket.socket,
     rate: float | None,
     *,
+    mtu: int,
     peer: tuple[str, int] | None,
 ) -> float | None:
     """Saturate the path up to ``peer``, or the path down; return the received rate.
@@ -135,8 +142,8 @@ def _fill(
     """
     if rate is None:
         return None
-    stream = _stream_through(rate)
-    control.sendall((FILL_DOWN if peer is None else FILL_UP) + RATE.pack(rate))
+    stream = _stream_through(rate, mtu)
+    control.sendall((FILL_DOWN if peer is None else FILL_UP) + STREAM.pack(rate, mtu))
     if peer is None:
         found = stream.receive(connection)
         filled = _take(control, 1) == FILLED
@@ -146,8 +153,8 @@ def _fill(
     return (found or None) if filled else None
 
 
-def _stream_through(rate: float) -> ProbeStream | FastStream:
-    return ProbeStream.through(rate) if rate <= SLOW else FastStream(rate)
+def _stream_through(rate: float, mtu: int) -> ProbeStream | FastStream:
+    return ProbeStream.through(rate, mtu=mtu) if rate <= SLOW else FastStream(rate, mtu)
 
 
 def _echo(echoes: socket.socket) -> None:
@@ -176,10 +183,10 @@ def _answer(control: socket.socket, connection: socket.socket, peer: tuple[str, 
         case b"d":
             control.sendall(bytes(MESSAGE_BYTES))
         case b"r":
-            stream = _stream_through(*RATE.unpack(_take(control, RATE.size)))
+            stream = _stream_through(*STREAM.unpack(_take(control, STREAM.size)))
             control.sendall(RATE.pack(stream.receive(connection) or 0.0))
         case _:
-            stream = _stream_through(*RATE.unpack(_take(control, RATE.size)))
+            stream = _stream_through(*STREAM.unpack(_take(control, STREAM.size)))
             filled = stream.send(connection, peer)
             control.sendall(FILLED if filled else HOLES)
 

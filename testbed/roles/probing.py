@@ -17,13 +17,16 @@ from contextlib import contextmanager
 from statistics import median
 from typing import NamedTuple
 
+from testbed.values.topology import DEFAULT_MTU, frame_bytes
+
 STREAM_SECONDS = 0.8
 LONGEST_STREAM_SECONDS = 4.0
 PACKETS = 60
 """Target number per stream; slow links get smaller packets, then more time."""
 
-LARGEST_PAYLOAD, SMALLEST_PAYLOAD = 1472, 100
+SMALLEST_PAYLOAD = 100
 HEADER_BYTES = 14 + 20 + 8
+PACKET_HEADER_BYTES = 20 + 8
 EXCESS = 1.3
 """Ratio of a stream's rate to the link's, once the link's token bucket is empty."""
 
@@ -44,10 +47,12 @@ SO_TIMESTAMPNS = 35
 TIME = struct.Struct("@qq")
 
 FAST_SECONDS = 1.0
-FRAMES = 44
-"""Per call: below the 64 KB limit of a datagram before segmentation."""
+MOST_FRAMES = 44
+"""Per call."""
 
-FRAME_BITS = 8 * (LARGEST_PAYLOAD + HEADER_BYTES)
+BATCH_BYTES = 64_768
+"""Likewise: below the 64 KB limit of a datagram before segmentation."""
+
 LARGEST_BYTES = 1 << 16
 
 SLICE_SECONDS = 0.05
@@ -75,24 +80,26 @@ class ProbeStream(NamedTuple):
         link: bits per second of the link to saturate.
         seconds: duration.
         payload: bytes of each datagram.
+        mtu: of the link.
     """
 
     link: float
     seconds: float
     payload: int
+    mtu: int = DEFAULT_MTU
 
     @classmethod
-    def through(cls, link: float) -> ProbeStream:
+    def through(cls, link: float, *, mtu: int = DEFAULT_MTU) -> ProbeStream:
         """Create a stream that saturates a link of this many bits per second."""
         share = link * STREAM_SECONDS / 8 / PACKETS - HEADER_BYTES
-        payload = int(min(max(share, SMALLEST_PAYLOAD), LARGEST_PAYLOAD))
+        payload = int(min(max(share, SMALLEST_PAYLOAD), mtu - PACKET_HEADER_BYTES))
         least = PACKETS * (payload + HEADER_BYTES) * 8 / link
-        return cls(link, min(max(STREAM_SECONDS, least), LONGEST_STREAM_SECONDS), payload)
+        return cls(link, min(max(STREAM_SECONDS, least), LONGEST_STREAM_SECONDS), payload, mtu)
 
     @property
     def burst_bytes(self) -> float:
         """Bytes that may arrive faster than the link at first: a 100 Hz tick and two frames."""
-        return self.link / 8 / 100 + 2 * (LARGEST_PAYLOAD + HEADER_BYTES)
+        return self.link / 8 / 100 + 2 * frame_bytes(self.mtu)
 
     def send(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
         """Send the stream in steps of a few milliseconds, beginning with a burst.
@@ -158,7 +165,7 @@ def receive(connection: socket.socket) -> tuple[float, bytes]:
     Raises:
         TimeoutError: none arrived in time.
     """
-    data, extra, _, _ = connection.recvmsg(2048, 64)
+    data, extra, _, _ = connection.recvmsg(LARGEST_BYTES, 64)
     seconds, nanoseconds = TIME.unpack_from(extra[0][2])
     return seconds + nanoseconds * 1e-9, data
 
@@ -181,6 +188,12 @@ class FastStream(NamedTuple):
     """Full frames; ``link`` is the rate in bits per second of the link to saturate."""
 
     link: float
+    mtu: int = DEFAULT_MTU
+
+    @property
+    def payload(self) -> int:
+        """Bytes of each datagram."""
+        return self.mtu - PACKET_HEADER_BYTES
 
     def send(self, connection: socket.socket, peer: tuple[str, int]) -> bool:
         """Send the stream; return whether the link never ran idle.
@@ -188,11 +201,13 @@ class FastStream(NamedTuple):
         It did not if the backlog always exceeded what it could send until the next round, by its
         configured rate, or if the kernel accepted no more.
         """
-        batch, batch_seconds = bytes(FRAMES * LARGEST_PAYLOAD), FRAMES * FRAME_BITS / self.link
+        frames = min(MOST_FRAMES, BATCH_BYTES // self.payload)
+        batch = bytes(frames * self.payload)
+        batch_seconds = frames * 8 * frame_bytes(self.mtu) / self.link
         begin = last = time.monotonic()
         sent, waiting, dry = 0, 0.0, 0.0
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
-        with _set(connection, UDP_SEGMENT, LARGEST_PAYLOAD):
+        with _set(connection, UDP_SEGMENT, self.payload):
             while (now := time.monotonic()) < begin + FAST_SECONDS:
                 dry += max(0.0, now - last - waiting)
                 waiting, last = max(0.0, waiting - (now - last)), now
@@ -220,10 +235,10 @@ class FastStream(NamedTuple):
                     arrivals.append(_take(connection))
                     connection.settimeout(QUIET_SECONDS)
             except TimeoutError:
-                return rate_of_slices(arrivals)
+                return rate_of_slices(arrivals, mtu=self.mtu)
 
 
-def rate_of_slices(arrivals: Sequence[Arrival]) -> float | None:
+def rate_of_slices(arrivals: Sequence[Arrival], *, mtu: int = DEFAULT_MTU) -> float | None:
     """Return the median rate of time slices, in bits per second of Ethernet frames.
 
     The first and last slices are excluded, as they contain the link's burst and the stream's
@@ -237,7 +252,7 @@ def rate_of_slices(arrivals: Sequence[Arrival]) -> float | None:
     for number in sorted(slices)[1:-1]:
         first, *rest = slices[number]
         if rest and rest[-1].dropped == first.dropped and rest[-1].moment > first.moment:
-            bits = FRAME_BITS * sum(one.frames for one in rest)
+            bits = 8 * frame_bytes(mtu) * sum(one.frames for one in rest)
             rates.append(bits / (rest[-1].moment - first.moment))
     if len(rates) < MIN_SLICES:
         return None

@@ -66,6 +66,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
         place.mkdir(exist_ok=True)
     streamed = experiment.algorithm.TAKES_STREAMS
     checkpoints = Checkpoints.of(experiment, arguments.folder)
+    log = EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MAX_EVENTS)
     training = Training(
         server=experiment.server(),
         queue=experiment.service_queue(),
@@ -75,8 +76,8 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
         clock=clock,
         streamed=experiment.scenario.streams is not None,
         exchanged=Exchanged(experiment.sample_bytes),
-        log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MAX_EVENTS),
-        record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),
+        log=log,
+        record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock, log),
     )
     if experiment.algorithm.SENDS_KEYS:
         training.keys = ServerKeys(training.log)

@@ -11,6 +11,7 @@ from testbed.algorithms.frame.record import UpdateRecord
 from testbed.roles.clock import EmulatedClock
 from testbed.rpc.messages import PushMessage
 from testbed.telemetry.event_kinds import Done
+from testbed.telemetry.events import EventLog
 from testbed.telemetry.spool import SpoolWriter
 
 
@@ -19,15 +20,16 @@ class Record(UpdateRecord):
 
     Attributes:
         spool: receives the rows.
+        log: receives what the workers of a round have found.
         tally: sums of pushes without a row and of served requests; by the names in ``Done``.
         largest_gap_seconds: the longest pause of any node, real.
     """
 
     STATE: ClassVar = (*UpdateRecord.STATE, "tally")
 
-    def __init__(self, spool: SpoolWriter, clock: EmulatedClock) -> None:
+    def __init__(self, spool: SpoolWriter, clock: EmulatedClock, log: EventLog) -> None:
         super().__init__(spool.append, spool.streamed)
-        self.spool, self.clock = spool, clock
+        self.spool, self.clock, self.log = spool, clock, log
         self.tally: Counter[str] = Counter()
         self.largest_gap_seconds = 0.0
 
@@ -36,6 +38,8 @@ class Record(UpdateRecord):
         elapsed = self.clock.elapsed or 0.0
         for one in applied:
             self.enter(one, now=self.clock.emulated(elapsed), elapsed=elapsed)
+        if found := self.end_round(self.clock.emulated(elapsed)):
+            self.log.write(found)
 
     def ignored(self, push: PushMessage, *, late: bool) -> None:
         """Record a push that was not accepted: it came after the end (late), or was a repeat."""

@@ -136,12 +136,13 @@ class Servicer:
             raise MalformedError(f"version {report.version}, {report.images} images: out of range")
         snapshots = self.training.snapshots
         time = report.time_seconds
-        payload_up_bytes = snapshots.reported(report.version, time, final=report.final)
-        if payload_up_bytes is not None:
+        known = snapshots.reported(report.version, time, final=report.final)
+        if known is not None:
+            metrics |= known.clients
             evaluated = Evaluated(
                 time_seconds=time,
                 version=report.version,
-                payload_up_bytes=payload_up_bytes,
+                payload_up_bytes=known.payload_up_bytes,
                 loss=report.loss,
                 metrics=metrics,
                 images=report.images,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from testbed.errors import RejectedError
 from testbed.rpc.codec import encode_snapshot
@@ -20,9 +22,11 @@ class TrainingState(Snapshot):
 
     Attributes:
         payload_up_bytes: payload of all applied updates.
+        clients: what the workers of the last round have found.
     """
 
     payload_up_bytes: int = 0
+    clients: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +37,13 @@ class _Poll:
 
     def due(self, version: int, time: float) -> bool:
         return version >= self.least_version and time >= self.least_time
+
+
+class Known(NamedTuple):
+    """What the parameter server knows of a snapshot, which the evaluator does not."""
+
+    payload_up_bytes: int
+    clients: Mapping[str, float]
 
 
 class Snapshots:
@@ -47,8 +58,8 @@ class Snapshots:
         self.final_taken = asyncio.Event()
         self.concluded = asyncio.Event()
         self._polls: list[_Poll] = []
-        # Their payload_up_bytes; None once reported.
-        self._taken: OrderedDict[tuple[int, float, bool], int | None] = OrderedDict()
+        # Their payload_up_bytes and clients; None once reported.
+        self._taken: OrderedDict[tuple[int, float, bool], Known | None] = OrderedDict()
         self._wanted: deque[bytes] = deque()
         self._takes_over = False
 
@@ -96,8 +107,8 @@ class Snapshots:
             self._polls.remove(poll)
             poll.answer.set_result(answer)
 
-    def reported(self, version: int, time: float, *, final: bool) -> int | None:
-        """Return the payload of all updates in a reported snapshot, in bytes.
+    def reported(self, version: int, time: float, *, final: bool) -> Known | None:
+        """Return what is known of a reported snapshot.
 
         It is None for a repeated report, and if a previous server took it: that model is lost.
 
@@ -111,11 +122,12 @@ class Snapshots:
             kind = "final snapshot" if final else "snapshot"
             found = f"a report on a {kind} of version {version} at {time:g} s"
             raise RejectedError(f"{found}, which was not taken")
-        payload_bytes, self._taken[key] = self._taken[key], None
-        return payload_bytes
+        known, self._taken[key] = self._taken[key], None
+        return known
 
     def _copy(self, state: TrainingState) -> bytes:
-        self._taken.setdefault((state.version, state.time, state.final), state.payload_up_bytes)
+        known = Known(state.payload_up_bytes, state.clients)
+        self._taken.setdefault((state.version, state.time, state.final), known)
         if state.final:
             self.final_taken.set()
         if len(self._taken) > MAX_TAKEN:

@@ -72,8 +72,7 @@ class Training:
     keys: ServerKeys | None = None
 
     def __post_init__(self) -> None:
-        self.started = asyncio.Event()
-        self.ended, self.drained = asyncio.Event(), asyncio.Event()
+        self.started, self.ended, self.drained = (asyncio.Event() for _ in range(3))
         self._end: float | None = None  # when the training ended, emulated
         self._present: set[int] = set()  # joined and not left
         self._removed: set[int] = set()  # and not joined again
@@ -349,6 +348,7 @@ class Training:
             final=self._end is not None,
             model=Dense(self.server.half.parameters),
             payload_up_bytes=self.record.applied_bytes,
+            clients=self.record.clients,
         )
 
     def _check_number(self, worker: int) -> None:

@@ -9,7 +9,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from testbed.algorithms.frame.worker import Loop, Worker
+from testbed.algorithms.frame.actions import Loop
+from testbed.algorithms.frame.worker import Worker
 from testbed.datasets.streams import RateMeter, Receiver, Reception
 from testbed.errors import NodeError, RejectedError, UserCodeError
 from testbed.payloads.keyed import KeyCaches
@@ -68,6 +69,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             slow=partial(factor, str(arguments.slow)),
             stream=stream,
             own=worker.half.config.PAYLOADS,
+            client=experiment.client(arguments.index),
         )
         if stream is not None:
             stream.report = partial(_report_receipt, connection, arguments.index)

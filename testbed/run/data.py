@@ -16,9 +16,10 @@ from testbed.models.cost import count_flops
 from testbed.run.prepare import RunRequest
 from testbed.scenario.checks import check_model_targets, model_too_large
 from testbed.scenario.costs import uses_profiles, with_cost
+from testbed.scenario.data_checks import require_batch, require_targets
 from testbed.scenario.dealing import deal, split
 from testbed.scenario.durations import ModelCost
-from testbed.scenario.experiment import record_format, require_batch, require_targets
+from testbed.scenario.experiment import record_format
 from testbed.scenario.scalars import dotted
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder

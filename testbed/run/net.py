@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -52,6 +53,19 @@ class Links:
             return []
         prober = Prober(self.plan, self.folder, self.driver, self.agent)
         return [_as_data(found) for found in prober.probe(links)]
+
+    def frames(self, selector: str) -> socket.socket:
+        """Return a socket that receives all frames of one node's link from now on.
+
+        Raises:
+            ScenarioError: no such node, several ones, or a node without a link.
+            NodeError: it does not run.
+        """
+        names = self._linked([selector])
+        if len(names) > 1:
+            found = f"{selector}, which are {len(names)} nodes"
+            raise ScenarioError([Problem("NODE", 0, "", found, f"one of them, such as {names[0]}")])
+        return self.agent.capture(names[0])
 
     def change(
         self, selectors: Sequence[str], *, up: str | None, down: str | None, duration: str | None

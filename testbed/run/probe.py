@@ -25,7 +25,14 @@ from testbed.runtimes.base import ContainerSpec, RuntimeDriver
 from testbed.telemetry.event_kinds import MessagesTimed, RateMeasured, RoundTripMeasured
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
-from testbed.values.topology import Direction, LinkSpec, NetworkSpec, NodeSpec, Plan
+from testbed.values.topology import (
+    DEFAULT_MTU,
+    Direction,
+    LinkSpec,
+    NetworkSpec,
+    NodeSpec,
+    Plan,
+)
 
 PROBE = ProbeRole()
 REFLECTOR = PROBE.name
@@ -100,7 +107,8 @@ class Prober:
     def _nodes(self, links: Mapping[str, LinkSpec]) -> list[NodeSpec]:
         """Return the reflector and a prober for each class, at unused addresses."""
         spare = sum(node.link is not None for node in self.plan.nodes)
-        nodes = [_spare(self.plan.nodes[0], REFLECTOR, LinkSpec("", ""), spare)]
+        mtu = max((link.mtu or DEFAULT_MTU for link in links.values()), default=None)
+        nodes = [_spare(self.plan.nodes[0], REFLECTOR, LinkSpec("", "", mtu=mtu), spare)]
         for index, (name, link) in enumerate(links.items()):
             first = next(node for node in self.plan.devices if node.device_class == name)
             nodes.append(_spare(first, f"{REFLECTOR}{index}", link, spare + 1 + index))
@@ -119,7 +127,7 @@ class Prober:
                 node=node,
                 network=self._network(links if node.name == REFLECTOR else [node.link]),
                 entry=PROBE.entry,
-                arguments={"server": server, **texts},
+                arguments={"server": server, **texts, "mtu": str(node.link.mtu or DEFAULT_MTU)},
                 log=self.folder.log(node.name),
                 mode=self.plan.launch,
                 neighbours=tuple(Neighbour(link.address, link.mac) for link in links),

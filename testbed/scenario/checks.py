@@ -12,6 +12,7 @@ from testbed.algorithms.base import AlgorithmConfig
 from testbed.faults import ChangedLink, Kill
 from testbed.faults.base import TimedFault
 from testbed.faults.check import contradictions, rejoining
+from testbed.models.base import AT_WORKERS
 from testbed.network.offloads import needs_packets
 from testbed.rpc.limits import LARGEST_MODEL
 from testbed.runtimes import Simulated, names
@@ -36,7 +37,7 @@ from testbed.scenario.links import (
     restarts_feeders,
     unshapable,
 )
-from testbed.scenario.metrics import check_metrics, check_targets
+from testbed.scenario.metrics import check_metrics, check_targets, clients_by_workers
 from testbed.scenario.rounds import check_rounds
 from testbed.scenario.scalars import display
 from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
@@ -184,9 +185,13 @@ def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
         expected = f"raw: {algorithm.name} encodes its pushes itself"
         yield ("encoding",), scenario.encoding, expected
     averages = not isinstance(algorithm, AlgorithmConfig) or algorithm.AVERAGES_BUFFERS
-    if not averages and getattr(scenario.model, "buffers", "") == "averaged":
+    buffers = getattr(scenario.model, "buffers", "dropped")
+    if not averages and buffers != "dropped":
         expected = "dropped, or an algorithm that averages models, such as fedavg or fedprox"
-        yield ("model", "buffers"), f"averaged, with {algorithm.name}", expected
+        yield ("model", "buffers"), f"{buffers}, with {algorithm.name}", expected
+    elif buffers in AT_WORKERS and clients_by_workers(scenario) is None:
+        expected = "`{clients: {by: workers}}` too in evaluate.metrics: only workers have this part"
+        yield ("model", "buffers"), f"{buffers}, with evaluations by the evaluator only", expected
     if not isinstance(algorithm, Adsp) or algorithm.commit_rate is not None:
         return
     if isinstance(every, Duration) and not _divides(every, algorithm.check_period):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from testbed.errors import InvalidValue
 from testbed.scenario.per_device import DrawnDelay, DrawnRate, Table
@@ -18,7 +18,7 @@ from testbed.values.fields import (
     Word,
 )
 from testbed.values.recordings import Reading
-from testbed.values.topology import Direction
+from testbed.values.topology import LARGEST_MTU, LEAST_MTU, Direction
 from testbed.values.units import Duration, Quantity, Rate, Size
 
 TRACED = ("rate", "delay")
@@ -204,11 +204,13 @@ class Link(StrictModel):
 
     Attributes:
         profile: a shipped link, whose rates and delays apply where `up` and `down` set none.
+        mtu: bytes of the largest IP packet, at both ends of the link; 1,500 by default.
         up: from the node to the switch.
         down: from the switch to the node.
     """
 
     profile: Word | None = None
+    mtu: Annotated[int, Field(ge=LEAST_MTU, le=LARGEST_MTU)] | None = None
     up: TracedDirection = TracedDirection()
     down: TracedDirection = TracedDirection()
 

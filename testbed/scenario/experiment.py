@@ -25,17 +25,19 @@ from testbed.datasets.streams import Arrivals, RecordFormat
 from testbed.errors import ScenarioError
 from testbed.faults.timeline import Timeline, crashes
 from testbed.models import Network
-from testbed.models.clients import HeldOut
+from testbed.models.clients import ClientSamples, HeldOut
 from testbed.models.metrics import ACCURACY, higher_is_better
 from testbed.models.metrics.clients import Clients
 from testbed.models.metrics.suite import MetricSuite
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
+from testbed.payloads import Vector
 from testbed.scenario.availability import availabilities
+from testbed.scenario.data_checks import require_algorithm, require_batch, require_targets
 from testbed.scenario.dealing import deal, split
 from testbed.scenario.devices import Device, devices
 from testbed.scenario.links import feeders, restarts_feeders
 from testbed.scenario.load import load
-from testbed.scenario.metrics import fault_metrics
+from testbed.scenario.metrics import clients_by_workers, fault_metrics
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.scenario.streams import LARGEST_RECORD
@@ -43,7 +45,6 @@ from testbed.scenario.traces import arrivals, own_copy
 from testbed.values.laws import Law
 from testbed.values.seeds import seed_globals, stream
 from testbed.values.units import Duration
-from testbed.values.user_code import OwnCode
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +71,7 @@ class Experiment:
         torch.set_num_threads(1)
         scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
         algorithm = algorithms.configured(scenario.algorithm, folder)
-        if scenario.streams is not None and not algorithm.TAKES_STREAMS:
-            expected = "none, or an algorithm whose config sets TAKES_STREAMS = True"
-            raise ScenarioError.at("streams", "streams", expected)
-        averaged = getattr(scenario.model, "buffers", "") == "averaged"
-        if averaged and not algorithm.AVERAGES_BUFFERS:
-            expected = "dropped, or an algorithm whose config sets AVERAGES_BUFFERS = True"
-            raise ScenarioError.at("model.buffers", "averaged", expected)
+        require_algorithm(scenario, algorithm)
         prepared = datasets.load(data or folder / "data")
         prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
@@ -160,25 +155,32 @@ class Experiment:
     def worker(self, index: int) -> Worker:
         """Build the loop of a worker."""
         scenario, name = self.scenario, f"w{index}"
+        network, local = self.network, self._initial_local
         half = self.algorithm.worker(
-            self.network.layout,
+            network.worker_layout,
             scenario.workers.count,
             rng=stream(scenario.seed, name, "algorithm"),
             index=index,
             shared_seed=_number(stream(scenario.seed, "workers", "shared seed")),
         )
+        half.parameters[network.layout.size :] = local
         own, draws = self.shards[index], self.own_files or self.data.transform
         return Worker(
             half,
-            stream=Stream(
-                scenario.workers.batch_size, own=len(own), least=self.network.least_samples
-            ),
+            stream=Stream(scenario.workers.batch_size, own=len(own), least=network.least_samples),
             source=self.order(index, own),
             think=self.think(index),
             encoding=scenario.encoding,
             draws=stream(scenario.seed, name, "transform") if draws else None,
             seeds=stream(scenario.seed, name, "globals") if self.own_files else None,
+            local=local.size,
+            evaluates=clients_by_workers(scenario) is not None,
         )
+
+    @cached_property
+    def _initial_local(self) -> Vector:
+        """What every worker has of its own when it begins; no values unless the model has such."""
+        return self.network.initial_local(stream(self.scenario.seed, "model"))
 
     def order(self, index: int, own: Samples) -> Shard:
         """Return worker ``index``'s own training samples, in the order of their use."""
@@ -253,11 +255,25 @@ class Experiment:
     def held_out(self) -> HeldOut | None:
         """The samples for an evaluation per client; None if the scenario asks for none."""
         evaluate = self.scenario.evaluate
-        if not any(isinstance(one, Clients) for one in evaluate.metrics):
+        if not any(isinstance(one, Clients) and one.by == "evaluator" for one in evaluate.metrics):
             return None
         most = max(1, evaluate.images // self.scenario.workers.count)
         clients = [held for _, held in self._split]
         return HeldOut(self.data.train_images, self.data.train_labels, clients, most)
+
+    def client(self, index: int) -> ClientSamples | None:
+        """Return the samples on which worker ``index`` evaluates models; None if it does not."""
+        metric = clients_by_workers(self.scenario)
+        if metric is None:
+            return None
+        own, pace = self._split[index][1], self.devices[index].pace
+        batch, seconds = self.scenario.workers.batch_size, None
+        if pace is not None:
+            seconds = metric.cost * pace.mean(batch) * len(own) / batch
+        data = self.data
+        return ClientSamples(
+            data.train_images[own], data.train_labels[own], data.transform, seconds
+        )
 
     def test_samples(self) -> Samples:
         """Draw the indices of the test images used during training; the same for the same seed."""
@@ -324,39 +340,6 @@ class Durations:
 
     def __call__(self) -> float:
         return self.law.draw(self.rng) * self.mean
-
-
-def require_batch(scenario: Scenario, least_samples: int) -> None:
-    """Check that batches are large enough for the model.
-
-    Raises:
-        ScenarioError: they are not.
-    """
-    batch, model = scenario.workers.batch_size, scenario.model
-    if batch < least_samples:
-        name = model.class_name if isinstance(model, OwnCode) else model.name
-        expected = f"at least {least_samples}: {name} cannot train on fewer, as with "
-        raise ScenarioError.at("workers.batch_size", str(batch), f"{expected}nn.BatchNorm1d")
-
-
-def require_targets(scenario: Scenario, network: Network, tokens: int) -> None:
-    """Check that the outputs of the model are those of the targets.
-
-    Args:
-        scenario: names the model.
-        network: the model.
-        tokens: number of tokens of a target; 0 for labels and numbers.
-
-    Raises:
-        ScenarioError: they are not.
-    """
-    if network.tokens == tokens:
-        return
-    outputs = {0: "(b, classes)"}
-    expected = f"{outputs.get(tokens, f'(b, {tokens}, classes)')}: {scenario.dataset.name} has "
-    expected += "a target for each token" if tokens else "one target for each sample"
-    found = f"outputs of shape {outputs.get(network.tokens, f'(b, {network.tokens}, classes)')}"
-    raise ScenarioError.at("model", found, expected)
 
 
 def record_format(scenario: Scenario, data: Prepared) -> RecordFormat:

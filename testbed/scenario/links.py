@@ -74,7 +74,7 @@ def producers(scenario: Scenario) -> Sequence[str]:
 def link_spec(link: Link, *, address: str, mac: str, time_scale: float, seed: int = 0) -> LinkSpec:
     """Convert a node's link to real units: rates times ``time_scale``, durations divided by it."""
     up, down = link.up.scaled(time_scale), link.down.scaled(time_scale)
-    return LinkSpec(address=address, mac=mac, up=up, down=down, seed=seed)
+    return LinkSpec(address=address, mac=mac, up=up, down=down, seed=seed, mtu=link.mtu)
 
 
 def unshapable(link: LinkSpec) -> Iterator[tuple[str, str]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from testbed.algorithms.base import AlgorithmConfig
 from testbed.faults.base import TimedFault
 from testbed.models.metrics import ACCURACY, DEFAULTS, unit_of
-from testbed.models.metrics.clients import Clients
+from testbed.models.metrics.clients import FORWARD, Clients
 from testbed.models.metrics.custom import CustomMetric
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.schema import Scenario
@@ -32,9 +33,8 @@ def check_metrics(scenario: Scenario) -> Iterator[Finding]:
         if name in seen:
             yield path, f"{name} again", "each metric once"
         seen.add(name)
-        if isinstance(metric, Clients) and not scenario.dataset.held_out:
-            expected = "`dataset.held_out`, such as 0.2: the share of each worker's own samples"
-            yield path, "clients, without samples that workers hold out", expected
+        if isinstance(metric, Clients):
+            yield from _check_clients(scenario, metric, path)
         if isinstance(metric, CustomMetric) and (
             name in TAKEN or unit_of(name) or not re.fullmatch(METRIC, name)
         ):
@@ -44,6 +44,31 @@ def check_metrics(scenario: Scenario) -> Iterator[Finding]:
         if unknown := unknown_metric(scenario, name):
             yield path, f"{name}, which is not evaluated", *unknown
     yield from _check_measured(scenario)
+
+
+def clients_by_workers(scenario: Scenario) -> Clients | None:
+    """Return the metric `clients` if the workers evaluate it themselves; else None."""
+    metrics = scenario.evaluate.metrics
+    own = (one for one in metrics if isinstance(one, Clients) and one.by == "workers")
+    return next(own, None)
+
+
+def _check_clients(scenario: Scenario, metric: Clients, path: Keys) -> Iterator[Finding]:
+    """Check that workers hold samples out, and that those that evaluate can."""
+    if not scenario.dataset.held_out:
+        expected = "`dataset.held_out`, such as 0.2: the share of each worker's own samples"
+        yield path, "clients, without samples that workers hold out", expected
+    if metric.by == "evaluator":
+        if metric.cost != FORWARD:
+            yield (*path, "cost"), f"{metric.cost:g}", "none: the evaluator takes no emulated time"
+        return
+    algorithm = scenario.algorithm
+    if isinstance(algorithm, AlgorithmConfig) and not algorithm.WORKERS_EVALUATE:
+        expected = "evaluator, or an algorithm with rounds of local training, such as fedavg"
+        yield (*path, "by"), f"workers, with {algorithm.name}", expected
+    if metric is scenario.evaluate.metrics[0]:
+        expected = "another metric first: the first one decides which model is saved as the best"
+        yield path, "clients by workers, who evaluate earlier models than the evaluator", expected
 
 
 def _check_measured(scenario: Scenario) -> Iterator[Finding]:

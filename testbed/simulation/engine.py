@@ -8,7 +8,7 @@ server releases a reply ─> down the links ─> the worker trains and thinks �
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import ClassVar
@@ -166,6 +166,8 @@ class Engine(SimulatedRun):
         now = self.events.now
         for applied in effects.applied:
             self._record.enter(applied, now=now, elapsed=now / self.recorder.time_scale)
+        if found := self._record.end_round(now):
+            self.recorder.event(found)
         if effects.applied:
             self.faults.reached(self.server.version)
         if len(self._rows) >= BUFFERED_ROWS:
@@ -356,7 +358,8 @@ class Engine(SimulatedRun):
 
     def _evaluate(self, images: Samples | None) -> Evaluation:
         """Evaluate the current model on some images, or on all (None)."""
-        evaluation = self.workers.evaluate(self.server.half.parameters, images=images)
+        own = self.workers.evaluate(self.server.half.parameters, images=images)
+        evaluation = replace(own, metrics={**own.metrics, **self._record.clients})
         evaluated = Evaluated(
             time_seconds=self.events.now,
             version=self.server.version,
@@ -367,7 +370,7 @@ class Engine(SimulatedRun):
         self.recorder.event(evaluated)
         self.keep(
             self.server.half.parameters,
-            Measurement(evaluated.version, evaluated.time_seconds, evaluation, evaluated.final),
+            Measurement(evaluated.version, evaluated.time_seconds, own, evaluated.final),
         )
         return evaluation
 

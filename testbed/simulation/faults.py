@@ -90,7 +90,8 @@ class Faults:
                 device.up, device.down = delayed(*device.configured, up.delay, down.delay)
                 for (bucket, link), change in zip(self._own_links(target), (up, down), strict=True):
                     if change.rate is not None:
-                        depth = burst_bytes(change.rate, self.engine.recorder.time_scale)
+                        scale, frame = self.engine.recorder.time_scale, device.up.frame_bytes
+                        depth = burst_bytes(change.rate, scale, frame)
                         bucket.change(change.rate.bytes_per_second, depth, link=link)
 
     def end(self, fault: PassingFault, target: int) -> None:
@@ -177,7 +178,7 @@ class Traces:
         device = engine.devices[one.worker]
         if one.what == "rate":
             bucket, rate = (device.up if up else device.down).bucket, Rate(value)
-            depth = burst_bytes(rate, engine.recorder.time_scale)
+            depth = burst_bytes(rate, engine.recorder.time_scale, device.up.frame_bytes)
             bucket.configured = rate.bytes_per_second, depth
             bucket.change(*bucket.configured, link=engine.uplink if up else engine.downlink)
         else:

@@ -13,14 +13,11 @@ from math import ceil, inf
 import numpy as np
 
 from testbed.network.jitter import ENTRIES, SCALE, table
-from testbed.network.qdiscs import TokenBucket, qdisc_for
+from testbed.network.qdiscs import FRAME_BYTES, TokenBucket, qdisc_for
 from testbed.scenario.direction import Link
 from testbed.simulation.links import Bucket
-from testbed.values.topology import Direction, Distribution
+from testbed.values.topology import Direction, Distribution, frame_bytes, segment_bytes
 from testbed.values.units import Rate
-
-SEGMENT_BYTES = 1448
-"""TCP payload of a full Ethernet frame with timestamps."""
 
 HEADER_BYTES = 66
 """Ethernet, IPv4 and TCP headers with timestamps."""
@@ -54,12 +51,16 @@ class Path:
         hops: latencies of the two links.
         loss_ratio: share of packets lost on either link.
         round_trip_seconds: latency of a round trip.
+        segment_bytes: TCP's payload of a full packet.
+        frame_bytes: the largest frame of the worker's own link.
     """
 
     bucket: Bucket
     hops: tuple[Hop, Hop]
     loss_ratio: float
     round_trip_seconds: float
+    segment_bytes: int = segment_bytes(None)
+    frame_bytes: int = FRAME_BYTES
 
     def delay(self, rng: np.random.Generator) -> float:
         """Draw the latency of one message, independent of its size."""
@@ -69,7 +70,7 @@ class Path:
     def send(self, payload_bytes: int, rng: np.random.Generator) -> tuple[float, float]:
         """Return a message's bytes on the link, and its delay on top of their time."""
         message = payload_bytes + MESSAGE_BYTES
-        packets = ceil(message / SEGMENT_BYTES)
+        packets = ceil(message / self.segment_bytes)
         delay = self.delay(rng)
         wire = float(message + packets * HEADER_BYTES)
         if not self.loss_ratio:
@@ -90,9 +91,10 @@ def paths(worker: Link, server: Link, *, time_scale: float = 1.0) -> tuple[Path,
     up = worker.up, server.down
     down = server.up, worker.down
     round_trip = sum(part.delay or 0.0 for part in (*up, *down))
+    sizes = segment_bytes(worker.mtu, server.mtu), frame_bytes(worker.mtu)
     return (
-        _path(_bucket(worker.up, time_scale), up, round_trip),
-        _path(_bucket(worker.down, time_scale), down, round_trip),
+        _path(worker.up, up, round_trip, time_scale=time_scale, sizes=sizes),
+        _path(worker.down, down, round_trip, time_scale=time_scale, sizes=sizes),
     )
 
 
@@ -116,29 +118,40 @@ def capacity(direction: Direction) -> float:
     return inf if direction.rate is None else direction.rate.bytes_per_second
 
 
-def burst_bytes(rate: Rate, time_scale: float) -> int:
+def burst_bytes(rate: Rate, time_scale: float, frame: int = FRAME_BYTES) -> int:
     """Return the depth that the kernel gives the bucket of an emulated rate."""
-    qdisc = qdisc_for(Direction(rate=Rate(rate * time_scale)), rtt=0.0)
+    shape = Direction(rate=Rate(rate * time_scale))
+    qdisc = qdisc_for(shape, rtt=0.0, frame_bytes=frame)
     assert isinstance(qdisc, TokenBucket)
     return qdisc.burst_bytes
 
 
-def _path(bucket: Bucket, hops: tuple[Direction, Direction], round_trip: float) -> Path:
+def _path(
+    own: Direction,
+    hops: tuple[Direction, Direction],
+    round_trip: float,
+    *,
+    time_scale: float,
+    sizes: tuple[int, int],
+) -> Path:
     arrived = 1.0
     for hop in hops:
         arrived *= 1.0 - (hop.loss or 0.0)
     first, second = (
         Hop(hop.delay or 0.0, hop.jitter or 0.0, hop.distribution or "normal") for hop in hops
     )
+    segment, frame = sizes
     return Path(
-        bucket,
+        _bucket(own, time_scale, frame),
         hops=(first, second),
         loss_ratio=1.0 - arrived,
         round_trip_seconds=round_trip,
+        segment_bytes=segment,
+        frame_bytes=frame,
     )
 
 
-def _bucket(own: Direction, time_scale: float) -> Bucket:
+def _bucket(own: Direction, time_scale: float, frame: int) -> Bucket:
     if own.rate is None:
         return Bucket(inf, 0)
-    return Bucket(own.rate.bytes_per_second, burst_bytes(own.rate, time_scale))
+    return Bucket(own.rate.bytes_per_second, burst_bytes(own.rate, time_scale, frame))

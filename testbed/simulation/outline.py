@@ -104,12 +104,12 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         classes=tuple(
             ClassOutline(
                 *(name, counts[name], steps[name], think[name]),
-                *(describe(one.link.up), describe(one.link.down)),
+                *(describe(way, one.link.mtu) for way in (one.link.up, one.link.down)),
             )
             for name, one in workers.classes.items()
         ),
-        ps_up=describe(scenario.ps.link.up),
-        ps_down=describe(scenario.ps.link.down),
+        ps_up=describe(scenario.ps.link.up, scenario.ps.link.mtu),
+        ps_down=describe(scenario.ps.link.down, scenario.ps.link.mtu),
         ps_service=f"{service} per request, one at a time" if service else "no time",
         updates_per_second=min(pace, 1 / service if service else inf),
         memory_bytes=memory,
@@ -143,7 +143,7 @@ def require_memory(workers: int, parameters: int, *, processes: int, available: 
     )
 
 
-def describe(direction: Direction) -> str:
+def describe(direction: Direction, mtu: int | None = None) -> str:
     """Describe a direction of a link, such as ``10mbit, 20ms ± 2ms normal, 1 % lost``.
 
     Rates and delays that were drawn are rounded.
@@ -155,6 +155,8 @@ def describe(direction: Direction) -> str:
         parts.append(f"{_rounded(direction.delay)}{varies}")
     if direction.loss:
         parts.append(f"{direction.loss * 100:.6g} % lost")
+    if mtu is not None:
+        parts.append(f"mtu {mtu}")
     return ", ".join(parts) or "no limits, no delay"
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from testbed.algorithms.frame.worker import Worker
 from testbed.datasets.streams import Arrivals
 from testbed.errors import RunNotFound, TestbedError
+from testbed.models import BoundModel, Network
 from testbed.models.compute import open_device
 from testbed.models.saved import ModelWriter
-from testbed.payloads import Vector
+from testbed.payloads import Vector, zeros
 from testbed.runtimes import Simulated
 from testbed.runtimes.lock import holding_lock
 from testbed.scenario.durations import Codec
@@ -191,7 +192,7 @@ def simulate(
     """
     scenario, writer = experiment.scenario, experiment.model_writer(folder)
     count = processes or cpus()
-    size = experiment.network.layout.size
+    size = experiment.network.worker_layout.size
     require_memory(scenario.workers.count, size, processes=count, available=available_bytes())
     with Pool(
         lambda number, vector: build(experiment, number, vector, processes=count, reuse=reuse),
@@ -272,8 +273,9 @@ def build(
     import torch
 
     torch.set_num_threads(1)
-    vector = parameters[: experiment.network.layout.size]
-    bound = experiment.network.bind(vector, device=compute_device(experiment.scenario))
+    network, device = experiment.network, compute_device(experiment.scenario)
+    vector = parameters[: network.worker_layout.size]
+    bound = network.bind(vector, device=device)
     gradients = reuse and _reused(experiment, reuse, processes)
     timeout = experiment.scenario.evaluate.timeout
     seed = experiment.evaluation_seed
@@ -281,6 +283,7 @@ def build(
         *(experiment.data, vector, bound, gradients, timeout, seed),
         metrics=experiment.metrics,
         held_out=experiment.held_out,
+        sent=_sent(network, device) if network.local.size else None,
     )
     simulated, arrivals = {}, experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
@@ -289,11 +292,18 @@ def build(
         simulated[index] = SimulatedWorker(
             *(index, worker, _draw_step(experiment, index)),
             create=create,
+            client=experiment.client(index),
             each_sample=experiment.each_sample(index),
             stream=None if arrivals is None else _stream(experiment, worker, arrivals[index]),
             sample_bytes=experiment.sample_bytes,
         )
     return simulated, learner
+
+
+def _sent(network: Network, device: str | None) -> tuple[Vector, BoundModel]:
+    """Bind the network without what workers keep, to evaluate the parameter server's model."""
+    vector = zeros(network.layout.size)
+    return vector, network.bind(vector, device=device)
 
 
 def compute_device(scenario: Scenario) -> str | None:

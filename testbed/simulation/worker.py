@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Update
-from testbed.algorithms.frame.batch import batch_of
-from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
-from testbed.algorithms.frame.record import Intake, shared_bytes
-from testbed.algorithms.frame.worker import (
+from testbed.algorithms.frame.actions import (
     Action,
     Arrived,
     Computed,
+    Evaluate,
+    Found,
     Loop,
     Passed,
     Pull,
@@ -33,12 +32,15 @@ from testbed.algorithms.frame.worker import (
     Taken,
     Think,
     Work,
-    Worker,
 )
+from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
+from testbed.algorithms.frame.record import Intake, shared_bytes
+from testbed.algorithms.frame.worker import Worker
 from testbed.datasets import Prepared
 from testbed.host.deadline import evaluated_within
 from testbed.models import BoundModel, Evaluation
-from testbed.models.clients import HeldOut
+from testbed.models.clients import ClientSamples, HeldOut
 from testbed.models.metrics.suite import MetricSuite
 from testbed.payloads import Vector, encodings
 from testbed.payloads.notes import note_bytes
@@ -97,6 +99,8 @@ class Learner:
         evaluation_seed: seed of the global generators in an evaluation; None if unused.
         metrics: the metrics of an evaluation.
         held_out: the samples for an evaluation per client; None for none.
+        sent: a vector and a network of it, for the parameter server's model; None if that is as a
+            worker's.
     """
 
     data: Prepared
@@ -107,6 +111,7 @@ class Learner:
     evaluation_seed: int | None = None
     metrics: MetricSuite = MetricSuite()  # noqa: RUF009 - frozen
     held_out: HeldOut | None = None
+    sent: tuple[Vector, BoundModel] | None = None
 
     def loss_and_gradient(self, at: Vector, step: Step) -> tuple[float, Vector]:
         """Return mean loss and gradient at the parameters ``at``; valid until the next call.
@@ -120,19 +125,26 @@ class Learner:
         compute = partial(self.bound.loss_and_gradient, *batch)
         return nan, self.gradients.gradient(at, *batch, lambda: compute()[1])
 
+    def accuracy(self, at: Vector, samples: ClientSamples, draw: int) -> float:
+        """Return the accuracy of the parameters ``at`` on a worker's samples."""
+        self.parameters[:] = at
+        with evaluated_within(self.timeout_seconds):
+            return samples.accuracy(self.bound, draw)
+
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
-        self.parameters[:] = at[: self.parameters.size]
+        parameters, bound = self.sent or (self.parameters, self.bound)
+        parameters[:] = at[: parameters.size]
         data, chosen = self.data, slice(None) if images is None else images
         tested = data.test_images[chosen], data.test_labels[chosen]
         if self.evaluation_seed is not None:
             seed_globals(self.evaluation_seed)
         with evaluated_within(self.timeout_seconds):
-            found = self.bound.evaluate(*tested, transform=data.transform, metrics=self.metrics)
+            found = bound.evaluate(*tested, transform=data.transform, metrics=self.metrics)
             if self.held_out is None:
                 return found
             final = images is None
-            return self.held_out.evaluate(self.bound, found, transform=data.transform, final=final)
+            return self.held_out.evaluate(bound, found, transform=data.transform, final=final)
 
 
 @dataclass
@@ -146,9 +158,10 @@ class SimulatedWorker:
             when the worker restarts.
         sample_bytes: size of a sample that it shares.
         each_sample: additional emulated seconds of a step per sample of its batch.
+        client: the samples on which it evaluates models; None if it does not.
     """
 
-    STATE: ClassVar = ("next_think", "draw_step", "_step", "_now", "_compute")
+    STATE: ClassVar = ("next_think", "draw_step", "_step", "_pending", "_now", "_compute")
     index: int
     worker: Worker
     draw_step: Callable[[], float]
@@ -156,9 +169,11 @@ class SimulatedWorker:
     stream: SimulatedStream | None = None
     sample_bytes: int = 0
     each_sample: float = 0.0
+    client: ClientSamples | None = None
     next_think: float = 0.0
     _loop: Loop | None = None
-    _paused: Step | Take | Work | None = None
+    _paused: Step | Take | Work | Evaluate | None = None
+    _pending: float = 0.0  # duration of what it waits with at its horizon
     _now: float = 0.0
     _compute: float = 0.0
 
@@ -206,7 +221,7 @@ class SimulatedWorker:
             if begun:
                 self._loop = self.worker.loop()
                 action = next(self._loop)
-                if paused and isinstance(action, Step | Take | Work):
+                if paused and isinstance(action, Step | Take | Work | Evaluate):
                     self._paused = action
 
     def _given(self) -> dict[str, object]:
@@ -256,7 +271,8 @@ class SimulatedWorker:
         action, self._paused = self._paused, None
         if action is None:
             return None
-        return self._run(action, learner, horizon, slow, begun=isinstance(action, Step))
+        begun = isinstance(action, Step | Evaluate)
+        return self._run(action, learner, horizon, slow, begun=begun)
 
     def _receive_orders(self, orders: Sequence[TimedOrders]) -> None:
         for at, standing in orders:
@@ -270,21 +286,17 @@ class SimulatedWorker:
         think = 0.0
         while not isinstance(action, Push):
             match action:
-                case Step() | Work():
-                    if isinstance(action, Work):
-                        duration = action.seconds
-                    else:
-                        duration = self._step if begun else self._duration(action) * slow
+                case Step() | Work() | Evaluate():
+                    duration = self._pending if begun else self._duration(action, slow)
                     ends = self._now + duration
-                    wakes_at = self.worker.wakes(min(ends, horizon))
+                    wakes_at = None
+                    if not isinstance(action, Evaluate):
+                        wakes_at = self.worker.wakes(min(ends, horizon))
                     until = ends if wakes_at is None else wakes_at
                     if until >= horizon:
-                        self._paused = action
-                        if isinstance(action, Step):
-                            self._step = duration
+                        self._paused, self._pending = action, duration
                         return Paused(self.index, until)
-                    if isinstance(action, Step):
-                        begun = False
+                    begun = False
                     action = self._loop.send(self._worked(action, learner, until, ends))
                 case Think(seconds):
                     think += seconds
@@ -303,20 +315,37 @@ class SimulatedWorker:
                     raise AssertionError("a worker pulls only once, at the beginning")
         return self._pushed(action, think)
 
-    def _duration(self, step: Step) -> float:
-        return self._step + self.each_sample * len(step.samples)
+    @property
+    def _samples(self) -> ClientSamples:
+        assert self.client is not None, "a worker that evaluates has samples for it"
+        return self.client
+
+    def _duration(self, action: Step | Work | Evaluate, slow: float) -> float:
+        """Return the emulated seconds of what begins now."""
+        match action:
+            case Step():
+                return (self._step + self.each_sample * len(action.samples)) * slow
+            case Work():
+                return action.seconds
+            case Evaluate():
+                return (self._samples.seconds or 0.0) * slow
 
     def _worked(
-        self, action: Step | Work, learner: Learner, until: float, ends: float
-    ) -> Computed | Passed:
+        self, action: Step | Work | Evaluate, learner: Learner, until: float, ends: float
+    ) -> Computed | Passed | Found:
         """Run a step, or the rest of one, until its end or until the half is woken."""
         self._compute += until - self._now
         self._now = until
-        if isinstance(action, Work):
-            return Passed(until, ends - until)
-        self._step = self.draw_step()
-        loss, gradient = learner.loss_and_gradient(self.worker.half.parameters, action)
-        return Computed(until, gradient, ends - until, loss)
+        at = self.worker.half.parameters
+        match action:
+            case Evaluate(draw):
+                return Found(until, learner.accuracy(at, self._samples, draw))
+            case Work():
+                return Passed(until, ends - until)
+            case Step():
+                self._step = self.draw_step()
+                loss, gradient = learner.loss_and_gradient(at, action)
+                return Computed(until, gradient, ends - until, loss)
 
     def _pushed(self, action: Push, think: float) -> Cycle:
         """Return the cycle that ends with this push."""

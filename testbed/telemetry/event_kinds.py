@@ -331,6 +331,19 @@ class Finished(PsEvent):
     stalled: Annotated[bool, "whether it ended because no worker could push any longer"] = False
 
 
+class ClientsEvaluated(PsEvent):
+    """The workers of a round have evaluated the model with which the round began."""
+
+    time_seconds: Annotated[float, "when the round's updates were applied, in emulated time"]
+    version: Annotated[int, "updates in the evaluated model"]
+    distribution: Annotated[
+        Mapping[str, float], "`clients_mean` and the other values of the metric `clients`"
+    ]
+    accuracies: Annotated[
+        Mapping[str, float], "accuracy on the samples that a worker holds out, by its name"
+    ]
+
+
 class Drained(PsEvent):
     """The workers were notified of the end, or the time for this has passed."""
 

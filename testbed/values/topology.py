@@ -106,6 +106,24 @@ class Direction(StrictModel):
         )
 
 
+DEFAULT_MTU, LEAST_MTU, LARGEST_MTU = 1500, 576, 9000
+"""Bytes of the largest IP packet: of Ethernet, what every host must accept, and of jumbo frames."""
+
+FRAME_HEADER_BYTES = 14
+SEGMENT_HEADERS_BYTES = 52
+"""IPv4 and TCP headers with timestamps."""
+
+
+def segment_bytes(*mtus: int | None) -> int:
+    """Return the payload of TCP in a full packet between nodes with these MTUs; None: default."""
+    return min(mtu or DEFAULT_MTU for mtu in mtus) - SEGMENT_HEADERS_BYTES
+
+
+def frame_bytes(mtu: int | None) -> int:
+    """Return the largest Ethernet frame of a link with this MTU, without its checksum."""
+    return (mtu or DEFAULT_MTU) + FRAME_HEADER_BYTES
+
+
 @dataclass(frozen=True)
 class LinkSpec:
     """A node's link to the switch."""
@@ -116,6 +134,12 @@ class LinkSpec:
     down: Direction = field(default_factory=Direction)  # to the node, shaped at the switch's end
     seed: int = 0  # of the kernel's jitter and losses, where the kernel accepts one
     message: Size | None = None  # the largest message on this link; the default queues hold it
+    mtu: int | None = None  # bytes of the largest IP packet, at both ends; None for 1,500
+
+    @property
+    def frame_bytes(self) -> int:
+        """The largest Ethernet frame, without its checksum."""
+        return frame_bytes(self.mtu)
 
 
 @dataclass(frozen=True)

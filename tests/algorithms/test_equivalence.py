@@ -6,9 +6,10 @@ from pydantic import TypeAdapter
 
 from testbed.algorithms import Algorithm
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
+from testbed.algorithms.frame.actions import Arrived, Computed, Push, Step
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.stop import StopRule
-from testbed.algorithms.frame.worker import Arrived, Computed, Push, Shard, Step, Worker
+from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:  # imports before the fork affect the measurement
-    from testbed.algorithms.frame.worker import Loop
+    from testbed.algorithms.frame.actions import Loop
     from testbed.roles.device import Device
 
 WORKER = ("gradient", "selection", "encode", "client call", "decode", "copy")

@@ -26,8 +26,9 @@ from unittest.mock import patch
 import numpy as np
 
 from testbed.algorithms import configured
+from testbed.algorithms.frame.actions import Action, Loop
 from testbed.algorithms.frame.server import Server
-from testbed.algorithms.frame.worker import Action, Loop, Worker
+from testbed.algorithms.frame.worker import Worker
 from testbed.datasets import Prepared
 from testbed.models import BoundModel
 from testbed.payloads import Vector

@@ -158,6 +158,57 @@ def test_impossible_changes_are_refused_by_name(
     assert message in capsys.readouterr().err
 
 
+def descriptors(live: LiveRun) -> int:
+    """The number of open descriptors of the run's agent."""
+    agent = int((live.folder / "control" / "agent.pid").read_text().split()[0])
+    return len(list(Path(f"/proc/{agent}/fd").iterdir()))
+
+
+def test_a_link_is_captured(
+    live: LiveRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also by a command that is killed; neither leaves anything at the agent."""
+    file, before = tmp_path / "w0.pcap", descriptors(live)
+    assert net(live, "capture", "w0", "--seconds", "1", "--to", str(file)) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    data = file.read_bytes()
+    assert data[:4] == bytes.fromhex("d4c3b2a1")
+    assert data.count(bytes.fromhex("02000a4d0001")) > 0  # the parameter server's address
+    assert f"{file}: " in printed.err
+    assert f" frames, {len(data):,} bytes" in printed.err
+    command = [sys.executable, "-m", "testbed", "net", "capture", "live", "ps", "--to", "-"]
+    command += ["--seconds", "600", "--runs", str(live.folder.parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.read(4) == data[:4]
+        killed.kill()
+    assert descriptors(live) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["w7"], 2, "selector: found 'w7', expected a node (ps, evaluator, w0 to"),
+        (["w*"], 2, "NODE: found w*, which are 3 nodes, expected one of them, such as w0"),
+        (["evaluator"], 2, "selector: found evaluator, without a link"),
+        (["w0", "--to", "/"], 2, "--to: found /, expected a file, not a folder"),
+        (["w0", "--seconds", "0"], 2, "'--seconds'"),
+        (["w0", "--bytes", "10"], 2, "'--bytes': "),
+        (["w0", "--to", "/proc/w0.pcap"], 3, "/proc/w0.pcap: "),
+    ],
+)
+def test_what_cannot_be_captured_is_refused(
+    live: LiveRun,
+    arguments: list[str],
+    status: int,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert net(live, "capture", *arguments) == status
+    assert message in capsys.readouterr().err
+
+
 def test_a_run_that_has_ended_has_no_links(
     live: LiveRun, capsys: pytest.CaptureFixture[str]
 ) -> None:

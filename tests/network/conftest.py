@@ -86,10 +86,11 @@ def node_spec(
     up: Direction = UNSHAPED,
     down: Direction = UNSHAPED,
     role: str = "worker",
+    mtu: int | None = None,
 ) -> NodeSpec:
     """A node whose address is 10.77.<number>."""
     high, low = divmod(number, 256)
-    link = LinkSpec(f"10.77.{high}.{low}", f"02:00:0a:4d:{high:02x}:{low:02x}", up, down)
+    link = LinkSpec(f"10.77.{high}.{low}", f"02:00:0a:4d:{high:02x}:{low:02x}", up, down, mtu=mtu)
     device_class = "slow" if role == "worker" else ""
     parts: dict[str, TrainingRole] = {"ps": "server", "worker": "client"}
     part = parts.get(role, "aside")

@@ -37,6 +37,17 @@ def test_a_plain_rate_is_a_token_bucket(rate: str, burst_bytes: int, limit_bytes
     assert qdisc_for(shape, rtt=0) == TokenBucket(Rate.parse(rate), burst_bytes, limit_bytes)
 
 
+def test_frames_of_another_mtu_determine_burst_and_queue() -> None:
+    """Two and eight frames of 914 or 9014 bytes; 80,000 bytes are 93,744 on the link (93,743.6)."""
+    slow = Direction(rate=Rate.parse("100kbit"))
+    found = [qdiscs_of(LinkSpec("", "", up=slow, mtu=mtu))[0] for mtu in (900, 9000)]
+    assert found == [TokenBucket(slow.rate, 1828, 7312), TokenBucket(slow.rate, 18_028, 72_112)]
+    long = qdiscs_of(LinkSpec("", "", up=slow, mtu=900, message=Size(80_000)))[0]
+    assert long == TokenBucket(slow.rate, 1828, 93_744)
+    with pytest.raises(ValueError, match=r"up: a queue of 1s .* two frames \(18028 bytes\)"):
+        qdiscs_of(LinkSpec("", "", up=slow.changed(queue=Duration(1)), mtu=9000))
+
+
 def test_the_default_queue_is_100_ms_or_the_round_trip_if_that_is_longer() -> None:
     short = qdisc_for(Direction(rate=TEN), rtt=40 * MS)
     long = qdisc_for(Direction(rate=TEN), rtt=300 * MS)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import os
 import socket
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import inside, scratch
+from testbed.network.capture import HEADER, capture, open_capture
 from testbed.network.counters import InterfaceCounters, read_interface
 from testbed.network.interfaces import Neighbour, bring_up, give_address, sockets
 from testbed.network.qdiscs import TokenBucket
@@ -67,6 +69,8 @@ def test_the_report_of_the_agent_is_plain_data(lab: Any, spec: Callable[..., Nod
         "port_offloads": offloads,
         "congestion_control": "cubic",
         "left_out": [],
+        "mtu": 1500,
+        "mtus_found": (1500, 1500),
         "unseeded": [],
         "differences": [],
     }
@@ -88,6 +92,49 @@ def test_inspection_reads_the_kernel_and_not_the_request(
         "down: configured tbf rate 10mbit burst 5000 B queue 100ms (125000 B), "
         "the kernel has not shaped"
     ]
+
+
+def test_both_ends_have_the_mtu(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+    """A change by hand is found by reading it back."""
+    node = lab.node(spec("w0", 2, up=SLOW, down=FAST, mtu=1400))
+    assert (node.link.mtu, node.link.mtus_found) == (1400, (1400, 1400))
+    assert node.link.differences() == []
+    assert node.link.up == node.link.up_found == TokenBucket(SLOW.rate, 2828, 12_500)
+    with sockets() as here:
+        here.ip.link("set", index=here.interface("w0").index, mtu=1300)
+    link = lab.switch.inspect(node.spec, pid=node.peer.pid, network=lab.network)
+    assert link.differences() == ["down: mtu: configured 1400, the kernel has 1300"]
+
+
+@pytest.mark.parametrize(
+    ("mtus", "largest"), [((1400, None), 1414), ((None, 1400), 1414), ((9000, 9000), 9014)]
+)
+def test_frames_are_as_long_as_both_ends_allow(
+    lab: Any, spec: Callable[..., NodeSpec], mtus: tuple[int | None, int | None], largest: int
+) -> None:
+    """Through token buckets both ways. The traffic counted is that of the frames."""
+    lab.network = NetworkSpec(offload="off")
+    ps, one = spec("ps", 1, role="ps", mtu=mtus[1]), spec("w0", 2, up=FAST, down=FAST, mtu=mtus[0])
+    server, client = lab.node(ps, one), lab.node(one, ps)
+    assert server.peer.tell("serve 5000") == "serving"
+    into = io.BytesIO()
+    with open_capture("w0") as frames:
+        assert client.peer.tell("connect 10.77.0.1 5000") == "connected"
+        assert client.peer.tell("exchange 200000 200000 1") == "done"
+        found = capture(frames, into, seconds=0.3, most_bytes=10**7, steady=time.monotonic)
+    assert found.dropped == 0
+    data, at, lengths = into.getvalue(), len(HEADER), list[tuple[bool, int]]()
+    while at < len(data):
+        length = int.from_bytes(data[at + 8 : at + 12], "little")
+        lengths.append((data[at + 16 + 5] == 1, length))  # the last byte of the receiver's MAC
+        at += 16 + length
+    assert {max(n for up, n in lengths if up == way) for way in (True, False)} == {largest}
+    up, down = (sum(length for sent, length in lengths if sent == way) for way in (True, False))
+    counted = read_interface(client.peer.pid)
+    assert (counted.tx_bytes, counted.rx_bytes) == (up, down)
+    packets = {way: sum(sent == way for sent, _ in lengths) for way in (True, False)}
+    assert (counted.tx_packets, counted.rx_packets) == (packets[True], packets[False])
+    assert up + down - 66 * len(lengths) >= 400_000
 
 
 def test_nodes_reach_exactly_their_neighbours(lab: Any, spec: Callable[..., NodeSpec]) -> None:

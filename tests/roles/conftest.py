@@ -66,7 +66,7 @@ class Bench:
         self.log = EventLog(
             folder / "events.jsonl", elapsed=lambda: self.clock.elapsed, wall=lambda: 1e9
         )
-        self.record = Record(self.spool, self.clock)
+        self.record = Record(self.spool, self.clock, self.log)
         self.snapshots = Snapshots()
         self.half = half
         self.training = Training(
@@ -198,14 +198,15 @@ class Stage:
         )
         self.limits = MessageLimits.of(layout.size)
         clock, streamed = EmulatedClock(1.0), config.TAKES_STREAMS
+        log = EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MAX_EVENTS)
         training = Training(
             server=Server(self.half, StopRule(updates=updates)),
             queue=ServiceQueue(service_seconds),
             workers=2,
             fingerprint=layout.fingerprint,
             clock=clock,
-            log=EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MAX_EVENTS),
-            record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock),
+            log=log,
+            record=Record(SpoolWriter(folder / "updates.bin", streamed=streamed), clock, log),
         )
         if config.SENDS_KEYS:
             training.keys = ServerKeys(training.log)

@@ -22,7 +22,8 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.frame.worker import Shard, Step, Worker
+from testbed.algorithms.frame.actions import Step
+from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
 from testbed.models import Mlp
 from testbed.payloads import Dense, Vector

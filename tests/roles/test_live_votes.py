@@ -12,9 +12,10 @@ import pytest
 
 from testbed.algorithms import ScaDles
 from testbed.algorithms.base import AlgorithmConfig, Stream
+from testbed.algorithms.frame.actions import Arrived, Computed, Push, Step
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.stop import StopRule
-from testbed.algorithms.frame.worker import Arrived, Computed, Push, Shard, Step, Worker
+from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
 from testbed.models import Mlp
 from testbed.payloads import Vector

@@ -9,7 +9,6 @@ import pytest
 
 from testbed.roles import prober
 from testbed.roles.probing import (
-    FRAME_BITS,
     HEADER_BYTES,
     SLICE_SECONDS,
     Arrival,
@@ -80,14 +79,14 @@ def steady(number: int, *, batches: int = 50, every: float = 0.001) -> list[Arri
 def test_a_fast_rate_is_the_median_of_time_slices() -> None:
     arrivals = [one for n in range(10) for one in steady(n)]
     # Ten slices of 50 ms, of which the first and the last do not count: two frames a millisecond.
-    assert rate_of_slices(arrivals) == pytest.approx(2000 * FRAME_BITS, rel=1e-6)
+    assert rate_of_slices(arrivals) == pytest.approx(2000 * 8 * 1514, rel=1e-6)
     assert rate_of_slices(arrivals[50:]) is None  # seven counted slices are too few
     assert rate_of_slices([]) is None
 
 
 def test_a_fast_stream_with_gaps_has_no_rate() -> None:
     holes = [one for n in range(12) for one in steady(n, batches=50 - 4 * n)]
-    assert rate_of_slices(holes) == pytest.approx(2000 * FRAME_BITS, rel=1e-6)  # ends left out
+    assert rate_of_slices(holes) == pytest.approx(2000 * 8 * 1514, rel=1e-6)  # ends left out
     uneven = [one for n in range(12) for one in steady(n, batches=20, every=1e-3 + n * 5e-5)]
     assert rate_of_slices(uneven) is None
 
@@ -121,3 +120,11 @@ def test_a_probe_measures_the_actual_rate(monkeypatch: pytest.MonkeyPatch) -> No
     assert found["message_down_seconds"] > 0
     assert found["up_bits_per_second"] > 0
     assert found["down_bits_per_second"] is None
+
+
+def test_datagrams_fill_the_frames_of_the_mtu() -> None:
+    """28 bytes of headers in a packet, and 14 more in a frame."""
+    assert ProbeStream.through(10e6, mtu=1280).payload == 1252
+    assert ProbeStream.through(10e6, mtu=1280).burst_bytes == 12_500 + 2 * 1294
+    assert ProbeStream.through(20e3, mtu=9000).payload == 100  # a slow link has small ones
+    assert (FastStream(1e9).payload, FastStream(1e9, 9000).payload) == (1472, 8972)

@@ -61,7 +61,7 @@ def test_a_late_poll_still_gets_the_initial_model_first(run: Run) -> None:
         snapshot = decode_snapshot(await bench.training.snapshot(0, 0.0))
         assert snapshot.version == 1
         time = snapshot.time
-        assert bench.snapshots.reported(1, time, final=False) == 16
+        assert bench.snapshots.reported(1, time, final=False) == (16, {})
         assert bench.snapshots.reported(1, time, final=False) is None
         with pytest.raises(RejectedError, match="version 2 at 20 s, which was not taken"):
             bench.snapshots.reported(2, time, final=False)
@@ -87,7 +87,7 @@ def test_a_snapshot_by_time_is_taken_without_updates(run: Run) -> None:
             bench.seconds = time / 10
             snapshot = decode_snapshot(await answer)
             assert (snapshot.version, snapshot.time) == (0, pytest.approx(time))
-            assert bench.snapshots.reported(0, snapshot.time, final=False) == 0
+            assert bench.snapshots.reported(0, snapshot.time, final=False) == (0, {})
         keeping.cancel()
 
     run(play)

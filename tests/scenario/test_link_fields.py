@@ -94,3 +94,25 @@ def test_a_correlation_without_loss_is_not_sent_to_the_kernel() -> None:
     up, _ = qdiscs_of(spec)
     assert isinstance(up, Netem)
     assert (up.loss, up.loss_correlation) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("mtu", ["575", "9001", "1.5kB", "true"])
+def test_an_impossible_mtu_is_refused_with_its_line(mtu: str) -> None:
+    text = TEXT.replace("{up: {UP}}", f"{{mtu: {mtu}}}")
+    with pytest.raises(ScenarioError) as error:
+        load_text(text)
+    expected = "expected a whole number of at least 576 and at most 9,000"
+    assert "8: workers.classes.far.link.mtu: found" in str(error.value)
+    assert str(error.value).endswith(expected)
+
+
+def test_a_queue_holds_two_frames_of_the_mtu() -> None:
+    text = TEXT.replace("{up: {UP}}", "{mtu: MTU, up: {rate: 1mbit, queue: 40ms}}")
+    assert load_text(text.replace("MTU", "1500")).workers.classes["far"].link.mtu == 1500
+    with pytest.raises(ScenarioError, match=r"5000 bytes, less than two frames \(18028 bytes"):
+        load_text(text.replace("MTU", "9000"))
+
+
+def test_the_mtu_of_a_link_is_not_scaled() -> None:
+    link = Link(mtu=1280, up=Direction(rate=Rate(1e6)).model_dump())
+    assert link_spec(link, address="", mac="", time_scale=2.0).mtu == 1280

@@ -14,15 +14,17 @@ from pydantic import TypeAdapter
 
 from testbed import Run
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
+from testbed.algorithms.frame.actions import Step
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
 from testbed.algorithms.frame.stop import Schedule, StopRule
-from testbed.algorithms.frame.worker import Shard, Step, Worker
+from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets.streams import Arrivals, Policy, Steady, Truncation
 from testbed.faults import Fault
 from testbed.faults.population import Availability
 from testbed.faults.timeline import Timeline, crashes
 from testbed.models import Evaluation
+from testbed.models.clients import ClientSamples
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.scenario import Override, dump, load_text
@@ -42,7 +44,7 @@ from testbed.simulation.run import SLACK, simulate, virtual_clock
 from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import Evaluated, FaultApplied, KeysMissed
+from testbed.telemetry.event_kinds import ClientsEvaluated, Evaluated, FaultApplied, KeysMissed
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import Rows
@@ -136,6 +138,9 @@ class MadeUp(Learner):
         gradient = (at * np.float32(0.2) + noise).astype(np.float32)
         return float(np.square(noise).mean()), gradient
 
+    def accuracy(self, at: Vector, samples: ClientSamples, draw: int) -> float:
+        return float(np.random.default_rng([abs(int(1e6 * at[0])), draw]).random())
+
     def evaluate(self, at: Vector, images: Samples | None) -> Evaluation:
         return Evaluation(float(np.square(at).sum()), {"top1": 0.0}, 1)
 
@@ -148,6 +153,7 @@ class Book(Sink):
         self.evaluations: list[tuple[float, int]] = []
         self.faults: list[FaultApplied] = []
         self.missed: list[KeysMissed] = []
+        self.clients: list[ClientsEvaluated] = []
 
     def event(self, entry: Entry) -> None:
         if isinstance(entry.event, Evaluated):
@@ -156,6 +162,8 @@ class Book(Sink):
             self.faults.append(entry.event)
         if isinstance(entry.event, KeysMissed):
             self.missed.append(entry.event)
+        if isinstance(entry.event, ClientsEvaluated):
+            self.clients.append(entry.event)
 
     def updates(self, rows: Rows, *, now: float) -> None:
         self.rows.extend(rows)
@@ -197,10 +205,12 @@ def play(
     rates: Sequence[float] | None = None,
     policy: Policy = TRUNCATION,
     codec: dict[str, Any] | None = None,
+    evaluation: float | None = None,
 ) -> tuple[Engine, Book]:
     """Every message takes LATENCY, an evaluation no time, and the model starts with random values.
 
     With ``rates`` samples come as streams, which are no longer awaited after 2 s without any.
+    With ``evaluation`` workers evaluate each model, which takes this many seconds.
     With ``save`` its state is saved after every update; with ``state`` it resumes from there.
     """
     count, events, book = len(step_seconds), EventQueue(), Book()
@@ -216,15 +226,18 @@ def play(
                 arrivals = Arrivals(rates[index], Steady(name="steady"))
                 stream = SimulatedStream(arrivals, policy.buffer(), worker.source, 2, 2.0)
             drawn = steps(step_seconds[index])
-            made[index] = SimulatedWorker(index, worker, drawn, remake, stream)
+            made[index] = SimulatedWorker(index, worker, drawn, remake, stream, client=client)
         return made, MadeUp()
 
     def one(index: int) -> Worker:
         shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(20 + index))
         half = config.worker(LAYOUT, count, rng=np.random.default_rng(10 + index))
         draws = np.random.default_rng(30 + index)
-        return Worker(half, Stream(2), shard, think=lambda: 0.0, draws=draws)
+        evaluates = client is not None
+        return Worker(half, Stream(2), shard, think=lambda: 0.0, draws=draws, evaluates=evaluates)
 
+    nothing = np.zeros(0)
+    client = None if evaluation is None else ClientSamples(nothing, nothing, seconds=evaluation)
     plans = TypeAdapter(tuple[Fault, ...]).validate_python(faults)
     timeline = Timeline.of(plans, ["all"] * count, seed=0, availabilities=availabilities)
 

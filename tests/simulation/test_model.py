@@ -21,6 +21,17 @@ def test_headers_are_added_to_the_payload() -> None:
     assert up.bucket.rate == inf
 
 
+def test_a_smaller_mtu_means_more_packets() -> None:
+    """17,136 bytes are 12.7 segments of 1,348 by the link's MTU, 11.8 if only it has large ones."""
+    worker = Link(mtu=1400, up=TracedDirection(rate=Rate(1e6)))
+    up, down = paths(worker, Link())
+    assert up.send(16_936, RNG) == down.send(16_936, RNG) == (17_136 + 13 * 66, 0.0)
+    assert up.bucket.configured == (125_000, 2 * 1414)
+    assert paths(Link(), Link(mtu=1400))[0].send(16_936, RNG)[0] == 17_136 + 13 * 66
+    assert paths(Link(mtu=9000), Link())[0].send(16_936, RNG)[0] == 17_136 + 12 * 66
+    assert paths(Link(mtu=9000), Link(mtu=9000))[0].send(16_936, RNG)[0] == 17_136 + 2 * 66
+
+
 def test_latency_adds_up_over_both_links() -> None:
     worker = Link(
         up=TracedDirection(rate=Rate(1e6), delay=Duration(0.02)),

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from testbed import Run
+from testbed.algorithms.frame.actions import Step
 from testbed.algorithms.frame.batch import batch_of
-from testbed.algorithms.frame.worker import Step
 from testbed.datasets import load
 from testbed.models import CustomModel
 from testbed.roles.clock import EmulatedClock

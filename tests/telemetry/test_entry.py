@@ -20,6 +20,7 @@ VALUES: Mapping[Any, Any] = {
     bool: True,
     tuple[str, ...]: ("a", "b"),
     Mapping[str, int]: {"w0": 1},
+    Mapping[str, float]: {"w0": 0.5},
     Mapping[str, float | None]: {"top1": 0.5, "auroc": None},
     Mapping[str, Any]: {"rate": "1mbit"},
 }

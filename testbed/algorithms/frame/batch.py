@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Samples
-from testbed.algorithms.frame.worker import Step
+from testbed.algorithms.frame.actions import Step
 from testbed.values.seeds import seed_globals
 
 

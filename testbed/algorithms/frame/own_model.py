@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testbed.algorithms.frame.actions import Step
 from testbed.algorithms.frame.batch import batch_of
 from testbed.algorithms.frame.contract import CheckResult, run_checks
-from testbed.algorithms.frame.worker import Step
 from testbed.datasets import Prepared
 from testbed.errors import UserCodeError
 from testbed.models import BoundModel, ImageShape, Network
@@ -40,7 +40,8 @@ class ModelUnderTest:
     def bound(self) -> tuple[BoundModel, Vector]:
         """Build the network and its initial values; return both."""
         network = self.build()
-        at = network.initial(np.random.default_rng(0))
+        parts = (network.initial, network.initial_local)
+        at = np.concatenate([initial(np.random.default_rng(0)) for initial in parts])
         return network.bind(at), at
 
     def batch(self, draw: int = 1) -> tuple[Images, Targets]:
@@ -86,7 +87,7 @@ def check_slope(subject: ModelUnderTest) -> None:
     """Its gradient is finite, and that of the loss that is minimised."""
     bound, at = subject.bound()
     start, gradient = at.copy(), _gradient(bound, subject)
-    for part in subject.build().layout.untrained_slices:
+    for part in subject.build().worker_layout.untrained_slices:
         gradient[part] = 0.0
     norm = float(np.linalg.norm(gradient))
     if not 0 < norm < np.inf:

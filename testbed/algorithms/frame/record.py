@@ -7,8 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from testbed.algorithms.base import Applied, Samples
+from testbed.models.metrics.clients import distribution
 from testbed.payloads.notes import Note
+from testbed.telemetry.event_kinds import ClientsEvaluated
 from testbed.telemetry.rows import StreamColumns, UpdateRow
 
 
@@ -43,6 +47,10 @@ NOTED = {"injected": 2**31 - 1, "compressed": 1, "rho": 1e30, "rho_mean": 1e30}
 """The entries of an update's note that have a column, and their maximum values."""
 
 
+EVALUATED = "evaluated"
+"""The entry of a note with the accuracy of the model that the worker had pulled, float64 (1,)."""
+
+
 def shared_bytes(shared: Samples | None, sample_bytes: int) -> int:
     """Bytes of the samples in a message, at ``sample_bytes`` each."""
     return 0 if shared is None else len(shared) * sample_bytes
@@ -72,19 +80,25 @@ class UpdateRecord:
         streamed: whether rows have the columns of streams.
         applied: number of applied updates.
         applied_bytes: their payload, including the messages that led to them.
+        clients: distribution of what the workers of the last round have found; empty if workers do
+            not evaluate.
     """
 
-    STATE: ClassVar[tuple[str, ...]] = ("applied", "applied_bytes", "_traffic", "_pending")
+    STATE: ClassVar[tuple[str, ...]] = (
+        *("applied", "applied_bytes", "clients", "_traffic", "_pending"),
+    )
     append: Callable[[tuple[Any, ...]], None]
     streamed: bool = False
     applied: int = 0
     applied_bytes: int = 0
+    clients: dict[str, float] = field(default_factory=dict)
     _traffic: defaultdict[int, WorkerTraffic] = field(
         default_factory=lambda: defaultdict(WorkerTraffic)
     )
-    _pending: defaultdict[int, deque[tuple[dict[str, Any], tuple[Any, ...]]]] = field(
+    _pending: defaultdict[int, deque[tuple[dict[str, Any], tuple[Any, ...], float | None]]] = field(
         default_factory=lambda: defaultdict(deque)
-    )  # columns of UpdateRow by name, and the StreamColumns that follow those, by worker
+    )  # columns of UpdateRow by name, the StreamColumns that follow, and its accuracy, by worker
+    _round: dict[int, tuple[int, float]] = field(default_factory=dict)  # version and accuracy
 
     @property
     def pending(self) -> int:
@@ -94,7 +108,7 @@ class UpdateRecord:
     @property
     def pending_bytes(self) -> int:
         """Payload of the pending updates."""
-        pending = (one for queue in self._pending.values() for one, _ in queue)
+        pending = (one for queue in self._pending.values() for one, _, _ in queue)
         return sum(one["payload_up_bytes"] for one in pending)
 
     def reply_bytes(self, worker: int) -> int:
@@ -134,13 +148,15 @@ class UpdateRecord:
         if self.streamed:
             told: dict[str, Any] = {} if intake is None else intake._asdict()
             stream = tuple(StreamColumns(**told | _noted(update.note)))
-        self._pending[worker].append((columns, stream))
+        self._pending[worker].append((columns, stream, _accuracy(update.note)))
         if traffic.messages:
             self._traffic[worker] = WorkerTraffic(reply_bytes=traffic.reply_bytes)
 
     def enter(self, applied: Applied, *, now: float, elapsed: float) -> None:
         """Record an applied update, at emulated time ``now`` and ``elapsed`` real seconds."""
-        accepted, stream = self._pending[applied.worker].popleft()
+        accepted, stream, accuracy = self._pending[applied.worker].popleft()
+        if accuracy is not None and not applied.staleness:
+            self._round[applied.worker] = accepted["version_pulled"], accuracy
         self.applied += 1
         self.applied_bytes += accepted["payload_up_bytes"]
         row = UpdateRow(
@@ -154,6 +170,27 @@ class UpdateRecord:
             **accepted,
         )
         self.append((*row, *stream) if self.streamed else row)
+
+    def end_round(self, now: float) -> ClientsEvaluated | None:
+        """Return what the workers of the round that was entered have found; None if nothing.
+
+        Workers that pulled an older model, whose updates are late, do not count.
+        """
+        if not self._round:
+            return None
+        found, self._round = self._round, {}
+        accuracies = {f"w{worker}": found[worker][1] for worker in sorted(found)}
+        self.clients = distribution([*accuracies.values()])
+        version = next(iter(found.values()))[0]
+        return ClientsEvaluated(now, version, self.clients, accuracies)
+
+
+def _accuracy(note: Note) -> float | None:
+    """Return the accuracy in a note; None for none, or one that no worker finds."""
+    found = note.get(EVALUATED)
+    if not isinstance(found, np.ndarray) or found.shape != (1,) or not 0 <= found[0] <= 1:
+        return None
+    return float(found[0])
 
 
 def _noted(note: Note) -> dict[str, float]:

@@ -20,11 +20,12 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
+from testbed.algorithms.frame.actions import Arrived, Computed, Push, Step
 from testbed.algorithms.frame.breach import breach
 from testbed.algorithms.frame.effects import Effects
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.stop import StopRule
-from testbed.algorithms.frame.worker import Arrived, Computed, Push, Shard, Step, Worker
+from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.algorithms.parts.state import pack_half, restore_half
 from testbed.errors import RejectedError
 from testbed.payloads import Vector

@@ -1,20 +1,6 @@
 """The worker's loop: pull, train, think, push, around an algorithm's worker half.
 
-It is a generator: it yields the next action and is sent the outcome. A role performs actions over
-gRPC in real seconds, a simulation on a virtual clock in modelled seconds:
-
-    yields                      is sent
-    Pull()                      Arrived(now, reply, standing)
-    Take(count)                 Taken(now, samples); empty after a long wait without samples
-    Step(samples, draw)         Computed(now, gradient, left)
-    Work(seconds)               Passed(now, left)
-    Think(seconds)              Passed(now)
-    Push(sequence, update)      Arrived(now, reply, standing)
-
-A step that ``wakes`` interrupts is sent its gradient early, together with the remaining seconds;
-``Work`` waits for these after the half has been woken.
-
-A reply of None ends the loop. An outcome of the wrong type is an error of the driver.
+It is a generator: it yields the next action and is sent the outcome (``actions``).
 """
 
 from __future__ import annotations
@@ -26,116 +12,35 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from testbed.algorithms.base import Reply, Samples, Stream, Update, WorkerHalf
+from testbed.algorithms.base import Reply, Samples, Stream, Update, WorkerHalf, expect
+from testbed.algorithms.frame.actions import (
+    Action,
+    Arrived,
+    Computed,
+    Evaluate,
+    Found,
+    Loop,
+    Outcome,
+    Passed,
+    Pull,
+    Push,
+    Step,
+    Take,
+    Taken,
+    Think,
+    Work,
+)
 from testbed.algorithms.frame.breach import breach
-from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
+from testbed.algorithms.frame.effects import StandingOrders
+from testbed.algorithms.frame.record import EVALUATED
 from testbed.algorithms.parts.state import pack_half, restore_half
-from testbed.payloads import Vector
+from testbed.payloads import Dense, Payload, Vector
 from testbed.payloads.encodings import Encoding, as_sent
 from testbed.payloads.notes import note_flaw
 from testbed.values.seeds import seed_globals
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
-
-@dataclass(frozen=True)
-class Pull:
-    """Fetch the model without pushing."""
-
-
-@dataclass(frozen=True)
-class Take:
-    """Take this many samples from the source, which may take time."""
-
-    count: int
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """Compute the gradient of the mean loss of these samples at the worker's parameters.
-
-    Attributes:
-        draw: the seed of all randomness in the step: the data set's transform and the user's own
-            model. 0 if there is none.
-    """
-
-    samples: Samples
-    draw: int = 0
-
-
-@dataclass(frozen=True)
-class Work:
-    """Wait for the rest of an interrupted step, in emulated seconds."""
-
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Think:
-    """Wait between computing and pushing, in emulated seconds (AdaComp's added waiting time)."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class Push:
-    """Send an update and wait for the reply. Pushes are numbered from 1.
-
-    Attributes:
-        saturated: how many values the encoding clipped to its range.
-    """
-
-    sequence: int
-    update: Update
-    saturated: int = 0
-
-
-Action = Pull | Take | Step | Work | Think | Push
-
-
-@dataclass(frozen=True, eq=False)
-class Arrived:
-    """A reply arrived at emulated time ``now``. ``reply`` is None if training has ended."""
-
-    now: float
-    reply: Reply | None
-    standing: StandingOrders = NO_STANDING
-
-
-@dataclass(frozen=True, eq=False)
-class Taken:
-    """The samples of a step are available, at emulated time ``now``."""
-
-    now: float
-    samples: Samples
-
-
-@dataclass(frozen=True, eq=False)
-class Computed:
-    """A gradient, float32 (N,), lent until the next Step, at emulated time ``now``.
-
-    Attributes:
-        left: remaining seconds of a step that was interrupted.
-        loss: mean loss of the samples; NaN if unknown.
-    """
-
-    now: float
-    gradient: Vector
-    left: float = 0.0
-    loss: float = nan
-
-
-@dataclass(frozen=True)
-class Passed:
-    """The requested time has passed, except for ``left``; it is ``now``."""
-
-    now: float
-    left: float = 0.0
-
-
-Outcome = Arrived | Taken | Computed | Passed
-Loop = Generator[Action, Outcome, None]
-
-_Own = TypeVar("_Own", Arrived, Taken, Computed, Passed)
+_Own = TypeVar("_Own", Arrived, Taken, Computed, Passed, Found)
 
 
 @dataclass
@@ -173,6 +78,8 @@ class Worker:
         look: returns the state of its stream at a time, if samples arrive during training.
         encoding: of its pushes; rounding is applied before any use of the values.
         draws: generator of the steps' seeds; None if steps have no randomness.
+        local: number of parameters at the end of the half's that it keeps: they are not sent.
+        evaluates: whether it evaluates every model that it receives.
         seeds: seeds the global generators before each call of the user's own half, which may
             draw from them; None for other halves.
     """
@@ -185,19 +92,23 @@ class Worker:
     look: Callable[[float], Stream] | None = None
     draws: np.random.Generator | None = None
     seeds: np.random.Generator | None = None
+    local: int = 0
+    evaluates: bool = False
     _now: float = 0.0
     _sequence: int = 0
     _obeyed: int = 0
     _orders: list[tuple[float, StandingOrders]] = field(default_factory=list)
     _demanded: int | None = None  # samples requested and not yet taken
     _samples: Samples | None = None  # taken, with no gradient used yet
-    _draw: int = 0  # of the step on them
+    _draw: int = 0  # of the step on them, or of the evaluation
     _stepping: bool = False  # whether that gradient is being computed
     _loss: float = nan  # of the step on them
     _held: Vector | None = None  # the gradient of a step that was interrupted
     _count: int = 0  # of its samples
     _left: float = 0.0  # its remaining seconds
     _woken: bool = False  # whether the half was woken for it
+    _received: bool = False  # whether the last model is still to be evaluated
+    _accuracy: float | None = None  # of the last model, until it is sent
     _working: bool = False  # whether the remaining seconds are passing
 
     def state(self) -> PlainState:
@@ -261,9 +172,12 @@ class Worker:
         A restored worker begins with the step that was not computed, or the samples that were not
         taken, or else with a Pull, and continues with the reply that it waited for.
         """
-        amid = self._stepping or self._working or self._demanded is not None
+        asked = self._stepping or self._working or self._received
+        amid = asked or self._demanded is not None
         going_on = amid or (yield from self._exchange(Pull()))
         while going_on:
+            if self._received:
+                yield from self._evaluate()
             update = None
             while update is None:
                 if self._held is None and not (yield from self._begin_step()):
@@ -280,12 +194,20 @@ class Worker:
                 yield from self._ask(Think(seconds), Passed)
             going_on = yield from self._send(update, "step")
 
+    def _evaluate(self) -> Generator[Action, Outcome, None]:
+        """Evaluate the model that has arrived."""
+        found = yield from self._ask(Evaluate(self._draw), Found)
+        self._received, self._accuracy = False, found.accuracy
+        self._pass_to(found.now)
+
+    def _next_draw(self) -> int:
+        return 0 if self.draws is None else int(self.draws.integers(2**63))
+
     def _begin_step(self) -> Generator[Action, Outcome, bool]:
         """Take samples and compute their gradient; return whether training continues."""
         if self._samples is None:
             self._samples = yield from self._take()
-            if self.draws is not None:
-                self._draw = int(self.draws.integers(2**63))
+            self._draw = self._next_draw()
             message = self.half.on_samples(self._samples, self._now)
             if message is not None and not (yield from self._send(message, "on_samples")):
                 return False
@@ -350,8 +272,12 @@ class Worker:
             raise breach(self.half, method, what)
         if flaw := note_flaw(update.note, self.half.config.most_noted(self.half.layout.size)):
             raise breach(self.half, method, flaw)
+        if self._accuracy is not None and update.steps:
+            found, self._accuracy = np.array([self._accuracy]), None
+            update = replace(update, note={**update.note, EVALUATED: found})
         self._sequence += 1
-        payload, saturated = as_sent(update.payload, self.encoding)
+        payload = update.payload if not self.local else self._sent(update.payload, method)
+        payload, saturated = as_sent(payload, self.encoding)
         if payload is not update.payload:
             update = replace(update, payload=payload)
         return (yield from self._exchange(Push(self._sequence, update, saturated)))
@@ -365,9 +291,25 @@ class Worker:
         self._obey(arrived.standing, arrived.now)
         if arrived.reply.shared is not None and self._samples is not None:
             self._samples = np.concatenate([self._samples, arrived.reply.shared])
-        answer = self.half.receive(arrived.reply, arrived.now)
-        del arrived  # or the gradient would need memory in addition to theirs
+        reply = arrived.reply if not self.local else self._completed(arrived.reply)
+        answer = self.half.receive(reply, arrived.now)
+        if self.evaluates and answer is None and self._samples is None:
+            self._received, self._draw = True, self._next_draw()
+        del arrived, reply  # or the gradient would need memory in addition to theirs
         return True if answer is None else (yield from self._send(answer, "receive"))
+
+    def _sent(self, payload: Payload, method: str) -> Payload:
+        """Return an update without the part that stays here."""
+        if not isinstance(payload, Dense):
+            what = f"{method} returned a {type(payload).__name__}, expected a Dense: its model has "
+            raise breach(self.half, method, f"{what}a part that stays at the workers")
+        return Dense(payload.values[: -self.local])
+
+    def _completed(self, reply: Reply) -> Reply:
+        """Return a reply with the part of the model that stayed here."""
+        received = expect(Dense, reply.model).values
+        whole = np.concatenate([received, self.half.parameters[-self.local :]])
+        return replace(reply, model=Dense(whole))
 
     def _pass_to(self, now: float) -> None:
         """Advance the clock to ``now`` and obey the orders received until then."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field
 
@@ -27,6 +27,8 @@ class FederatedRounds(LocalTraining):
         select: how the workers of a round are chosen.
         rounds: when a round begins and ends, and what becomes of late updates.
     """
+
+    WORKERS_EVALUATE: ClassVar[bool] = True
 
     local_epochs: Count = 1
     fraction: Share = 1.0

@@ -16,6 +16,10 @@ from typing import Literal
 import numpy as np
 
 from testbed.models.metrics.base import Metric, MetricConfig, Outputs, Targets
+from testbed.values.fields import Share
+
+FORWARD = 0.33
+"""A forward pass takes about half as long as the backward pass, which an evaluation omits."""
 
 VALUES = ("clients_mean", "clients_deviation", "clients_worst", "clients_jain")
 
@@ -24,12 +28,20 @@ class Clients(MetricConfig):
     """Distribution over the workers of the accuracy on the samples that each holds out.
 
     It has four values: `clients_mean`, `clients_deviation`, `clients_worst` and `clients_jain`.
+
+    Attributes:
+        by: who evaluates. ``evaluator``: each evaluated model, without traffic or emulated time.
+            ``workers``: each model that they pull, and send the accuracy with their next update; an
+            evaluation then has the values of the last round.
+        cost: time in which a worker evaluates a sample, as a share of that for training on it.
     """
 
     NAMES = "|".join(VALUES)
     SAMPLES = "held-out samples"
 
     name: Literal["clients"]
+    by: Literal["evaluator", "workers"] = "evaluator"
+    cost: Share = FORWARD
 
     def names(self, classes: int) -> tuple[str, ...]:
         return VALUES

@@ -114,7 +114,8 @@ class AgentClient:
                 with short_path(socket_path) as name:
                     peer.connect(name)
                 pid = pid_of_listener(peer)
-                return cls(Lines.over(peer, line_bytes=REPLY_BYTES), pid, waiting=waiting)
+                lines = Lines.over(peer, line_bytes=REPLY_BYTES, takes_descriptors=True)
+                return cls(lines, pid, waiting=waiting)
             except OSError as error:
                 peer.close()
                 not_yet = error.errno in (errno.ENOENT, errno.ECONNREFUSED)
@@ -204,6 +205,11 @@ class AgentClient:
         new = _CHANGES.validate_python(self.call("link_changes", since=self._changes_seen))
         self._changes_seen += len(new)
         return new
+
+    def capture(self, node: str) -> socket.socket:
+        """Return a socket that receives all frames of a running node's link from now on."""
+        self.call("capture", node=node)
+        return socket.socket(fileno=self._lines.descriptors.pop())
 
     def call(self, method: str, **arguments: Any) -> Any:
         """Have the agent execute one of its operations; return the result as JSON has it."""

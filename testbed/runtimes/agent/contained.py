@@ -10,6 +10,7 @@ SYS_ADMIN       enter namespaces; send pids of other processes to the controller
 SYS_CHROOT      enter a mount namespace
 SYS_PTRACE      open the namespaces of other users' processes; read a role's private memory
 NET_ADMIN       create the switch and its links
+NET_RAW         capture what a link carries
 SETUID, SETGID  switch to the user of a node
 SETPCAP         empty the bounding set, and lock the secure bits
 KILL            signal roles, and the first processes of their containers

@@ -32,7 +32,13 @@ from testbed.host.sockets import credentials_of, short_path
 from testbed.runtimes.agent.lines import Lines, OversizedLineError
 from testbed.runtimes.agent.loop import Loop
 from testbed.runtimes.agent.nodes import Nodes
-from testbed.runtimes.agent.operations import NothingYet, RefusedError, Requests, operations
+from testbed.runtimes.agent.operations import (
+    HANDED,
+    NothingYet,
+    RefusedError,
+    Requests,
+    operations,
+)
 
 REQUEST_BYTES = 2**20
 """A server of 1,022 workers is launched with that many neighbours, in a tenth of this size."""
@@ -171,7 +177,11 @@ class Control:
         except (OSError, TestbedError) as error:
             self._reply_error(client, number, error)
         else:
-            self._send(client, b'{"id":%d,"result":%b}' % (number, result))
+            line = b'{"id":%d,"result":%b}' % (number, result)
+            if method in HANDED:
+                self._hand(client, line, int(result))
+            else:
+                self._send(client, line)
 
     def _retry(self) -> None:
         """Execute the requests that wait for exits again."""
@@ -208,6 +218,16 @@ class Control:
         elif client.slow and not unsent:
             self._loop.forget(writer)
             client.slow = False
+
+    def _hand(self, client: Client, line: bytes, descriptor: int) -> None:
+        """Send a line with a duplicate of a descriptor, which is closed here."""
+        try:
+            client.lines.send_descriptor(line, descriptor)
+        except OSError as error:
+            self._disconnect(client, f"it cannot take a descriptor: {error}")
+        finally:
+            os.close(descriptor)
+        self._send(client)  # what was not accepted
 
     def _disconnect(self, client: Client, reason: str = "") -> None:
         if reason:

@@ -5,14 +5,19 @@ Nothing in here blocks: what the other end does not read yet is kept in ``unsent
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from testbed.errors import RejectedError
 
 CHUNK_BYTES = 2**16
 CLOSED = -1
+MOST_DESCRIPTORS = 4
+"""In one read."""
 
 
 class OversizedLineError(RejectedError):
@@ -26,7 +31,9 @@ class Lines:
     reader: int  # descriptor to read from
     writer: int  # descriptor to write to; another one than ``reader``, also for a socket
     line_bytes: int  # limit of a received line
+    takes_descriptors: bool = False  # whether the other end may send some, into ``descriptors``
     unsent: bytearray = field(default_factory=bytearray)  # what could not be written yet
+    descriptors: list[int] = field(default_factory=list)  # received, and owned by the caller
     _partial: bytearray = field(default_factory=bytearray)
 
     def __post_init__(self) -> None:
@@ -34,10 +41,12 @@ class Lines:
         os.set_blocking(self.writer, False)
 
     @classmethod
-    def over(cls, peer: socket.socket, *, line_bytes: int) -> Lines:
+    def over(
+        cls, peer: socket.socket, *, line_bytes: int, takes_descriptors: bool = False
+    ) -> Lines:
         """Return an end over a connected socket, which it takes over."""
         writer = os.dup(peer.fileno())
-        return cls(peer.detach(), writer, line_bytes)
+        return cls(peer.detach(), writer, line_bytes, takes_descriptors)
 
     def receive(self) -> list[bytes] | None:
         """Return the lines that are complete by now; None at the end of the stream.
@@ -46,7 +55,7 @@ class Lines:
             OversizedLineError: a line is too long.
         """
         try:
-            data = os.read(self.reader, CHUNK_BYTES)
+            data = self._read()
         except BlockingIOError:
             return []
         except OSError:  # the other end has closed it, and left something unread
@@ -61,6 +70,27 @@ class Lines:
         if len(self._partial) > self.line_bytes:
             raise OversizedLineError(f"a line of over {self.line_bytes} bytes")
         return [bytes(line) for line in lines if line]
+
+    def _read(self) -> bytes:
+        if not self.takes_descriptors:
+            return os.read(self.reader, CHUNK_BYTES)  # closes those that are sent
+        with _socket(self.reader) as peer:
+            flags = socket.MSG_CMSG_CLOEXEC
+            data, descriptors, *_ = socket.recv_fds(peer, CHUNK_BYTES, MOST_DESCRIPTORS, flags)
+        self.descriptors += descriptors
+        return data
+
+    def send_descriptor(self, line: bytes, descriptor: int) -> None:
+        """Send a line together with a descriptor, of which the other end gets a duplicate.
+
+        Raises:
+            OSError: the other end has closed the stream, does not read, or is no socket's.
+        """
+        if self.unsent:
+            raise BlockingIOError(errno.EAGAIN, "earlier replies were not read")
+        with _socket(self.writer) as peer:
+            sent = socket.send_fds(peer, [line + b"\n"], [descriptor])
+        self.unsent += (line + b"\n")[sent:]
 
     def send(self, line: bytes = b"") -> None:
         """Send a line, without its end, after what is unsent, or as much as is accepted now.
@@ -78,6 +108,21 @@ class Lines:
 
     def close(self) -> None:
         """Close both descriptors. Idempotent."""
-        for descriptor in {self.reader, self.writer} - {CLOSED}:
+        for descriptor in {self.reader, self.writer, *self.descriptors} - {CLOSED}:
             os.close(descriptor)
         self.reader = self.writer = CLOSED
+        self.descriptors.clear()
+
+
+@contextmanager
+def _socket(descriptor: int) -> Iterator[socket.socket]:
+    """Use a descriptor as the socket that it is; it stays open.
+
+    Raises:
+        OSError: it is no socket's.
+    """
+    used = socket.socket(fileno=descriptor)
+    try:
+        yield used
+    finally:
+        used.detach()

@@ -16,6 +16,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, Validation
 
 from testbed.errors import NodeError, RejectedError, TestbedError
 from testbed.host.reports import MESSAGE_CHARACTERS
+from testbed.network.capture import open_capture
 from testbed.network.counters import Traffic
 from testbed.runtimes.agent.launch import LAUNCH, Exit, LaunchSpec
 from testbed.runtimes.agent.nodes import Nodes
@@ -23,6 +24,11 @@ from testbed.telemetry.event_kinds import LinkChanged
 from testbed.values.topology import Direction, LinkSpec
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+HANDED = frozenset({"capture"})
+"""Methods that return a descriptor of the agent: a duplicate travels with the reply, over a
+socket, and the agent's own is closed."""
 
 
 class NothingYet(Exception):  # noqa: N818 - no error
@@ -136,6 +142,11 @@ class Requests:
         """Restore the plan's links of nodes."""
         return self.nodes.changes.reset(nodes, by_hand=by_hand)
 
+    def capture(self, node: str) -> int:
+        """Return a socket that receives all frames of a node's link, at the switch's end."""
+        self.nodes.links_of([node])  # raises an error if it has none
+        return open_capture(node).detach()
+
     def link_changes(self, since: NonNegativeInt) -> list[LinkChanged]:
         """Return the changes of links, except the first ``since``, from any source."""
         return self.nodes.changes.done[since:]
@@ -150,6 +161,6 @@ def operations(requests: Requests) -> dict[str, Operation]:
         *(nodes.running, nodes.frozen, nodes.nodes, nodes.signal),
         *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
-        *(nodes.limit_changes, nodes.listening),
+        *(nodes.limit_changes, nodes.listening, requests.capture),
     )
     return {act.__name__: Operation(act) for act in acts}

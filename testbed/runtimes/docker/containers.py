@@ -37,8 +37,8 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 AGENT_SCRATCH = {"/tmp": "rw,nosuid,nodev,mode=1777", "/run": "rw,nosuid,nodev,mode=755"}
 
 CAPABILITIES = (
-    *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "SETUID", "SETGID", "SETPCAP"),
-    *("KILL", "CHOWN", "FOWNER", "DAC_OVERRIDE"),
+    *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "NET_RAW", "SETUID", "SETGID"),
+    *("SETPCAP", "KILL", "CHOWN", "FOWNER", "DAC_OVERRIDE"),
 )
 """The root capabilities that the agent needs; testbed.runtimes.agent.contained says what for."""
 

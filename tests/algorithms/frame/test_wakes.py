@@ -9,18 +9,9 @@ import pytest
 
 from testbed.algorithms import Bsp
 from testbed.algorithms.base import Orders, Reply, Stream, Update, WorkerHalf
+from testbed.algorithms.frame.actions import Arrived, Computed, Passed, Pull, Push, Step, Work
 from testbed.algorithms.frame.effects import StandingOrders
-from testbed.algorithms.frame.worker import (
-    Arrived,
-    Computed,
-    Passed,
-    Pull,
-    Push,
-    Shard,
-    Step,
-    Work,
-    Worker,
-)
+from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.errors import AlgorithmError
 from testbed.payloads import Dense, Vector
 from testbed.payloads.layout import Layout

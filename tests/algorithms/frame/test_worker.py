@@ -9,21 +9,20 @@ import pytest
 
 from testbed.algorithms import Bsp
 from testbed.algorithms.base import Orders, Reply, Samples, Stream, Update, WorkerHalf
-from testbed.algorithms.frame.effects import StandingOrders
-from testbed.algorithms.frame.worker import (
+from testbed.algorithms.frame.actions import (
     Arrived,
     Computed,
     Loop,
     Passed,
     Pull,
     Push,
-    Shard,
     Step,
     Take,
     Taken,
     Think,
-    Worker,
 )
+from testbed.algorithms.frame.effects import StandingOrders
+from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.errors import AlgorithmError
 from testbed.payloads import Dense, Sparse, Vector
 from testbed.payloads.layout import Layout

@@ -21,8 +21,11 @@ from testbed.rpc.tokens import token_of
 from testbed.scenario.experiment import Experiment, LoadedModel, load_model
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.run import simulate, virtual_clock
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.event_kinds import ClientsEvaluated, Evaluated
 from testbed.telemetry.events import read_events
 from testbed.telemetry.record import Recorder
+from testbed.telemetry.sink import Sink
 from testbed.telemetry.spool import SpoolReader
 
 PATIENCE_SECONDS = 1.0
@@ -196,15 +199,15 @@ def make(tmp_path: Path, context: ForkServerContext, digits: Path) -> Iterator[M
 
 
 @pytest.fixture
-def play_both() -> Callable[[Cast, Cast], Sequence[LoadedModel]]:
+def play_both() -> Callable[..., Sequence[LoadedModel]]:
     """Plays a run of three workers live and another simulated; the final models are the same."""
 
-    def play(live: Cast, virtual: Cast) -> Sequence[LoadedModel]:
+    def play(live: Cast, virtual: Cast, *sinks: Sink) -> Sequence[LoadedModel]:
         live.start_all(3)
         live.wait_for("done")
         assert live.terminate() == {0}
         events = EventQueue()
-        recorder = Recorder([], time_scale=1.0, clock=virtual_clock(events))
+        recorder = Recorder(sinks, time_scale=1.0, clock=virtual_clock(events))
         experiment = Experiment.open(virtual.folder)
         simulate(experiment, recorder, events=events, folder=virtual.folder, processes=2)
         finals = [load_model(one.folder, "final") for one in (live, virtual)]
@@ -213,3 +216,23 @@ def play_both() -> Callable[[Cast, Cast], Sequence[LoadedModel]]:
         return finals
 
     return play
+
+
+class Rounds(Sink):
+    """What the workers of a simulated run have found, and the values of its evaluations."""
+
+    def __init__(self) -> None:
+        self.found: list[ClientsEvaluated] = []
+        self.values: dict[int, dict[str, float | None]] = {}
+
+    def event(self, entry: Entry) -> None:
+        if isinstance(entry.event, ClientsEvaluated):
+            self.found.append(entry.event)
+        if isinstance(entry.event, Evaluated):
+            self.values[entry.event.version] = dict(entry.event.metrics)
+
+
+@pytest.fixture
+def simulated() -> Rounds:
+    """A sink of a simulated run."""
+    return Rounds()

@@ -29,8 +29,8 @@ from testbed.values.topology import NetworkSpec, NodeSpec
 LABEL = "org.edge-testbed.test"
 REPOSITORY = "edge-testbed"
 CAPABILITIES = (
-    *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "SETUID", "SETGID", "SETPCAP"),
-    *("KILL", "CHOWN", "FOWNER", "DAC_OVERRIDE"),
+    *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "NET_RAW", "SETUID", "SETGID"),
+    *("SETPCAP", "KILL", "CHOWN", "FOWNER", "DAC_OVERRIDE"),
 )
 PACKAGE = Path(testbed.__file__).parent
 PACKAGE_INSIDE = Path("/opt/testbed/package")

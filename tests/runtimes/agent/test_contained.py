@@ -193,6 +193,10 @@ def test_links_carry_traffic_and_count_it(live: Any) -> None:
         neighbours=(its,),
     )
     live.wait_for_output("w1", "waiting")
+    with live.client.capture("w1") as frames:  # the agent has no more capabilities than this needs
+        assert frames.getsockname()[:2] == ("w1", 3)
+    with pytest.raises(NodeError, match=r"none of w9 is running and has a link\."):
+        live.client.capture("w9")
     traffic = live.client.count()
     assert traffic.tcp_received_bytes == 200_000
     assert traffic.wire_rx_bytes > 200_000

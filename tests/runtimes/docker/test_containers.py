@@ -147,8 +147,8 @@ def test_the_container_of_the_agent() -> None:
     assert (host["PidMode"], host["NetworkMode"], host["CgroupnsMode"]) == ("host", "none", "host")
     assert (host["CapDrop"], host["Privileged"], host["ReadonlyRootfs"]) == (["ALL"], False, True)
     assert host["CapAdd"] == [
-        *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "SETUID", "SETGID", "SETPCAP"),
-        *("KILL", "CHOWN", "FOWNER", "DAC_OVERRIDE"),
+        *("SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", "NET_ADMIN", "NET_RAW", "SETUID", "SETGID"),
+        *("SETPCAP", "KILL", "CHOWN", "FOWNER", "DAC_OVERRIDE"),
     ]
     assert [(mount["Target"], mount["ReadOnly"]) for mount in host["Mounts"]] == [
         *(("/runs/mnist", False), ("/sys/fs/cgroup", False), ("/data/mnist", True)),
