@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from testbed.algorithms.base import Samples
-from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.compute import Compute
 from testbed.algorithms.frame.record import Timing
 from testbed.algorithms.frame.worker import (
     Action,
@@ -26,8 +26,7 @@ from testbed.algorithms.frame.worker import (
 )
 from testbed.datasets import Prepared
 from testbed.errors import NodeError, RejectedError
-from testbed.models import BoundModel
-from testbed.payloads import Payload
+from testbed.payloads import Payload, Vector
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.keyed import KeyCaches, UnknownKeysError
 from testbed.roles.clock import EmulatedClock
@@ -47,7 +46,8 @@ class Device:
     """Performs the actions of one worker's loop.
 
     Attributes:
-        bound: the network at the worker half's parameters.
+        compute: computes its gradients.
+        parameters: the worker half's.
         fingerprint: fingerprint of the model's layout.
         size: number of parameters.
         step: draws the emulated seconds of a step, or None for full speed.
@@ -66,7 +66,8 @@ class Device:
     """
 
     index: int
-    bound: BoundModel
+    compute: Compute
+    parameters: Vector
     data: Prepared
     fingerprint: int
     size: int
@@ -180,7 +181,8 @@ class Device:
         self._slow = self.slow()
         base = 0.0 if self.step is None else self.step()
         self._pace = (base + self.each_sample * len(action.samples)) * self._slow
-        loss, gradient = self.bound.loss_and_gradient(*batch_of(action, self.stream or self.data))
+        loss, gradient, queued = self.compute.gradient(action, self.parameters)
+        self._times["queued_seconds"] += self.clock.emulated(queued)
         if self.paced_first:
             ends = self.clock.now + self._pace - self._passed
             if self.wakes(ends) is not None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Update
 from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.compute import Gradient, OwnCompute
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.algorithms.frame.record import Intake, shared_bytes
 from testbed.algorithms.frame.worker import (
@@ -108,17 +109,14 @@ class Learner:
     metrics: MetricSuite = MetricSuite()  # noqa: RUF009 - frozen
     held_out: HeldOut | None = None
 
-    def loss_and_gradient(self, at: Vector, step: Step) -> tuple[float, Vector]:
-        """Return mean loss and gradient at the parameters ``at``; valid until the next call.
-
-        With gradients of other runs, the loss is NaN.
-        """
+    def gradient(self, step: Step, at: Vector) -> Gradient:
+        """Return a gradient, computed or of another run; with those, the loss is NaN."""
+        if self.gradients is None:
+            return OwnCompute(self.data, self.parameters, self.bound).gradient(step, at)
         self.parameters[:] = at
         batch = batch_of(step, self.data)
-        if self.gradients is None:
-            return self.bound.loss_and_gradient(*batch)
         compute = partial(self.bound.loss_and_gradient, *batch)
-        return nan, self.gradients.gradient(at, *batch, lambda: compute()[1])
+        return Gradient(nan, self.gradients.gradient(at, *batch, lambda: compute()[1]))
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
@@ -315,7 +313,7 @@ class SimulatedWorker:
         if isinstance(action, Work):
             return Passed(until, ends - until)
         self._step = self.draw_step()
-        loss, gradient = learner.loss_and_gradient(self.worker.half.parameters, action)
+        loss, gradient, _ = learner.gradient(action, self.worker.half.parameters)
         return Computed(until, gradient, ends - until, loss)
 
     def _pushed(self, action: Push, think: float) -> Cycle:

@@ -1,0 +1,27 @@
+"""A run in which one node computes the gradients of all workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import Exited, Launched
+from testbed.telemetry.events import read_events
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+
+def test_the_node_that_computes_is_restarted_and_loses_no_update(bed: Any) -> None:
+    up = bed.up("--set", "compute=shared", "--set", "stop.updates=400")
+    up.wait_for_updates(50)
+    bed.kill_node(up, "compute")
+    done = up.end()
+    assert done.status == 6, done  # not valid: the loss was not planned
+    assert "compute was lost before the end: killed by signal 9, and restarted." in done.out, done
+    events = list(read_events(up.folder.events))
+    ends = [(one.node, one.restarted) for one in only(events, Exited) if not one.planned]
+    assert ends == [("compute", True)]
+    assert [one.node for one in only(events, Launched)].count("compute") == 2
+    assert up.folder.state().reason == "400 updates applied"
