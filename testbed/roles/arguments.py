@@ -35,6 +35,8 @@ class Arguments(BaseModel):
             serves devices. Empty without streams.
         source_token: a worker's token for the source.
         topics: with a broker, the prefix of its topics' names.
+        compute_token: a worker's token for the processes that compute its gradients; empty if it
+            computes them itself.
         device: the torch device that the role computes on; empty for its CPU.
         gpu_memory: the fraction of a GPU's memory for the role's tensors.
     """
@@ -50,6 +52,7 @@ class Arguments(BaseModel):
     source: str = ""
     source_token: str = ""
     topics: str = ""
+    compute_token: str = ""
     device: str = ""
     gpu_memory: float = 1.0
 
@@ -91,6 +94,11 @@ class Arguments(BaseModel):
     def slow(self) -> Path:
         """File with the factor by which a fault slows down this worker's steps."""
         return self.folder / "slow" / self.node
+
+    @property
+    def compute_socket(self) -> Path:
+        """The unix socket at which gradients are requested."""
+        return self.folder / "compute" / "compute.sock"
 
     @property
     def socket(self) -> Path:

@@ -24,13 +24,13 @@ from testbed.algorithms.frame.actions import (
     Think,
     Work,
 )
-from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.compute import Compute
 from testbed.algorithms.frame.record import Timing
 from testbed.datasets import Prepared
 from testbed.errors import NodeError, RejectedError
 from testbed.models import BoundModel
 from testbed.models.clients import ClientSamples
-from testbed.payloads import Payload
+from testbed.payloads import Payload, Vector
 from testbed.payloads.encodings import Encoding
 from testbed.payloads.keyed import KeyCaches, UnknownKeysError
 from testbed.roles.clock import EmulatedClock
@@ -50,7 +50,8 @@ class Device:
     """Performs the actions of one worker's loop.
 
     Attributes:
-        bound: the network at the worker half's parameters.
+        compute: computes its gradients.
+        parameters: the worker half's.
         fingerprint: fingerprint of the model's layout.
         size: number of parameters.
         step: draws the emulated seconds of a step, or None for full speed.
@@ -67,10 +68,12 @@ class Device:
         stream: source of its samples; None for a shard.
         own: the algorithm's own kinds of payload.
         client: the samples on which it evaluates models; None if it does not.
+        bound: the network at the worker half's parameters; None if another process computes.
     """
 
     index: int
-    bound: BoundModel
+    compute: Compute
+    parameters: Vector
     data: Prepared
     fingerprint: int
     size: int
@@ -88,6 +91,7 @@ class Device:
     stream: DeviceStream | None = None
     own: Sequence[type[Payload]] = ()
     client: ClientSamples | None = None
+    bound: BoundModel | None = None
 
     def __post_init__(self) -> None:
         self._times: defaultdict[str, float] = defaultdict(float)  # of the next push, emulated
@@ -140,7 +144,7 @@ class Device:
                 self._lap()  # the stream accounts for the wait
                 return Taken(self.clock.now, samples)
             case Step() | Work() | Evaluate():
-                return self._compute(action)
+                return self._perform(action)
             case Think(seconds):
                 self.sleep(self.clock.real(seconds))
                 slept = self._lap()
@@ -176,7 +180,7 @@ class Device:
         labels, pixels = self.data.train_labels[samples], self.data.train_images[samples]
         return assembled(samples, zip(labels, pixels, strict=True))
 
-    def _compute(self, action: Step | Work | Evaluate) -> Outcome:
+    def _perform(self, action: Step | Work | Evaluate) -> Outcome:
         match action:
             case Step():
                 return self._step(action)
@@ -194,7 +198,8 @@ class Device:
         self._slow = self.slow()
         base = 0.0 if self.step is None else self.step()
         self._pace = (base + self.each_sample * len(action.samples)) * self._slow
-        loss, gradient = self.bound.loss_and_gradient(*batch_of(action, self.stream or self.data))
+        loss, gradient, queued = self.compute.gradient(action, self.parameters)
+        self._times["queued_seconds"] += self.clock.emulated(queued)
         if self.paced_first:
             ends = self.clock.now + self._pace - self._passed
             if self.wakes(ends) is not None:
@@ -209,6 +214,7 @@ class Device:
     def _evaluate(self, draw: int) -> Found:
         """Evaluate the model, which takes as long as a step of that length would."""
         assert self.client is not None, "a worker that evaluates has samples for it"
+        assert self.bound is not None, "and computes itself"
         self._stepping, self._slow = True, self.slow()
         self._pace = (self.client.seconds or 0.0) * self._slow
         accuracy = self.client.accuracy(self.bound, draw)

@@ -10,9 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from testbed.algorithms.frame.actions import Loop
+from testbed.algorithms.frame.compute import Compute, OwnCompute
 from testbed.algorithms.frame.worker import Worker
 from testbed.datasets.streams import RateMeter, Receiver, Reception
 from testbed.errors import NodeError, RejectedError, UserCodeError
+from testbed.payloads import Vector
 from testbed.payloads.keyed import KeyCaches
 from testbed.roles.arguments import Arguments, connect, limits
 from testbed.roles.clock import EmulatedClock
@@ -20,6 +22,7 @@ from testbed.roles.device import DEADLINE_SECONDS, Device
 from testbed.roles.direct import DirectReceiver
 from testbed.roles.heartbeat import Heartbeat, interval
 from testbed.roles.process import TerminatedError, run, wait_for_end
+from testbed.roles.shared_compute import SharedCompute
 from testbed.roles.stream import DeviceStream, Receipt
 from testbed.roles.warm_up import load_kernels
 from testbed.rpc import methods
@@ -41,19 +44,18 @@ def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
 
 def _main(arguments: Arguments, opened: Experiment | None) -> None:
     experiment = arguments.experiment(opened)
-    worker, computes_on = experiment.worker(arguments.index), arguments.open_device()
+    worker = experiment.worker(arguments.index)
     layout, clock = experiment.network.layout, EmulatedClock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS
     stream = device_stream(experiment, arguments, worker=worker, clock=clock)
-    bound = experiment.network.bind(worker.half.parameters, device=computes_on)
-    if computes_on is not None:
-        load_kernels(bound, experiment.data, batch_size=experiment.scenario.workers.batch_size)
+    compute = _compute(experiment, arguments, worker.half.parameters, stream)
     address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
     heartbeat = Heartbeat(every=interval(experiment.scenario.workers.count))
     with heartbeat.beating(), connect(address, arguments, experiment=experiment) as connection:
         device = Device(
             index=arguments.index,
-            bound=bound,
+            compute=compute,
+            parameters=worker.half.parameters,
             data=experiment.data,
             fingerprint=layout.fingerprint,
             size=layout.size,
@@ -70,6 +72,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             stream=stream,
             own=worker.half.config.PAYLOADS,
             client=experiment.client(arguments.index),
+            bound=compute.bound if isinstance(compute, OwnCompute) else None,
         )
         if stream is not None:
             stream.report = partial(_report_receipt, connection, arguments.index)
@@ -88,6 +91,24 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
         with suppress(NodeError):  # the server may have ended already
             device.leave()
         wait_for_end()  # the connection's counters are read while it is open
+
+
+def _compute(
+    experiment: Experiment, arguments: Arguments, at: Vector, stream: DeviceStream | None
+) -> Compute:
+    """Return what computes a worker's gradients, at the parameters ``at``."""
+    if arguments.compute_token:
+        return SharedCompute(
+            arguments.compute_socket,
+            arguments.compute_token,
+            size=at.size,
+            patience_seconds=arguments.patience_seconds,
+        )
+    computes_on = arguments.open_device()
+    bound = experiment.network.bind(at, device=computes_on)
+    if computes_on is not None:
+        load_kernels(bound, experiment.data, batch_size=experiment.scenario.workers.batch_size)
+    return OwnCompute(stream or experiment.data, at, bound)
 
 
 def device_stream(

@@ -23,6 +23,7 @@ from testbed.plan.hosts import hosts_text
 from testbed.plan.make import plan
 from testbed.plan.nodes.broker import BrokerRole
 from testbed.plan.nodes.broker_files import broker_files
+from testbed.plan.nodes.compute import shares_compute
 from testbed.plan.written import plan_text
 from testbed.run.setup import TrainingSetup
 from testbed.runtimes.base import RuntimeDriver
@@ -186,6 +187,9 @@ def _make_folder(
 
     def fill(folder: RunFolder, made: Plan) -> None:
         _write_broker_files(folder, scenario, made)
+        if shares_compute(made):
+            folder.compute_sockets.mkdir()
+            open_to_nodes(folder.compute_sockets)
         if any_differs(scenario):
             folder.devices.write_text(devices_text(scenario), encoding="utf-8")
 

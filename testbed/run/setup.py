@@ -15,6 +15,7 @@ from testbed.network.interfaces import Neighbour
 from testbed.network.offloads import network_for
 from testbed.plan.nodes import role_of
 from testbed.plan.nodes.base import INSIDE, Inputs
+from testbed.plan.nodes.compute import shares_compute
 from testbed.plan.nodes.program import FILES, HOME
 from testbed.plan.nodes.ps import PORT
 from testbed.rpc.tokens import token_of
@@ -129,7 +130,8 @@ class TrainingSetup(Setup):
         """Return what a node of its role reads and writes of the run."""
         recorded = isinstance(self.scenario.workers.availability, Recording)
         own = bool(own_code(self.scenario)) or recorded or recording(self.scenario) is not None
-        inputs = Inputs(self.folder, self.data, own_files=own, kafka=self.kafka)
+        shared = shares_compute(self.plan)
+        inputs = Inputs(self.folder, self.data, own, kafka=self.kafka, shared_compute=shared)
         return role_of(node).mounts(inputs)
 
     def arguments(self, node: NodeSpec) -> Mapping[str, str]:

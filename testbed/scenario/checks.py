@@ -16,6 +16,7 @@ from testbed.models.base import AT_WORKERS
 from testbed.network.offloads import needs_packets
 from testbed.rpc.limits import LARGEST_MODEL
 from testbed.runtimes import Simulated, names
+from testbed.scenario.compute_checks import check_compute
 from testbed.scenario.device_checks import check_deal, check_device_links
 from testbed.scenario.direction import Link
 from testbed.scenario.document import (
@@ -61,7 +62,7 @@ FILES = {
 }
 """Members with a file of the user's own, and its kind; that of ``custom`` members is Python."""
 
-TAKEN = re.compile(r"ps|evaluator|agent|controller|broker|w\d+|probe\d*|producer\d*")
+TAKEN = re.compile(r"ps|evaluator|compute|agent|controller|broker|w\d+|probe\d*|producer\d*")
 """Names that are reserved for nodes, and for other processes with a log."""
 
 
@@ -116,6 +117,7 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
     yield from _check_algorithm(scenario)
     yield from check_rounds(scenario)
     yield from check_streams(scenario)
+    yield from check_compute(scenario)
     yield from _check_intervals(scenario)
     yield from check_metrics(scenario)
     images = scenario.dataset.images

@@ -8,12 +8,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from testbed.algorithms import Adsp, Algorithm
 from testbed.datasets import Dataset
@@ -23,6 +18,7 @@ from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
 from testbed.scenario.attendance import Attendance
+from testbed.scenario.compute import ComputeSettings, Own
 from testbed.scenario.direction import Link
 from testbed.scenario.durations import (
     LEAST_INTERVAL,
@@ -330,6 +326,7 @@ class Scenario(StrictModel):
             it.
         model: the model to train.
         dataset: the training and test data, and the partition among the workers.
+        compute: where gradients are computed: `own`, by each worker; `shared`, by one node.
         ps: the parameter server.
         workers: the devices.
         streams: delivery of samples during training; by default all samples are available from the
@@ -358,6 +355,7 @@ class Scenario(StrictModel):
     algorithm: Algorithm
     model: Model
     dataset: Dataset
+    compute: ComputeSettings = Own(name="own")
     ps: PsSettings = PsSettings()
     workers: Workers
     streams: StreamSettings | None = None

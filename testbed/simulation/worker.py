@@ -34,6 +34,7 @@ from testbed.algorithms.frame.actions import (
     Work,
 )
 from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.compute import Gradient, OwnCompute
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.algorithms.frame.record import Intake, shared_bytes
 from testbed.algorithms.frame.worker import Worker
@@ -113,17 +114,14 @@ class Learner:
     held_out: HeldOut | None = None
     sent: tuple[Vector, BoundModel] | None = None
 
-    def loss_and_gradient(self, at: Vector, step: Step) -> tuple[float, Vector]:
-        """Return mean loss and gradient at the parameters ``at``; valid until the next call.
-
-        With gradients of other runs, the loss is NaN.
-        """
+    def gradient(self, step: Step, at: Vector) -> Gradient:
+        """Return a gradient, computed or of another run; with those, the loss is NaN."""
+        if self.gradients is None:
+            return OwnCompute(self.data, self.parameters, self.bound).gradient(step, at)
         self.parameters[:] = at
         batch = batch_of(step, self.data)
-        if self.gradients is None:
-            return self.bound.loss_and_gradient(*batch)
         compute = partial(self.bound.loss_and_gradient, *batch)
-        return nan, self.gradients.gradient(at, *batch, lambda: compute()[1])
+        return Gradient(nan, self.gradients.gradient(at, *batch, lambda: compute()[1]))
 
     def accuracy(self, at: Vector, samples: ClientSamples, draw: int) -> float:
         """Return the accuracy of the parameters ``at`` on a worker's samples."""
@@ -344,7 +342,7 @@ class SimulatedWorker:
                 return Passed(until, ends - until)
             case Step():
                 self._step = self.draw_step()
-                loss, gradient = learner.loss_and_gradient(at, action)
+                loss, gradient, _ = learner.gradient(action, at)
                 return Computed(until, gradient, ends - until, loss)
 
     def _pushed(self, action: Push, think: float) -> Cycle:

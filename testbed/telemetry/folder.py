@@ -103,6 +103,7 @@ class RunFolder:
     sockets = Inside("sockets")  # closed to all users but the run's
     ps_sockets = Inside("sockets/ps")
     ps_socket = Inside("sockets/ps/ps.sock")  # for the evaluator and the controller
+    compute_sockets = Inside("sockets/compute")  # of the node that computes for all workers, if any
     broker = Inside("broker")  # for streams through a broker: its start files and records
     broker_records = Inside("broker/records")
     homes = Inside("homes")  # the home of every node of a workload

@@ -143,6 +143,11 @@ class UpdateRow(NamedTuple):
     saturated: Annotated[
         I8, "values beyond the range of float16, sent as its largest value", WORKER, "values"
     ] = 0
+    queued_seconds: Annotated[
+        F4,
+        "part of `compute_seconds` in which the worker waited for its turn, with `compute: shared`",
+        WORKER,
+    ] = 0.0
 
 
 class StreamColumns(NamedTuple):

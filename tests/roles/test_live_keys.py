@@ -17,6 +17,7 @@ import torch
 
 from testbed.algorithms import PlumpDp, QuantDp, SlimDp
 from testbed.algorithms.base import AlgorithmConfig, Stream, Update
+from testbed.algorithms.frame.compute import OwnCompute
 from testbed.algorithms.frame.record import Timing
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
@@ -92,7 +93,8 @@ def work(stage: Any, index: int, meddle: Callable[[int, KeyCaches], None]) -> No
     with stage.connect(f"w{index}") as connection:
         device = Device(
             index=index,
-            bound=NETWORK.bind(worker.half.parameters),
+            compute=OwnCompute(DATA, worker.half.parameters, NETWORK.bind(worker.half.parameters)),
+            parameters=worker.half.parameters,
             data=DATA,
             fingerprint=NETWORK.layout.fingerprint,
             size=SIZE,

@@ -23,6 +23,7 @@ from testbed.algorithms.base import (
     WorkerHalf,
 )
 from testbed.algorithms.frame.actions import Step
+from testbed.algorithms.frame.compute import OwnCompute
 from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
 from testbed.models import Mlp
@@ -125,7 +126,8 @@ def work(stage: Any, index: int, *, step_seconds: float) -> None:
     with stage.connect(f"w{index}") as connection:
         device = Device(
             index=index,
-            bound=network.bind(half.parameters),
+            compute=OwnCompute(DATA, half.parameters, network.bind(half.parameters)),
+            parameters=half.parameters,
             data=DATA,
             fingerprint=network.layout.fingerprint,
             size=network.layout.size,
@@ -195,9 +197,11 @@ def test_a_step_takes_longer_with_a_larger_batch(samples: int, slow: float, seco
     """50 s and 2 s per sample: hours of emulated time that a worker sleeps through."""
     network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
     slept: list[float] = []
+    at = np.zeros(network.layout.size, np.float32)
     device = Device(
         index=0,
-        bound=network.bind(np.zeros(network.layout.size, np.float32)),
+        compute=OwnCompute(DATA, at, network.bind(at)),
+        parameters=at,
         data=DATA,
         fingerprint=network.layout.fingerprint,
         size=network.layout.size,

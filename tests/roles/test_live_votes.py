@@ -13,6 +13,7 @@ import pytest
 from testbed.algorithms import ScaDles
 from testbed.algorithms.base import AlgorithmConfig, Stream
 from testbed.algorithms.frame.actions import Arrived, Computed, Push, Step
+from testbed.algorithms.frame.compute import OwnCompute
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.stop import StopRule
 from testbed.algorithms.frame.worker import Shard, Worker
@@ -50,10 +51,12 @@ def worker(config: AlgorithmConfig, index: int) -> Worker:
 def work(stage: Any, index: int) -> None:
     """A worker as in its process, to the end of training."""
     subject = worker(stage.config, index)
+    at = subject.half.parameters
     with stage.connect(f"w{index}") as connection:
         device = Device(
             index=index,
-            bound=NETWORK.bind(subject.half.parameters),
+            compute=OwnCompute(DATA, at, NETWORK.bind(at)),
+            parameters=at,
             data=DATA,
             fingerprint=NETWORK.layout.fingerprint,
             size=NETWORK.layout.size,

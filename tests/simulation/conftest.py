@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from testbed import Run
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.algorithms.frame.actions import Step
+from testbed.algorithms.frame.compute import Gradient
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
 from testbed.algorithms.frame.stop import Schedule, StopRule
@@ -132,11 +133,11 @@ class MadeUp(Learner):
     def __init__(self) -> None:
         """No model to bind."""
 
-    def loss_and_gradient(self, at: Vector, step: Step) -> tuple[float, Vector]:
+    def gradient(self, step: Step, at: Vector) -> Gradient:
         rng = np.random.default_rng([*step.samples.tolist(), step.draw])
         noise = rng.standard_normal(at.size).astype(np.float32)
         gradient = (at * np.float32(0.2) + noise).astype(np.float32)
-        return float(np.square(noise).mean()), gradient
+        return Gradient(float(np.square(noise).mean()), gradient)
 
     def accuracy(self, at: Vector, samples: ClientSamples, draw: int) -> float:
         return float(np.random.default_rng([abs(int(1e6 * at[0])), draw]).random())

@@ -12,6 +12,7 @@ import torch
 from testbed import Run
 from testbed.algorithms.frame.actions import Step
 from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.compute import OwnCompute
 from testbed.datasets import load
 from testbed.models import CustomModel
 from testbed.roles.clock import EmulatedClock
@@ -115,7 +116,8 @@ def test_a_live_device_and_a_simulation_draw_the_same(tmp_path: Path, digits: Pa
     learner = Learner(data, there, network.bind(there))
     device = Device(
         index=0,
-        bound=network.bind(at),
+        compute=OwnCompute(data, at, network.bind(at)),
+        parameters=at,
         data=data,
         fingerprint=network.layout.fingerprint,
         size=network.layout.size,
@@ -127,7 +129,7 @@ def test_a_live_device_and_a_simulation_draw_the_same(tmp_path: Path, digits: Pa
     for draw in (1, 2):
         step = Step(np.arange(10), draw)
         torch.randn(draw)  # earlier draws by others
-        simulated = learner.loss_and_gradient(at, step)[1].copy()
+        simulated = learner.gradient(step, at).values.copy()
         live = cast("Any", device.perform(step)).gradient
         np.testing.assert_array_equal(live, simulated)
         gradients[draw] = simulated

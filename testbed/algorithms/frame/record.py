@@ -25,6 +25,7 @@ class Timing(NamedTuple):
     transfer_seconds: float = 0.0
     blocked_seconds: float = 0.0
     overslept_seconds: float = 0.0
+    queued_seconds: float = 0.0
 
 
 class Intake(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from testbed.plan.nodes.base import Role
 from testbed.plan.nodes.broker import BrokerRole
+from testbed.plan.nodes.compute import ComputeRole
 from testbed.plan.nodes.evaluator import EvaluatorRole
 from testbed.plan.nodes.probe import ProbeRole
 from testbed.plan.nodes.producer import ProducerRole
@@ -20,6 +21,7 @@ from testbed.values.topology import NodeSpec
 ROLES: tuple[Role, ...] = (
     ParameterServerRole(),
     EvaluatorRole(),
+    ComputeRole(),
     BrokerRole(),
     ProgramRole(),
     ProducerRole(),

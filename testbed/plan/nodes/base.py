@@ -27,6 +27,7 @@ FIRST_ADDRESS = IPv4Address("10.77.0.1")
 PS_UID = 20000
 EVALUATOR_UID = 20001
 BROKER_UID = 20002
+COMPUTE_UID = 20003
 FIRST_WORKER_UID = 20010
 
 INSIDE = Path("/run/testbed")
@@ -55,6 +56,7 @@ class Inputs:
     data: Path  # folder of the prepared data set
     own_files: bool  # whether they read user files, such as a model, if there are workers
     kafka: KafkaFiles | None = None  # unless the containers' image contains Kafka
+    shared_compute: bool = False  # whether a node computes the gradients of all workers
 
 
 class Role(ABC):

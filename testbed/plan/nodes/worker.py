@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from testbed.plan.nodes.base import FIRST_WORKER_UID, INSIDE, Inputs, Role, link_at
 from testbed.plan.nodes.broker import source_of
+from testbed.plan.nodes.compute import FOLDER, ComputeRole, shares_compute
 from testbed.plan.nodes.producer import PORT, ProducerRole
 from testbed.rpc.tokens import token_of
 from testbed.runtimes.agent.launch import Mount
@@ -13,6 +14,9 @@ from testbed.scenario.devices import devices
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.event_kinds import Joined
 from testbed.values.topology import SCRATCH, NodeSpec, Plan
+
+SHARING_BYTES = 14_000_000
+"""Private memory of a worker that computes no gradients, in addition to its vectors. Measured."""
 
 
 class WorkerRole(Role):
@@ -27,11 +31,22 @@ class WorkerRole(Role):
     vectors = 4
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
-        """Return the defaults, and the file with the slowdown by faults."""
-        return (*super().mounts(inputs), Mount(inputs.folder.slow, INSIDE / "slow", writable=False))
+        """Return the defaults, the slowdown by faults, and the socket of `compute`."""
+        mounts = [*super().mounts(inputs), Mount(inputs.folder.slow, INSIDE / "slow")]
+        if inputs.shared_compute:
+            mounts.append(Mount(inputs.folder.compute_sockets, FOLDER))
+        return tuple(mounts)
+
+    def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
+        """Count what it shares with the node that computes its gradients, if there is one, too."""
+        if not shares_compute(plan):
+            return super().memory_bytes(node, plan, vector=vector)
+        return SHARING_BYTES + (self.vectors + 2) * vector
 
     def arguments(self, node: NodeSpec, plan: Plan, *, secret: str) -> Mapping[str, str]:
-        """Return the source of its samples, if they are streamed, and its token there."""
+        """Return where its samples or gradients come from, if not from itself, and its token."""
+        if shares_compute(plan):  # without streams
+            return {"compute_token": token_of(token_of(secret, ComputeRole.name), node.name)}
         feeding = [other for other in plan.nodes if other.role == ProducerRole.name]
         if not feeding:
             return {}

@@ -88,20 +88,22 @@ class ExchangeRequest(_message.Message):
     def __init__(self, worker: _Optional[int] = ..., sequence: _Optional[int] = ..., fingerprint: _Optional[int] = ..., version: _Optional[int] = ..., samples: _Optional[int] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., steps: _Optional[int] = ..., note: _Optional[_Mapping[str, float]] = ..., attached: _Optional[_Union[Attachments, _Mapping]] = ..., gap_seconds: _Optional[float] = ..., saturated: _Optional[int] = ..., keys: _Optional[bool] = ..., intake: _Optional[_Union[Intake, _Mapping]] = ..., shared: _Optional[_Union[Shared, _Mapping]] = ..., attempt: _Optional[int] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Timing(_message.Message):
-    __slots__ = ("compute_seconds", "late_seconds", "think_seconds", "transfer_seconds", "blocked_seconds", "overslept_seconds")
+    __slots__ = ("compute_seconds", "late_seconds", "think_seconds", "transfer_seconds", "blocked_seconds", "overslept_seconds", "queued_seconds")
     COMPUTE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     LATE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     THINK_SECONDS_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_SECONDS_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     OVERSLEPT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     compute_seconds: float
     late_seconds: float
     think_seconds: float
     transfer_seconds: float
     blocked_seconds: float
     overslept_seconds: float
-    def __init__(self, compute_seconds: _Optional[float] = ..., late_seconds: _Optional[float] = ..., think_seconds: _Optional[float] = ..., transfer_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., overslept_seconds: _Optional[float] = ...) -> None: ...
+    queued_seconds: float
+    def __init__(self, compute_seconds: _Optional[float] = ..., late_seconds: _Optional[float] = ..., think_seconds: _Optional[float] = ..., transfer_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., overslept_seconds: _Optional[float] = ..., queued_seconds: _Optional[float] = ...) -> None: ...
 
 class Intake(_message.Message):
     __slots__ = ("stream_wait_seconds", "stream_lag_seconds", "stream_rate", "stream_produced", "stream_used", "stream_buffered", "stream_truncated", "stream_duplicates", "stream_latency_seconds", "stream_refused", "stream_missing")

@@ -48,12 +48,14 @@ class Cast:
         context: makes processes.
         processes: by node.
         device: the torch device that workers and evaluator compute on; empty for their CPU.
+        patience_seconds: of all nodes but the evaluator.
     """
 
     folder: Path
     context: ForkServerContext
     processes: dict[str, ForkServerProcess] = field(default_factory=dict)
     device: str = ""
+    patience_seconds: float = PATIENCE_SECONDS
 
     def __post_init__(self) -> None:
         with socket.socket() as unused:
@@ -68,14 +70,21 @@ class Cast:
             "folder": str(folder or self.folder),
             "server": self.server,
             "token": secret if node == "ps" or not secret else token_of(secret, node),
-            "patience": str(PATIENCE_SECONDS if node != "evaluator" else LONGEST_SECONDS),
+            "patience": str(LONGEST_SECONDS if node == "evaluator" else self.patience_seconds),
         }
+        if self.shares_compute and node.startswith("w"):
+            arguments["compute_token"] = token_of(token_of(secret, "compute"), node)
         if node != "ps":
             arguments["device"] = self.device
         role = "worker" if node.startswith("w") else node
         variables = {"role": role, "arguments": arguments, "log": str(self.log(node))}
         self.processes[node] = self.context.Process(target=exec, args=(ENTRY, variables))
         self.processes[node].start()
+
+    @property
+    def shares_compute(self) -> bool:
+        """Whether a node computes the gradients of all workers."""
+        return (self.folder / "compute").is_dir()
 
     def put_own_file(self, name: str, text: str) -> None:
         """Put a file of the user's into the run's folder."""
@@ -86,7 +95,8 @@ class Cast:
         """Start all nodes; the workers once the server is ready."""
         self.start("ps")
         self.wait_for("listening")
-        for node in ("evaluator", *(f"w{index}" for index in range(workers))):
+        others = ("evaluator", "compute") if self.shares_compute else ("evaluator",)
+        for node in (*others, *(f"w{index}" for index in range(workers))):
             self.start(node)
 
     def log(self, node: str) -> Path:
@@ -154,7 +164,7 @@ class Cast:
 def context() -> ForkServerContext:
     """Forks processes from one that has imported torch, grpc and the roles."""
     made = multiprocessing.get_context("forkserver")
-    roles = ("ps", "worker", "evaluator")
+    roles = ("ps", "worker", "evaluator", "compute")
     made.set_forkserver_preload(["torch", *(f"testbed.roles.{role}" for role in roles)])
     return made
 
@@ -179,6 +189,8 @@ def make(tmp_path: Path, context: ForkServerContext, digits: Path) -> Iterator[M
         folder.mkdir()
         (folder / "data").symlink_to(digits)
         (folder / "ps").mkdir()
+        if "shared" in parts.get("compute", ""):
+            (folder / "compute").mkdir()
         values = {
             "name": "small",
             "algorithm": "{name: adacomp, learning_rate: 0.1, ratio: 0.01}",

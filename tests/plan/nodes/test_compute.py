@@ -1,0 +1,52 @@
+"""The node that computes the gradients of all workers, and what it changes for these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testbed.plan.budget import budget, count_parameters
+from testbed.plan.make import plan
+from testbed.plan.nodes import role_of
+from testbed.plan.nodes.base import Inputs
+from testbed.rpc.tokens import token_of
+from testbed.scenario import load_text
+from testbed.telemetry.folder import RunFolder
+
+TEXT = """\
+name: shared
+algorithm: asgd
+model: adacomp-cnn
+dataset: mnist
+compute: {shared: {processes: 3}}
+workers: {count: 20}
+stop: {updates: 1}
+"""
+
+
+def test_only_a_scenario_that_shares_has_the_node() -> None:
+    made = plan(load_text(TEXT), "r")
+    node = made.node("compute")
+    assert (node.uid, node.link, node.part, node.end) == (20003, None, "aside", "restarted")
+    assert [one.name for one in made.nodes[:4]] == ["ps", "evaluator", "compute", "w0"]
+    own = plan(load_text(TEXT.replace("{shared: {processes: 3}}", "own")), "r")
+    assert "compute" not in {one.name for one in own.nodes}
+
+
+def test_memory() -> None:
+    """A vector has 211,690 x 4 = 846,760 bytes; a worker and the node share two."""
+    scenario = load_text(TEXT)
+    each = budget(scenario, plan(scenario, "r"), count_parameters(scenario)).node_bytes
+    assert each["worker"] == 14_000_000 + 6 * 846_760
+    assert each["compute"] == 3 * (30_000_000 + 2 * 846_760)
+
+
+def test_a_worker_sees_the_socket_and_has_a_token_of_its_own() -> None:
+    made, folder = plan(load_text(TEXT), "r"), RunFolder(Path("/runs/r"))
+    inputs = Inputs(folder, Path("/data"), own_files=False, shared_compute=True)
+    for name, writable in (("w3", False), ("compute", True)):
+        mounts = role_of(made.node(name)).mounts(inputs)
+        (socket,) = (one for one in mounts if one.source == folder.compute_sockets)
+        assert (str(socket.target), socket.writable) == ("/run/testbed/compute", writable)
+    worker = made.node("w3")
+    arguments = role_of(worker).arguments(worker, made, secret="s")
+    assert arguments == {"compute_token": token_of(token_of("s", "compute"), "w3")}

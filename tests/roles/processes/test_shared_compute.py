@@ -1,0 +1,150 @@
+"""A node that computes the gradients of all workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.algorithms.frame.actions import Step
+from testbed.errors import NodeError
+from testbed.roles.shared_compute import SharedCompute
+from testbed.rpc.tokens import token_of
+from testbed.scenario.experiment import load_model
+
+Make = Any
+
+ROUNDS = {
+    "algorithm": "{name: bsp, learning_rate: 0.05}",
+    "workers": "{count: 3, batch_size: 4}",
+    "stop": "{updates: 90}",
+    "evaluate": "{every: 45, images: 50}",
+}
+"""Rounds that wait for all: their sums do not depend on the order of arrival."""
+
+DRAWING = """
+from torch import nn
+
+def net(image_shape, classes):
+    hidden = (nn.Flatten(), nn.Linear(64, 8), nn.RReLU(), nn.Dropout())
+    return nn.Sequential(*hidden, nn.Linear(8, classes))
+"""
+
+FAILING = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, image_shape, classes):
+        super().__init__()
+        self.score, self.steps = nn.Linear(64, classes), 0
+
+    def forward(self, images):
+        self.steps += self.training
+        if self.steps == 40:
+            raise ValueError("the fortieth")
+        return self.score(images.flatten(1))
+"""
+
+
+def final(cast: Any) -> np.ndarray[Any, Any]:
+    """The final model's parameters."""
+    return load_model(cast.folder, "final").parameters
+
+
+def children(pid: int) -> list[int]:
+    """The pids of a process's children."""
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("model", ["digits-cnn", "{name: custom, file: net.py, class: net}"])
+def test_shared_processes_compute_the_same_bits(make: Make, model: str) -> None:
+    """Also those of a model that draws random numbers."""
+    casts = [
+        make(**ROUNDS, model=model, compute=compute)
+        for compute in ("own", "{shared: {processes: 2}}")
+    ]
+    for cast in casts:
+        cast.put_own_file("net.py", DRAWING)
+        cast.start_all(3)
+        cast.wait_for("done")
+        assert cast.terminate() == {0}
+    np.testing.assert_array_equal(*map(final, casts))
+    own, shared = (cast.rows() for cast in casts)
+    assert not own["queued_seconds"].any()
+    assert (shared["queued_seconds"] > 0).all()
+    assert (shared["queued_seconds"] < shared["compute_seconds"]).all()
+
+
+def test_what_a_killed_process_was_computing_is_requested_again(make: Make) -> None:
+    """The node ends as if it had been killed itself; another one takes its place."""
+    casts = [make(**ROUNDS, compute="{shared: {processes: 2}}") for _ in range(2)]
+    for cast in casts:
+        cast.patience_seconds = 30.0
+        cast.start_all(3)
+    hit = casts[0]
+    hit.wait_until(lambda: len(hit.rows()) > 10)
+    first, second = children(hit.processes["compute"].pid)
+    os.kill(first, signal.SIGKILL)
+    assert hit.exit_status("compute") == 128 + signal.SIGKILL
+    assert not Path(f"/proc/{second}").exists()
+    hit.start("compute")
+    for cast in casts:
+        cast.wait_for("done")
+        assert cast.terminate() == {0}
+    np.testing.assert_array_equal(*map(final, casts))
+
+
+def test_workers_that_are_frozen_or_killed_hold_up_no_other(make: Make) -> None:
+    cast = make(workers="{count: 3}", stop="{updates: 300}", compute="{shared: {processes: 1}}")
+    cast.start_all(3)
+    cast.wait_until(lambda: len(cast.rows()) > 10)
+    os.kill(cast.processes["w0"].pid, signal.SIGSTOP)
+    os.kill(cast.processes["w1"].pid, signal.SIGKILL)
+    cast.wait_for("done")
+    assert (cast.rows()["worker"][-50:] == 2).all()
+    os.kill(cast.processes["w0"].pid, signal.SIGCONT)
+    assert cast.exit_status("w1") == -signal.SIGKILL
+    assert cast.terminate() == {0}
+
+
+def test_the_user_s_failing_code_ends_the_worker_it_ran_for(make: Make) -> None:
+    """The fortieth forward pass is that of any worker; its process continues with the others."""
+    cast = make(
+        model="{name: custom, file: net.py, class: Net}",
+        algorithm="{name: asgd, learning_rate: 0.01}",
+        compute="{shared: {processes: 1}}",
+    )
+    cast.put_own_file("net.py", FAILING)
+    cast.start_all(3)
+    cast.wait_for("done")
+    statuses = {node: cast.processes[node].exitcode for node in ("w0", "w1", "w2")}
+    (lost,) = [node for node, status in statuses.items() if status is not None]
+    assert statuses[lost] == 11
+    log = cast.log(lost).read_text(encoding="utf-8")
+    assert "Traceback" in log
+    assert f"{lost}: net.py:12: ValueError: the fortieth" in log
+    assert cast.terminate() == {0}
+
+
+def test_only_workers_are_served(make: Make) -> None:
+    cast = make(compute="{shared: {processes: 1}}")
+    cast.start("compute")
+    path, token = cast.folder / "compute" / "compute.sock", token_of("secret", "compute")
+    connect = partial(SharedCompute, path, size=17258)
+    at, step = np.zeros(17258, np.float32), Step(np.arange(4))
+    with closing(connect(token_of(token, "w0"), patience_seconds=30.0)) as compute:
+        found = compute.gradient(step, at)
+    assert found.loss == pytest.approx(np.log(10))  # ten classes, all equally likely
+    for stranger in (token_of(token, "w3"), token_of("secret", "w0"), "w0:"):
+        with pytest.raises(NodeError) as raised:
+            connect(stranger, patience_seconds=0.1)
+        assert str(raised.value) == (
+            f"{path}: no connection was accepted within 0.1 s. The log of the node compute shows "
+            "why."
+        )
