@@ -36,8 +36,20 @@ def flower(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+OF_OLDER_APPS = """
+[tool.flwr.federations]
+default = "local"
+
+[tool.flwr.federations.local]
+options.num-supernodes = 10
+"""
+"""Flower moves this to its own configuration, and changes the file: here, only in a copy."""
+
+
 def scenario(bed: Any, flower: str, **changes: Any) -> str:
     shutil.copytree(EXAMPLE / "app", bed.path / "app", dirs_exist_ok=True)
+    with (bed.path / "app" / "pyproject.toml").open("a") as project:
+        project.write(OF_OLDER_APPS)
     link = {"up": {"rate": "20mbit"}, "down": {"rate": "20mbit"}}
     fields = {"app": "./app", "python": flower, "count": 4, "link": link, **changes}
     text = yaml.safe_dump({"name": "flower", "workload": {"flower": fields}})
@@ -71,6 +83,7 @@ def test_two_rounds_reach_the_record(bed: Any, flower: str) -> None:
         one = nodes[f"supernode{index}"]
         for way in ("up_bytes", "down_bytes"):
             assert by_hand < one[way] < 2 * by_hand
+    assert OF_OLDER_APPS in (bed.path / "app" / "pyproject.toml").read_text()
     assert bed.remains(up.name) == []
 
 
@@ -107,3 +120,9 @@ def test_an_app_runs_without_a_scenario(bed: Any, flower: str) -> None:
     fields = {"app": "app", "python": flower, "count": 3, "link": {"profile": "fibre-eu"}}
     assert written == {"name": "digits-app", "workload": {"flower": fields}}
     assert "a workload of 3 programs in 5 nodes" in bed.run("validate", "digits-app.yaml").out
+
+
+def test_the_example_is_valid(bed: Any, flower: str) -> None:
+    own = ("--set", f"workload.flower.python={flower}")
+    found = bed.run("validate", str(EXAMPLE / "flower.yaml"), *own)
+    assert "a workload of 3 programs in 22 nodes" in found.out, found.err

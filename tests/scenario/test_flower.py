@@ -99,5 +99,6 @@ def test_what_is_missing_is_named_with_its_line(tmp_path: Path) -> None:
         "or name another in `python`",
         "7: workload.flower.config.hidden: found 'many', expected a value like the app's own, 512",
         "7: workload.flower.config.momentum: found momentum, expected a key of "
-        "[tool.flwr.app.config]: num-server-rounds, hidden, learning-rate, min-nodes",
+        "[tool.flwr.app.config]: num-server-rounds, hidden, learning-rate, fraction-train, "
+        "min-nodes",
     ]

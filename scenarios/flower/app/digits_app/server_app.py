@@ -22,8 +22,9 @@ def main(grid: Grid, context: Context) -> None:
         return MetricRecord({"accuracy": float(model.score(images, labels))})
 
     strategy = FedAvg(
+        fraction_train=config["fraction-train"],
         fraction_evaluate=0.0,
-        min_train_nodes=config["min-nodes"],
+        min_train_nodes=1,
         min_available_nodes=config["min-nodes"],
     )
     strategy.start(
