@@ -117,11 +117,11 @@ class Environment:
         Raises:
             InvalidValue: it is missing, or its version is not supported.
         """
-        cure = f"install it there: {self.python} -m pip install 'flwr>={OLDEST}'"
+        cure = f"python -m venv .venv && .venv/bin/pip install 'flwr>={OLDEST}'"
         given = self.packages.get("flwr")
         if given is None:
             found = f"the environment of {self.python}, which has no flwr"
-            raise InvalidValue(found, f"one with flwr: {cure}; or name another in `python`")
+            raise InvalidValue(found, f"one with flwr, apart from that of testbed: {cure}")
         try:
             version = Version(given)
         except InvalidVersion:

@@ -95,8 +95,8 @@ def test_what_is_missing_is_named_with_its_line(tmp_path: Path) -> None:
     python = Path(sys.prefix) / "bin/python"
     assert [str(one).removeprefix(f"{file}:") for one in refused.value.problems] == [
         f"5: workload.flower.python: found the environment of {python}, which has no flwr, "
-        f"expected one with flwr: install it there: {python} -m pip install 'flwr>=1.26.0'; "
-        "or name another in `python`",
+        "expected one with flwr, apart from that of testbed: "
+        "python -m venv .venv && .venv/bin/pip install 'flwr>=1.26.0'",
         "7: workload.flower.config.hidden: found 'many', expected a value like the app's own, 512",
         "7: workload.flower.config.momentum: found momentum, expected a key of "
         "[tool.flwr.app.config]: num-server-rounds, hidden, learning-rate, fraction-train, "
