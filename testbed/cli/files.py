@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,11 +34,7 @@ def init(name: str, example: str) -> None:
     NAME, by default first, is also the name of the scenario. Python files that it uses are copied
     too.
     """
-    from testbed.run.prepare import custom_files
-    from testbed.run.prepare_workload import with_files
-    from testbed.scenario.load_workload import load_any
     from testbed.scenario.source import shipped
-    from testbed.scenario.workload import Workload
     from testbed.values.fields import check_name
 
     check_name(name, option="NAME")
@@ -52,21 +48,40 @@ def init(name: str, example: str) -> None:
     schema = f"$schema={examples['first'].with_name('schema.json')}"
     file = Path(f"{name}.yaml")
     files = {file: re.sub(r"\$schema=\S+", lambda _: schema, text, count=1)}
-    scenario, beside = load_any(examples[example]), examples[example].parent
-    if isinstance(scenario, Workload):
-        copied = with_files(scenario, beside)[1]
-    else:
-        copied = custom_files(scenario, beside)
-    for own in copied:
-        files[Path(own.name)] = own.read_text(encoding="utf-8")
+    for own, source in _own_files(examples[example]):
+        files[own] = source.read_text(encoding="utf-8")
     for path in filter(os.path.lexists, files):
         expected = "an unused name: testbed init NAME"
         raise ScenarioError([Problem(str(path), 0, "", "an existing file", expected)])
     for path, content in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
         click.echo(f"wrote {path}")
     click.echo(f"  testbed plan {file}    show what it starts")
     click.echo(f"  testbed up {file}      run it")
+
+
+def _own_files(example: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the files that an example refers to: relative to the copy, and where they are."""
+    from testbed.run.prepare import custom_files
+    from testbed.run.prepare_workload import with_files
+    from testbed.scenario.load_flower import app_folder
+    from testbed.scenario.load_workload import load_any
+    from testbed.scenario.workload import Workload
+
+    beside = example.parent
+    if app := app_folder(example):  # not loaded, which takes an environment with flwr
+        found = sorted(
+            path for path in (beside / app).rglob("*") if path.suffix in (".py", ".toml")
+        )
+        yield from ((path.relative_to(beside), path) for path in found)
+        return
+    scenario = load_any(example)
+    if isinstance(scenario, Workload):
+        copied = with_files(scenario, beside)[1]
+    else:
+        copied = custom_files(scenario, beside)
+    yield from ((Path(own.name), own) for own in copied)
 
 
 @click.command("validate")

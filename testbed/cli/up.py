@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.cli.complete import complete_run
+from testbed.cli.flower import write_scenario
 from testbed.cli.options import (
     find,
     new_runs_option,
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 INVALID = 6
 ANY_PORT = "127.0.0.1:0"
 NO_METRICS = "--metrics-per-worker and --insecure-listen need --metrics or --metrics-address."
+OF_FLOWER = ("flower", "devices", "profile", "python")
+NO_FLOWER = "--devices, --profile and --python need --flower APP."
+ONE_OF_THREE = (
+    "Name a SCENARIO, or a run to repeat with --again RUN, or a Flower app with --flower APP."
+)
 NO_SCRAPES = (
     "A simulated run cannot be scraped; export its metrics: testbed export prometheus RUN --out "
     "FILE"
@@ -41,6 +47,24 @@ NO_CONTAINERS = "--detach and --keep need containers; a simulated run has none."
     metavar="RUN",
     shell_complete=complete_run,
     help="Repeat RUN with its scenario, code and traces, instead of a SCENARIO.",
+)
+@click.option(
+    "--flower",
+    metavar="APP",
+    type=click.Path(path_type=Path),
+    help="Run the Flower app in this folder, and write its scenario, instead of a SCENARIO.",
+)
+@click.option(
+    "--devices", type=click.IntRange(min=1), metavar="N", help="With --flower: N SuperNodes."
+)
+@click.option(
+    "--profile", metavar="LINK", help="With --flower: a shipped link for each, such as lte."
+)
+@click.option(
+    "--python",
+    metavar="ENV",
+    type=click.Path(path_type=Path),
+    help="With --flower: a Python environment with flwr.",
 )
 @runtime_option
 @workers_option
@@ -79,7 +103,7 @@ def up(
     runs: Path,
     detach: bool,
     keep: bool,
-    **serving: Any,
+    **others: Any,
 ) -> int:
     """Run SCENARIO: start its containers, train, measure, and remove them.
 
@@ -100,8 +124,10 @@ def up(
     from testbed.scenario.source import find_scenario
     from testbed.scenario.workload import Workload
 
-    listen = _listening(**serving)
+    of_flower = {option: others.pop(option) for option in OF_FLOWER}
+    listen = _listening(**others)
     check_run_name(name)
+    scenario = _flower(scenario, again, **of_flower)
     scenario = _scenario(scenario, again, runs)
     side = split() if detach else None
     if isinstance(side, Foreground):
@@ -160,10 +186,23 @@ def _listening(
     return None
 
 
+def _flower(
+    file: Path | None, again: str | None, flower: Path | None, **settings: Any
+) -> Path | None:
+    """Return the given file, or that of the Flower app, which is written here."""
+    if flower is None:
+        if any(value is not None for value in settings.values()):
+            raise click.UsageError(NO_FLOWER)
+        return file
+    if file is not None or again is not None:
+        raise click.UsageError(ONE_OF_THREE)
+    return write_scenario(flower, **settings)
+
+
 def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
     """Return the path of the scenario to run: the given file, or that of a run."""
     if (file is None) == (again is None):
-        raise click.UsageError("Name a SCENARIO, or a run to repeat with --again RUN.")
+        raise click.UsageError(ONE_OF_THREE)
     if again is not None:
         return find(again, runs).scenario
     assert file is not None, "checked above"

@@ -89,7 +89,10 @@ def _with_python(program: Program, beside: Path) -> Program:
         return program
     own = (beside / program.python).absolute()
     real = (own / INTERPRETER).resolve().parents[1]
-    shown = [own] if any(real.is_relative_to(one) for one in SYSTEM) else [own, real]
+    # Scripts in bin name the interpreter by the path of the environment that a link leads to.
+    shown = [own, own.resolve()]
+    if not any(real.is_relative_to(one) for one in SYSTEM):
+        shown.append(real)
     folders = tuple(dict.fromkeys((*program.folders, *map(str, shown))))
     return program.model_copy(update={"python": str(own), "folders": folders})
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from testbed.scenario.flower import WorkloadFile
 from testbed.scenario.parse import IGNORED_PREFIX
 from testbed.scenario.schema import Scenario
-from testbed.scenario.workload import Workload
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 IDENTITY = "urn:edge-testbed:scenario:1"
@@ -41,14 +41,14 @@ def training_schema() -> dict[str, Any]:
 
 def workload_schema() -> dict[str, Any]:
     """Return the schema of a scenario that is a workload."""
-    schema = _of(Workload, in_a_file=True)
+    schema = _of(WorkloadFile, in_a_file=True)
     _define_repeated(schema)
     return schema
 
 
 def _scenario() -> dict[str, Any]:
     """Return the schema of a scenario of either kind: it is a workload if it has that key."""
-    training, workload = _of(Scenario, in_a_file=True), _of(Workload, in_a_file=True)
+    training, workload = _of(Scenario, in_a_file=True), _of(WorkloadFile, in_a_file=True)
     title, description = training.pop("title"), training.pop("description")
     # Where they differ, those of a training require fewer keys, which another document may have.
     definitions = {**workload.pop("$defs"), **training.pop("$defs")}

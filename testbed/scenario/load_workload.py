@@ -15,6 +15,7 @@ from testbed.scenario.load import (
     shortened,
     validate,
 )
+from testbed.scenario.load_flower import with_flower
 from testbed.scenario.override import Override
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.problems import explain
@@ -70,6 +71,8 @@ def load_workload_document(document: Document, *, locate: Callable[[str], Path] 
             problem_at(document, (name,), f"{name} and workload", expected) for name in both
         ]
         raise ScenarioError(problems)
+    if locate is not None:
+        document = with_flower(document, locate)
     workload, errors = validate(document, Workload)
     root = SchemaNode(Workload)
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]

@@ -47,6 +47,7 @@ ELSEWHERE = {
     "data/leaf": "tests/scenarios/test_data_files.py",
     "data/parquet": "tests/scenarios/test_data_files.py",
     "ddp/ddp": "tests/e2e/test_workloads.py",
+    "flower/flower": "tests/e2e/test_flower.py",
     "gpu": "tests/bench/gpu_check.py",  # on a host with one
 }
 

@@ -1,0 +1,1 @@
+"""A Flower app: handwritten digits, learned together with scikit-learn."""

@@ -1,0 +1,61 @@
+"""The scenario of ``testbed up --flower``: written for the user, who can then change it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from testbed.errors import InvalidValue, Problem, ScenarioError
+
+
+def write_scenario(
+    app: Path, *, devices: int | None, profile: str | None, python: Path | None
+) -> Path:
+    """Write the scenario of a Flower app, named after the app, in the current folder.
+
+    Args:
+        app: folder of the app.
+        devices: number of SuperNodes; by default 2.
+        profile: shipped link of each SuperNode, or the start of its name; None for unshaped links.
+        python: Python environment with flwr.
+
+    Raises:
+        ScenarioError: there is no such app or link, or another file has the name.
+    """
+    from testbed.scenario.dump import dump_data
+    from testbed.scenario.flower_app import App
+
+    try:
+        name = App.read(app).name
+    except InvalidValue as error:
+        problem = Problem("--flower", 0, "", f"{app}: {error.found}", error.expected)
+        raise ScenarioError([problem]) from None
+    name = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
+    flower: dict[str, Any] = {"app": str(app)}
+    if python is not None:
+        flower["python"] = str(python)
+    flower["count"] = devices or 2
+    if profile is not None:
+        flower["link"] = {"profile": _profile(profile)}
+    file = Path(f"{name}.yaml")
+    text = dump_data({"name": name, "workload": {"flower": flower}}, str(file))
+    if file.exists() and file.read_text(encoding="utf-8") != text:
+        expected = f"no such file, or this scenario in it: run it by `testbed up {file}`"
+        raise ScenarioError([Problem(str(file), 0, "", "another scenario", expected)])
+    file.write_text(text, encoding="utf-8")
+    click.echo(f"wrote {file}: change it, and run it again by `testbed up {file}`")
+    return file
+
+
+def _profile(given: str) -> str:
+    from testbed.scenario.profiles import link_profiles
+
+    names = sorted(link_profiles())
+    meant = [name for name in names if name == given or name.startswith(f"{given}-")]
+    if len(meant) != 1:
+        expected = f"one of {', '.join(meant or names)}"
+        raise ScenarioError([Problem("--profile", 0, "", repr(given), expected)])
+    return meant[0]

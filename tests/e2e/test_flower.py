@@ -1,0 +1,128 @@
+"""Flower on emulated links: a SuperLink, SuperNodes, and an app that neither knows about."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+EXAMPLE = Path(__file__).parents[2] / "scenarios" / "flower"
+FLWR = "flwr==1.42.0"
+NODE_FAILED, INVALID_FILE, VERDICT = 5, 2, 6
+LONG = 400.0
+PARAMETERS = 64 * 512 + 512 + 512 * 10 + 10
+"""Of the app: float64 each."""
+
+
+@pytest.fixture(scope="module")
+def flower(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """$TESTBED_FLOWER, or a new environment: that of testbed cannot have Flower."""
+    if given := os.environ.get("TESTBED_FLOWER"):
+        return given
+    folder = tmp_path_factory.mktemp("flower") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", FLWR, "scikit-learn>=1.4"]
+    done = subprocess.run(pip, check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"needs a package index with {FLWR}: {done.stderr[-300:]}")
+    return str(folder)
+
+
+OF_OLDER_APPS = """
+[tool.flwr.federations]
+default = "local"
+
+[tool.flwr.federations.local]
+options.num-supernodes = 10
+"""
+"""Flower moves this to its own configuration, and changes the file: here, only in a copy."""
+
+
+def scenario(bed: Any, flower: str, **changes: Any) -> str:
+    shutil.copytree(EXAMPLE / "app", bed.path / "app", dirs_exist_ok=True)
+    with (bed.path / "app" / "pyproject.toml").open("a") as project:
+        project.write(OF_OLDER_APPS)
+    link = {"up": {"rate": "20mbit"}, "down": {"rate": "20mbit"}}
+    fields = {"app": "./app", "python": flower, "count": 4, "link": link, **changes}
+    text = yaml.safe_dump({"name": "flower", "workload": {"flower": fields}})
+    file: str = bed.scenario("flower.yaml", text)
+    return file
+
+
+def test_two_rounds_reach_the_record(bed: Any, flower: str) -> None:
+    """A SuperNode fetches and returns the parameters once per round: 307,280 B, in 1,514 B frames.
+
+    In addition it asks for messages every three seconds, and fetches the app once.
+    """
+    better = {"accuracy": "higher", "train_loss": "lower"}
+    file = scenario(bed, flower, rounds=2, config={"min-nodes": 4}, metrics=better)
+    up = bed.up(file=file)
+    done = up.end(within=LONG)
+    assert done.status in {0, VERDICT}, done.err + done.out
+    assert up.folder.state().reason == "all final programs have ended with status 0"
+    with (up.folder.path / "metrics.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        assert row["node"] == "flwr"
+        values.setdefault(row["metric"], []).append(float(row["value"]))
+    assert values["round"] == [1.0, 2.0]
+    assert len(values["accuracy"]) == 3  # one before the first round
+    assert values["train_loss"][1] < values["train_loss"][0]
+    nodes = bed.run("report", up.name, "--json").json["nodes"]
+    by_hand = 2 * 8 * PARAMETERS * 1514 / 1448
+    for index in range(4):
+        one = nodes[f"supernode{index}"]
+        for way in ("up_bytes", "down_bytes"):
+            assert by_hand < one[way] < 2 * by_hand
+    assert OF_OLDER_APPS in (bed.path / "app" / "pyproject.toml").read_text()
+    assert bed.remains(up.name) == []
+
+
+def test_an_app_that_fails_fails_the_run(bed: Any, flower: str) -> None:
+    file = scenario(bed, flower, count=1, config={"min-nodes": 1, "hidden": 0})
+    up = bed.up(file=file)
+    done = up.end(within=LONG)
+    assert done.status == NODE_FAILED
+    assert "finished:failed" in done.err
+    assert bed.remains(up.name) == []
+
+
+def test_an_app_that_cannot_run_is_refused_before(bed: Any, flower: str) -> None:
+    file = scenario(bed, flower)
+    project = bed.path / "app" / "pyproject.toml"
+    text = project.read_text()
+    project.write_text(text.replace("scikit-learn>=1.4", "nonesuch>=3"))
+    refused = bed.run("validate", file)
+    assert refused.status == INVALID_FILE
+    assert "found an app that requires nonesuch>=3, which is not installed" in refused.err
+    project.write_text(text.replace("server_app:app", "server:app"))
+    refused = bed.run("validate", file)
+    assert refused.status == INVALID_FILE
+    assert "an app that `flwr build` accepts" in refused.err
+    assert "Unable to load module digits_app.server" in refused.err
+
+
+def test_an_app_runs_without_a_scenario(bed: Any, flower: str) -> None:
+    scenario(bed, flower)
+    options = ("--flower", "app", "--devices", "3", "--profile", "fibre", "--python", flower)
+    refused = bed.run("up", *options, "--set", "workload.flower.rounds=0")
+    assert refused.status == INVALID_FILE  # nothing was started, but the file is there
+    written = yaml.safe_load((bed.path / "digits-app.yaml").read_text())
+    fields = {"app": "app", "python": flower, "count": 3, "link": {"profile": "fibre-eu"}}
+    assert written == {"name": "digits-app", "workload": {"flower": fields}}
+    assert "a workload of 3 programs in 5 nodes" in bed.run("validate", "digits-app.yaml").out
+
+
+def test_the_example_is_valid(bed: Any, flower: str) -> None:
+    own = ("--set", f"workload.flower.python={flower}")
+    found = bed.run("validate", str(EXAMPLE / "flower.yaml"), *own)
+    assert "a workload of 3 programs in 22 nodes" in found.out, found.err
