@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from testbed.telemetry.event_kinds import (
     BroughtUp,
     Exited,
     LinksRead,
+    MetricUnread,
     RateMeasured,
     RoundTripMeasured,
     StateChanged,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from testbed.scenario.workload import Workload
+    from testbed.scenario.workload_metrics import Metric
 
 TOTALS = ("up_bytes", "up_packets", "down_bytes", "down_packets", "retransmitted_bytes")
 
@@ -81,7 +83,7 @@ class WorkloadRun:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """One row per number that a program has printed, in order."""
+        """One row per value of a metric that a program has printed or served, in order."""
         return read_csv(self.folder.metrics, METRICS)
 
     @cached_property
@@ -147,7 +149,7 @@ def _nodes(run: WorkloadRun) -> dict[str, Any]:
 
 
 def _metrics(run: WorkloadRun) -> dict[str, Any]:
-    """Return, by metric, how often it was printed, and its best and last value."""
+    """Return, by metric, its number of values, and the best and the last of them."""
     found: dict[str, Any] = {}
     for program in run.scenario.workload.values():
         for name, metric in program.metrics.items():
@@ -162,17 +164,30 @@ def _metrics(run: WorkloadRun) -> dict[str, Any]:
 
 
 def _silent_metrics(run: WorkloadRun) -> Iterator[str]:
-    """Yield a warning for every metric that no node of its program has printed."""
+    """Yield a warning for every metric of which no node of its program has given a value."""
     for name, program in run.scenario.workload.items():
-        nodes = set(program.node_names(name))
+        nodes = program.node_names(name)
         for metric, settings in program.metrics.items():
             rows = run.metrics[run.metrics["metric"] == metric]
-            if nodes.isdisjoint(rows["node"]):
+            if set(nodes).isdisjoint(rows["node"]):
+                how = _unread(run, metric, nodes) if settings.prometheus else _unprinted(settings)
                 yield (
-                    f"The metric {metric} of {name} was never printed: no line with a number "
-                    f"matches {settings.regex!r}. Compare it with the output: testbed logs "
-                    f"{run.folder.name} {program.node_names(name)[0]}"
+                    f"The metric {metric} of {name} was never {how} Compare it with the output: "
+                    f"testbed logs {run.folder.name} {nodes[0]}"
                 )
+
+
+def _unprinted(metric: Metric) -> str:
+    if metric.regex is not None:
+        return f"printed: no line with a number matches {metric.regex!r}."
+    return f"printed: no line is a JSON object with a number at {metric.json_key!r}."
+
+
+def _unread(run: WorkloadRun, metric: str, nodes: Collection[str]) -> str:
+    """Return what the endpoint of a metric did last, among what is on record."""
+    unread = [one for one in only(run.events, MetricUnread) if one.metric == metric]
+    found = [f"{one.node}: {one.reason}" for one in unread if one.node in nodes]
+    return f"read ({found[-1] if found else 'the run ended before'})."
 
 
 def _whole(value: Any) -> int | None:

@@ -54,7 +54,7 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _metric(metric: Mapping[str, Any]) -> str:
     best = metric["best"]
     if best is None:
-        return "never printed"
+        return "no value"
     where = f"{best['node']}, {best['time_seconds']:,.1f} s"
     return f"best {best['value']:g} ({where}), last {metric['last']:g} of {metric['count']:,}"
 

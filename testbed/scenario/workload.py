@@ -7,7 +7,6 @@ and have files, an environment and a home of their own.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
@@ -23,6 +22,7 @@ from testbed.faults import ChangedLink, Freeze, Kill, NetworkPartition
 from testbed.runtimes import Native, Runtime
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import CommandSettings, NetworkSettings
+from testbed.scenario.workload_metrics import Metric, Port
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.family import Named
 from testbed.values.fields import (
@@ -49,8 +49,6 @@ WorkloadFault = Annotated[
     Annotated[Freeze | Kill | NetworkPartition | ChangedLink, Field(discriminator="name")], Named()
 ]
 """The faults that concern a node, whatever runs in it."""
-
-Port = Annotated[int, Field(ge=1, le=65535, strict=True)]
 
 
 class _ShortForm(BeforeValidator):
@@ -95,31 +93,6 @@ class Condition(StrictModel):
         if self.within is None and self.state is None:
             return self.model_copy(update={"within": WAIT})
         return self
-
-
-class Metric(StrictModel):
-    """A number that a program prints.
-
-    Attributes:
-        regex: a regular expression whose first group is the number: `acc=([0-9.]+)`. Every line of
-            the output is searched.
-        better: whether higher or lower values are better.
-    """
-
-    regex: Pattern
-    better: Literal["higher", "lower"] = "higher"
-
-    @model_validator(mode="after")
-    def _has_group(self) -> Metric:
-        if not re.compile(self.regex).groups:
-            raise InvalidValue(
-                self.regex, "a group in parentheses: the number, as in acc=([0-9.]+)"
-            )
-        return self
-
-    def is_reached(self, value: float, target: float) -> bool:
-        """Return whether a value is at least as good as a target."""
-        return value >= target if self.better == "higher" else value <= target
 
 
 After = Annotated[Condition, _ShortForm()]
@@ -170,7 +143,7 @@ class Program(CommandSettings):
         ports: TCP ports at which it listens, by name.
         after: what must have happened before it starts, by the name of another program: `started`,
             `ended` (with status 0), {listens: PORT} or {prints: REGEX}; for all its nodes.
-        metrics: numbers that it prints, by name.
+        metrics: numbers that it prints or serves, by name.
     """
 
     end: ProgramEnd = "final"
@@ -208,8 +181,8 @@ class WorkloadStop(StrictModel):
 
     Attributes:
         time: time since the first node started.
-        metrics: values of printed metrics, by name, that any node reaches: exceeds, or falls below
-            if lower values are better.
+        metrics: values of metrics, by name, that any node reaches: exceeds, or falls below if lower
+            values are better.
     """
 
     time: PositiveDuration | None = None

@@ -12,7 +12,8 @@ from testbed.scenario.checks import MOST_WORKERS, TAKEN
 from testbed.scenario.direction import Link
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.links import link_spec, unshapable
-from testbed.scenario.workload import Metric, Program, Workload
+from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload_metrics import Metric
 from testbed.scenario.workload_names import COUNT, INDEX, PORT, RESERVED, in_braces, placed
 
 ROOT = "workload"
@@ -48,6 +49,8 @@ def _check_metrics(workload: Workload) -> Iterator[Finding]:
                 path = (ROOT, program, "metrics", name, "better")
                 expected = f"{known[name].better}, as in another program; or another name"
                 yield path, metric.better, expected
+            if metric.port is not None and not _has_port(settings, metric.port):
+                yield (ROOT, program, "metrics", name, "port"), str(metric.port), _ports(settings)
     for name in workload.stop.metrics if workload.stop else ():
         if name not in known:
             expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
@@ -162,6 +165,10 @@ def _check_links(program: Program, path: Keys) -> Iterator[Finding]:
                         yield (*place, direction, field), found, expected
 
 
+def _metric_names(workload: Workload) -> list[str]:
+    return [name for program in workload.workload.values() for name in program.metrics]
+
+
 def _check_faults(workload: Workload) -> Iterator[Finding]:
     nodes = workload.node_names()
     wrong = False
@@ -176,10 +183,16 @@ def _check_faults(workload: Workload) -> Iterator[Finding]:
             wrong = True
             expected = f"a node ({', '.join(nodes[:8])}) or a pattern like '{nodes[0][:1]}*'"
             yield (*path, "nodes"), repr(selector), expected
-        if fault.at.time is None and fault.at.log is None:
+        if fault.at.version is not None:
             wrong = True
-            expected = "a time or a line, like {time: 5s} or {log: round 5}: there is no model"
+            expected = "a time, a line or a metric, like {time: 5s} or {log: round 5}: no model"
             yield (*path, "at"), str(fault.at), expected
+        known = _metric_names(workload)
+        for name in fault.at.values:
+            if name not in known:
+                wrong = True
+                expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
+                yield (*path, "at"), name, expected
     if wrong:
         return
     for place, found in contradictions(workload.faults, (), seed=workload.seed, others=nodes):

@@ -193,6 +193,14 @@ class WorkloadEnded(ControllerEvent):
     reason: Annotated[str, "why it has ended"]
 
 
+class MetricUnread(ControllerEvent):
+    """A metric that a program of a workload serves could not be read for the first time so."""
+
+    node: Annotated[str, "name of the node"]
+    metric: Annotated[str, "name of the metric"]
+    reason: Annotated[str, "what its endpoint did instead of serving it"]
+
+
 class Listening(PsEvent):
     """The parameter server accepts calls."""
 

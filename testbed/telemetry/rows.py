@@ -256,12 +256,12 @@ class NodeRow(NamedTuple):
 
 
 class MetricRow(NamedTuple):
-    """A number that a program of a workload has printed."""
+    """A number that a program of a workload has printed or served."""
 
-    time_seconds: Annotated[Real, "when the line was read, since the first node started", CLOCK]
-    node: Annotated[Text, "the node", "the node's output"]
+    time_seconds: Annotated[Real, "when it was read, since the first node started", CLOCK]
+    node: Annotated[Text, "the node", "the node's output or endpoint"]
     metric: Annotated[Text, "the metric", "the scenario"]
-    value: Annotated[Real, "the number", "the node's output", "of the program"]
+    value: Annotated[Real, "the number", "the node's output or endpoint", "of the program"]
 
 
 AnyRow = (

@@ -166,6 +166,82 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     assert bed.remains(up.name) == []
 
 
+SERVE_METRICS = """\
+import http.server, json, socket, threading, time
+served = 0
+
+class Reply(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global served
+        served += self.server.server_port == 9100
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"# TYPE rounds counter\\nrounds_total %d\\n" % served)
+        if self.server.server_port == 9101:
+            while True:
+                self.wfile.write(bytes(65536))
+
+for port in (9100, 9101):
+    server = http.server.HTTPServer(("127.0.0.1", port), Reply)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+silent = socket.create_server(("", 9102))
+for beat in range(300):
+    print(json.dumps({"beat": beat, "eval": {"loss": 9 - beat}}), flush=True)
+    time.sleep(0.1)
+"""
+
+
+def test_metrics_are_read_from_json_and_endpoints(bed: Any, runtime: str) -> None:
+    """An endpoint that answers without an end, and one that never does, hold nothing up."""
+    bed.scenario("serve.py", SERVE_METRICS)
+    served = {"prometheus": "rounds_total", "every": "200ms"}
+    metrics: dict[str, dict[str, Any]] = {
+        "loss": {"json": "eval.loss", "better": "lower"},
+        "rounds": {**served, "port": "metrics"},
+        "endless": {**served, "port": 9101},
+        "silent": {**served, "port": 9102},
+        "closed": {**served, "port": 9103},
+    }
+    fault = {"nodes": ["other"], "at": {"metrics": {"loss": 0.0}}, "for": "500ms"}
+    document = {
+        "name": "measured",
+        "workload": {
+            "main": {
+                "command": [python_of(runtime), "-u", "serve.py"],
+                "files": ["serve.py"],
+                "ports": {"metrics": 9100},
+                "metrics": metrics,
+            },
+            "other": {"command": ["sleep", "60"]},
+        },
+        "faults": [{"freeze": fault}],
+        "stop": {"metrics": {"rounds": 15.0}},
+    }
+    up = bed.up("--runtime", runtime, file=bed.scenario("measured.yaml", yaml.safe_dump(document)))
+    done = up.end()
+    assert done.status in {0, VERDICT}, done.err
+    assert up.folder.state().reason == "rounds of main has reached 15: 15"
+    summary = json.loads(up.folder.summary.read_text())
+    assert summary["metrics"]["rounds"]["count"] >= 14
+    assert summary["metrics"]["loss"]["best"]["value"] < 0
+    assert summary["nodes"]["main"]["up_bytes"] == 0  # it is read over the loopback interface
+    reasons = {
+        "endless": "it answered with more than 262,144 bytes",
+        "silent": "it did not answer completely within 2 s",
+        "closed": "nothing listens there",
+    }
+    unread = {one["metric"]: one["reason"] for one in events(up) if one["event"] == "metric_unread"}
+    for name, reason in reasons.items():
+        assert unread[name] == reason
+        assert f"The metric {name} of main was never read (main: {reason})" in done.out
+    began = [one for one in events(up) if one["event"] == "fault"]
+    assert [(one["begins"], one["nodes"]) for one in began] == [
+        (True, ["other"]),
+        (False, ["other"]),
+    ]
+    assert bed.remains(up.name) == []
+
+
 @pytest.mark.alone
 def test_gloo_averages_gradients_as_fast_as_the_slowest_link(bed: Any, runtime: str) -> None:
     """scenarios/ddp: 1.34 s a step, and 10.25 MB sent by the slow rank, worked out there."""

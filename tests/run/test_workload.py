@@ -22,7 +22,9 @@ from testbed.reports.live import Progress
 from testbed.reports.live_workload import WorkloadDisplay
 from testbed.reports.workload import WorkloadRun, summarise_workload
 from testbed.run.deploy import Deployment
+from testbed.run.metric_values import MetricValues
 from testbed.run.output import Output
+from testbed.run.scraping import Scraper
 from testbed.run.setup import WorkloadSetup
 from testbed.run.workload import Starts
 from testbed.run.workload_watch import WorkloadWatch
@@ -138,11 +140,11 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Small]]:
             agent: Any = Agent()
             now = [100.0]
             timeline = workload_timeline(workload)
-            output = Output(
-                workload, folder, recorder, lambda line: timeline.printed(line, now=5.0)
-            )
+            values = MetricValues(workload, recorder, timeline)
+            output = Output(workload, folder, values, lambda line: timeline.printed(line, now=5.0))
+            scraper = Scraper(workload, agent, values, lambda: now[0])
             watch = WorkloadWatch(
-                *(plan, folder, recorder, agent, lambda: now[0], output), stop_seconds=stop
+                *(plan, folder, recorder, agent, lambda: now[0], output, scraper), stop_seconds=stop
             )
             watch.begin()
             recorder.event(WorkloadBegun())
@@ -368,4 +370,19 @@ def test_a_line_triggers_a_fault(make: Any) -> None:
     small.step()
     assert small.timeline.next_time == 5.0
     (action,) = small.timeline.due(5.0)
+    assert small.timeline.named(action.workers) == ("job1",)
+
+
+@pytest.mark.parametrize(("better", "reached"), [("lower", 1.0), ("higher", 3.0)])
+def test_a_metric_triggers_a_fault(make: Any, better: str, reached: float) -> None:
+    """Which values are better is the scenario's to say, also of a loss."""
+    at = '{log: "^round 2"}'
+    small = make(METRICS.replace(at, "{loss: 2}").replace("better: lower", f"better: {better}"))
+    small.step()
+    small.folder.log("job0").write_text(f"loss {4 - reached}\n")
+    small.step()
+    assert not list(small.timeline.due(10.0))
+    append(small.folder.log("job0"), f"loss {reached}\n")
+    small.step()
+    action = next(small.timeline.due(10.0))
     assert small.timeline.named(action.workers) == ("job1",)

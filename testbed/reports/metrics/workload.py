@@ -55,7 +55,7 @@ CPU = Metric(
 MEMORY = Metric("testbed_node_memory_bytes", "Its memory in use.", READINGS, OF_NODE)
 PRINTED = Metric(
     "testbed_printed_value",
-    "The last number that a node has printed of a metric of the scenario.",
+    "The last number that a node has printed or served of a metric of the scenario.",
     OUTPUT,
     (*OF_NODE, "metric"),
 )

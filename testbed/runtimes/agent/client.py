@@ -191,6 +191,7 @@ class AgentClient:
     heal = _remote(Nodes.heal)
     carried = _remote(Nodes.carried)
     listening = _remote(Nodes.listening)
+    scrape = _remote(Nodes.scrape)
     usage = _remote(Nodes.usage)
     links = _remote(Nodes.links)
     limit_changes = _remote(Nodes.limit_changes)

@@ -1,0 +1,82 @@
+"""Values of metrics in lines of JSON and in replies of Prometheus endpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testbed.run.output import json_of, printed_value
+from testbed.run.scraping import UnreadableError, value_of
+from testbed.scenario.workload_metrics import Metric
+
+BODY = """\
+# HELP loss Of a step.
+# TYPE loss gauge
+loss{set="test",fold="1"} 0.25
+loss{set="train"} 0.5
+loss_total 7
+steps 12
+broken{ 1
+wide{} not-a-number
+"""
+REPLY = f"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n{BODY}"
+
+
+def served(**fields: Any) -> Metric:
+    return Metric(port=9100, **fields)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('{"eval": {"acc": 0.5}}', 0.5),
+        ('  {"eval.acc": 3, "eval": {"acc": 0.5}}', 3.0),
+        ('{"eval": {"acc": true}}', None),
+        ('{"eval": {"acc": "0.5"}}', None),
+        ('{"eval": [0.5]}', None),
+        ('{"acc": 0.5}', None),
+        ('{"eval": {"acc": ' + "9" * 400 + "}}", None),
+        ('{"eval": ' + "[" * 100_000, None),
+        ('[{"eval.acc": 1}]', None),
+        ("eval.acc 0.5", None),
+    ],
+)
+def test_a_number_in_a_line_of_json(line: str, value: float | None) -> None:
+    metric = Metric.model_validate({"json": "eval.acc"})
+    assert printed_value(metric, line, json_of(line)) == value
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        (served(prometheus="steps"), 12.0),
+        (served(prometheus="loss_total"), 7.0),
+        (served(prometheus="loss", labels={"set": "test"}), 0.25),
+        (served(prometheus="loss", labels={"set": "train"}), 0.5),
+    ],
+)
+def test_a_sample_of_an_endpoint(metric: Metric, value: float) -> None:
+    assert value_of(metric, REPLY) == value
+
+
+@pytest.mark.parametrize(
+    ("metric", "reply", "reason"),
+    [
+        (served(prometheus="loss"), REPLY, "several samples loss: say in `labels` which is meant"),
+        (served(prometheus="los"), REPLY, "it serves no sample los"),
+        (served(prometheus="broken"), REPLY, "it serves no sample broken"),
+        (served(prometheus="wide"), REPLY, "it serves no sample wide"),
+        (served(prometheus="a"), "HTTP/1.0 404 No\r\n\r\na 1", "it answered with HTTP status 404"),
+        (served(prometheus="a"), "SSH-2.0-OpenSSH\r\n", "its answer is not HTTP"),
+        (served(prometheus="a"), "", "its answer is not HTTP"),
+        (
+            served(prometheus="a"),
+            "HTTP/1.0 200 OK\r\n\r\na{" + 'b="",' * 50_000 + "} 1\n",
+            "it serves no sample a",
+        ),
+    ],
+)
+def test_a_reply_without_the_sample(metric: Metric, reply: str, reason: str) -> None:
+    with pytest.raises(UnreadableError, match=reason):
+        value_of(metric, reply)
