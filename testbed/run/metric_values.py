@@ -31,8 +31,7 @@ class MetricValues:
     _unread: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # reasons recorded
 
     def __post_init__(self) -> None:
-        programs = self.workload.workload.values()
-        self._metrics = {name: one for each in programs for name, one in each.metrics.items()}
+        self._metrics = self.workload.metrics
         self._targets = self.workload.stop.metrics if self.workload.stop else {}
 
     def take(self, node: str, name: str, value: float) -> None:

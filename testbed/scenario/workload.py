@@ -222,6 +222,12 @@ class Workload(StrictModel):
     faults: Annotated[tuple[WorkloadFault, ...], Field(strict=False)] = ()
     stop: WorkloadStop | None = None
 
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics of all programs by name; those of one name agree on `better`."""
+        programs = self.workload.values()
+        return {name: one for program in programs for name, one in program.metrics.items()}
+
     def node_names(self) -> tuple[str, ...]:
         """Return the names of all nodes, in the order of their numbers on the switch."""
         named = (one.node_names(name) for name, one in self.workload.items())

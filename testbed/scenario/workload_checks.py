@@ -165,10 +165,6 @@ def _check_links(program: Program, path: Keys) -> Iterator[Finding]:
                         yield (*place, direction, field), found, expected
 
 
-def _metric_names(workload: Workload) -> list[str]:
-    return [name for program in workload.workload.values() for name in program.metrics]
-
-
 def _check_faults(workload: Workload) -> Iterator[Finding]:
     nodes = workload.node_names()
     wrong = False
@@ -187,7 +183,7 @@ def _check_faults(workload: Workload) -> Iterator[Finding]:
             wrong = True
             expected = "a time, a line or a metric, like {time: 5s} or {log: round 5}: no model"
             yield (*path, "at"), str(fault.at), expected
-        known = _metric_names(workload)
+        known = workload.metrics
         for name in fault.at.values:
             if name not in known:
                 wrong = True

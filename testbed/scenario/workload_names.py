@@ -39,10 +39,7 @@ def workload_timeline(workload: Workload) -> Timeline:
     names = workload.node_names()
     timeline = Timeline.of(workload.faults, (), seed=workload.seed, others=names)
     timeline.lower = frozenset(  # a loss, too, is what the scenario says
-        name
-        for program in workload.workload.values()
-        for name, metric in program.metrics.items()
-        if metric.better == "lower"
+        name for name, metric in workload.metrics.items() if metric.better == "lower"
     )
     return timeline
 

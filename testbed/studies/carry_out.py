@@ -12,10 +12,12 @@ import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from testbed.errors import TestbedError
 from testbed.host import syscalls
 from testbed.scenario import Scenario
+from testbed.scenario.workload import Workload
 from testbed.simulation.gradients import Reuse
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.wall import WALL
@@ -28,7 +30,7 @@ INTERRUPTED = 130
 class StudyRunRequest:
     """Request to execute one run."""
 
-    scenario: Scenario
+    scenario: Scenario | Workload
     beside: Path  # base folder for paths of the user's own files
     runs: Path  # folder of all runs
     name: str
@@ -42,16 +44,16 @@ class StudyRunRequest:
 
 def main() -> int:
     """Execute the request on standard input; return the exit status of ``testbed up``."""
-    from testbed.run.prepare import RunRequest
+    from testbed.run.prepare import Request
     from testbed.run.simulated import resume, up_simulated
-    from testbed.run.up import RunListener, up
+    from testbed.run.up import RunListener, up, up_workload
 
     asked: StudyRunRequest = pickle.load(sys.stdin.buffer)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != asked.sweep:  # the sweep exited before PDEATHSIG was set
         return INTERRUPTED
     os.sched_setaffinity(0, asked.cpus)
-    request = RunRequest(
+    request: Request[Any] = Request(
         asked.scenario,
         beside=asked.beside,
         runs=asked.runs,
@@ -67,6 +69,8 @@ def main() -> int:
             valid = resume(folder, RunListener(), environment=os.environ, reuse=asked.reuse)
         elif asked.scenario.simulated:
             valid = up_simulated(request, RunListener(), reuse=asked.reuse)
+        elif isinstance(asked.scenario, Workload):
+            valid = up_workload(request, RunListener())
         else:
             valid = up(request, RunListener())
         return 0 if valid else 6

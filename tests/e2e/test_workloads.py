@@ -242,6 +242,74 @@ def test_metrics_are_read_from_json_and_endpoints(bed: Any, runtime: str) -> Non
     assert bed.remains(up.name) == []
 
 
+def test_a_study_of_workloads(bed: Any) -> None:
+    """Two and three blocks of 100,000 bytes: 1.5 times as many; a changed file is a new run."""
+    sender = """\
+import os, socket, sys, time
+host, _, port = sys.argv[1].rpartition(":")
+peer = socket.create_connection((host, int(port)))
+for block in range(int(os.environ["BLOCKS"])):
+    peer.sendall(bytes(100_000))
+    print("block", block + 1, flush=True)
+    time.sleep(0.2)
+peer.shutdown(socket.SHUT_WR)
+"""
+    bed.scenario("send.py", sender)
+    bed.scenario("serve.py", SERVE.replace("range(2)", "range(1)"))
+    programs: dict[str, dict[str, Any]] = {
+        "server": {
+            "command": [sys.executable, "serve.py", "7000"],
+            "files": ["serve.py"],
+        },
+        "client": {
+            "command": [sys.executable, "send.py", "{server:7000}"],
+            "files": ["send.py"],
+            "environment": {"BLOCKS": "2"},
+            "after": {"server": {"listens": 7000}},
+            "metrics": {"blocks": {"regex": "block (.+)"}},
+        },
+    }
+    bed.scenario("pair.yaml", yaml.safe_dump({"name": "pair", "workload": programs}))
+    measured = ["sent(client)", "last_blocks", "time_to_blocks(2)", "time_to_blocks(3)"]
+    more = {"measure": "sent(client)", "ratio": [{"blocks": "three"}, {"blocks": "two"}]}
+    levels = {"two": "2", "three": "3"}
+    study = {
+        "name": "blocks",
+        "scenario": "pair.yaml",
+        "vary": {
+            "blocks": {
+                name: f'workload.client.environment.BLOCKS="{n}"' for name, n in levels.items()
+            }
+        },
+        "report": {
+            "tables": {"results": {"measures": measured}},
+            "figures": {"blocks": {"show": "blocks", "against": "sent"}},
+        },
+        "expects": {
+            "more": {**more, "value": 1.5, "tolerance": 0.05, "source": "x", "basis": "arithmetic"}
+        },
+    }
+    bed.scenario("study.yaml", yaml.safe_dump(study, sort_keys=False))
+    swept = bed.run("sweep", "study.yaml")
+    assert swept.status in {0, VERDICT}, swept.err
+    report = bed.run("report", "study.yaml", "--json").json["tables"]
+    assert [(row["blocks"], row["last_blocks"]) for row in report["runs"]] == [
+        *(("two", 2), ("three", 3))
+    ]
+    if swept.status == 0:  # links are not shaped: only a busy host's late end could be invalid
+        assert [row["verdict"] for row in report["expectations"]] == ["reproduced"]
+        assert report["runs"][0]["time_to_blocks(3)"] == float("inf")
+    assert "2 runs, 2 exist already" in bed.run("sweep", "study.yaml").out
+    names = [row["run"] for row in report["runs"]]
+    assert bed.run("compare", *names).status == 9
+    assert bed.run("export", "csv", *names, "--out", "tables").status == 0
+    assert len((bed.path / "tables" / names[0] / "metrics.csv").read_text().splitlines()) == 3
+    assert bed.run("export", "prometheus", *names, "--out", "all.txt").status == 0
+    assert 'metric="blocks"' in (bed.path / "all.txt").read_text()
+    bed.scenario("send.py", sender.replace("0.2", "0.1"))
+    assert "0 exist already" in bed.run("sweep", "study.yaml", "--only", "two").out
+
+
 @pytest.mark.alone
 def test_gloo_averages_gradients_as_fast_as_the_slowest_link(bed: Any, runtime: str) -> None:
     """scenarios/ddp: 1.34 s a step, and 10.25 MB sent by the slow rank, worked out there."""

@@ -269,7 +269,7 @@ def test_readings_of_every_node_are_in_the_summary(make: Any) -> None:
     with pytest.raises(NodeError):
         small.watch.look()
     small.recorder.event(StateChanged("failed", "store exited with status 3", 5))
-    summary = summarise_workload(WorkloadRun(small.folder))
+    summary = summarise_workload(WorkloadRun(small.folder.path))
     assert summary["workload"] == {"store": 1, "job": 2}
     assert summary["nodes"]["store"] == {
         "program": "store",
@@ -302,7 +302,7 @@ def test_links_that_are_not_as_configured_make_a_run_invalid(make: Any) -> None:
         StateChanged("finished", small.watch.ending),
     ):
         small.recorder.event(event)
-    verdict = summarise_workload(WorkloadRun(small.folder))["verdict"]
+    verdict = summarise_workload(WorkloadRun(small.folder.path))["verdict"]
     assert [reason.partition(".")[0] for reason in verdict["reasons"]] == [
         "A link in the kernel differs from the plan: job0: up: rate",
         "class job up: the measured rate of 0",
@@ -341,7 +341,7 @@ def test_printed_numbers_are_on_record_and_may_end_the_run(make: Any) -> None:
     small.watch.look()
     assert small.watch.ending == "accuracy of job1 has reached 0.9: 0.92"
     small.recorder.event(StateChanged("finished", small.watch.ending))
-    run = WorkloadRun(small.folder)
+    run = WorkloadRun(small.folder.path)
     rows = [(row.node, row.metric, row.value) for row in run.metrics.itertuples()]
     assert rows == [
         *(("job0", "accuracy", 0.5), ("job0", "loss", 3.0), ("job0", "loss", 2.5)),

@@ -110,9 +110,13 @@ class WorkloadMetrics(Sink, Collector):
 
     def collect(self) -> Iterator[Family]:
         """Yield the current samples, by metric."""
+        yield from self.families().values()
+
+    def families(self) -> dict[str, Family]:
+        """Return the current samples, by the metric's name."""
         with self._lock:
             samples = list(self._samples())
-        yield from families(samples, self._run).values()
+        return families(samples, self._run)
 
     def _samples(self) -> Iterator[Sample]:
         yield Sample(TIME, self._now)
