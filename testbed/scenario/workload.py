@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from testbed.errors import InvalidValue
-from testbed.faults import ChangedLink, Freeze, Kill, NetworkPartition
+from testbed.faults import ChangedLink, Freeze, Kill, NetworkPartition, SlowNode
 from testbed.runtimes import Native, Runtime
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import CommandSettings, NetworkSettings
@@ -46,7 +46,10 @@ from testbed.values.units import Duration
 WAIT = Duration(60.0)
 
 WorkloadFault = Annotated[
-    Annotated[Freeze | Kill | NetworkPartition | ChangedLink, Field(discriminator="name")], Named()
+    Annotated[
+        Freeze | Kill | NetworkPartition | ChangedLink | SlowNode, Field(discriminator="name")
+    ],
+    Named(),
 ]
 """The faults that concern a node, whatever runs in it."""
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from testbed.faults import SlowNode
 from testbed.faults.check import contradictions
 from testbed.runtimes import Simulated, names
 from testbed.scenario.checks import MOST_WORKERS, TAKEN
@@ -18,6 +19,8 @@ from testbed.scenario.workload_names import COUNT, INDEX, PORT, RESERVED, in_bra
 
 ROOT = "workload"
 INTERPRETER = Path("bin/python")
+LEAST_CPUS = 0.01
+"""The least that a control group can limit a node to."""
 
 
 def check_workload(workload: Workload) -> Iterator[Finding]:
@@ -165,6 +168,29 @@ def _check_links(program: Program, path: Keys) -> Iterator[Finding]:
                         yield (*place, direction, field), found, expected
 
 
+def _check_slow(workload: Workload) -> Iterator[Finding]:
+    """Check that a slower node has a limit to divide, and keeps enough of it."""
+    limits = {
+        node: one.cpu or program.cpu
+        for name, program in workload.workload.items()
+        for node, (_, one) in zip(program.node_names(name), program.node_classes(name), strict=True)
+    }
+    names = tuple(limits)
+    for place, fault in enumerate(workload.faults):
+        if not isinstance(fault, SlowNode) or fault.nodes is None:
+            continue
+        for number in fault.candidates((), names):
+            cpu, path = limits[names[number]], ("faults", place, "slow")
+            if cpu is None:
+                expected = f"`cpu` of its program, to divide it by {fault.factor:g}"
+                yield path, f"{names[number]}, which has no CPU limit", expected
+                break
+            if cpu / fault.factor < LEAST_CPUS:
+                expected = f"at most {cpu / LEAST_CPUS:g}: it needs {LEAST_CPUS:g} CPUs"
+                yield (*path, "factor"), f"{fault.factor:g} of {cpu:g} CPUs", expected
+                break
+
+
 def _check_faults(workload: Workload) -> Iterator[Finding]:
     nodes = workload.node_names()
     wrong = False
@@ -189,6 +215,7 @@ def _check_faults(workload: Workload) -> Iterator[Finding]:
                 wrong = True
                 expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
                 yield (*path, "at"), name, expected
+    yield from _check_slow(workload)
     if wrong:
         return
     for place, found in contradictions(workload.faults, (), seed=workload.seed, others=nodes):

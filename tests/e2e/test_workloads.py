@@ -142,7 +142,15 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     programs["cut"]["metrics"] = {
         name: {"regex": f"{name} ([0-9]+)"} for name in ("round", "accuracy")
     }
+    spin = (
+        "import time\nend = time.monotonic() + 5\nnext = 0\n"
+        "while (now := time.monotonic()) < end:\n"
+        "    if now > next:\n"
+        "        next = now + 0.05; print(time.time(), time.process_time(), flush=True)"
+    )
+    programs["slow"] = {"command": [python_of(runtime), "-u", "-c", spin], "cpu": 0.4}
     faults: list[dict[str, Any]] = [
+        {"slow": {"nodes": ["slow"], "at": {"time": "2s"}, "for": "2s", "factor": 8}},
         {"freeze": {"nodes": ["frozen"], "at": {"time": "1s"}, "for": "2s"}},
         {"partition": {"nodes": ["cut"], "at": {"log": "^round 5$"}, "for": "1s"}},
         {"link": {"nodes": ["cut"], "at": {"time": "3s"}, "for": "1s", "up": {"rate": "1mbit"}}},
@@ -154,9 +162,15 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     done = up.end()
     assert done.status in {0, VERDICT}, done.err
     times = [float(line) for line in up.folder.log("frozen").read_text().split()]
-    assert max(later - at for at, later in pairwise(times)) >= 1.9
+    froze, thawed = (one["time"] for one in events(up) if one.get("kind") == "freeze")
+    assert max(later - at for at, later in pairwise(times)) >= thawed - froze - 0.1 > 0.4
     assert len(up.folder.log("dead").read_text().splitlines()) < 30
     assert len(up.folder.log("killed").read_text().splitlines()) > 30
+    begun, ended = (one["time"] for one in events(up) if one.get("kind") == "slow")
+    lines = up.folder.log("slow").read_text().splitlines()
+    used = [tuple(map(float, line.split())) for line in lines]
+    within = [spent for at, spent in used if begun + 0.2 < at < ended]
+    assert max(within) - min(within) < 0.05 * (ended - begun) + 0.05  # a quota of 0.05 CPUs
     kinds = [(one["kind"], one["begins"]) for one in events(up) if one["event"] == "fault"]
     assert kinds.count(("partition", False)) == kinds.count(("link", False)) == 1
     summary = json.loads(up.folder.summary.read_text())
@@ -189,6 +203,40 @@ for beat in range(300):
     print(json.dumps({"beat": beat, "eval": {"loss": 9 - beat}}), flush=True)
     time.sleep(0.1)
 """
+
+
+def quota(run: str, node: str) -> int:
+    """The CPU time, in microseconds, that a node may use in 0.1 s; of either version."""
+    root = Path("/sys/fs/cgroup")
+    groups = [*root.glob(f"testbed/{run}/{node}"), *root.glob(f"*/testbed/{run}/{node}")]
+    files = [group / name for group in groups for name in ("cpu.cfs_quota_us", "cpu.max")]
+    (text,) = (file.read_text() for file in files if file.exists())
+    return int(text.split()[0])
+
+
+@pytest.mark.root
+def test_a_cpu_limit_is_divided_by_hand_and_given_back(bed: Any) -> None:
+    programs = {
+        "busy": {"command": ["sleep", "60"], "cpu": 0.5},
+        "free": {"command": ["sleep", "60"]},
+    }
+    file = bed.scenario("slow.yaml", yaml.safe_dump({"name": "slow", "workload": programs}))
+    up = bed.up("--runtime", "native", file=file)
+    up.wait_for_event("workload_begun")
+    up.wait_for(lambda: up.folder.state().state == "running")
+    refused = bed.run("fault", "slow", up.name, "free", "--factor", "5", "--for", "1s")
+    assert refused.status == 2
+    assert "selector: found free, expected nodes with a `cpu` limit" in refused.err
+    done = bed.run("fault", "slow", up.name, "busy", "--factor", "5", "--for", "8s")
+    assert done.out == "busy: the CPU limit is divided by 5 for 8s of emulated time\n", done.err
+    assert quota(up.name, "busy") == 10_000
+    up.wait_for(lambda: quota(up.name, "busy") == 50_000)
+    faults = [one for one in events(up) if one["event"] == "fault"]
+    assert [(one["kind"], one["begins"], one["nodes"]) for one in faults] == [
+        *(("slow", True, ["busy"]), ("slow", False, ["busy"]))
+    ]
+    assert bed.run("down", up.name).status == 0
+    up.end()
 
 
 def test_metrics_are_read_from_json_and_endpoints(bed: Any, runtime: str) -> None:

@@ -227,6 +227,11 @@ class Nodes:
         role = self.pid(node)
         self._running[node].container.thaw(role)
 
+    def set_quota(self, node: str, cpus: float) -> None:
+        """Change the CPU limit of a node, until its process ends."""
+        self.pid(node)
+        self._running[node].container.set_quota(cpus)
+
     def thaw_all(self) -> None:
         """Thaw all frozen nodes: the controller that would have thawed them has ended."""
         for name in self.frozen():

@@ -150,6 +150,6 @@ def operations(requests: Requests) -> dict[str, Operation]:
         *(nodes.running, nodes.frozen, nodes.nodes, nodes.signal),
         *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
-        *(nodes.limit_changes, nodes.listening, nodes.scrape),
+        *(nodes.limit_changes, nodes.listening, nodes.scrape, nodes.set_quota),
     )
     return {act.__name__: Operation(act) for act in acts}
