@@ -72,6 +72,7 @@ def summarise_workload(run: WorkloadRecord) -> dict[str, Any]:
         "bring_up_seconds": next((one.seconds for one in only(events, BroughtUp)), None),
         "tear_down_seconds": next((one.seconds for one in only(events, TornDown)), None),
         "nodes": _nodes(run),
+        "pairs": _pairs(run),
         "metrics": _metrics(run),
         "faults": dict(history.struck),
         "host": {"busy_ratio": busy, "pressure_ratio": measures.pressure(run.traffic, seconds)},
@@ -101,6 +102,18 @@ def _nodes(run: WorkloadRecord) -> dict[str, Any]:
                 "cpu_seconds": measures.number(last["cpu_seconds"].get(name, float("nan"))),
                 "memory_bytes_max": _whole(peak.get(name)),
             }
+    return found
+
+
+def _pairs(run: WorkloadRecord) -> dict[str, Any]:
+    """Return, by node and peer, the totals of TCP at the last reading, and the last round trip."""
+    found: dict[str, Any] = {}
+    columns = ("sent_bytes", "received_bytes", "retransmitted_bytes")
+    last = run.pairs.groupby(["node", "peer"], sort=False).last()  # of each column, not of the row
+    for row in last.reset_index().itertuples():
+        totals = {name: _whole(getattr(row, name)) for name in columns}
+        trip = measures.number(row.round_trip_seconds)
+        found.setdefault(str(row.node), {})[str(row.peer)] = {**totals, "round_trip_seconds": trip}
     return found
 
 

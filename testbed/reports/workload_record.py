@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from testbed.reports.record import RecordedRun, read_csv
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.events import read_events
-from testbed.telemetry.rows import METRICS, NODES
+from testbed.telemetry.rows import METRICS, NODES, PAIRS_OF_NODES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +36,11 @@ class WorkloadRecord(RecordedRun):
     def nodes(self) -> pd.DataFrame:
         """One row per node and reading, about one per second."""
         return read_csv(self.folder.nodes, NODES)
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """One row per pair of nodes and reading that has changed, with totals of TCP."""
+        return read_csv(self.folder.pairs, PAIRS_OF_NODES)
 
     @cached_property
     def metrics(self) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from testbed.faults import ChangedLink
 from testbed.reports.by_hand import describe_interventions, interventions
 from testbed.reports.history import RunHistory, late_faults
 from testbed.reports.link_rules import skipped_settings, wrong_rates, wrong_round_trips
@@ -17,6 +18,8 @@ from testbed.reports.verdict import (
     Verdict,
 )
 from testbed.reports.workload_record import WorkloadRecord
+from testbed.scenario.devices import drawn_link
+from testbed.scenario.links import link_spec
 from testbed.telemetry.entry import Entry, only
 from testbed.telemetry.event_kinds import (
     LinksRead,
@@ -54,6 +57,7 @@ def judge_workload(
         *wrong_round_trips(only(events, RoundTripMeasured), fix="a longer `delay`"),
         *skipped_settings(_left_out(run, links)),
         *_late(events),
+        *_drops(run),
     )
     share = busy["share_above_limit"]
     warnings = []
@@ -87,6 +91,28 @@ def _left_out(run: WorkloadRecord, links: Sequence[LinksRead]) -> Iterable[str]:
         *(one for link in links for one in link.left_out),
     ]
     return dict.fromkeys(found)
+
+
+def _drops(run: WorkloadRecord) -> Iterator[str]:
+    """Yield a reason for each node to which packets were dropped that its link would carry.
+
+    A rate has a queue that may be full, and losses are drops: both are the scenario's.
+    """
+    links = any(isinstance(one, ChangedLink) for one in run.scenario.faults)
+    if links or interventions(run.entries):
+        return
+    dropped = run.nodes.groupby("node")["dropped_packets"].max().dropna().to_dict()
+    for name, program in run.scenario.workload.items():
+        names, classes = program.node_names(name), program.node_classes(name)
+        for node, (_, one) in zip(names, classes, strict=True):
+            link = drawn_link(one.link or program.link, node=node, seed=run.scenario.seed)
+            down = link_spec(link, address="", mac="", time_scale=1.0).down
+            if down.rate is None and not down.loss and (count := dropped.get(node, 0)) > 0:
+                yield (
+                    f"{node}: {count:,} packets to it were dropped, although its link has neither "
+                    "a rate nor losses `down`: a queue overflowed. Give it the rate that it is to "
+                    "have, or use fewer nodes."
+                )
 
 
 def _late(events: Sequence[Entry]) -> Iterator[str]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from testbed.network.ledgers import Pair
 from testbed.run.output import Output
 from testbed.run.scraping import Scraper
 from testbed.run.watch import Watch, describe_exit
 from testbed.runtimes.agent.launch import Exit
 from testbed.telemetry.event_kinds import WorkloadEnded
-from testbed.telemetry.rows import NodeRow
+from testbed.telemetry.rows import NodeRow, PairRow
 from testbed.values.topology import NodeSpec
+
+OTHERS = "others"
+"""Stands for the peers of a node that are not counted one by one."""
 
 
 @dataclass
@@ -87,7 +92,20 @@ class WorkloadWatch(Watch):
                 )
             )
         self.recorder.node_readings(rows)
+        self._record_pairs(traffic.pairs, now)
         self.recorder.host(self.host.sample())
+
+    def _record_pairs(self, pairs: Mapping[str, Mapping[str, Pair]], now: float) -> None:
+        links = ((node.name, node.link) for node in self.plan.nodes)
+        names = {link.address: name for name, link in links if link is not None} | {"": OTHERS}
+        rows = [
+            PairRow(now, node, names[address], *pair)
+            for node, found in pairs.items()
+            for address, pair in found.items()
+            if address in names
+        ]
+        if rows:
+            self.recorder.pair_readings(rows)
 
     def _take_exit(self, node: NodeSpec, ended: Exit) -> None:
         how = describe_exit(node, ended)

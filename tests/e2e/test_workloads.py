@@ -95,6 +95,14 @@ def test_bytes_by_hand_are_those_measured(bed: Any, runtime: str) -> None:
         assert one["exit_status"] == 0
         assert f"received {SENT}" in up.folder.log(name).read_text()
         assert (up.folder.home(name) / "done").read_text() == "sesame"
+    pairs = json.loads(up.folder.summary.read_text())["pairs"]
+    for name in ("client0", "client1"):
+        there, back = pairs[name]["server"], pairs["server"][name]
+        assert 0 <= there["sent_bytes"] - SENT <= 2  # SYN and FIN count like a byte each
+        assert 0 <= back["received_bytes"] - SENT <= 2
+        assert there["retransmitted_bytes"] == readings(up)[name]["retransmitted_bytes"]
+        assert 0 < there["round_trip_seconds"] < 5
+    assert "client0" not in pairs["client1"]
     both = sum(readings(up)[f"client{index}"]["up_bytes"] for index in range(2))
     assert abs(readings(up)["server"]["down_bytes"] - both) <= 0.01 * both
     starts = [e["node"] for e in events(up) if e["event"] == "launched"]

@@ -46,7 +46,7 @@ from testbed.values.usage import ContainerUse, Queue, Usage
 TEXT = """\
 name: small
 workload:
-  store: {command: [serve], ports: {web: 8000}, end: fatal}
+  store: {command: [serve], ports: {web: 8000}, end: fatal, link: {down: {rate: 10mbit}}}
   job: {command: [work], count: 2, after: {store: {listens: web}}}
 """
 LAST = "  last: {command: [collect], after: {job: ended}}\n"
@@ -283,6 +283,23 @@ def test_readings_of_every_node_are_in_the_summary(make: Any) -> None:
     assert summary["nodes"]["job1"]["up_bytes"] is None
     assert not summary["verdict"]["valid"]
     assert summary["verdict"]["reasons"][0].startswith("The run failed: store exited with status 3")
+
+
+@pytest.mark.parametrize(
+    ("link", "valid"),
+    [("rate: 10mbit", True), ("loss: 0.01", True), ("delay: 20ms", False)],
+)
+def test_packets_may_be_dropped_where_the_scenario_says_so(
+    make: Any, link: str, valid: bool
+) -> None:
+    small = make(TEXT.replace("rate: 10mbit", link), stop=0.0)
+    small.step()
+    small.watch.count()
+    small.recorder.event(StateChanged("finished", small.watch.ending))
+    reasons = summarise_workload(WorkloadRun(small.folder.path))["verdict"]["reasons"]
+    assert [one.partition(",")[0] for one in reasons] == (
+        [] if valid else ["store: 3 packets to it were dropped"]
+    )
 
 
 def append(path: Path, text: str) -> None:

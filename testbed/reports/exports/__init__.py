@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from testbed.reports.any_run import AnyRun
 
 TABLES = ("updates", "evaluations", "traffic", "links", "events")
-OF_WORKLOAD = ("nodes", "metrics", "traffic", "events")
+OF_WORKLOAD = ("nodes", "pairs", "metrics", "traffic", "events")
 
 
 def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> None:
