@@ -70,7 +70,7 @@ def up(
     name: str | None = None,
     runs: str | Path = "runs",
     keep: bool = False,
-) -> Run | WorkloadRun:
+) -> Any:
     """Run a scenario: start its containers, train or run its programs, measure, tear down.
 
     Args:
@@ -84,7 +84,8 @@ def up(
         keep: whether to keep the containers until ``testbed down``.
 
     Returns:
-        The finished run; ``run.verdict`` says whether its measurements can be trusted.
+        The finished run, a ``Run`` or, of a workload, a ``WorkloadRun``; ``run.verdict`` says
+        whether its measurements can be trusted.
 
     Raises:
         ScenarioError: the scenario, a setting or the name is invalid; nothing was created.
@@ -293,8 +294,11 @@ def _tell() -> Callable[[str], None]:
     return console.out if console.is_terminal else lambda text: None
 
 
-def runs(folder: str | Path = "runs") -> list[AnyRun]:
-    """List the runs in a folder and those created elsewhere, by name, as `testbed ps --all`."""
+def runs(folder: str | Path = "runs") -> list[Any]:
+    """List the runs in a folder and those created elsewhere, by name, as `testbed ps --all`.
+
+    Each is a ``Run`` or, of a workload, a ``WorkloadRun``.
+    """
     registry = Registry.of_user(os.environ, Path.home())
     return [open_run(path) for path in list_runs(Path(folder), registry)]
 

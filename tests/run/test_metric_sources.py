@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.run.metric_values import MetricValues
 from testbed.run.output import json_of, printed_value
 from testbed.run.scraping import UnreadableError, value_of
+from testbed.scenario.load_workload import load_workload
 from testbed.scenario.workload_metrics import Metric
+from testbed.scenario.workload_names import workload_timeline
+from testbed.telemetry.record import Recorder
 
+FAULTY = """\
+name: faulty
+workload:
+  one: {command: [work], metrics: {loss: {regex: "loss (.+)", better: %s}}}
+stop: {time: 1s, metrics: {loss: 3}}
+faults: [{freeze: {nodes: [one], at: {loss: 2}, for: 1s}}]
+"""
 BODY = """\
 # HELP loss Of a step.
 # TYPE loss gauge
@@ -80,3 +93,20 @@ def test_a_sample_of_an_endpoint(metric: Metric, value: float) -> None:
 def test_a_reply_without_the_sample(metric: Metric, reply: str, reason: str) -> None:
     with pytest.raises(UnreadableError, match=reason):
         value_of(metric, reply)
+
+
+@pytest.mark.parametrize(("better", "reached"), [("lower", 1.0), ("higher", 3.0)])
+def test_a_metric_triggers_a_fault(tmp_path: Path, better: str, reached: float) -> None:
+    """Which values are better is the scenario's to say, also of a loss."""
+    file = tmp_path / "one.yaml"
+    file.write_text(FAULTY % better)
+    workload = load_workload(file)
+    timeline = workload_timeline(workload)
+    values = MetricValues(workload, Recorder([], time_scale=1.0), timeline)
+    for value in (4 - reached, nan, inf):
+        values.take("one", "loss", value)
+        assert timeline.next_time == inf
+    values.take("one", "loss", reached)
+    (action, *_) = timeline.due(0.0)
+    assert timeline.named(action.workers) == ("one",)
+    assert values.reached.startswith("loss of one has reached 3")

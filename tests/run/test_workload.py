@@ -388,18 +388,3 @@ def test_a_line_triggers_a_fault(make: Any) -> None:
     assert small.timeline.next_time == 5.0
     (action,) = small.timeline.due(5.0)
     assert small.timeline.named(action.workers) == ("job1",)
-
-
-@pytest.mark.parametrize(("better", "reached"), [("lower", 1.0), ("higher", 3.0)])
-def test_a_metric_triggers_a_fault(make: Any, better: str, reached: float) -> None:
-    """Which values are better is the scenario's to say, also of a loss."""
-    at = '{log: "^round 2"}'
-    small = make(METRICS.replace(at, "{loss: 2}").replace("better: lower", f"better: {better}"))
-    small.step()
-    small.folder.log("job0").write_text(f"loss {4 - reached}\n")
-    small.step()
-    assert not list(small.timeline.due(10.0))
-    append(small.folder.log("job0"), f"loss {reached}\n")
-    small.step()
-    action = next(small.timeline.due(10.0))
-    assert small.timeline.named(action.workers) == ("job1",)
