@@ -50,6 +50,9 @@ class Scraper:
         if not self._metrics:
             return
         now, running = self.clock(), set(self.agent.running())
+        self._awaited = {
+            one for one in self._awaited if one.node in running
+        }  # a dead one's is lost
         due = [
             one
             for one, metrics in self._metrics.items()

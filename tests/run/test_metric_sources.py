@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import inf, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from testbed.run.metric_values import MetricValues
 from testbed.run.output import json_of, printed_value
-from testbed.run.scraping import UnreadableError, value_of
+from testbed.run.scraping import Scraper, UnreadableError, value_of
+from testbed.runtimes.agent.scrapes import Endpoint, Scraped
 from testbed.scenario.load_workload import load_workload
 from testbed.scenario.workload_metrics import Metric
 from testbed.scenario.workload_names import workload_timeline
@@ -22,6 +24,12 @@ workload:
   one: {command: [work], metrics: {loss: {regex: "loss (.+)", better: %s}}}
 stop: {time: 1s, metrics: {loss: 3}}
 faults: [{freeze: {nodes: [one], at: {loss: 2}, for: 1s}}]
+"""
+SERVED = """\
+name: served
+workload:
+  one: {command: [work], count: 2, metrics: {x: {prometheus: x, port: 80, every: 2s}}}
+stop: {metrics: {x: 4}}
 """
 BODY = """\
 # HELP loss Of a step.
@@ -110,3 +118,36 @@ def test_a_metric_triggers_a_fault(tmp_path: Path, better: str, reached: float) 
     (action, *_) = timeline.due(0.0)
     assert timeline.named(action.workers) == ("one",)
     assert values.reached.startswith("loss of one has reached 3")
+
+
+@dataclass
+class Agent:
+    """Answers every request at the next call, but none of a node that has ended."""
+
+    nodes: list[str]
+    asked: list[list[str]] = field(default_factory=list)
+    _begun: list[Endpoint] = field(default_factory=list)
+
+    def running(self) -> list[str]:
+        return self.nodes
+
+    def scrape(self, wanted: list[Endpoint]) -> list[Scraped]:
+        self.asked.append([one.node for one in wanted])
+        done, self._begun = self._begun, wanted
+        reply = "HTTP/1.0 200 OK\r\n\r\nx 4\n"
+        return [Scraped(one, reply) for one in done if one.node in self.nodes]
+
+
+def test_endpoints_are_read_in_their_interval_also_after_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text(SERVED)
+    workload, now, agent = load_workload(file), [0.0], Agent(["one0", "one1"])
+    values = MetricValues(workload, Recorder([], time_scale=1.0), workload_timeline(workload))
+    scraper = Scraper(workload, cast(Any, agent), values, lambda: now[0])
+    for at, nodes in (
+        *((0.0, ["one0", "one1"]), (0.1, ["one0"]), (0.2, ["one0"]), (2.1, ["one0", "one1"])),
+    ):
+        now[0], agent.nodes = at, nodes
+        scraper.look()
+    assert agent.asked == [["one0", "one1"], [], ["one0", "one1"]]
+    assert values.reached == "x of one0 has reached 4: 4"
