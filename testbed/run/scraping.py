@@ -50,9 +50,8 @@ class Scraper:
         if not self._metrics:
             return
         now, running = self.clock(), set(self.agent.running())
-        self._awaited = {
-            one for one in self._awaited if one.node in running
-        }  # a dead one's is lost
+        # The reply of a node that has just ended may never come, and it may start again.
+        self._awaited = {one for one in self._awaited if one.node in running}
         due = [
             one
             for one, metrics in self._metrics.items()
