@@ -8,12 +8,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from testbed.api import compare, export, runs, simulate, sweep, up
     from testbed.reports.frames import Run
+    from testbed.reports.workload import WorkloadRun
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "compare", "export", "runs", "simulate", "sweep", "up"]
+__all__ = [
+    "Run",
+    "WorkloadRun",
+    "__version__",
+    "compare",
+    "export",
+    "runs",
+    "simulate",
+    "sweep",
+    "up",
+]
 
 _HOMES = {
     "Run": "testbed.reports.frames",
+    "WorkloadRun": "testbed.reports.workload",
     **dict.fromkeys(("compare", "export", "runs", "simulate", "sweep", "up"), "testbed.api"),
 }
 

@@ -24,6 +24,7 @@ from testbed.errors import Problem, ScenarioError, TestbedError
 from testbed.host.cuda import has_cuda
 from testbed.host.requirements import require_linux
 from testbed.plan.written import read_plan
+from testbed.reports.any_run import AnyRun, open_run
 from testbed.reports.compare import Comparison, compared
 from testbed.reports.console import Console, NotebookLines
 from testbed.reports.exports import check_new, write_runs, write_tables
@@ -31,17 +32,22 @@ from testbed.reports.exports.mlflow import write_mlflow
 from testbed.reports.exports.tensorboard import write_tensorboard
 from testbed.reports.frames import Run
 from testbed.reports.live import LiveDisplay
+from testbed.reports.live_workload import WorkloadDisplay
 from testbed.reports.metrics.openmetrics import write_openmetrics
 from testbed.reports.metrics.replay import Replay
-from testbed.run.prepare import RunRequest, check_run_name
+from testbed.reports.metrics.workload_replay import WorkloadReplay
+from testbed.reports.workload import WorkloadRun
+from testbed.run.prepare import RunRequest, WorkloadRequest, check_run_name
 from testbed.run.simulated import up_simulated
-from testbed.run.up import RunListener
+from testbed.run.up import RunListener, up_workload
 from testbed.run.up import up as up_live
-from testbed.scenario import Override, Scenario, load, load_text
+from testbed.scenario import Override, Scenario
 from testbed.scenario.dump import dump_data
 from testbed.scenario.load import with_source_lines
+from testbed.scenario.load_workload import load_any, load_any_document
 from testbed.scenario.parse import parse_document
 from testbed.scenario.source import find_scenario
+from testbed.scenario.workload import Workload
 from testbed.studies import Study, load_study, read_study
 from testbed.studies.sweep import Swept
 from testbed.studies.sweep import sweep as carry_out_study
@@ -64,8 +70,8 @@ def up(
     name: str | None = None,
     runs: str | Path = "runs",
     keep: bool = False,
-) -> Run:
-    """Run a scenario: start its containers, train, measure, tear down.
+) -> Any:
+    """Run a scenario: start its containers, train or run its programs, measure, tear down.
 
     Args:
         scenario: path of the file, or its content as a mapping; paths of the user's own files are
@@ -78,7 +84,8 @@ def up(
         keep: whether to keep the containers until ``testbed down``.
 
     Returns:
-        The finished run; ``run.verdict`` says whether its measurements can be trusted.
+        The finished run, a ``Run`` or, of a workload, a ``WorkloadRun``; ``run.verdict`` says
+        whether its measurements can be trusted.
 
     Raises:
         ScenarioError: the scenario, a setting or the name is invalid; nothing was created.
@@ -87,10 +94,18 @@ def up(
     """
     require_linux("up")
     asked = dict(settings or {}) | ({} if runtime is None else {"runtime": runtime})
-    request = _request(scenario, asked, name=name, runs=Path(runs))
-    caller = _Caller.of(request.scenario)
+    check_run_name(name)
+    beside = Path() if isinstance(scenario, Mapping) else find_scenario(Path(scenario)).parent
+    loaded = _loaded(scenario, asked)
+    if isinstance(loaded, Workload):
+        caller = _Caller(_shown(WorkloadDisplay.of_nodes(loaded.node_names())))
+        workload = WorkloadRequest.of(loaded, beside=beside, runs=Path(runs), name=name)
+        up_workload(workload, caller, keep=keep)
+        return WorkloadRun(caller.folders[-1].path)
+    request = RunRequest.of(loaded, beside=beside, runs=Path(runs), name=name)
+    caller = _Caller(_shown(LiveDisplay.of(loaded.stop)))
     with _placed(scenario, asked):
-        if request.scenario.simulated:
+        if loaded.simulated:
             with _threads_restored():
                 up_simulated(request, caller)
         else:
@@ -106,7 +121,9 @@ def simulate(
     runs: str | Path = "runs",
 ) -> Run:
     """Run a scenario on a virtual clock, without containers; see ``up``."""
-    return up(scenario, settings=settings, runtime="simulated", name=name, runs=runs)
+    run = up(scenario, settings=settings, runtime="simulated", name=name, runs=runs)
+    assert isinstance(run, Run), "a simulation runs no programs"
+    return run
 
 
 def sweep(
@@ -174,7 +191,7 @@ def sweep_showing(
 
 
 def compare(
-    first: Run | str | Path, second: Run | str | Path, *, accuracy: float | None = None
+    first: AnyRun | str | Path, second: AnyRun | str | Path, *, accuracy: float | None = None
 ) -> Comparison:
     """Compare two runs, such as a live and a simulated run of one scenario.
 
@@ -188,14 +205,14 @@ def compare(
 
     Raises:
         RunNotFound: a run does not exist.
-        NodeError: a run has not applied any update.
+        NodeError: a run has not applied any update, or only one of them is of a workload.
     """
     return compared(_run(first), _run(second), accuracy=accuracy)
 
 
 def export(
     format: Literal["csv", "tensorboard", "mlflow", "prometheus"],
-    *runs: Run | str | Path,
+    *runs: AnyRun | str | Path,
     out: str | Path,
     force: bool = False,
 ) -> None:
@@ -219,7 +236,7 @@ def export(
     if format == "prometheus":
         write_metrics(folders, Path(out), force=force)
         return
-    writers: dict[str, Callable[[Sequence[Run], Path], None]] = {
+    writers: dict[str, Callable[[Sequence[AnyRun], Path], None]] = {
         "csv": write_tables,
         "tensorboard": write_tensorboard,
         "mlflow": partial(write_mlflow, force=force),
@@ -239,7 +256,7 @@ def write_metrics(
     """
     end = _end(at)
     check_new("--out", out, force=force)
-    found = [Run(folder) for folder in runs]
+    found = [open_run(folder) for folder in runs]
     for one in found:
         if one.alive:
             raise TestbedError(
@@ -247,9 +264,16 @@ def write_metrics(
                 hint="`testbed up --metrics` serves the metrics of a running run. To export "
                 f"them, wait until it has ended: testbed wait {one.name}",
             )
-    replays = [Replay(one, read_plan(one.folder), per_worker=per_worker) for one in found]
+    replays = [_replay(one, per_worker=per_worker) for one in found]
     with replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:
         return write_openmetrics(file, replays, end=end)
+
+
+def _replay(run: AnyRun, *, per_worker: bool) -> Replay | WorkloadReplay:
+    plan = read_plan(run.folder)
+    if isinstance(run, WorkloadRun):
+        return WorkloadReplay(run, plan)
+    return Replay(run, plan, per_worker=per_worker)
 
 
 def _end(at: str) -> float | None:
@@ -263,8 +287,8 @@ def _end(at: str) -> float | None:
         raise ScenarioError([Problem("--at", 0, "", repr(at), wanted)]) from None
 
 
-def _run(run: Run | str | Path) -> Run:
-    return run if isinstance(run, Run) else Run(run)
+def _run(run: AnyRun | str | Path) -> AnyRun:
+    return open_run(run) if isinstance(run, str | Path) else run
 
 
 def _tell() -> Callable[[str], None]:
@@ -275,10 +299,13 @@ def _tell() -> Callable[[str], None]:
     return console.out if console.is_terminal else lambda text: None
 
 
-def runs(folder: str | Path = "runs") -> list[Run]:
-    """List the runs in a folder and those created elsewhere, by name, as `testbed ps --all`."""
+def runs(folder: str | Path = "runs") -> list[Any]:
+    """List the runs in a folder and those created elsewhere, by name, as `testbed ps --all`.
+
+    Each is a ``Run`` or, of a workload, a ``WorkloadRun``.
+    """
     registry = Registry.of_user(os.environ, Path.home())
-    return [Run(path) for path in list_runs(Path(folder), registry)]
+    return [open_run(path) for path in list_runs(Path(folder), registry)]
 
 
 @dataclass
@@ -286,11 +313,6 @@ class _Caller(RunListener):
     """The caller of the API as the listener of a run; ``sink`` is a display on a terminal."""
 
     folders: list[RunFolder] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> _Caller:
-        display = LiveDisplay.of(scenario.stop)
-        return cls(display if display.console.is_terminal else Sink())
 
     def phase(self, text: str) -> None:
         if isinstance(self.sink, LiveDisplay):
@@ -308,32 +330,20 @@ class _Caller(RunListener):
             self.sink.close()
 
 
-def _request(
-    scenario: str | Path | Mapping[str, Any],
-    settings: Mapping[str, Any],
-    *,
-    name: str | None,
-    runs: Path,
-) -> RunRequest:
-    check_run_name(name)
-    beside = Path() if isinstance(scenario, Mapping) else find_scenario(Path(scenario)).parent
-    return RunRequest.of(_loaded(scenario, settings), beside=beside, runs=runs, name=name)
+def _shown(display: LiveDisplay) -> Sink:
+    """Return the display on a terminal; elsewhere, nothing is shown."""
+    return display if display.console.is_terminal else Sink()
 
 
-def _loaded(scenario: str | Path | Mapping[str, Any], settings: Mapping[str, Any]) -> Scenario:
+def _loaded(
+    scenario: str | Path | Mapping[str, Any], settings: Mapping[str, Any]
+) -> Scenario | Workload:
     overrides = _overrides(settings)
     if not isinstance(scenario, Mapping):
-        return load(scenario, overrides=overrides, has_cuda=has_cuda)
-    text = dump_data(scenario, FILE)
+        return load_any(scenario, overrides=overrides, has_cuda=has_cuda)
+    document = parse_document(dump_data(scenario, FILE), FILE)
     with _without_lines(FILE):
-        return load_text(
-            text,
-            file=FILE,
-            locate=Path,
-            overrides=overrides,
-            own_code=True,
-            has_cuda=has_cuda,
-        )
+        return load_any_document(document, Path, overrides=overrides, has_cuda=has_cuda)
 
 
 def _overrides(settings: Mapping[str, Any]) -> list[Override]:

@@ -137,7 +137,8 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
                 expected = "a scenario: the study itself defines what varies"
                 raise ScenarioError([Problem(shown, 0, "", "a study and --set", expected)])
             study = load_study(file)
-            _try_models([(run.scenario, run.beside) for run in study.runs])
+            pairs = [(run.scenario, run.beside) for run in study.runs]
+            _try_models([(one, where) for one, where in pairs if not isinstance(one, Workload)])
             numbers = {"cases": len(study.cases), "runs": len(study.runs)}
             return {"file": shown, "ok": True, "name": study.name, **numbers}, 0
         scenario = load_any(file, overrides=changes)

@@ -275,8 +275,15 @@ def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) ->
 @_for_option(required=True, help="How long to slow down the workers, in emulated time.")
 @runs_option
 def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs: Path) -> None:
-    """Slow down the steps of workers of RUN for a duration, starting with their next step."""
-    done = f"steps take {factor:g} times as long for {duration} of emulated time"
+    """Slow down the steps of workers of RUN for a duration, starting with their next step.
+
+    Nodes of a workload have their CPU limit divided by the factor.
+    """
+    from testbed.scenario.load_workload import is_workload_file
+
+    programs = is_workload_file(find(run, runs).scenario)
+    what = f"the CPU limit is divided by {factor:g}" if programs else f"steps take {factor:g} times"
+    done = f"{what}{'' if programs else ' as long'} for {duration} of emulated time"
     _inject(run, runs, "slow", selector, done, duration=duration, factor=factor)
 
 

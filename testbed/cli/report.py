@@ -24,8 +24,8 @@ from testbed.reports.exports import check_new
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from testbed.reports.any_run import AnyRun
     from testbed.reports.charts import Chart
-    from testbed.reports.frames import Run
     from testbed.reports.page import Page
     from testbed.reports.remake import Report
 
@@ -172,11 +172,11 @@ def compare(
 
     Exits with 9 if a measure differs by more than the tolerance.
     """
+    from testbed.reports.any_run import open_run
     from testbed.reports.compare import compare, scenario_differences
-    from testbed.reports.frames import Run
     from testbed.telemetry.entry import plain
 
-    pair = [Run(find(text, runs).path) for text in (first, second)]
+    pair = [open_run(find(text, runs).path) for text in (first, second)]
     found = compare(*pair, accuracy=accuracy)
     if as_json:
         told = {
@@ -197,6 +197,15 @@ def compare(
 
 
 def _write_of_runs(folders: Sequence[Path], wanted: Wanted) -> None:
+    from testbed.scenario.load_workload import is_workload_file
+
+    if wanted.html is None and wanted.figures is None:
+        return
+    if any(is_workload_file(folder / "scenario.yaml") for folder in folders):
+        raise click.UsageError(
+            "--html and --figures are of trainings and studies. Export the tables of a workload: "
+            "testbed export csv RUN --out DIR"
+        )
     from testbed.reports.charts import charts_of
     from testbed.reports.frames import Run
     from testbed.reports.page import page_of
@@ -216,13 +225,14 @@ def _report_run(folder: Path, *, as_json: bool) -> None:
 
 
 def _report_runs(folders: Sequence[Path], *, as_json: bool) -> None:
+    from testbed.reports.any_run import open_run
     from testbed.reports.compare import scenario_differences
-    from testbed.reports.frames import Run
-    from testbed.reports.run_measure import SIDE_BY_SIDE
+    from testbed.reports.run_measure import side_by_side
     from testbed.telemetry.entry import plain
 
-    runs = [Run(folder) for folder in folders]
-    values = {measure: [measure.of(run) for run in runs] for measure in SIDE_BY_SIDE}
+    runs = [open_run(folder) for folder in folders]
+    measures = side_by_side([run.scenario for run in runs])
+    values = {measure: [measure.of(run) for run in runs] for measure in measures}
     if as_json:
         found = {
             "runs": [run.summary for run in runs],
@@ -296,7 +306,7 @@ def print_report(report: Report, *, folder: Path) -> None:
     click.echo(f"folder: {folder}")
 
 
-def print_scenarios(runs: Sequence[Run]) -> None:
+def print_scenarios(runs: Sequence[AnyRun]) -> None:
     """Print the differences between the scenarios of runs."""
     from testbed.reports.compare import scenario_differences
     from testbed.reports.console import WIDEST_VALUE, Console, table

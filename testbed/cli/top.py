@@ -92,7 +92,7 @@ def _show_workload(folder: RunFolder, *, as_json: bool) -> None:
     from testbed.reports.workload_table import workload_tables
     from testbed.telemetry.entry import plain
 
-    summary = plain(summarise_workload(WorkloadRun(folder)))
+    summary = plain(summarise_workload(WorkloadRun(folder.path)))
     if as_json:
         print_json(summary)
         return

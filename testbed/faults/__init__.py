@@ -10,7 +10,16 @@ from typing import Annotated
 from pydantic import Field
 
 from testbed.faults.crash import Crash, Crashes
-from testbed.faults.kinds import ChangedLink, Freeze, Join, Kill, Leave, NetworkPartition, Slow
+from testbed.faults.kinds import (
+    ChangedLink,
+    Freeze,
+    Join,
+    Kill,
+    Leave,
+    NetworkPartition,
+    Slow,
+    SlowNode,
+)
 from testbed.values.family import Named
 
 Fault = Annotated[
@@ -21,7 +30,11 @@ Fault = Annotated[
     Named(),
 ]
 
+AnyFault = Fault | SlowNode
+"""A fault of a training or of a workload."""
+
 __all__ = [
+    "AnyFault",
     "ChangedLink",
     "Crash",
     "Crashes",
@@ -32,4 +45,5 @@ __all__ = [
     "Leave",
     "NetworkPartition",
     "Slow",
+    "SlowNode",
 ]

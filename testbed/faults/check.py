@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from testbed.faults import Crash, Fault, Join
+from testbed.faults import AnyFault, Crash, Join
 from testbed.faults.base import PassingFault, TimedFault
 from testbed.faults.population import Contradiction
 from testbed.faults.timeline import Timeline
@@ -15,7 +15,7 @@ MOST_ACTIONS = 10_000
 
 
 def contradictions(
-    faults: Sequence[Fault],
+    faults: Sequence[AnyFault],
     classes: Sequence[str],
     *,
     seed: int,
@@ -63,7 +63,7 @@ def _second_crashes(timeline: Timeline) -> Iterator[tuple[int, str]]:
 
 
 def rejoining(
-    faults: Sequence[Fault], classes: Sequence[str], *, seed: int
+    faults: Sequence[AnyFault], classes: Sequence[str], *, seed: int
 ) -> Iterator[tuple[int, int]]:
     """Yield faults that bring back an absent worker: position in the list, first such worker."""
     timeline = Timeline.of(faults, classes, seed=seed)
@@ -77,7 +77,7 @@ def rejoining(
             yield place, back[0]
 
 
-def _settled(faults: Sequence[Fault]) -> float:
+def _settled(faults: Sequence[AnyFault]) -> float:
     """Return when the last fault at a time has begun, and recurring ones have recurred twice."""
     last = 0.0
     for fault in faults:

@@ -11,6 +11,8 @@ from testbed.faults.base import FaultOfAnyNode, PassingFault, TimedFault
 from testbed.values.fields import StrictModel
 from testbed.values.units import Duration, Rate
 
+SlowFactor = Annotated[float, Field(gt=1, le=1e6, strict=True)]
+
 
 class Freeze(FaultOfAnyNode):
     """A node's processes are frozen; afterwards they continue where they were.
@@ -103,6 +105,17 @@ class ChangedLink(FaultOfAnyNode):
         return self
 
 
+class SlowNode(FaultOfAnyNode):
+    """The processes of a workload's node get less CPU time, by its control group.
+
+    Attributes:
+        factor: factor by which its `cpu` limit is divided.
+    """
+
+    name: Literal["slow"]
+    factor: SlowFactor
+
+
 class Slow(PassingFault):
     """A worker's steps take longer, from its next step on.
 
@@ -111,4 +124,4 @@ class Slow(PassingFault):
     """
 
     name: Literal["slow"]
-    factor: Annotated[float, Field(gt=1, le=1e6, strict=True)]
+    factor: SlowFactor

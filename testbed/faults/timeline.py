@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import ClassVar
 
 from testbed.errors import NodeError
-from testbed.faults import Crash, Crashes, Fault, Join, Kill, Leave, Slow
+from testbed.faults import AnyFault, Crash, Crashes, Join, Kill, Leave, Slow
 from testbed.faults.base import Actuator, PassingFault, TimedFault, Trigger
 from testbed.faults.population import Availability, Contradiction, Population
 from testbed.telemetry.event_kinds import FaultApplied
@@ -52,7 +52,7 @@ class Timeline:
     """The pending actions of a scenario's faults."""
 
     STATE: ClassVar = ("_due", "_changes", "_waiting")
-    faults: Sequence[Fault] = ()
+    faults: Sequence[AnyFault] = ()
     targets: Sequence[tuple[int, ...]] = ()  # the numbers of each fault's targets
     availabilities: Sequence[Availability] = ()  # of the workers that join and leave by a recording
     population: Population = field(default_factory=Population)
@@ -65,7 +65,7 @@ class Timeline:
     @classmethod
     def of(
         cls,
-        faults: Sequence[Fault],
+        faults: Sequence[AnyFault],
         classes: Sequence[str],
         *,
         seed: int,
@@ -178,7 +178,7 @@ class Timeline:
             heapq.heappush(self._due, (now, True, place))
         return bool(come)
 
-    def _fault(self, place: int) -> Fault | None:
+    def _fault(self, place: int) -> AnyFault | None:
         """Return the fault at a position; None after the last."""
         return self.faults[place] if place < len(self.faults) else None
 
@@ -311,7 +311,7 @@ class Timeline:
         return tuple(self.names[number] for number in sorted(numbers))
 
 
-def latecomers(faults: Sequence[Fault], targets: Sequence[tuple[int, ...]]) -> set[int]:
+def latecomers(faults: Sequence[AnyFault], targets: Sequence[tuple[int, ...]]) -> set[int]:
     """Return the workers that are absent at first: whose first join, kill or leave is a join.
 
     Faults at times are ordered by time, others by their position in the list.

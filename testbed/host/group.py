@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError, NodeError
 from testbed.host.hierarchies import MOUNTS, Mounted, find_mounted
-from testbed.host.limits import LIMIT_FILES, Limits, Version, settings
+from testbed.host.limits import LIMIT_FILES, Limits, Setting, Version, quota, settings
 from testbed.host.process import PROC, describe
 from testbed.values.usage import ContainerUse
 
@@ -93,7 +94,14 @@ class Group:
         Raises:
             HostError: it has not; names the file and its actual content.
         """
-        for setting in settings(limits, controller, self.version):
+        self._write(settings(limits, controller, self.version))
+
+    def set_quota(self, cpus: float) -> None:
+        """Change the CPU limit to a number of CPUs; raises what ``limit`` does."""
+        self._write(quota(cpus, self.version))
+
+    def _write(self, wanted: Iterable[Setting]) -> None:
+        for setting in wanted:
             path = self.folder / setting.file
             if setting.optional and not path.exists():
                 continue
@@ -223,6 +231,20 @@ class ContainerGroups:
             for group in self.serving(controller):
                 found |= group.limits(controller)
         return found
+
+    def set_quota(self, cpus: float) -> None:
+        """Change its CPU limit.
+
+        Raises:
+            HostError: no control group of it limits its CPU time, or the kernel refuses the limit.
+        """
+        serving = self.serving("cpu")
+        if not serving:
+            raise HostError(
+                f"{cpus:g} CPUs cannot be enforced: no control group limits its CPU time."
+            )
+        for group in serving:
+            group.set_quota(cpus)
 
     def freeze(self) -> None:
         """Freeze it, without the engine's knowledge, and wait until it is frozen.

@@ -114,7 +114,7 @@ def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting
     """
     match controller:
         case "cpu":
-            return (_weight(limits.cpu_weight, version), *_quota(limits.cpu, version))
+            return (_weight(limits.cpu_weight, version), *quota(limits.cpu, version))
         case "cpuset" if limits.cpuset is not None:
             return (Setting("cpuset.cpus", limits.cpuset),)
         case "memory":
@@ -178,19 +178,24 @@ def _weight(weight: int, version: Version) -> Setting:
     return Setting("cpu.weight", str(100 * weight))
 
 
-def _quota(cpu: float | None, version: Version) -> tuple[Setting, ...]:
+def quota(cpu: float | None, version: Version) -> tuple[Setting, ...]:
+    """Return the contents of the files that limit the number of CPUs; none for None.
+
+    Raises:
+        HostError: the limit is too small for any kernel.
+    """
     if cpu is None:
         return ()
-    quota = round(cpu * PERIOD_MICROSECONDS)
-    if quota < MIN_QUOTA_MICROSECONDS:
+    micros = round(cpu * PERIOD_MICROSECONDS)
+    if micros < MIN_QUOTA_MICROSECONDS:
         least = MIN_QUOTA_MICROSECONDS / PERIOD_MICROSECONDS
         raise HostError(f"a limit of {cpu:g} CPUs is too small, expected at least {least:g}.")
     if version == 1:
         return (
             Setting("cpu.cfs_period_us", str(PERIOD_MICROSECONDS)),
-            Setting("cpu.cfs_quota_us", str(quota)),
+            Setting("cpu.cfs_quota_us", str(micros)),
         )
-    return (Setting("cpu.max", f"{quota} {PERIOD_MICROSECONDS}"),)
+    return (Setting("cpu.max", f"{micros} {PERIOD_MICROSECONDS}"),)
 
 
 def _memory(memory: Size | None, version: Version) -> tuple[Setting, ...]:

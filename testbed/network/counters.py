@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from testbed.host.namespaces import entered, open_namespace
-from testbed.network.sock_diag import SocketDiagnosis, TcpCounters, TcpSocket
+from testbed.network.ledgers import Ledger, Pair, Pairs, sums
+from testbed.network.sock_diag import SocketDiagnosis
 from testbed.values.topology import TrainingRole
 
 INTERFACE = "eth0"
+NODES_AT_ONCE = 100
+"""Nodes of a workload whose pairs are read at once; of more, the others follow in turn."""
+
 LISTEN, LOOPBACK = "0A", "0100007F"
 """As /proc/net/tcp has a state, and the end of an address of this node alone."""
 
@@ -51,6 +55,8 @@ class Traffic:
         retransmitted_in_bytes: by worker, payload that its sockets retransmitted (pushes); in a
             workload by node.
         peers: by node of a workload, the totals at its ``eth0``.
+        pairs: by node of a workload and address of its peer, what has changed since the last
+            reading; the address is empty for all peers after the first ``MOST_PEERS``.
     """
 
     wire_rx_bytes: int = 0
@@ -65,6 +71,7 @@ class Traffic:
     sockets: int = 0
     retransmitted_in_bytes: Mapping[str, int] = field(default_factory=dict)
     peers: Mapping[str, InterfaceCounters] = field(default_factory=dict)
+    pairs: Mapping[str, Mapping[str, Pair]] = field(default_factory=dict)
 
 
 class Carried(NamedTuple):
@@ -72,29 +79,6 @@ class Carried(NamedTuple):
 
     up_bytes: int
     down_bytes: int
-
-
-class Ledger:
-    """Adds up sockets' counters and keeps those of closed sockets.
-
-    A socket whose end was not reported keeps the counters last seen.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[int, TcpCounters] = {}
-        self._ended = TcpCounters()
-
-    def count(self, connected: Iterable[TcpSocket], ended: Iterable[TcpSocket] = ()) -> TcpCounters:
-        """Enter the sockets' current or final counters; return the total over all sockets seen."""
-        self._seen.update((found.cookie, found.counters) for found in connected)
-        for one in ended:
-            self._seen.pop(one.cookie, None)
-            self._ended = TcpCounters(*_sums((self._ended, one.counters)))
-        return self.total()
-
-    def total(self) -> TcpCounters:
-        """Return the total as of the last count."""
-        return TcpCounters(*_sums((self._ended, *self._seen.values())))
 
 
 class TrafficMeter:
@@ -107,7 +91,8 @@ class TrafficMeter:
 
     def __init__(self) -> None:
         self._server = _ServerMeter()
-        self._workers: dict[str, _WorkerMeter] = {}
+        self._workers: dict[str, _WorkerMeter | _PeerMeter] = {}
+        self._turn = 0
 
     def watch(
         self, name: str, *, pid: int, part: TrainingRole = "client", attached: bool = True
@@ -117,8 +102,10 @@ class TrafficMeter:
         ``pid`` is any process in its network namespace, as this process sees it. ``attached`` is
         False if the namespace and its interface are those of the node's earlier process.
         """
-        kind = _PeerMeter if part == "peer" else _WorkerMeter
-        meter = self._server if part == "server" else self._workers.setdefault(name, kind())
+        meter: _Meter = self._server
+        if part != "server":
+            made = _PeerMeter() if part == "peer" else _WorkerMeter()
+            meter = self._workers.setdefault(name, made)
         meter.watch(name, pid)
         if isinstance(meter, _InterfaceMeter) and attached:
             meter.begin_interface()
@@ -141,6 +128,11 @@ class TrafficMeter:
         Raises:
             HostError: the kernel does not report TCP sockets.
         """
+        peers = {n: one for n, one in self._workers.items() if isinstance(one, _PeerMeter)}
+        turns = -(-len(peers) // NODES_AT_ONCE)
+        for number, peer in enumerate(peers.values()):
+            peer.is_due = (number + self._turn) % turns == 0
+        self._turn += 1
         for meter in (self._server, *self._workers.values()):
             meter.read()
         wire, tcp = self._server.wire(), self._server.ledger.total()
@@ -159,11 +151,8 @@ class TrafficMeter:
                 name: meter.ledger.total().retransmitted_bytes
                 for name, meter in self._workers.items()
             },
-            peers={
-                name: meter.wire()
-                for name, meter in self._workers.items()
-                if isinstance(meter, _PeerMeter)
-            },
+            peers={name: meter.wire() for name, meter in peers.items()},
+            pairs={name: pairs for name, meter in peers.items() if (pairs := meter.pairs.take())},
         )
 
 
@@ -201,11 +190,6 @@ def read_retransmitted_segments(pid: int) -> int:
     lines = Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
     names, numbers = (line.split() for line in lines if line.startswith("Tcp:"))
     return int(numbers[names.index("RetransSegs")])
-
-
-def _sums(rows: Iterable[Iterable[int]]) -> Iterator[int]:
-    """Return the sum of each column."""
-    return map(sum, zip(*rows, strict=True))
 
 
 class _Meter(ABC):
@@ -258,7 +242,7 @@ class _InterfaceMeter(_Meter):
         self._interfaces.append(InterfaceCounters())
 
     def wire(self) -> InterfaceCounters:
-        return InterfaceCounters(*_sums(self._interfaces))
+        return InterfaceCounters(*sums(self._interfaces))
 
     def _open(self, pid: int, opened: ExitStack) -> None:
         self._namespace = open_namespace(pid)
@@ -310,16 +294,27 @@ class _WorkerMeter(_Meter):
         self._segments = segments
 
 
-class _PeerMeter(_WorkerMeter, _InterfaceMeter):
-    """A node of a workload: its sockets after retransmissions, and its interface."""
+class _PeerMeter(_InterfaceMeter):
+    """A node of a workload: its interface and, after traffic, its sockets, by the other end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_due = True  # whether its sockets are read next time
+        self.pairs = Pairs()
+        self._read_at = InterfaceCounters()
 
     def _open(self, pid: int, opened: ExitStack) -> None:
-        _WorkerMeter._open(self, pid, opened)
-        _InterfaceMeter._open(self, pid, opened)
+        self._sockets = opened.enter_context(closing(SocketDiagnosis(pid)))
+        super()._open(pid, opened)
 
     def _measure(self) -> None:
-        _WorkerMeter._measure(self)
-        _InterfaceMeter._measure(self)
+        super()._measure()
+        if not (self.is_due or self._released) or self.wire() == self._read_at:
+            return
+        self._read_at = self.wire()
+        connected, ended = self._sockets.connected(), self._sockets.ended()
+        self.ledger.count(connected, ended)
+        self.pairs.count(connected, ended)
 
 
 def listening_ports(pid: int) -> set[int]:

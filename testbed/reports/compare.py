@@ -7,7 +7,7 @@ would have to change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from math import inf, isfinite, isnan
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,13 @@ from testbed.errors import NodeError
 from testbed.models.metrics import besides_defaults
 from testbed.reports.measures import damping
 from testbed.reports.record import metric_columns
-from testbed.reports.run_measure import Measure
+from testbed.reports.run_measure import SIDE_BY_SIDE_OF_WORKLOADS, Measure, metric_measures
+from testbed.reports.workload import WorkloadRun
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from testbed.reports.any_run import AnyRun
     from testbed.reports.frames import Run
 
 
@@ -51,7 +53,7 @@ class Comparison:
     measures: pd.DataFrame
 
 
-def compared(first: Run, second: Run, *, accuracy: float | None = None) -> Comparison:
+def compared(first: AnyRun, second: AnyRun, *, accuracy: float | None = None) -> Comparison:
     """Return the differences between two runs as a table; see ``compare``."""
     import pandas as pd
 
@@ -65,14 +67,18 @@ def compared(first: Run, second: Run, *, accuracy: float | None = None) -> Compa
 LEARNT = ("final_accuracy", "best_accuracy", "final_loss", "ingress", "egress")
 
 
-def compare(first: Run, second: Run, *, accuracy: float | None = None) -> list[Difference]:
+def compare(first: AnyRun, second: AnyRun, *, accuracy: float | None = None) -> list[Difference]:
     """Return the measures that both runs have.
 
     With ``accuracy``, also compare what it took to reach this accuracy first.
 
     Raises:
-        NodeError: one of them has no applied updates.
+        NodeError: one of them has no applied updates, or only one is of a workload.
     """
+    if isinstance(first, WorkloadRun) and isinstance(second, WorkloadRun):
+        return list(_differences(first, second, _of_workloads(first, second, accuracy)))
+    if isinstance(first, WorkloadRun) or isinstance(second, WorkloadRun):
+        raise NodeError("nothing to compare: one of the runs is a training, the other a workload.")
     one, other = first.updates, second.updates
     if not len(one) or not len(other):
         raise NodeError("nothing to compare: one of the runs has not applied any update.")
@@ -85,13 +91,13 @@ def compare(first: Run, second: Run, *, accuracy: float | None = None) -> list[D
     ]
 
 
-def settings(run: Run) -> dict[str, Any]:
+def settings(run: AnyRun) -> dict[str, Any]:
     """Return the values of a run's scenario by dotted path."""
     scenario = run.scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
     return dict(_flattened(scenario))
 
 
-def scenario_differences(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
+def scenario_differences(runs: Sequence[AnyRun]) -> dict[str, tuple[Any, ...]]:
     """Return what differs between the scenarios: by dotted path, each run's value or None."""
     flat = [settings(run) for run in runs]
     paths = list(dict.fromkeys(path for one in flat for path in one))
@@ -114,6 +120,19 @@ def _learnt(first: Run, second: Run, accuracy: float | None) -> Iterator[Differe
     measures += [Measure(f"final_{name}") for name in besides_defaults(named)]
     if accuracy is not None:
         measures += [Measure(name, accuracy) for name in ("updates_to", "ingress_to", "time_to")]
+    yield from _differences(first, second, measures)
+
+
+def _of_workloads(first: WorkloadRun, second: WorkloadRun, accuracy: float | None) -> list[Measure]:
+    measures = [*SIDE_BY_SIDE_OF_WORKLOADS, *metric_measures([first.scenario, second.scenario])]
+    if accuracy is not None:
+        measures += [Measure(name, accuracy) for name in ("time_to", "sent_to")]
+    return measures
+
+
+def _differences(
+    first: AnyRun, second: AnyRun, measures: Iterable[Measure]
+) -> Iterator[Difference]:
     for measure in measures:
         title = measure.title + (_encodings(first, second) if measure.is_encoded else "")
         one, other = measure.of(first), measure.of(second)
@@ -132,8 +151,10 @@ def _learnt(first: Run, second: Run, accuracy: float | None) -> Iterator[Differe
             yield Difference(title, first_shown, second_shown, apart)
 
 
-def _encodings(first: Run, second: Run) -> str:
+def _encodings(first: AnyRun, second: AnyRun) -> str:
     """Return the encodings that a traffic ratio compares; empty if both are raw."""
+    if isinstance(first, WorkloadRun) or isinstance(second, WorkloadRun):
+        return ""
     one, other = first.scenario.encoding, second.scenario.encoding
     return "" if one == other == "raw" else f" ({one} / {other})"
 

@@ -76,9 +76,7 @@ class Run(RunRecord):
     @property
     def verdict(self) -> Verdict:
         """Whether the measurements can be trusted, and if not, why."""
-        verdict = self.summary["verdict"]
-        told = (tuple(verdict.get(name, ())) for name in ("reasons", "unchecked", "warnings"))
-        return Verdict(verdict["valid"], *told)
+        return Verdict.of(self.summary)
 
     def model(self, which: Which = "best") -> LoadedModel:
         """Return the trained model with its network: ``run.model().bound.scores(images)``.

@@ -29,6 +29,7 @@ from testbed.telemetry.event_kinds import (
 from testbed.telemetry.events import read_events
 
 if TYPE_CHECKING:
+    from testbed.reports.any_run import AnyRun
     from testbed.reports.frames import Run
     from testbed.scenario.direction import Link
     from testbed.values.topology import Direction
@@ -183,13 +184,13 @@ def _summary_table(runs: Sequence[Run]) -> PageTable:
     return _side_by_side(runs, [dict(summary_rows(run.summary)) for run in runs])
 
 
-def numbers_table(runs: Sequence[Run]) -> PageTable:
+def numbers_table(runs: Sequence[AnyRun]) -> PageTable:
     """Return all values of the runs' summaries by dotted path, unrounded, except per worker."""
     columns = [{path: _shown(value) for path, value in leaves(run.summary)} for run in runs]
     return _side_by_side(runs, columns)
 
 
-def _side_by_side(runs: Sequence[Run], columns: Sequence[Mapping[str, str]]) -> PageTable:
+def _side_by_side(runs: Sequence[AnyRun], columns: Sequence[Mapping[str, str]]) -> PageTable:
     names = dict.fromkeys(name for column in columns for name in column)
     rows = [[name, *(column.get(name, "-") for column in columns)] for name in names]
     return PageTable(["", *(run.name for run in runs)], rows)

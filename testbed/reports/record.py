@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from testbed.scenario.schema import Scenario
 
 
-class RunRecord:
-    """What was recorded of a run, read from its folder; every table is read on first use.
+class RecordedRun:
+    """What is recorded of any run, read from its folder; every table is read on first use.
 
     The arguments, and the errors that it raises, are those of ``testbed.Run``.
     """
@@ -58,6 +58,30 @@ class RunRecord:
         return self.state.state not in ENDED and self.folder.alive()
 
     @cached_property
+    def environment(self) -> Mapping[str, Any]:
+        """Host, versions and command line; empty if the run did not get that far."""
+        return read_json(self.folder.environment) or {}
+
+    @cached_property
+    def traffic(self) -> pd.DataFrame:
+        """One row per reading of the kernel's counters, about one per second."""
+        return read_csv(self.folder.traffic, TRAFFIC)
+
+    @cached_property
+    def events(self) -> pd.DataFrame:
+        """One row per event, in order; a column for every field that any event has."""
+        import pandas as pd
+
+        table = pd.DataFrame([entry.as_dict() for entry in read_events(self.folder.events)])
+        first = ["time", "elapsed_seconds", "event", "node", "source"]
+        others = [name for name in table.columns if name not in first]
+        return table.reindex(columns=[*first, *others])
+
+
+class RunRecord(RecordedRun):
+    """What was recorded of a training."""
+
+    @cached_property
     def scenario(self) -> Scenario:
         """The resolved scenario."""
         from testbed.scenario.load import load_text
@@ -65,11 +89,6 @@ class RunRecord:
 
         path = self.folder.scenario
         return load_text(read_text(path), file=str(path))
-
-    @cached_property
-    def environment(self) -> Mapping[str, Any]:
-        """Host, versions and command line; empty if the run did not get that far."""
-        return read_json(self.folder.environment) or {}
 
     @cached_property
     def devices(self) -> pd.DataFrame:
@@ -117,24 +136,9 @@ class RunRecord:
         return table
 
     @cached_property
-    def traffic(self) -> pd.DataFrame:
-        """One row per reading of the kernel's counters, about one per second."""
-        return read_csv(self.folder.traffic, TRAFFIC)
-
-    @cached_property
     def links(self) -> pd.DataFrame:
         """Configured and carried rates of links that follow recordings, about once per second."""
         return read_csv(self.folder.links, LINKS)
-
-    @cached_property
-    def events(self) -> pd.DataFrame:
-        """One row per event, in order; a column for every field that any event has."""
-        import pandas as pd
-
-        table = pd.DataFrame([entry.as_dict() for entry in read_events(self.folder.events)])
-        first = ["time", "elapsed_seconds", "event", "node", "source"]
-        others = [name for name in table.columns if name not in first]
-        return table.reindex(columns=[*first, *others])
 
 
 def metric_names(scenario: Scenario) -> list[str]:

@@ -52,7 +52,7 @@ UNITS: Mapping[str, Callable[[float], str]] = {
 }
 """Format of a value, by unit."""
 
-Argument = Literal["accuracy", "value", "loss", "first", "window"]
+Argument = Literal["accuracy", "value", "loss", "first", "window", "node"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Definition:
         unit: one of UNITS.
         of: computes it from a run, or from its evaluations; None and NaN mean not measured,
             infinity means never reached. Arguments are passed by name.
-        parameters: the arguments in brackets; a window is optional.
+        parameters: the arguments in brackets; a window and a node are optional.
         evaluations: whether ``of`` receives only the table of evaluations.
         metric: the metric that it is about; then ``of`` receives ``higher``, whether a higher
             value of it is better, too.
@@ -152,6 +152,17 @@ def _best(metric: str) -> Definition:
     return Definition(title, unit_of(metric), best, ("window",), evaluations=True, metric=metric)
 
 
+def _last(metric: str) -> Definition:
+    """Return the measure of the last moving average of a metric during the training."""
+
+    def last(evaluations: pd.DataFrame, window: int, higher: bool) -> float:
+        smooth = moving_average(values(evaluations, metric)[~evaluations["final"]], window=window)
+        return float(smooth.iloc[-1])
+
+    title = f"last {_titled(metric)}"
+    return Definition(title, unit_of(metric), last, ("window",), evaluations=True, metric=metric)
+
+
 def _lowest_loss(evaluations: pd.DataFrame, window: int) -> float:
     during = evaluations.loc[~evaluations["final"], "loss"]
     return float(moving_average(during, window=window).min())
@@ -188,6 +199,7 @@ COSTS = {
     "pickle9": ("ingress as pickle9", "B", ""),
     "time": ("emulated time", "s", "time_seconds"),
     "steps": ("training steps", "count", "steps"),
+    "sent": ("bytes sent by all nodes", "B", "sent_bytes"),
 }
 """What an accuracy or another metric may cost: title, unit and column of the evaluations."""
 
@@ -204,7 +216,7 @@ def _cost(cost: str, metric: str, goal: Argument = "value") -> Definition:
     return Definition(to, unit, of, (goal, "window"), bool(column), metric, column)
 
 
-OF_METRIC = rf"(final|best|({'|'.join(COSTS)})_to)_(?!loss\b)({METRIC})"
+OF_METRIC = rf"(final|best|last|({'|'.join(COSTS)})_to)_(?!loss\b)({METRIC})"
 """Names of measures of any metric."""
 
 
@@ -219,7 +231,7 @@ def definition_of(name: str) -> Definition | None:
     metric = ACCURACY if metric == "accuracy" else metric
     if cost:
         return _cost(cost, metric)
-    return _final(metric) if what == "final" else _best(metric)
+    return {"final": _final, "best": _best, "last": _last}[what](metric)
 
 
 def _below(column: str, nth: int = 1) -> Callable[..., float]:
@@ -296,6 +308,8 @@ MEASURES: Mapping[str, Definition] = {
         "values sent by a worker", "count", lambda run: floats_per_worker(run.updates)
     ),
     "best_accuracy": _best(ACCURACY),
+    "last_accuracy": _last(ACCURACY),
+    "last_loss": _last("loss"),
     "lowest_loss": _evaluated("lowest loss", "", _lowest_loss, "window"),
     **{f"{cost}_to": _cost(cost, ACCURACY, "accuracy") for cost in COSTS},
     "convergence_time": _evaluated(

@@ -10,16 +10,11 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from testbed.reports.any_run import open_run
 from testbed.reports.figures import write_figure
-from testbed.reports.frames import Run, summarise, write_summary
-from testbed.reports.workload import (
-    WorkloadRun,
-    summarise_workload,
-    write_workload_summary,
-)
-from testbed.scenario.load_workload import is_workload_file
+from testbed.reports.frames import summarise, write_summary
+from testbed.reports.workload import WorkloadRun, summarise_workload, write_workload_summary
 from testbed.telemetry.entry import plain
-from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.recovery import Recovered, recover
 
 LIBRARIES = ("pandas", "pyarrow.parquet", "matplotlib.figure", "matplotlib.backends.backend_agg")
@@ -62,9 +57,9 @@ def remake(path: Path, *, write: bool = True) -> Report:
         RunNotFound: there is no run folder at ``path``.
         TestbedError: a file in it is damaged; names the file.
     """
-    if is_workload_file(path / "scenario.yaml"):
-        return _remake_workload(RunFolder.open(path), write=write)
-    run = Run(path)
+    run = open_run(path)
+    if isinstance(run, WorkloadRun):
+        return _remake_workload(run, write=write)
     if not write:
         return Report(plain(summarise(run)), None, Recovered())
     if run.alive:
@@ -75,8 +70,7 @@ def remake(path: Path, *, write: bool = True) -> Report:
     return Report(summary, run.folder.figure if write_figure(run, summary) else None, recovered)
 
 
-def _remake_workload(folder: RunFolder, *, write: bool) -> Report:
-    run = WorkloadRun(folder)
+def _remake_workload(run: WorkloadRun, *, write: bool) -> Report:
     writes = write and not run.alive
     made = write_workload_summary(run) if writes else plain(summarise_workload(run))
     return Report(made, None, Recovered())

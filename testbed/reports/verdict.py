@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from testbed.algorithms.frame.stop import NO_WORKER_LEFT
 from testbed.reports.by_hand import describe_interventions
@@ -47,6 +48,13 @@ class Verdict:
     reasons: tuple[str, ...]  # violated rules, with the measured and the allowed value
     unchecked: tuple[str, ...]  # rules without measurements
     warnings: tuple[str, ...] = ()  # notes that do not invalidate the run
+
+    @classmethod
+    def of(cls, summary: Mapping[str, Any]) -> Verdict:
+        """Return the verdict in a summary."""
+        verdict = summary["verdict"]
+        told = (tuple(verdict.get(name, ())) for name in ("reasons", "unchecked", "warnings"))
+        return cls(verdict["valid"], *told)
 
 
 def judge(measured: Measurements) -> Verdict:

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+MOST_PAIRS = 12
+
+
 def workload_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the summary as a two-column table, and the nodes as another."""
     from testbed.reports.console import table
@@ -34,6 +37,26 @@ def workload_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
             _bytes(one["memory_bytes_max"]),
         )
     yield nodes
+    if summary.get("pairs"):
+        yield _pairs(summary["pairs"])
+
+
+def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return the pairs that have sent most, each way by itself."""
+    from testbed.reports.console import table
+
+    found = [(node, peer, one) for node, own in pairs.items() for peer, one in own.items()]
+    found.sort(key=lambda row: -row[2]["sent_bytes"])
+    shown = table("from", "to", "TCP data", "sent again", "round trip")
+    for node, peer, one in found[:MOST_PAIRS]:
+        trip = one["round_trip_seconds"]
+        shown.add_row(
+            *(node, peer, _bytes(one["sent_bytes"]), _bytes(one["retransmitted_bytes"])),
+            _shown(None if trip is None else 1000 * trip, ",.1f", " ms"),
+        )
+    if len(found) > MOST_PAIRS:
+        shown.add_row(f"and {len(found) - MOST_PAIRS:,} others: pairs.csv", *("",) * 4)
+    return shown
 
 
 def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -54,7 +77,7 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _metric(metric: Mapping[str, Any]) -> str:
     best = metric["best"]
     if best is None:
-        return "never printed"
+        return "no value"
     where = f"{best['node']}, {best['time_seconds']:,.1f} s"
     return f"best {best['value']:g} ({where}), last {metric['last']:g} of {metric['count']:,}"
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from testbed.errors import InvalidValue, NodeError, Problem, ScenarioError
-from testbed.faults import Fault, Freeze, NetworkPartition, Slow
+from testbed.faults import AnyFault, Freeze, NetworkPartition, Slow
 from testbed.faults.base import PassingFault, Trigger
 from testbed.faults.timeline import Timeline
 from testbed.plan.selection import select
@@ -95,9 +95,8 @@ def ask(
         NodeError: no controller is running, or it objects to the request.
     """
     nodes = _selected(folder, selectors)
-    if verb == "slow" and not read_plan(folder).workers:
-        expected = "a training: a workload's programs have no steps; set its `cpu` limits"
-        raise ScenarioError([Problem("slow", 0, "", "a workload", expected)])
+    if verb == "slow":
+        _check_limits(nodes, folder)
     seconds = None if duration is None else duration_of(duration)
     if verb == "partition" and seconds is not None and duration is not None:
         _check_partition(duration, seconds, folder)
@@ -166,6 +165,15 @@ def duration_of(text: str) -> float:
     return seconds
 
 
+def _check_limits(nodes: Sequence[str], folder: RunFolder) -> None:
+    """Refuse to slow down nodes of a workload that have no CPU limit, which is divided."""
+    plan = read_plan(folder)
+    found = [plan.node(name) for name in nodes]
+    if free := [one.name for one in found if one.part == "peer" and one.cpu is None]:
+        expected = "nodes with a `cpu` limit, which is divided by the factor"
+        raise ScenarioError([Problem("selector", 0, "", ", ".join(free), expected)])
+
+
 def _check_partition(text: str, seconds: float, folder: RunFolder) -> None:
     """Refuse a partition that connections may not survive."""
     time_scale = read_plan(folder).time_scale
@@ -214,7 +222,7 @@ def listed(folder: RunFolder) -> list[dict[str, Any]]:
     return rows
 
 
-def _planned(folder: RunFolder) -> tuple[Timeline, Sequence[Fault]]:
+def _planned(folder: RunFolder) -> tuple[Timeline, Sequence[AnyFault]]:
     """Return the faults of a run's scenario, and their timeline."""
     if is_workload_file(folder.scenario):
         workload = load_workload(folder.scenario)

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from math import inf
 
 from testbed.errors import HostError, NodeError
-from testbed.faults import ChangedLink, Freeze, Join, Kill, Leave, NetworkPartition, Slow
+from testbed.faults import (
+    ChangedLink,
+    Freeze,
+    Join,
+    Kill,
+    Leave,
+    NetworkPartition,
+    Slow,
+    SlowNode,
+)
 from testbed.faults.base import PassingFault, TimedFault
 from testbed.faults.timeline import BY_HAND, Timeline
 from testbed.models.metrics import values_of
@@ -65,8 +74,8 @@ class FaultyNodes:
                 self._start(node)
             case NetworkPartition():
                 self.agent.partition(node.name)
-            case Slow(factor=factor):
-                self._set_pace(node.name, factor)
+            case Slow(factor=factor) | SlowNode(factor=factor):
+                self._set_pace(node, factor)
             case ChangedLink(up=up, down=down):
                 time_scale = self.setup.plan.time_scale
                 assert node.link is not None, "every target of a fault has one"
@@ -87,8 +96,8 @@ class FaultyNodes:
                 self._start(node)
             case NetworkPartition():
                 self.agent.heal(node.name)
-            case Slow():
-                self._set_pace(node.name, 1.0)
+            case Slow() | SlowNode():
+                self._set_pace(node, 1.0)
             case ChangedLink():
                 if failure := self.agent.reset_links([node.name]).failure:
                     raise NodeError(f"{failure}.")
@@ -118,9 +127,16 @@ class FaultyNodes:
             self.pause(LOOK_SECONDS)
             self.watch.look()
 
-    def _set_pace(self, name: str, factor: float) -> None:
-        """Write a worker's slowdown factor to its file. The worker reads it before every step."""
-        file = self.setup.folder.slow / name
+    def _set_pace(self, node: NodeSpec, factor: float) -> None:
+        """Write a worker's slowdown factor to its file. The worker reads it before every step.
+
+        A workload's node has its CPU limit divided by the factor.
+        """
+        if node.part == "peer":
+            assert node.cpu is not None, "checked before"
+            self.agent.set_quota(node.name, node.cpu / factor)
+            return
+        file = self.setup.folder.slow / node.name
         if factor == 1.0:
             file.unlink(missing_ok=True)
         else:

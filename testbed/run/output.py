@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from testbed.run.metric_values import MetricValues
 from testbed.scenario.workload import Workload
+from testbed.scenario.workload_metrics import Metric
 from testbed.scenario.workload_names import Placed, placed
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.record import Recorder
 
 
 @dataclass
@@ -20,9 +22,8 @@ class Output:
 
     workload: Workload
     folder: RunFolder
-    recorder: Recorder
+    values: MetricValues
     trigger: Callable[[str], object]  # called with every line if a fault waits for one
-    reached: str = ""  # the first metric of `stop` that a node has reached, as text
     _matched: set[tuple[str, str]] = field(default_factory=set)  # nodes, and patterns
     _logs: dict[Placed, LineReader] = field(default_factory=dict)
     _patterns: dict[str, set[str]] = field(default_factory=dict)  # waited for, by program
@@ -49,30 +50,59 @@ class Output:
         """Return whether a line of a node's output has matched a pattern that is waited for."""
         return (node, pattern) in self._matched
 
-    def _metrics(self, own: Placed) -> bool:
-        return bool(self.workload.workload[own.program].metrics)
+    def _metrics(self, own: Placed) -> Mapping[str, Metric]:
+        """Return the metrics that a node prints."""
+        metrics = self.workload.workload[own.program].metrics
+        return {name: one for name, one in metrics.items() if one.prometheus is None}
+
+    def _json(self, own: Placed) -> bool:
+        return any(one.json_key is not None for one in self._metrics(own).values())
 
     def _take(self, own: Placed, line: str) -> None:
         for pattern in self._patterns.get(own.program, ()):
             if re.search(pattern, line):
                 self._matched.add((own.name, pattern))
         self.trigger(line)
-        for name, metric in self.workload.workload[own.program].metrics.items():
-            if (found := re.search(metric.regex, line)) is None:
-                continue
-            value = _number(found[1])
-            if value is None:
-                continue
-            self.recorder.metric(own.name, name, value)
-            targets = self.workload.stop.metrics if self.workload.stop else {}
-            if name in targets and metric.is_reached(value, targets[name]) and not self.reached:
-                self.reached = f"{name} of {own.name} has reached {targets[name]:g}: {value:g}"
+        content: Any = json_of(line) if self._json(own) else None
+        for name, metric in self._metrics(own).items():
+            value = printed_value(metric, line, content)
+            if value is not None:
+                self.values.take(own.name, name, value)
 
 
-def _number(text: str | None) -> float | None:
-    """Return a finite number; None for text that is none."""
-    try:
-        value = float(text or "")
-    except ValueError:
+def printed_value(metric: Metric, line: str, content: Any) -> float | None:
+    """Return the value of a metric in a line, or its content as JSON; None if it has none."""
+    if metric.regex is not None:
+        found = re.search(metric.regex, line)
+        try:
+            return None if found is None else float(found[1] or "")
+        except ValueError:
+            return None
+    if metric.json_key is None:
         return None
-    return value if math.isfinite(value) else None
+    value = _at(content, metric.json_key)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        return float(value) if number else None
+    except OverflowError:
+        return None
+
+
+def json_of(line: str) -> Any:
+    """Return the content of a line that is a JSON object; None for any other line."""
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _at(content: Any, key: str) -> Any:
+    """Return what an object has at a key, in which dots lead into the objects inside it."""
+    if not isinstance(content, dict):
+        return None
+    if key in content:
+        return content[key]
+    first, _, rest = key.partition(".")
+    return _at(content.get(first), rest) if rest else None

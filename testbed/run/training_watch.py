@@ -110,7 +110,7 @@ class TrainingWatch(Watch):
         self.look_at_logs()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
         counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
-        del counters["peers"]
+        del counters["peers"], counters["pairs"]
         self.recorder.traffic(counters, self.host.sample())
 
     def prepare_restart(self, node: NodeSpec) -> None:

@@ -9,7 +9,9 @@ from testbed.errors import NodeError
 from testbed.run.course import Connected, Course
 from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.faults import Faults
+from testbed.run.metric_values import MetricValues
 from testbed.run.output import Output
+from testbed.run.scraping import Scraper
 from testbed.run.setup import WorkloadSetup
 from testbed.run.watch import quote_log
 from testbed.run.workload_watch import WorkloadWatch
@@ -137,9 +139,11 @@ class WorkloadCourse(Course):
         def printed(line: str) -> None:
             timeline.printed(line, now=run.recorder.elapsed_seconds or 0.0)
 
-        output = Output(workload, setup.folder, run.recorder, printed)
+        values = MetricValues(workload, run.recorder, timeline)
         self.watch = WorkloadWatch(
-            *(setup.plan, setup.folder, run.recorder, run.agent, run.clock, output),
+            *(setup.plan, setup.folder, run.recorder, run.agent, run.clock),
+            Output(workload, setup.folder, values, printed),
+            Scraper(workload, run.agent, values, run.clock),
             stop_seconds=None if stop is None else float(stop),
         )
         self._starts: Starts | None = None

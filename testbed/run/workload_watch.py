@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from testbed.network.ledgers import Pair
 from testbed.run.output import Output
+from testbed.run.scraping import Scraper
 from testbed.run.watch import Watch, describe_exit
 from testbed.runtimes.agent.launch import Exit
 from testbed.telemetry.event_kinds import WorkloadEnded
-from testbed.telemetry.rows import NodeRow
+from testbed.telemetry.rows import NodeRow, PairRow
 from testbed.values.topology import NodeSpec
+
+OTHERS = "others"
+"""Stands for the peers of a node that are not counted one by one."""
 
 
 @dataclass
@@ -17,6 +23,7 @@ class WorkloadWatch(Watch):
     """Polls a workload, and records what is new."""
 
     output: Output  # of its nodes
+    scraper: Scraper  # of the metrics that they serve
     stop_seconds: float | None = None  # since the start, or None for no such end
     succeeded: set[str] = field(default_factory=set)  # nodes that have exited with status 0
     gone: dict[str, str] = field(default_factory=dict)  # nodes that ended otherwise, and how
@@ -45,6 +52,7 @@ class WorkloadWatch(Watch):
         """
         exits = self.take_ended()  # before reading output, which then is all that they printed
         self.output.look()
+        self.scraper.look()
         for ended in exits:
             self._take_exit(self.plan.node(ended.node), ended)
         if not self.finished and (reason := self._reason()):
@@ -84,7 +92,20 @@ class WorkloadWatch(Watch):
                 )
             )
         self.recorder.node_readings(rows)
+        self._record_pairs(traffic.pairs, now)
         self.recorder.host(self.host.sample())
+
+    def _record_pairs(self, pairs: Mapping[str, Mapping[str, Pair]], now: float) -> None:
+        links = ((node.name, node.link) for node in self.plan.nodes)
+        names = {link.address: name for name, link in links if link is not None} | {"": OTHERS}
+        rows = [
+            PairRow(now, node, names[address], *pair)
+            for node, found in pairs.items()
+            for address, pair in found.items()
+            if address in names
+        ]
+        if rows:
+            self.recorder.pair_readings(rows)
 
     def _take_exit(self, node: NodeSpec, ended: Exit) -> None:
         how = describe_exit(node, ended)
@@ -107,8 +128,8 @@ class WorkloadWatch(Watch):
         elapsed = self.recorder.elapsed_seconds
         if self.stop_seconds is not None and (elapsed or 0.0) >= self.stop_seconds:
             return f"stop.time of {self.stop_seconds:g} s has passed"
-        if self.output.reached:
-            return self.output.reached
+        if self.output.values.reached:
+            return self.output.values.reached
         over = self.succeeded | self.gone.keys()
         final = [node.name for node in self.plan.nodes if node.end == "final"]
         if final and over.issuperset(final):

@@ -11,7 +11,7 @@ from testbed.scenario.load import (
     HasCuda,
     completed,
     is_workload,
-    load,
+    load_document,
     shortened,
     validate,
 )
@@ -30,14 +30,46 @@ OF_A_TRAINING = tuple(name for name in Scenario.model_fields if name not in Work
 
 
 def load_any(
-    path: Path | str, *, overrides: Sequence[Override] = (), has_cuda: HasCuda | None = None
+    path: Path | str,
+    *,
+    overrides: Sequence[Override] = (),
+    has_cuda: HasCuda | None = None,
+    seeds: Sequence[int] = (),
 ) -> Scenario | Workload:
     """Load a scenario file of either kind; arguments and errors are those of ``load``."""
     path = find_scenario(Path(path))
-    document = _read(path, overrides)
-    if not is_workload(document):
-        return load(path, overrides=overrides, has_cuda=has_cuda)
-    return load_workload_document(document, locate=lambda name: path.parent / name)
+    document = parse_document(read_text(path), display_name(path))
+    return load_any_document(
+        *(document, lambda name: path.parent / name),
+        overrides=overrides,
+        has_cuda=has_cuda,
+        seeds=seeds,
+    )
+
+
+def load_any_document(
+    document: Document,
+    locate: Callable[[str], Path],
+    *,
+    overrides: Sequence[Override] = (),
+    has_cuda: HasCuda | None = None,
+    seeds: Sequence[int] = (),
+) -> Scenario | Workload:
+    """Load a parsed scenario of either kind; ``locate`` finds the files that it names.
+
+    Arguments and errors are those of ``load``.
+    """
+    done = _completed(document, locate, overrides)
+    if is_workload(done):
+        return load_workload_document(done, locate=locate)
+    return load_document(
+        document,
+        locate=locate,
+        overrides=overrides,
+        own_code=True,
+        has_cuda=has_cuda,
+        seeds=seeds,
+    )
 
 
 def load_workload(path: Path) -> Workload:
@@ -46,7 +78,9 @@ def load_workload(path: Path) -> Workload:
     Raises:
         ScenarioError: holds all problems, each with its line.
     """
-    return load_workload_document(_read(path, ()), locate=None)
+    document = parse_document(read_text(path), display_name(path))
+    done = _completed(document, lambda name: path.parent / name, ())
+    return load_workload_document(done, locate=None)
 
 
 def is_workload_file(path: Path) -> bool:
@@ -92,8 +126,9 @@ def _checked(
     return [problem_at(document, *one) for one in found]
 
 
-def _read(path: Path, overrides: Sequence[Override]) -> Document:
-    """Read a document with its bases and overrides, without validation."""
-    document = parse_document(read_text(path), display_name(path))
+def _completed(
+    document: Document, locate: Callable[[str], Path], overrides: Sequence[Override]
+) -> Document:
+    """Return a document with its bases and overrides, without validation."""
     root = SchemaNode(Workload if is_workload(document) else Scenario)
-    return completed(document, root, locate=lambda name: path.parent / name, overrides=overrides)
+    return completed(document, root, locate=locate, overrides=overrides)

@@ -7,7 +7,6 @@ and have files, an environment and a home of their own.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
@@ -19,10 +18,11 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from testbed.errors import InvalidValue
-from testbed.faults import ChangedLink, Freeze, Kill, NetworkPartition
+from testbed.faults import ChangedLink, Freeze, Kill, NetworkPartition, SlowNode
 from testbed.runtimes import Native, Runtime
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import CommandSettings, NetworkSettings
+from testbed.scenario.workload_metrics import Metric, Port
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.family import Named
 from testbed.values.fields import (
@@ -46,11 +46,12 @@ from testbed.values.units import Duration
 WAIT = Duration(60.0)
 
 WorkloadFault = Annotated[
-    Annotated[Freeze | Kill | NetworkPartition | ChangedLink, Field(discriminator="name")], Named()
+    Annotated[
+        Freeze | Kill | NetworkPartition | ChangedLink | SlowNode, Field(discriminator="name")
+    ],
+    Named(),
 ]
 """The faults that concern a node, whatever runs in it."""
-
-Port = Annotated[int, Field(ge=1, le=65535, strict=True)]
 
 
 class _ShortForm(BeforeValidator):
@@ -95,31 +96,6 @@ class Condition(StrictModel):
         if self.within is None and self.state is None:
             return self.model_copy(update={"within": WAIT})
         return self
-
-
-class Metric(StrictModel):
-    """A number that a program prints.
-
-    Attributes:
-        regex: a regular expression whose first group is the number: `acc=([0-9.]+)`. Every line of
-            the output is searched.
-        better: whether higher or lower values are better.
-    """
-
-    regex: Pattern
-    better: Literal["higher", "lower"] = "higher"
-
-    @model_validator(mode="after")
-    def _has_group(self) -> Metric:
-        if not re.compile(self.regex).groups:
-            raise InvalidValue(
-                self.regex, "a group in parentheses: the number, as in acc=([0-9.]+)"
-            )
-        return self
-
-    def is_reached(self, value: float, target: float) -> bool:
-        """Return whether a value is at least as good as a target."""
-        return value >= target if self.better == "higher" else value <= target
 
 
 After = Annotated[Condition, _ShortForm()]
@@ -170,7 +146,7 @@ class Program(CommandSettings):
         ports: TCP ports at which it listens, by name.
         after: what must have happened before it starts, by the name of another program: `started`,
             `ended` (with status 0), {listens: PORT} or {prints: REGEX}; for all its nodes.
-        metrics: numbers that it prints, by name.
+        metrics: numbers that it prints or serves, by name.
     """
 
     end: ProgramEnd = "final"
@@ -208,8 +184,8 @@ class WorkloadStop(StrictModel):
 
     Attributes:
         time: time since the first node started.
-        metrics: values of printed metrics, by name, that any node reaches: exceeds, or falls below
-            if lower values are better.
+        metrics: values of metrics, by name, that any node reaches: exceeds, or falls below if lower
+            values are better.
     """
 
     time: PositiveDuration | None = None
@@ -248,6 +224,12 @@ class Workload(StrictModel):
     network: NetworkSettings = NetworkSettings()
     faults: Annotated[tuple[WorkloadFault, ...], Field(strict=False)] = ()
     stop: WorkloadStop | None = None
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics of all programs by name; those of one name agree on `better`."""
+        programs = self.workload.values()
+        return {name: one for program in programs for name, one in program.metrics.items()}
 
     def node_names(self) -> tuple[str, ...]:
         """Return the names of all nodes, in the order of their numbers on the switch."""

@@ -6,17 +6,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from testbed.faults import SlowNode
 from testbed.faults.check import contradictions
 from testbed.runtimes import Simulated, names
 from testbed.scenario.checks import MOST_WORKERS, TAKEN
 from testbed.scenario.direction import Link
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.links import link_spec, unshapable
-from testbed.scenario.workload import Metric, Program, Workload
+from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload_metrics import Metric
 from testbed.scenario.workload_names import COUNT, INDEX, PORT, RESERVED, in_braces, placed
 
 ROOT = "workload"
 INTERPRETER = Path("bin/python")
+LEAST_CPUS = 0.01
+"""The least that a control group can limit a node to."""
 
 
 def check_workload(workload: Workload) -> Iterator[Finding]:
@@ -48,6 +52,8 @@ def _check_metrics(workload: Workload) -> Iterator[Finding]:
                 path = (ROOT, program, "metrics", name, "better")
                 expected = f"{known[name].better}, as in another program; or another name"
                 yield path, metric.better, expected
+            if metric.port is not None and not _has_port(settings, metric.port):
+                yield (ROOT, program, "metrics", name, "port"), str(metric.port), _ports(settings)
     for name in workload.stop.metrics if workload.stop else ():
         if name not in known:
             expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
@@ -162,6 +168,29 @@ def _check_links(program: Program, path: Keys) -> Iterator[Finding]:
                         yield (*place, direction, field), found, expected
 
 
+def _check_slow(workload: Workload) -> Iterator[Finding]:
+    """Check that a slower node has a limit to divide, and keeps enough of it."""
+    limits = {
+        node: one.cpu or program.cpu
+        for name, program in workload.workload.items()
+        for node, (_, one) in zip(program.node_names(name), program.node_classes(name), strict=True)
+    }
+    names = tuple(limits)
+    for place, fault in enumerate(workload.faults):
+        if not isinstance(fault, SlowNode) or fault.nodes is None:
+            continue
+        for number in fault.candidates((), names):
+            cpu, path = limits[names[number]], ("faults", place, "slow")
+            if cpu is None:
+                expected = f"`cpu` of its program, to divide it by {fault.factor:g}"
+                yield path, f"{names[number]}, which has no CPU limit", expected
+                break
+            if cpu / fault.factor < LEAST_CPUS:
+                expected = f"at most {cpu / LEAST_CPUS:g}: it needs {LEAST_CPUS:g} CPUs"
+                yield (*path, "factor"), f"{fault.factor:g} of {cpu:g} CPUs", expected
+                break
+
+
 def _check_faults(workload: Workload) -> Iterator[Finding]:
     nodes = workload.node_names()
     wrong = False
@@ -176,10 +205,17 @@ def _check_faults(workload: Workload) -> Iterator[Finding]:
             wrong = True
             expected = f"a node ({', '.join(nodes[:8])}) or a pattern like '{nodes[0][:1]}*'"
             yield (*path, "nodes"), repr(selector), expected
-        if fault.at.time is None and fault.at.log is None:
+        if fault.at.version is not None:
             wrong = True
-            expected = "a time or a line, like {time: 5s} or {log: round 5}: there is no model"
+            expected = "a time, a line or a metric, like {time: 5s} or {log: round 5}: no model"
             yield (*path, "at"), str(fault.at), expected
+        known = workload.metrics
+        for name in fault.at.values:
+            if name not in known:
+                wrong = True
+                expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
+                yield (*path, "at"), name, expected
+    yield from _check_slow(workload)
     if wrong:
         return
     for place, found in contradictions(workload.faults, (), seed=workload.seed, others=nodes):

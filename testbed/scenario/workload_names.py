@@ -37,7 +37,11 @@ def placed(workload: Workload) -> tuple[Placed, ...]:
 def workload_timeline(workload: Workload) -> Timeline:
     """Return which fault has which targets when: all nodes are possible targets."""
     names = workload.node_names()
-    return Timeline.of(workload.faults, (), seed=workload.seed, others=names)
+    timeline = Timeline.of(workload.faults, (), seed=workload.seed, others=names)
+    timeline.lower = frozenset(  # a loss, too, is what the scenario says
+        name for name, metric in workload.metrics.items() if metric.better == "lower"
+    )
+    return timeline
 
 
 def in_braces(text: str) -> Iterator[tuple[str, str]]:

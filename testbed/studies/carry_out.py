@@ -12,11 +12,13 @@ import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from testbed.errors import TestbedError
 from testbed.host import syscalls
 from testbed.run.simulated import SimulationResources, resume, up_simulated
 from testbed.scenario import Scenario
+from testbed.scenario.workload import Workload
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.wall import WALL
 
@@ -28,7 +30,7 @@ INTERRUPTED = 130
 class StudyRunRequest:
     """Request to execute one run."""
 
-    scenario: Scenario
+    scenario: Scenario | Workload
     beside: Path  # base folder for paths of the user's own files
     runs: Path  # folder of all runs
     name: str
@@ -42,8 +44,8 @@ class StudyRunRequest:
 
 def main() -> int:
     """Execute the request on standard input; return the exit status of ``testbed up``."""
-    from testbed.run.prepare import RunRequest
-    from testbed.run.up import RunListener, up
+    from testbed.run.prepare import Request
+    from testbed.run.up import RunListener, up, up_workload
 
     asked: StudyRunRequest = pickle.load(sys.stdin.buffer)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -51,7 +53,7 @@ def main() -> int:
         return INTERRUPTED
     if asked.cpus:
         os.sched_setaffinity(0, asked.cpus)
-    request = RunRequest(
+    request: Request[Any] = Request(
         asked.scenario,
         beside=asked.beside,
         runs=asked.runs,
@@ -67,6 +69,8 @@ def main() -> int:
             valid = resume(folder, RunListener(), environment=os.environ, resources=asked.simulated)
         elif asked.scenario.simulated:
             valid = up_simulated(request, RunListener(), resources=asked.simulated)
+        elif isinstance(asked.scenario, Workload):
+            valid = up_workload(request, RunListener())
         else:
             valid = up(request, RunListener())
         return 0 if valid else 6

@@ -181,13 +181,14 @@ class RayCluster:
     def _begin(self, run: StudyRun, processes: int, going: dict[Any, Claim]) -> None:
         import ray
 
-        claim = self.progress.claim(run)
+        claim, scenario = self.progress.claim(run), run.scenario
         if claim is None:
             return
+        assert isinstance(scenario, Scenario), "only trainings are simulated"
         try:
-            data = prepare_dataset(run.scenario.dataset, self.environment, run.beside)
-            needed = self._needs(run.scenario, data, processes)
-            asked = self._asked(claim, data, processes)
+            data = prepare_dataset(scenario.dataset, self.environment, run.beside)
+            needed = self._needs(scenario, data, processes)
+            asked = self._asked(claim, scenario, data, processes)
         except (TestbedError, OSError) as error:
             code = error.exit_code if isinstance(error, TestbedError) else HostError.exit_code
             self.progress.fail(run, claim.name, Failure(str(error), code))
@@ -218,11 +219,11 @@ class RayCluster:
             )
         return {"num_cpus": processes, "memory": memory, "num_gpus": int(on_gpu)}
 
-    def _asked(self, claim: Claim, data: Path, processes: int) -> ClusterRun:
-        run, folder = claim.run, self.progress.runs / claim.name
+    def _asked(self, claim: Claim, scenario: Scenario, data: Path, processes: int) -> ClusterRun:
+        folder, beside = self.progress.runs / claim.name, claim.run.beside
         return ClusterRun(
-            scenario=dump_data(with_copies(run.scenario), "scenario"),
-            files={file.name: file.read_bytes() for file in custom_files(run.scenario, run.beside)},
+            scenario=dump_data(with_copies(scenario), "scenario"),
+            files={file.name: file.read_bytes() for file in custom_files(scenario, beside)},
             data=data.name,
             name=claim.name,
             argv=self.argv,

@@ -13,7 +13,7 @@ from testbed.models.metrics import ACCURACY
 from testbed.reports.run_measure import Measure
 from testbed.scenario import json_schema
 from testbed.scenario.document import Keys
-from testbed.scenario.json_schema import training_schema
+from testbed.scenario.json_schema import training_schema, workload_schema
 from testbed.studies.statistics import Interval, IntervalKind
 from testbed.telemetry.entry import METRIC
 from testbed.values.fields import Name, Seed, StrictModel
@@ -59,7 +59,8 @@ class Curves(StrictModel):
     Attributes:
         show: vertical axis: accuracy (top-1), loss or a metric of the evaluations during training,
             by its name.
-        against: horizontal axis: updates, steps, emulated time, or payload into the PS.
+        against: horizontal axis: updates, steps, emulated time, or payload into the PS; of
+            workloads time, which is the default then, or the bytes sent by all nodes.
         where: the cases to draw; all by default.
         panels: factors; each combination of their levels has its own panel.
         mean_of: the number of consecutive evaluations to average.
@@ -70,7 +71,7 @@ class Curves(StrictModel):
     """
 
     show: Annotated[str, Field(pattern=f"^{METRIC}$")] = "accuracy"
-    against: Literal["updates", "steps", "time", "ingress"] = "updates"
+    against: Literal["updates", "steps", "time", "ingress", "sent"] = "updates"
     where: Selection = Field(default={})
     panels: tuple[str, ...] = ()
     mean_of: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
@@ -263,30 +264,41 @@ def metrics_of(study: StudyDocument) -> Iterator[tuple[Keys, str, Selection]]:
     """Yield where a study refers to a metric, its name, and for which cases."""
     for name, figure in study.report.figures.items():
         yield ("report", "figures", name, "show"), figure.column, figure.where
-    measures: list[tuple[Keys, Measure, Selection]] = []
-    for name, table in study.report.tables.items():
-        path: Keys = ("report", "tables", name, "measures")
-        measures += [((*path, place), one, table.where) for place, one in enumerate(table.measures)]
-    for place, number in enumerate(study.paper.numbers if study.paper else ()):
-        path = ("paper", "numbers", place, "measure")
-        measures.append((path, number.measure, number.where))
-    for name, expected in study.expects.items():
-        measures.append((("expects", name, "measure"), expected.measure, expected.where))
-    for path, measure, where in measures:
+    for path, measure, where in measures_of(study):
         if measure.definition.metric:
             yield path, measure.definition.metric, where
 
 
+def measures_of(study: StudyDocument) -> Iterator[tuple[Keys, Measure, Selection]]:
+    """Yield where a study refers to a measure, the measure, and for which cases."""
+    for name, table in study.report.tables.items():
+        path: Keys = ("report", "tables", name, "measures")
+        for place, one in enumerate(table.measures):
+            yield (*path, place), one, table.where
+    for place, number in enumerate(study.paper.numbers if study.paper else ()):
+        path = ("paper", "numbers", place, "measure")
+        yield path, number.measure, number.where
+    for name, expected in study.expects.items():
+        yield ("expects", name, "measure"), expected.measure, expected.where
+
+
 def study_schema() -> dict[str, Any]:
     """Return the schema. An inline scenario may lack the fields that the study varies."""
-    scenario = training_schema()
-    parts = scenario.pop("$defs")
+    scenario, workload = training_schema(), workload_schema()
+    # Where they differ, those of a training require fewer keys, which another document may have.
+    parts = {**workload.pop("$defs"), **scenario.pop("$defs")}
     for key in ("if", "then"):
         scenario.pop(key, None)
+        workload.pop(key, None)
     schema = json_schema(StudyDocument)
-    schema["$defs"] = {**schema["$defs"], **parts, "Scenario": scenario}
+    schema["$defs"] = {**schema["$defs"], **parts, "Scenario": scenario, "Workload": workload}
     described = {"description": schema["properties"]["scenario"]["description"]}
-    either = [{"type": "string"}, {"$ref": "#/$defs/Scenario"}]
+    inline = {
+        "if": {"required": ["workload"]},
+        "then": {"$ref": "#/$defs/Workload"},
+        "else": {"$ref": "#/$defs/Scenario"},
+    }
+    either = [{"type": "string"}, {"type": "object", **inline}]
     schema["properties"]["scenario"] = {"anyOf": either, **described}
     return schema
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from testbed.reports.charts import Chart, Series, thin, vertical
 from testbed.reports.measures import moving_average, values
+from testbed.reports.run_measure import series_of
 from testbed.reports.table import csv_text
-from testbed.scenario.checks import substitutes
 from testbed.studies.document import Curves
 from testbed.studies.found import Results
 from testbed.studies.kept import StudyResult
@@ -25,6 +25,7 @@ X = {
     "time": ("time_seconds", 1.0, "emulated time (s)"),
     "ingress": ("payload_up_bytes", 1e6, "ingress at the parameter server (MB)"),
     "steps": ("steps", 1.0, "training steps of all workers"),
+    "sent": ("sent_bytes", 1e6, "sent by all nodes (MB)"),
 }
 
 
@@ -72,7 +73,8 @@ def _line(
     run: StudyResult, wanted: Curves, between: Sequence[float] | None
 ) -> tuple[Numbers, Numbers]:
     """Return x and y of a run's evaluations during training."""
-    during = run.evaluations[~run.evaluations["final"]]
+    table = series_of(run, wanted.column)
+    during = table[~table["final"]]
     x_column, x_scale, _ = X[wanted.against]
     y_scale, _ = _vertical(wanted)
     smooth = moving_average(values(during, wanted.column), window=wanted.mean_of)
@@ -154,7 +156,7 @@ def title_of(name: str, curves: Sequence[Curve], results: Results) -> str:
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     over = "1 seed" if counts == [1] else f"{_averaged(results)} of {seeds} seeds"
     scaled = "" if results.study.scale == 1 else f", SCALED by {results.study.scale:g}"
-    replaced = any(substitutes(run.scenario) for run in results.study.runs)
+    replaced = any(run.substitutes for run in results.study.runs)
     return f"{results.study.name}: {name} ({over}{scaled}{', SUBSTITUTE' if replaced else ''})"
 
 

@@ -16,13 +16,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from testbed.errors import HostError, Problem, ScenarioError, TestbedError
-from testbed.reports.frames import Run
+from testbed.reports.any_run import open_run
 from testbed.reports.run_measure import Measure
 from testbed.scenario import load
+from testbed.scenario.load_workload import is_workload_file, load_workload
+from testbed.scenario.own_code import COPIES
 from testbed.scenario.traces import own_copy
-from testbed.studies.kept import ENDING, FOLDER, FolderRun, KeptRun, StudyResult, kept_runs
+from testbed.scenario.workload import Workload
+from testbed.studies.kept import (
+    ENDING,
+    FOLDER,
+    KeptRun,
+    StudyResult,
+    folder_run,
+    kept_runs,
+)
 from testbed.studies.statistics import Estimate, estimate
-from testbed.studies.study import Case, Study, StudyRun, identity, own_digests, spelled
+from testbed.studies.study import (
+    Case,
+    Study,
+    StudyRun,
+    digests,
+    identity,
+    own_digests,
+    spelled,
+)
 from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
@@ -103,6 +121,11 @@ def _ended(path: Path, told: Mapping[str, Any]) -> FoundRun:
 
 
 def _identity_of(path: Path) -> str:
+    if is_workload_file(path / "scenario.yaml"):
+        workload = load_workload(path / "scenario.yaml")
+        programs = workload.workload.values()
+        copies = [path / one for each in programs for one in each.files if one.startswith(COPIES)]
+        return identity(workload, digests({file.name: file for file in copies}))
     scenario = load(path / "scenario.yaml", custom_files=path / "custom")
     return identity(scenario, own_digests(scenario, partial(own_copy, path)))
 
@@ -113,7 +136,7 @@ def examine(path: Path) -> FoundRun:
     Raises:
         TestbedError: its folder is damaged.
     """
-    run = Run(path)
+    run = open_run(path)
     ended: State = run.state.state
     if run.alive:
         return FoundRun(path, "running", "")
@@ -125,7 +148,10 @@ def examine(path: Path) -> FoundRun:
 def resumable_run(run: StudyRun, runs: Path) -> str | None:
     """Return the name of an interrupted simulation that can resume from its checkpoint, or None."""
     path = runs / run.base_name
-    if run.scenario.simulated and run.scenario.checkpoint and _was_interrupted(path, run):
+    scenario = run.scenario
+    if isinstance(scenario, Workload) or not (scenario.simulated and scenario.checkpoint):
+        return None
+    if _was_interrupted(path, run):
         from testbed.run.simulated import resumable
 
         with suppress(TestbedError):  # no checkpoint yet, or it is damaged
@@ -265,7 +291,7 @@ class Results:
         """Return the numbers of a run; its tables are read only once."""
         found = self.found[run]
         if found.path not in self._opened:
-            self._opened[found.path] = (KeptRun.open if found.is_kept else FolderRun)(found.path)
+            self._opened[found.path] = (KeptRun.open if found.is_kept else folder_run)(found.path)
         return self._opened[found.path]
 
     def valid(self, case: Case) -> list[StudyRun]:
@@ -310,9 +336,15 @@ class Results:
         if not measure.is_share:
             return None
         scenario = self.by_case[case][0].scenario
+        if isinstance(scenario, Workload):
+            return None
         of_all = scenario.dataset.test_images
         final = measure.name.startswith("final")
         return of_all if final or of_all is None else min(of_all, scenario.evaluate.images)
+
+    def encoding(self, case: Case) -> str:
+        """Return the encoding of a case's pushes; empty for a workload, which has none."""
+        return str(getattr(self.by_case[case][0].scenario, "encoding", ""))
 
     def takes_long(self, case: Case) -> bool:
         """Whether any run of the case takes an hour or more."""

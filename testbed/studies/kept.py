@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.errors import TestbedError
 from testbed.reports.frames import Run
-from testbed.reports.record import metric_columns, metric_names
+from testbed.reports.record import RecordedRun, metric_columns, metric_names
 from testbed.reports.run_measure import Measure
+from testbed.reports.workload import WorkloadRun
 from testbed.scenario import dump
 from testbed.scenario.load import load_text
+from testbed.scenario.load_workload import is_workload_file
 from testbed.telemetry.files import read_json, write_atomically
 
 if TYPE_CHECKING:
@@ -37,17 +39,40 @@ CURVES = ("version", "time_seconds", "payload_up_bytes", "steps", "loss", "final
 
 
 class FolderRun(Run):
-    """A run whose folder exists."""
+    """A training whose folder exists."""
 
     @property
     def duration_seconds(self) -> float:
         """Real seconds from the creation of the folder to its last event, with pauses."""
-        created = datetime.fromisoformat(self.state.created)
-        return self.folder.events.stat().st_mtime - created.timestamp()
+        return _duration_seconds(self)
 
     def value(self, measure: Measure) -> float:
         """Return a measure; NaN if it was not measured."""
         return measure.of(self)
+
+
+class FolderWorkload(WorkloadRun):
+    """A workload's run, likewise."""
+
+    @property
+    def duration_seconds(self) -> float:
+        """Real seconds, as those of a ``FolderRun``."""
+        return _duration_seconds(self)
+
+    def value(self, measure: Measure) -> float:
+        """Return a measure; NaN if it was not measured."""
+        return measure.of(self)
+
+
+def _duration_seconds(run: RecordedRun) -> float:
+    created = datetime.fromisoformat(run.state.created)
+    return run.folder.events.stat().st_mtime - created.timestamp()
+
+
+def folder_run(path: Path) -> FolderRun | FolderWorkload:
+    """Return the run in a folder."""
+    kind = FolderWorkload if is_workload_file(path / "scenario.yaml") else FolderRun
+    return kind(path)
 
 
 @dataclass(frozen=True)
@@ -113,7 +138,7 @@ class KeptRun:
         return kept.reindex(columns=[*dict.fromkeys((*CURVES, *metrics))])
 
 
-StudyResult = FolderRun | KeptRun
+StudyResult = FolderRun | FolderWorkload | KeptRun
 
 
 def kept_runs(folder: Path) -> list[KeptRun]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
-from testbed.errors import Problem, ScenarioError
-from testbed.scenario import Override, Scenario, load
+from testbed.errors import InvalidValue, Problem, ScenarioError
+from testbed.scenario import Override, Scenario
 from testbed.scenario.document import Document, Keys, problem_at
-from testbed.scenario.load import HasCuda, load_document
+from testbed.scenario.load import HasCuda
+from testbed.scenario.load_workload import load_any, load_any_document
 from testbed.scenario.metrics import unknown_metric
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.problems import explain
@@ -21,6 +21,8 @@ from testbed.scenario.scalars import display
 from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.synonyms import nearest
+from testbed.scenario.workload import Workload
+from testbed.studies import workloads
 from testbed.studies.document import (
     LONGEST_LEVEL,
     Curves,
@@ -30,6 +32,7 @@ from testbed.studies.document import (
     TableOf,
     metrics_of,
 )
+from testbed.studies.scaling import scaled
 from testbed.studies.study import (
     Case,
     Study,
@@ -39,13 +42,13 @@ from testbed.studies.study import (
     levels_of,
     run_base_name,
 )
-from testbed.values.units import Duration
+from testbed.studies.workloads import (
+    as_of_workloads,
+    unsuited,
+)
 
 MOST_RUNS = 10_000
 LEAST_SEEDS = 2
-LEAST_IMAGES = 100
-"""Minimum number of images of an evaluation in a scaled study, unless the study has fewer."""
-
 OF_THE_STUDY = {"name": "the study names its runs", "seed": "seeds are listed under `seeds`"}
 """Fields that no setting may set, with the reason."""
 
@@ -135,9 +138,10 @@ class _Reading:
         self._check_references()
         self._refuse_if_wrong()
         runs = tuple(self._runs(scale))
+        self._check_kind([run.scenario for run in runs])
         self._check_metrics({run.case: run.scenario for run in runs})
         self._refuse_if_wrong()
-        return Study(model, self.path, scale, runs)
+        return Study(self.model, self.path, scale, runs)
 
     def _model(self) -> StudyDocument:
         try:
@@ -280,13 +284,23 @@ class _Reading:
             found = f"{len(fitting)} cases ({some})" if fitting else "no case"
             self._problem(path, found, "a combination of levels that exactly one case has")
 
-    def _check_metrics(self, scenarios: Mapping[Case, Scenario]) -> None:
+    def _check_kind(self, scenarios: Sequence[Scenario | Workload]) -> None:
+        """Check that the report suits runs of this kind, and fill in the one of workloads."""
+        found = [one for one in scenarios if isinstance(one, Workload)]
+        if found:
+            self.model = as_of_workloads(self.model, self.document, found)
+        for path, wrong, expected in unsuited(self.model, scenarios) if scenarios else ():
+            if self.document.at(path) is not None:
+                self._problem(path, wrong, expected)
+
+    def _check_metrics(self, scenarios: Mapping[Case, Scenario | Workload]) -> None:
         """Check that a metric that the study refers to is evaluated in one of its cases."""
         for path, name, where in metrics_of(self.model):
-            if name == "loss" or self.document.at(path) is None:
-                continue
             fitting = [one for case, one in scenarios.items() if case.fits(where)]
-            unknown = [unknown_metric(one, name) for one in fitting]
+            of_loss = name == "loss" and not any(isinstance(one, Workload) for one in fitting)
+            if of_loss or self.document.at(path) is None:
+                continue
+            unknown = [_unknown_metric(one, name) for one in fitting]
             if fitting and all(unknown):
                 expected, hint = unknown[0] or ("", "")
                 self._problem(path, f"{name}, which is not evaluated", expected, hint)
@@ -316,12 +330,19 @@ class _Reading:
                 self._problem(("vary",), found, expected)
             known[text] = case
             for seed in model.seeds or (scenario.seed,):
-                made = scaled(scenario.model_copy(update={"seed": seed}), scale)
+                made = self._scaled(scenario.model_copy(update={"seed": seed}), scale)
                 name = run_base_name(model.name, case, seed, scale=scale, taken=names)
                 names.add(name)
                 yield StudyRun(case, seed, made, beside, name)
 
-    def _resolve(self, settings: Sequence[Override]) -> Scenario:
+    def _scaled(self, scenario: Scenario | Workload, scale: float) -> Scenario | Workload:
+        try:
+            return scaled(scenario, scale)
+        except InvalidValue as error:
+            self._problem(("scenario",), error.found, error.expected)
+            return scenario
+
+    def _resolve(self, settings: Sequence[Override]) -> Scenario | Workload:
         scenario, seeds = self.model.scenario, self.model.seeds or ()
         if isinstance(scenario, str):
             file = self.path.parent / scenario
@@ -332,44 +353,17 @@ class _Reading:
                 raise ScenarioError(
                     [Problem(origin.file, origin.line, "scenario", found, expected)]
                 )
-            return load(file, overrides=settings, has_cuda=self.has_cuda, seeds=seeds)
-        return load_document(
+            return load_any(file, overrides=settings, has_cuda=self.has_cuda, seeds=seeds)
+        return load_any_document(
             Document(self.document.root.value["scenario"]),
-            locate=lambda name: self.path.parent / name,
+            lambda name: self.path.parent / name,
             overrides=settings,
-            own_code=True,
             has_cuda=self.has_cuda,
             seeds=seeds,
         )
 
 
-def scaled(scenario: Scenario, scale: float) -> Scenario:
-    """Return the scenario with a scaled length; workers, distributions and links are unchanged.
-
-    The number of evaluations stays the same. In shorter runs they use proportionally fewer images.
-    """
-    if scale == 1:
-        return scenario
-    stop = {
-        field: _times(getattr(scenario.stop, field), scale)
-        for field in ("updates", "steps", "time")
-    }
-    images = scenario.evaluate.images
-    evaluate = {
-        "every": _times(scenario.evaluate.every, scale),
-        "images": min(images, max(LEAST_IMAGES, _times(images, scale))),
-    }
-    return scenario.model_copy(
-        update={
-            "stop": scenario.stop.model_copy(update=stop),
-            "evaluate": scenario.evaluate.model_copy(update=evaluate),
-        }
-    )
-
-
-def _times(length: Any, scale: float) -> Any:
-    if length is None:
-        return None
-    if isinstance(length, Duration):
-        return Duration(length * scale)
-    return max(1, round(length * scale))
+def _unknown_metric(scenario: Scenario | Workload, name: str) -> tuple[str, str] | None:
+    if isinstance(scenario, Workload):
+        return workloads.unknown_metric(scenario, name)
+    return unknown_metric(scenario, name)

@@ -15,7 +15,7 @@ from testbed.studies.comparisons import comparison_table
 from testbed.studies.document import Curves
 from testbed.studies.figures import charts_of_figure, curves_csv, curves_of, title_of
 from testbed.studies.found import Results, find_runs, results_folder, spread
-from testbed.studies.kept import FOLDER, FolderRun, keep
+from testbed.studies.kept import FOLDER, FolderRun, folder_run, keep
 from testbed.studies.study import Study, slug
 from testbed.studies.tables import (
     MISSED,
@@ -100,7 +100,7 @@ def keep_runs(study: Study, *, runs: Path) -> list[Path]:
     """Keep the numbers of a study's ended runs next to its file; return the files.
 
     The measures that the study uses, and those for comparisons, are kept. Runs with the user's own
-    files are skipped, as these files are part of a run's identity.
+    files and workloads are skipped: their files are part of a run's identity.
 
     Raises:
         TestbedError: an existing file is of another run, or damaged.
@@ -108,9 +108,10 @@ def keep_runs(study: Study, *, runs: Path) -> list[Path]:
     kept = []
     for found in find_runs(study, runs).values():
         ended = found.condition in ("valid", "invalid") and not found.is_kept
-        if ended and not (found.path / "custom").is_dir():
+        run = folder_run(found.path) if ended and not (found.path / "custom").is_dir() else None
+        if isinstance(run, FolderRun):
             measures = [*study.measures, *SIDE_BY_SIDE, MISSED]
-            kept.append(keep(FolderRun(found.path), measures, study.file.parent / FOLDER))
+            kept.append(keep(run, measures, study.file.parent / FOLDER))
     return kept
 
 

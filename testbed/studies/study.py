@@ -15,11 +15,13 @@ from typing import TypeVar
 from testbed.errors import Problem, ScenarioError
 from testbed.reports.run_measure import Measure
 from testbed.runtimes import Auto, Docker, Native
+from testbed.scenario.checks import substitutes
 from testbed.scenario.costs import with_cost
 from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
 from testbed.scenario.traces import Locate
+from testbed.scenario.workload import Workload
 from testbed.studies.document import Curves, Selection, StudyDocument, TableOf
 
 T = TypeVar("T")
@@ -87,9 +89,14 @@ class StudyRun:
 
     case: Case
     seed: int
-    scenario: Scenario  # resolved
+    scenario: Scenario | Workload  # resolved
     beside: Path  # base folder for paths of the user's own files
     base_name: str  # name of its folder, if no other run has it
+
+    @property
+    def substitutes(self) -> tuple[str, ...]:
+        """What its scenario substitutes for something that is not available."""
+        return () if isinstance(self.scenario, Workload) else substitutes(self.scenario)
 
     @property
     def identity(self) -> str:
@@ -99,14 +106,27 @@ class StudyRun:
     @cached_property
     def identities(self) -> tuple[str, ...]:
         """All possible identities: with ``runtime: auto``, the runtime can be any."""
-        own = own_digests(self.scenario, lambda name: self.beside / name)
-        settled = [self.scenario]
+        scenario, own = self._with_copies()
+        settled = [scenario]
         if isinstance(self.scenario.runtime, Auto):
             settled = [
-                self.scenario.model_copy(update={"runtime": runtime})
+                scenario.model_copy(update={"runtime": runtime})
                 for runtime in (Docker(name="docker"), Native(name="native"))
             ]
         return tuple(identity(scenario, own) for scenario in settled)
+
+    def _with_copies(self) -> tuple[Scenario | Workload, Mapping[str, str]]:
+        """Return the scenario, a workload as its run folder has it, and the digests of its files.
+
+        Raises:
+            ScenarioError: two programs of a workload have files of one name.
+        """
+        if not isinstance(self.scenario, Workload):
+            return self.scenario, own_digests(self.scenario, lambda name: self.beside / name)
+        from testbed.run.prepare_workload import with_files
+
+        workload, files = with_files(self.scenario, self.beside)
+        return workload, digests({file.name: file for file in files})
 
     def __hash__(self) -> int:
         return hash((self.case, self.seed))
@@ -120,15 +140,22 @@ def own_digests(scenario: Scenario, locate: Locate) -> dict[str, str]:
     Raises:
         OSError: a file cannot be read.
     """
-    files = {Path(name).name: locate(name) for name in names_of(scenario).values()}
+    return digests({Path(name).name: locate(name) for name in names_of(scenario).values()})
+
+
+def digests(files: Mapping[str, Path]) -> dict[str, str]:
+    """Return the SHA-256 of files, by name; OSError if one cannot be read."""
     return {
         name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in sorted(files.items())
     }
 
 
-def identity(scenario: Scenario, own: Mapping[str, str]) -> str:
+def identity(scenario: Scenario | Workload, own: Mapping[str, str]) -> str:
     """Return the identity of a run: its scenario without the name, and the user's files."""
-    data = with_copies(with_cost(scenario, None))
+    if isinstance(scenario, Workload):
+        data = scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
+    else:
+        data = with_copies(with_cost(scenario, None))
     del data["name"]
     return hashlib.sha256(json.dumps([data, own], sort_keys=True).encode()).hexdigest()
 

@@ -9,7 +9,6 @@ from math import isfinite, isnan
 from testbed.algorithms.frame.stop import DIVERGED
 from testbed.reports.run_measure import Measure
 from testbed.reports.table import csv_text, latex, markdown
-from testbed.scenario.checks import substitutes
 from testbed.studies.document import TableOf
 from testbed.studies.found import Results
 from testbed.studies.statistics import Estimate
@@ -49,7 +48,7 @@ class StudyTable:
 
 def study_notes(study: Study) -> tuple[str, ...]:
     """Return the notes for every table of a study that is scaled, or uses substitutes."""
-    told = [one for run in study.runs for one in substitutes(run.scenario)]
+    told = [one for run in study.runs for one in run.substitutes]
     labels = [f"**SUBSTITUTE**: {one}." for one in dict.fromkeys(told)]
     if study.scale != 1:
         labels.append(

@@ -199,8 +199,7 @@ def _expected(expectation: Expectation, cases: Sequence[Case], results: Results)
         return f"{measure.title} of {names[0]}: {most}{said}{within}"
     if expectation.ratio is not None and measure.is_encoded:
         names = [  # bytes are comparable only with their encoding
-            f"{name} ({results.by_case[case][0].scenario.encoding})"
-            for name, case in zip(names, cases, strict=True)
+            f"{name} ({results.encoding(case)})" for name, case in zip(names, cases, strict=True)
         ]
     sign = "/" if expectation.ratio is not None else "-"
     equals = "=" if expectation.at_most is None else "<="

@@ -193,6 +193,14 @@ class WorkloadEnded(ControllerEvent):
     reason: Annotated[str, "why it has ended"]
 
 
+class MetricUnread(ControllerEvent):
+    """A metric that a program of a workload serves could not be read, for a new reason."""
+
+    node: Annotated[str, "name of the node"]
+    metric: Annotated[str, "name of the metric"]
+    reason: Annotated[str, "what its endpoint did instead of serving it"]
+
+
 class Listening(PsEvent):
     """The parameter server accepts calls."""
 
@@ -340,7 +348,7 @@ class ClientsEvaluated(PsEvent):
         Mapping[str, float], "`clients_mean` and the other values of the metric `clients`"
     ]
     accuracies: Annotated[
-        Mapping[str, float], "accuracy on the samples that a worker holds out, by its name"
+        Mapping[str, float], "accuracy on a worker's held-out samples, by its name"
     ]
 
 

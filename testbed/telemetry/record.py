@@ -27,10 +27,12 @@ from testbed.telemetry.rows import (
     LINKS,
     METRICS,
     NODES,
+    PAIRS_OF_NODES,
     TRAFFIC,
     LinkRow,
     MetricRow,
     NodeRow,
+    PairRow,
     Rows,
     TrafficRow,
 )
@@ -81,6 +83,7 @@ class FolderSink(Sink):
         self._traffic = CsvTable(folder.traffic, tuple(TRAFFIC))
         self._links: CsvTable | None = None
         self._nodes: CsvTable | None = None
+        self._pairs: CsvTable | None = None
         self._metrics: CsvTable | None = None
         self._parts = PartWriter(folder.updates)
 
@@ -120,6 +123,13 @@ class FolderSink(Sink):
         for row in rows:
             self._nodes.append(row._asdict())
 
+    def pair_readings(self, rows: Sequence[PairRow]) -> None:
+        """Append rows of pairs of nodes. A training has no table for them."""
+        if self._pairs is None:
+            self._pairs = CsvTable(self._folder.pairs, tuple(PAIRS_OF_NODES))
+        for row in rows:
+            self._pairs.append(row._asdict())
+
     def metric(self, row: MetricRow) -> None:
         """Append a printed number. A run without such metrics has no table for them."""
         if self._metrics is None:
@@ -133,10 +143,12 @@ class FolderSink(Sink):
         """Close every file, even if the pending updates cannot be written."""
         links = nullcontext() if self._links is None else closing(self._links)
         nodes = nullcontext() if self._nodes is None else closing(self._nodes)
+        pairs = nullcontext() if self._pairs is None else closing(self._pairs)
         metrics = nullcontext() if self._metrics is None else closing(self._metrics)
         with (
             links,
             nodes,
+            pairs,
             metrics,
             closing(self._traffic),
             closing(self._evaluations),
@@ -238,6 +250,11 @@ class Recorder:
         """Record a reading of the nodes of a workload."""
         for sink in self._sinks:
             sink.node_readings(rows)
+
+    def pair_readings(self, rows: Sequence[PairRow]) -> None:
+        """Record what pairs of a workload's nodes have exchanged since the last reading."""
+        for sink in self._sinks:
+            sink.pair_readings(rows)
 
     def metric(self, node: str, name: str, value: float) -> None:
         """Record a number that a program of a workload has printed."""

@@ -34,6 +34,7 @@ SOCKETS = "the parameter server's sockets"
 HOST = "the host's /proc"
 SWITCH = "the node's port of the switch"
 NODE = "`eth0` of the node"
+PAIRS = "the node's sockets"
 
 
 @dataclass(frozen=True)
@@ -252,7 +253,7 @@ class NodeRow(NamedTuple):
     up_packets: Annotated[Count, "sent packets; a segmented one counts once", NODE, "packets"]
     down_bytes: Annotated[Count, "received Ethernet frames", NODE]
     down_packets: Annotated[Count, "received packets", NODE, "packets"]
-    retransmitted_bytes: Annotated[Count, "TCP data that the node sent again", "the node's sockets"]
+    retransmitted_bytes: Annotated[Count, "TCP data that the node sent again", PAIRS]
     dropped_packets: Annotated[
         MeasuredCount, "packets to the node that a full queue dropped", SWITCH, "packets"
     ]
@@ -260,13 +261,27 @@ class NodeRow(NamedTuple):
     memory_bytes: Annotated[MeasuredCount, "memory in use", "the node's control group"]
 
 
-class MetricRow(NamedTuple):
-    """A number that a program of a workload has printed."""
+class PairRow(NamedTuple):
+    """Totals of a node's TCP connections with one peer, when they have changed."""
 
-    time_seconds: Annotated[Real, "when the line was read, since the first node started", CLOCK]
-    node: Annotated[Text, "the node", "the node's output"]
+    time_seconds: Annotated[Real, "time since the first node started", CLOCK]
+    node: Annotated[Text, "the node", SWITCH]
+    peer: Annotated[Text, "the node at the other end; `others` after the first 100", PAIRS]
+    sent_bytes: Annotated[Count, "data sent and acknowledged, without headers", PAIRS]
+    received_bytes: Annotated[Count, "received data, without headers", PAIRS]
+    retransmitted_bytes: Annotated[Count, "data that the node sent again", PAIRS]
+    round_trip_seconds: Annotated[
+        Measured, "TCP's smoothed round trip, mean over the open connections", PAIRS
+    ]
+
+
+class MetricRow(NamedTuple):
+    """A number that a program of a workload has printed or served."""
+
+    time_seconds: Annotated[Real, "when it was read, since the first node started", CLOCK]
+    node: Annotated[Text, "the node", "the node's output or endpoint"]
     metric: Annotated[Text, "the metric", "the scenario"]
-    value: Annotated[Real, "the number", "the node's output", "of the program"]
+    value: Annotated[Real, "the number", "the node's output or endpoint", "of the program"]
 
 
 AnyRow = (
@@ -275,6 +290,7 @@ AnyRow = (
     | type[TrafficRow]
     | type[LinkRow]
     | type[NodeRow]
+    | type[PairRow]
     | type[MetricRow]
 )
 
@@ -323,6 +339,7 @@ TRAFFIC = _columns(TrafficRow)
 
 LINKS = _columns(LinkRow)
 NODES = _columns(NodeRow)
+PAIRS_OF_NODES = _columns(PairRow)
 METRICS = _columns(MetricRow)
 """The columns of ``links.csv``."""
 

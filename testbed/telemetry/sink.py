@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.rows import LinkRow, MetricRow, NodeRow, Rows, TrafficRow
+from testbed.telemetry.rows import LinkRow, MetricRow, NodeRow, PairRow, Rows, TrafficRow
 from testbed.values.usage import Usage
 
 
@@ -30,6 +30,9 @@ class Sink:
 
     def node_readings(self, rows: Sequence[NodeRow]) -> None:
         """Handle a reading of the nodes of a workload."""
+
+    def pair_readings(self, rows: Sequence[PairRow]) -> None:
+        """Handle changes of what pairs of a workload's nodes have exchanged."""
 
     def metric(self, row: MetricRow) -> None:
         """Handle a number that a program of a workload has printed."""

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from testbed.errors import HostError
 from testbed.host.cgroups import RunGroups
+from testbed.host.group import ContainerGroups
 from testbed.host.limits import Limits
 from testbed.values.units import Size
 
@@ -67,6 +69,19 @@ def test_cpu_time(groups: RunGroups, run: Any) -> None:
     groups.add("w0", Limits(cpu=0.2))
     assert run("w0", SPIN).returncode == 0
     assert _counter(groups, "cpu", "w0", "cpu.stat", "nr_throttled") > 0
+
+
+def test_a_cpu_limit_changes_alone(groups: RunGroups) -> None:
+    groups.add("w0", Limits(cpu=0.5, cpu_weight=3))
+    before = groups.node("w0").limits()
+    groups.node("w0").set_quota(0.1)
+    after = groups.node("w0").limits()
+    changed = {file: text for file, text in after.items() if text != before[file]}
+    assert changed in ({"cpu.cfs_quota_us": "10000"}, {"cpu.max": "10000 100000"})
+    groups.node("w0").set_quota(0.5)
+    assert groups.node("w0").limits() == before
+    with pytest.raises(HostError, match=r"0\.1 CPUs cannot be enforced"):
+        ContainerGroups().set_quota(0.1)
 
 
 def test_memory_of_the_own_group_only(groups: RunGroups, run: Any) -> None:

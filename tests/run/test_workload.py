@@ -22,7 +22,9 @@ from testbed.reports.live import Progress
 from testbed.reports.live_workload import WorkloadDisplay
 from testbed.reports.workload import WorkloadRun, summarise_workload
 from testbed.run.deploy import Deployment
+from testbed.run.metric_values import MetricValues
 from testbed.run.output import Output
+from testbed.run.scraping import Scraper
 from testbed.run.setup import WorkloadSetup
 from testbed.run.workload import Starts
 from testbed.run.workload_watch import WorkloadWatch
@@ -44,7 +46,7 @@ from testbed.values.usage import ContainerUse, Queue, Usage
 TEXT = """\
 name: small
 workload:
-  store: {command: [serve], ports: {web: 8000}, end: fatal}
+  store: {command: [serve], ports: {web: 8000}, end: fatal, link: {down: {rate: 10mbit}}}
   job: {command: [work], count: 2, after: {store: {listens: web}}}
 """
 LAST = "  last: {command: [collect], after: {job: ended}}\n"
@@ -138,11 +140,11 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Small]]:
             agent: Any = Agent()
             now = [100.0]
             timeline = workload_timeline(workload)
-            output = Output(
-                workload, folder, recorder, lambda line: timeline.printed(line, now=5.0)
-            )
+            values = MetricValues(workload, recorder, timeline)
+            output = Output(workload, folder, values, lambda line: timeline.printed(line, now=5.0))
+            scraper = Scraper(workload, agent, values, lambda: now[0])
             watch = WorkloadWatch(
-                *(plan, folder, recorder, agent, lambda: now[0], output), stop_seconds=stop
+                *(plan, folder, recorder, agent, lambda: now[0], output, scraper), stop_seconds=stop
             )
             watch.begin()
             recorder.event(WorkloadBegun())
@@ -267,7 +269,7 @@ def test_readings_of_every_node_are_in_the_summary(make: Any) -> None:
     with pytest.raises(NodeError):
         small.watch.look()
     small.recorder.event(StateChanged("failed", "store exited with status 3", 5))
-    summary = summarise_workload(WorkloadRun(small.folder))
+    summary = summarise_workload(WorkloadRun(small.folder.path))
     assert summary["workload"] == {"store": 1, "job": 2}
     assert summary["nodes"]["store"] == {
         "program": "store",
@@ -281,6 +283,23 @@ def test_readings_of_every_node_are_in_the_summary(make: Any) -> None:
     assert summary["nodes"]["job1"]["up_bytes"] is None
     assert not summary["verdict"]["valid"]
     assert summary["verdict"]["reasons"][0].startswith("The run failed: store exited with status 3")
+
+
+@pytest.mark.parametrize(
+    ("link", "valid"),
+    [("rate: 10mbit", True), ("loss: 0.01", True), ("delay: 20ms", False)],
+)
+def test_packets_may_be_dropped_where_the_scenario_says_so(
+    make: Any, link: str, valid: bool
+) -> None:
+    small = make(TEXT.replace("rate: 10mbit", link), stop=0.0)
+    small.step()
+    small.watch.count()
+    small.recorder.event(StateChanged("finished", small.watch.ending))
+    reasons = summarise_workload(WorkloadRun(small.folder.path))["verdict"]["reasons"]
+    assert [one.partition(",")[0] for one in reasons] == (
+        [] if valid else ["store: 3 packets to it were dropped"]
+    )
 
 
 def append(path: Path, text: str) -> None:
@@ -300,7 +319,7 @@ def test_links_that_are_not_as_configured_make_a_run_invalid(make: Any) -> None:
         StateChanged("finished", small.watch.ending),
     ):
         small.recorder.event(event)
-    verdict = summarise_workload(WorkloadRun(small.folder))["verdict"]
+    verdict = summarise_workload(WorkloadRun(small.folder.path))["verdict"]
     assert [reason.partition(".")[0] for reason in verdict["reasons"]] == [
         "A link in the kernel differs from the plan: job0: up: rate",
         "class job up: the measured rate of 0",
@@ -339,7 +358,7 @@ def test_printed_numbers_are_on_record_and_may_end_the_run(make: Any) -> None:
     small.watch.look()
     assert small.watch.ending == "accuracy of job1 has reached 0.9: 0.92"
     small.recorder.event(StateChanged("finished", small.watch.ending))
-    run = WorkloadRun(small.folder)
+    run = WorkloadRun(small.folder.path)
     rows = [(row.node, row.metric, row.value) for row in run.metrics.itertuples()]
     assert rows == [
         *(("job0", "accuracy", 0.5), ("job0", "loss", 3.0), ("job0", "loss", 2.5)),

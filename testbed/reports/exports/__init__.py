@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from testbed.errors import HostError, Problem, ScenarioError
 
 if TYPE_CHECKING:
-    from testbed.reports.frames import Run
+    from testbed.reports.any_run import AnyRun
 
 TABLES = ("updates", "evaluations", "traffic", "links", "events")
+OF_WORKLOAD = ("nodes", "pairs", "metrics", "traffic", "events")
 
 
 def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> None:
@@ -40,7 +41,7 @@ def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> 
 def write_runs(
     runs: Sequence[Path],
     out: Path,
-    write: Callable[[Sequence[Run], Path], None],
+    write: Callable[[Sequence[AnyRun], Path], None],
     *,
     force: bool,
     folders: bool,
@@ -57,16 +58,16 @@ def write_runs(
     write(opened, out)
 
 
-def open_runs(folders: Sequence[Path]) -> list[Run]:
+def open_runs(folders: Sequence[Path]) -> list[AnyRun]:
     """Open the runs in some folders; their names must be unique.
 
     Raises:
         ScenarioError: two runs have the same name.
         TestbedError: a run is damaged, or written by a newer version of testbed.
     """
-    from testbed.reports.frames import Run
+    from testbed.reports.any_run import open_run
 
-    runs = [Run(folder) for folder in folders]
+    runs = [open_run(folder) for folder in folders]
     names = [run.name for run in runs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         expected = "runs with different names, or a separate export of each run"
@@ -76,7 +77,7 @@ def open_runs(folders: Sequence[Path]) -> list[Run]:
 
 
 @contextmanager
-def folder_a_run(out: Path, runs: Sequence[Run]) -> Iterator[Path]:
+def folder_a_run(out: Path, runs: Sequence[AnyRun]) -> Iterator[Path]:
     """Create a folder per run in ``out``: all of them or, if the export fails, none.
 
     Yields the folder in which to create one folder per run, named like the run. Other content of
@@ -98,12 +99,13 @@ def folder_a_run(out: Path, runs: Sequence[Run]) -> Iterator[Path]:
             out.rmdir()
 
 
-def write_tables(runs: Sequence[Run], out: Path) -> None:
+def write_tables(runs: Sequence[AnyRun], out: Path) -> None:
     """Write all tables of the runs as CSV, and ``summary.csv`` with a row per value.
 
     Raises:
         TestbedError: a file of a run is damaged; then nothing is written.
     """
+    from testbed.reports.frames import Run
     from testbed.reports.page import numbers_table
     from testbed.reports.table import csv_text
 
@@ -111,7 +113,7 @@ def write_tables(runs: Sequence[Run], out: Path) -> None:
         for run in runs:
             folder = fresh / run.name
             folder.mkdir()
-            for name in TABLES:
+            for name in TABLES if isinstance(run, Run) else OF_WORKLOAD:
                 getattr(run, name).to_csv(folder / f"{name}.csv", index=False)
             rows = numbers_table([run]).rows
             (folder / "summary.csv").write_text(csv_text(("path", "value"), rows))

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from testbed.errors import DataError, Problem, ScenarioError
 from testbed.reports.compare import settings
 from testbed.reports.exports import lacks
-from testbed.reports.exports.tensorboard import Scalar, scalars
+from testbed.reports.exports.tensorboard import Scalar, scalars_of
+from testbed.reports.frames import Run
 from testbed.reports.page import leaves
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from testbed.reports.frames import Run
+    from testbed.reports.any_run import AnyRun
 
 DATABASE = "mlflow.db"
 FILES = "mlflow-files"
@@ -29,7 +30,7 @@ METRICS_AT_ONCE, PARAMS_AT_ONCE = 1000, 100
 STATUS = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 
-def write_mlflow(runs: Sequence[Run], out: Path, *, force: bool = False) -> None:
+def write_mlflow(runs: Sequence[AnyRun], out: Path, *, force: bool = False) -> None:
     """Add runs to ``out/mlflow.db``: all of them or, if the export fails, none.
 
     A run's params are its scenario's values; its metrics are the same curves as TensorBoard's, and
@@ -42,7 +43,7 @@ def write_mlflow(runs: Sequence[Run], out: Path, *, force: bool = False) -> None
         DataError: the existing file is not a database of this version of MLflow.
         TestbedError: a file of a run is damaged; then nothing is written.
     """
-    metrics = [[*scalars(run), *_numbers(run)] for run in runs]
+    metrics = [[*scalars_of(run), *_numbers(run)] for run in runs]
     with _database(out) as client:
         earlier = [one for run in runs for one in _named(client, run)]
         if earlier and not force:
@@ -96,7 +97,7 @@ def _database(out: Path) -> Iterator[MlflowClient]:
         raise
 
 
-def _named(client: MlflowClient, run: Run) -> list[str]:
+def _named(client: MlflowClient, run: AnyRun) -> list[str]:
     """Return the ids of existing runs with this run's name."""
     experiment = client.get_experiment_by_name(run.state.scenario)
     if experiment is None:
@@ -105,7 +106,7 @@ def _named(client: MlflowClient, run: Run) -> list[str]:
     return [one.info.run_id for one in client.search_runs([experiment.experiment_id], named)]
 
 
-def _create(client: MlflowClient, run: Run, out: Path) -> str:
+def _create(client: MlflowClient, run: AnyRun, out: Path) -> str:
     experiment = client.get_experiment_by_name(run.state.scenario)
     if experiment is None:
         files = (out / FILES).absolute().as_uri()
@@ -117,7 +118,7 @@ def _create(client: MlflowClient, run: Run, out: Path) -> str:
     return str(made.info.run_id)
 
 
-def _write(client: MlflowClient, identity: str, run: Run, metrics: Sequence[Scalar]) -> None:
+def _write(client: MlflowClient, identity: str, run: AnyRun, metrics: Sequence[Scalar]) -> None:
     from mlflow.entities import Metric, Param
 
     params = [Param(path, str(value)) for path, value in settings(run).items()]
@@ -134,13 +135,14 @@ def _write(client: MlflowClient, identity: str, run: Run, metrics: Sequence[Scal
         client.set_terminated(identity, STATUS[run.state.state], ended)
 
 
-def _numbers(run: Run) -> Iterator[Scalar]:
-    """Yield the numbers of the summary, at the step of the last update."""
+def _numbers(run: AnyRun) -> Iterator[Scalar]:
+    """Yield the numbers of the summary, at the step of the last update or, of a workload, 0."""
     state = run.state
+    step = len(run.updates) if isinstance(run, Run) else 0
     moment = _milliseconds(state.ended or state.started or state.created) / 1000
     for path, value in leaves(run.summary):
         if isinstance(value, int | float) and not isinstance(value, bool):
-            yield Scalar(f"summary/{path}", len(run.updates), moment, float(value))
+            yield Scalar(f"summary/{path}", step, moment, float(value))
 
 
 def _milliseconds(moment: str) -> int:

@@ -19,12 +19,16 @@ from testbed.reports.exports import folder_a_run, lacks
 from testbed.reports.page import numbers_table
 from testbed.reports.record import metric_columns
 from testbed.reports.table import markdown
+from testbed.reports.workload import TOTALS, WorkloadRun
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from testbed.reports.any_run import AnyRun
     from testbed.reports.frames import Run
 
 
-def write_tensorboard(runs: Sequence[Run], out: Path) -> None:
+def write_tensorboard(runs: Sequence[AnyRun], out: Path) -> None:
     """Write a log folder: ``tensorboard --logdir OUT`` shows the runs overlaid.
 
     Raises:
@@ -38,7 +42,7 @@ def write_tensorboard(runs: Sequence[Run], out: Path) -> None:
     with folder_a_run(out, runs) as fresh:
         for run in runs:
             with SummaryWriter(log_dir=str(fresh / run.name)) as writer:
-                for one in scalars(run):
+                for one in scalars_of(run):
                     writer.add_scalar(one.name, one.value, one.step, walltime=one.time)
                 yaml = run.folder.scenario.read_text(encoding="utf-8")
                 writer.add_text("scenario", "".join(f"    {line}\n" for line in yaml.splitlines()))
@@ -59,12 +63,38 @@ READ = {
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number: its name, step (updates; for traffic emulated seconds) and seconds since 1970."""
+    """A number: its name, step (updates; for traffic emulated seconds) and seconds since 1970.
+
+    All steps of a workload are seconds.
+    """
 
     name: str
     step: int
     time: float
     value: float
+
+
+def scalars_of(run: AnyRun) -> Iterator[Scalar]:
+    """Yield the curves of a training, or those of a workload by node and second."""
+    return workload_scalars(run) if isinstance(run, WorkloadRun) else scalars(run)
+
+
+def workload_scalars(run: WorkloadRun) -> Iterator[Scalar]:
+    """Yield metrics and totals of every node."""
+    start = _start(run)
+    for key, rows in run.metrics.groupby(["metric", "node"], sort=False):
+        yield from _thinned("/".join(map(str, key)), rows, "value", start)
+    for node, rows in run.nodes.groupby("node", sort=False):
+        for column in (*TOTALS, "cpu_seconds", "memory_bytes"):
+            measured = rows[rows[column].notna()]
+            yield from _thinned(f"nodes/{column}/{node!s}", measured, column, start)
+
+
+def _thinned(name: str, rows: pd.DataFrame, column: str, start: float) -> Iterator[Scalar]:
+    for index in thin(rows[column].to_numpy(np.float64), MOST):
+        row = rows.iloc[int(index)]
+        seconds = float(row["time_seconds"])
+        yield Scalar(name, int(seconds), start + seconds, float(row[column]))
 
 
 def scalars(run: Run) -> Iterator[Scalar]:
@@ -93,6 +123,6 @@ def scalars(run: Run) -> Iterator[Scalar]:
             yield Scalar(name, int(row["time_seconds"]), moment, float(row[column]))
 
 
-def _start(run: Run) -> float:
+def _start(run: AnyRun) -> float:
     """Return when the training started, seconds since 1970; the run's creation if it never did."""
     return datetime.fromisoformat(run.state.started or run.state.created).timestamp()

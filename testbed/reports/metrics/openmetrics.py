@@ -17,6 +17,8 @@ from prometheus_client.samples import Sample
 
 from testbed.reports.metrics.declared import METRICS
 from testbed.reports.metrics.replay import Replay
+from testbed.reports.metrics.workload import WORKLOAD_METRICS
+from testbed.reports.metrics.workload_replay import WorkloadReplay
 
 END = "# EOF\n"
 
@@ -47,11 +49,15 @@ class Series:
             yield Sample(self.name, self.labels, value, time)
 
 
+ALL = (*METRICS, *WORKLOAD_METRICS)
+
 Group = dict[tuple[str, str], Series]
 """By name and bucket: one series, or all series of a histogram, which share their times."""
 
 
-def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | None = None) -> int:
+def write_openmetrics(
+    file: TextIO, replays: Iterable[Replay | WorkloadReplay], *, end: float | None = None
+) -> int:
     """Write the metrics of ended runs; return the number of samples.
 
     Args:
@@ -62,7 +68,7 @@ def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | N
     """
     runs = list(replays)
     common = None if end is None else end - max(run.seconds for run in runs)
-    groups: dict[str, dict[tuple[str, ...], Group]] = {metric.name: {} for metric in METRICS}
+    groups: dict[str, dict[tuple[str, ...], Group]] = {metric.name: {} for metric in ALL}
     for place, run in enumerate(runs):
         start = run.started if common is None else common
         for moment in run.moments():
@@ -75,7 +81,7 @@ def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | N
                         group[part] = Series(sample.name, sample.labels)
                     group[part].add(start + moment.emulated, sample.value)
     count = 0
-    for metric in METRICS:
+    for metric in ALL:
         family = metric.family()
         for place, group in enumerate(groups[metric.name].values()):
             together = zip(*(series.samples() for series in group.values()), strict=True)

@@ -55,7 +55,7 @@ CPU = Metric(
 MEMORY = Metric("testbed_node_memory_bytes", "Its memory in use.", READINGS, OF_NODE)
 PRINTED = Metric(
     "testbed_printed_value",
-    "The last number that a node has printed of a metric of the scenario.",
+    "The last number that a node has printed or served of a metric of the scenario.",
     OUTPUT,
     (*OF_NODE, "metric"),
 )
@@ -110,9 +110,13 @@ class WorkloadMetrics(Sink, Collector):
 
     def collect(self) -> Iterator[Family]:
         """Yield the current samples, by metric."""
+        yield from self.families().values()
+
+    def families(self) -> dict[str, Family]:
+        """Return the current samples, by the metric's name."""
         with self._lock:
             samples = list(self._samples())
-        yield from families(samples, self._run).values()
+        return families(samples, self._run)
 
     def _samples(self) -> Iterator[Sample]:
         yield Sample(TIME, self._now)

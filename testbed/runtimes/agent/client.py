@@ -192,6 +192,8 @@ class AgentClient:
     heal = _remote(Nodes.heal)
     carried = _remote(Nodes.carried)
     listening = _remote(Nodes.listening)
+    scrape = _remote(Nodes.scrape)
+    set_quota = _remote(Nodes.set_quota)
     usage = _remote(Nodes.usage)
     links = _remote(Nodes.links)
     limit_changes = _remote(Nodes.limit_changes)

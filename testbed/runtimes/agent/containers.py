@@ -82,6 +82,10 @@ class Container(ABC):
         """Return the limits that were changed since ``prepare`` or the last call, as text."""
         return ()
 
+    def set_quota(self, cpus: float) -> None:
+        """Change its CPU limit; HostError if that cannot be enforced."""
+        self.groups.set_quota(cpus)
+
     def freeze(self, role: int) -> None:
         """Freeze all processes in it."""
         if self.groups.serving("freezer"):
@@ -171,6 +175,10 @@ class GivenContainer(Container):
             for file, text in now.items()
             if before.get(file, text) != text
         )
+
+    def set_quota(self, cpus: float) -> None:
+        super().set_quota(cpus)
+        self._limits = self.groups.limits()  # this change is the run's own
 
     def on_role_ended(self) -> None:
         """End the container too, so that the engine shows that the node has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from testbed.errors import NodeError, TestbedError
+from testbed.host.namespaces import inside
 from testbed.host.process import Process, has_ended, is_stopped
 from testbed.network.counters import (
     INTERFACE,
@@ -25,6 +27,7 @@ from testbed.network.switch import Switch
 from testbed.runtimes.agent.containers import Container, Containers
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, NodeState
 from testbed.runtimes.agent.link_changes import LinkChanges
+from testbed.runtimes.agent.scrapes import Endpoint, Scraped, Scrapes
 from testbed.runtimes.agent.spawner import Spawned, Spawner
 from testbed.telemetry.event_kinds import LimitsChanged
 from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, TrainingRole
@@ -77,6 +80,7 @@ class Nodes:
 
     def __post_init__(self) -> None:
         self.changes = LinkChanges(self.relink)
+        self.scrapes = Scrapes(self._socket_in)
 
     def launch(self, launch: LaunchSpec) -> int:
         """Launch a node; return the pid of its running role in this pid namespace.
@@ -231,6 +235,11 @@ class Nodes:
         role = self.pid(node)
         self._running[node].container.thaw(role)
 
+    def set_quota(self, node: str, cpus: float) -> None:
+        """Change the CPU limit of a node, until its process ends."""
+        self.pid(node)
+        self._running[node].container.set_quota(cpus)
+
     def thaw_all(self) -> None:
         """Thaw all frozen nodes: the controller that would have thawed them has ended."""
         for name in self.frozen():
@@ -265,6 +274,14 @@ class Nodes:
         """Return the TCP ports at which a node accepts calls of other nodes."""
         self.pid(node)
         return sorted(listening_ports(self._running[node].anchor))
+
+    def scrape(self, wanted: list[Endpoint]) -> list[Scraped]:
+        """Begin to read what these nodes serve at /metrics; return what is complete by now."""
+        return self.scrapes.proceed(one for one in wanted if one.node in self._running)
+
+    def _socket_in(self, node: str) -> socket.socket:
+        with inside(self._running[node].anchor):
+            return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
 
     def carried(self) -> dict[str, Carried]:
         """Return what each running node's link has carried since it was created."""

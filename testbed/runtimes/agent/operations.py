@@ -161,6 +161,7 @@ def operations(requests: Requests) -> dict[str, Operation]:
         *(nodes.running, nodes.frozen, nodes.nodes, nodes.signal),
         *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
-        *(nodes.limit_changes, nodes.listening, requests.capture),
+        *(nodes.limit_changes, nodes.listening, nodes.scrape, nodes.set_quota),
+        requests.capture,
     )
     return {act.__name__: Operation(act) for act in acts}

@@ -1,0 +1,19 @@
+"""Opens a run of either kind: a training, or a workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testbed.reports.frames import Run
+from testbed.reports.record import RecordedRun
+from testbed.reports.workload import WorkloadRun
+from testbed.scenario.load_workload import is_workload_file
+
+AnyRun = Run | WorkloadRun
+
+
+def open_run(run: str | Path, *, runs: str | Path = "runs") -> AnyRun:
+    """Open a run; arguments and errors are those of ``testbed.Run``."""
+    folder = RecordedRun(run, runs=runs).folder
+    kind = WorkloadRun if is_workload_file(folder.scenario) else Run
+    return kind(folder.path)
