@@ -192,7 +192,7 @@ BENCH_RUNTIMES ?= native
 
 bench: setup ## how fast runs, gradients and parts are on this machine: half an hour at most
 	@$(python) tests/bench/workers.py --algorithm adacomp asgd --links unshaped shaped \
-		--workers 10 50 200 --runtime $(BENCH_RUNTIMES)
+		--workers 10 50 200 --runtime $(BENCH_RUNTIMES) --compute own shared
 	for bench in "cost --reference" selection encoded_pushes bench_gradient coding simulation reuse memory \
 		thousand_nodes metrics "streams --runtime $(BENCH_RUNTIMES)"; do
 		echo "---- $$bench"

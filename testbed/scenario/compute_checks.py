@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.runtimes import Native
+from testbed.runtimes import Lxc, Native
 from testbed.scenario.compute import MOST_SAMPLES, Own
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.schema import Scenario
@@ -15,8 +15,9 @@ def check_compute(scenario: Scenario) -> Iterator[Finding]:
     if isinstance(scenario.compute, Own):
         return
     runtime, refused = scenario.runtime, dict[Keys, tuple[object, str]]()
-    if not isinstance(runtime, Native):
-        why = "a simulation shares processes anyway" if scenario.simulated else "native supports it"
+    if not isinstance(runtime, Native | Lxc):
+        able = "native and lxc support it"
+        why = "a simulation shares processes anyway" if scenario.simulated else able
         refused["compute",] = f"shared, with runtime {runtime.name}", f"own: {why}"
     if scenario.launch == "cold":
         refused["launch",] = "cold", "warm: a worker that imports everything itself saves no memory"

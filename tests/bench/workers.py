@@ -1,11 +1,11 @@
 """Updates per second of whole runs next to gradients alone: a table, and benches/workers.json.
 
     python tests/bench/workers.py [--workers 10 50 200] [--algorithm adacomp asgd] [--links unshaped
-        shaped] [--runtime native docker] [--seconds 10] [--no-reference]
+        shaped] [--runtime native docker] [--compute own shared] [--seconds 10] [--no-reference]
 
-Every runtime and number of workers is measured with the first algorithm and the first kind of
-links; each other algorithm or kind of links in the first runtime, with the fewest and the most
-workers. The paper's CNN (211,690 parameters), MNIST, batches of 10, AdaComp with c = 0.01 or
+Every runtime, `compute` and number of workers is measured with the first algorithm and the first
+kind of links; each other algorithm or kind of links in the first runtime, with the fewest and the
+most workers. The paper's CNN (211,690 parameters), MNIST, batches of 10, AdaComp with c = 0.01 or
 ASGD, which pushes all 847 KB; no think time, nothing measured but the updates. Every run is what
 `testbed up` makes of a scenario. Shaped links have 100 Mbit/s each way. Counted is from when every
 worker has pushed three times on average, for this many seconds; a run costs these, what the first
@@ -67,6 +67,7 @@ class Case:
     runtime: str
     algorithm: str
     links: str
+    compute: str
     workers: int
 
 
@@ -106,12 +107,14 @@ def main(options: argparse.Namespace) -> None:
         for name, rate in document["gradients_per_second"].items():
             print(f"gradients a second, {name:32} {rate:8.0f}")
     document["runs"] = []
-    print(f"{'runtime':8}{'algorithm':10}{'links':10}{'workers':>8}{'updates/s':>10}", end="")
+    print(f"{'runtime':8}{'algorithm':10}{'links':10}{'compute':8}", end="")
+    print(f"{'workers':>8}{'updates/s':>10}", end="")
     print(f"{'CPU ms each':>12}{'private MB':>11}{'up s':>6}{'down s':>7}")
     for case in cases_of(options) if "TESTBED_DATA" in os.environ else ():
         measured = whole_run(case, options.seconds)
         document["runs"].append(asdict(case) | measured)
-        print(f"{case.runtime:8}{case.algorithm:10}{case.links:10}{case.workers:8}", end="")
+        print(f"{case.runtime:8}{case.algorithm:10}{case.links:10}{case.compute:8}", end="")
+        print(f"{case.workers:8}", end="")
         print("{updates_per_second:10.1f}{cpu_ms:12.2f}".format(**measured), end="")
         print("{private_mb:11.1f}{up_seconds:6.1f}{down_seconds:7.2f}".format(**measured))
     target = Path("benches/workers.json")
@@ -123,11 +126,13 @@ def cases_of(options: argparse.Namespace) -> Iterator[Case]:
     """The first algorithm and links in every way, the others at the ends; see above."""
     sizes = sorted(options.workers)
     first, *others = product(options.algorithm, options.links)
-    yield from (Case(runtime, *first, size) for runtime in options.runtime for size in sizes)
+    for runtime, compute in product(options.runtime, options.compute):
+        if compute == "own" or runtime != "docker":
+            yield from (Case(runtime, *first, compute, size) for size in sizes)
     for algorithm, links in others:
         if algorithm == first[0] or links == first[1]:
             for size in sorted({sizes[0], sizes[-1]}):
-                yield Case(options.runtime[0], algorithm, links, size)
+                yield Case(options.runtime[0], algorithm, links, options.compute[0], size)
 
 
 def references(workers: int, seconds: float) -> dict[str, float]:
@@ -152,6 +157,7 @@ def whole_run(case: Case, seconds: float) -> dict[str, float]:
         scenario.write_text(text)
         command = [sys.executable, "-m", "testbed", "up", str(scenario), "--runs", folder]
         command += ["--name", run.name, "--runtime", case.runtime]
+        command += ["--set", f"compute={case.compute}"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as up:
             try:
                 begun, ended, memory = observe(up, run, case.workers, seconds)
@@ -261,6 +267,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--algorithm", nargs="+", choices=ALGORITHMS, default=["adacomp"])
     made.add_argument("--links", nargs="+", choices=LINKS, default=["unshaped"])
     made.add_argument("--runtime", nargs="+", default=["native"])
+    made.add_argument("--compute", nargs="+", choices=("own", "shared"), default=["own"])
     made.add_argument("--seconds", type=float, default=10.0)
     made.add_argument("--no-reference", dest="reference", action="store_false")
     return made

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from testbed.errors import HostError
+from testbed.runtimes.lxc.driver import LxcDriver
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Exited, Launched
 from testbed.telemetry.events import read_events
@@ -13,8 +15,15 @@ from testbed.telemetry.events import read_events
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 
-def test_the_node_that_computes_is_restarted_and_loses_no_update(bed: Any) -> None:
-    up = bed.up("--set", "compute=shared", "--set", "stop.updates=400")
+@pytest.mark.parametrize("runtime", ["native", "lxc"])
+def test_the_node_that_computes_is_restarted_and_loses_no_update(bed: Any, runtime: str) -> None:
+    if runtime == "lxc":
+        try:
+            LxcDriver().check(())
+        except HostError as refusal:
+            pytest.skip(str(refusal))
+    options = ("--set", "compute=shared", "--set", "stop.updates=1000")
+    up = bed.up("--runtime", runtime, *options)
     up.wait_for_updates(50)
     bed.kill_node(up, "compute")
     done = up.end()
@@ -24,4 +33,4 @@ def test_the_node_that_computes_is_restarted_and_loses_no_update(bed: Any) -> No
     ends = [(one.node, one.restarted) for one in only(events, Exited) if not one.planned]
     assert ends == [("compute", True)]
     assert [one.node for one in only(events, Launched)].count("compute") == 2
-    assert up.folder.state().reason == "400 updates applied"
+    assert up.folder.state().reason == "1000 updates applied"

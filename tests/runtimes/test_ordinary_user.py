@@ -59,12 +59,12 @@ def test_a_plan_shows_the_requests_of_its_run(user: Any) -> None:
     assert hidden <= set(start["private"])
 
 
-@pytest.mark.parametrize("launch", ["warm", "cold"])
-def test_the_quickstart_runs_and_the_user_owns_its_folder(user: Any, launch: str) -> None:
-    name = f"quick-{launch}"
+@pytest.mark.parametrize("setting", ["launch=warm", "launch=cold", "compute=shared"])
+def test_the_quickstart_runs_and_the_user_owns_its_folder(user: Any, setting: str) -> None:
+    name = f"quick-{setting.partition('=')[2]}"
     up = user.run(
         *(user.python, "-m", "testbed", "up", QUICKSTART, "--name", name),
-        *("--set", f"launch={launch}", *QUICK),
+        *("--set", setting, *QUICK),
     )
     assert up.returncode in (0, 6), up.stdout + up.stderr  # 6: this host was too busy
     folder = user.home / "runs" / name
