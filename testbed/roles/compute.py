@@ -130,12 +130,14 @@ def _begin(experiment: Experiment, channel: socket.socket, parent: int) -> int:
 @contextmanager
 def _listening(path: Path) -> Iterator[socket.socket]:
     """Listen on a unix socket that every uid may connect to; its folder is closed to others."""
-    path.unlink(missing_ok=True)  # of a process that was killed
+    new = path.with_suffix(".new")  # not seen by workers until it accepts them
+    new.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        with short_path(path) as name:
+        with short_path(new) as name:
             listener.bind(name)
-            Path(name).chmod(0o666)
+        new.chmod(0o666)
         listener.listen(socket.SOMAXCONN)
+        new.replace(path)
         yield listener
 
 
@@ -157,4 +159,6 @@ def _accept(listener: socket.socket, workers: Mapping[str, int], children: Seque
         with suppress(ConnectionError):  # a child has ended, and so will this node; or the worker
             for child in children:
                 socket.send_fds(child.channel, [worker_bytes(known[0])], [peer.fileno(), *memory])
+            for child in children:  # the kernel limits how many descriptors are on their way
+                child.channel.recv(MESSAGE_BYTES)
             peer.send(WELCOME)

@@ -15,7 +15,15 @@ from testbed.algorithms.frame.compute import OwnCompute
 from testbed.errors import NodeError, UserCodeError
 from testbed.host.allocation import keep_freed_memory
 from testbed.payloads import zeros
-from testbed.roles.segment import MESSAGE_BYTES, Segment, failure, step_in, success, worker_in
+from testbed.roles.segment import (
+    MESSAGE_BYTES,
+    WELCOME,
+    Segment,
+    failure,
+    step_in,
+    success,
+    worker_in,
+)
 from testbed.scenario.experiment import Experiment
 from testbed.values.user_code import one_process, own_failures
 
@@ -80,11 +88,12 @@ class ComputeProcess:
         except (NodeError, OSError) as error:
             _log(f"w{index}: {error}")
             peer.close()
-            return True
+        else:
+            self._workers[connection] = worker
+            self._poll.register(connection, select.EPOLLIN)
         finally:
             os.close(memory)
-        self._workers[connection] = worker
-        self._poll.register(connection, select.EPOLLIN)
+        self.channel.send(WELCOME)
         return True
 
     def _remove(self, worker: ServedWorker) -> None:

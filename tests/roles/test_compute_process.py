@@ -67,8 +67,9 @@ class Bench:
 def bench() -> object:
     made = Bench()
     yield made
-    made.channel.close()
+    made.channel.shutdown(socket.SHUT_WR)  # its end, though the process has not been read from
     made.thread.join(30.0)
+    made.channel.close()
     assert not made.thread.is_alive()
 
 
