@@ -347,9 +347,7 @@ class ClientsEvaluated(PsEvent):
     distribution: Annotated[
         Mapping[str, float], "`clients_mean` and the other values of the metric `clients`"
     ]
-    accuracies: Annotated[
-        Mapping[str, float], "accuracy on a worker's held-out samples, by its name"
-    ]
+    accuracies: Annotated[Mapping[str, float], "accuracy on its held-out samples, by worker"]
 
 
 class Drained(PsEvent):
