@@ -21,6 +21,7 @@ CONTROLLERS_ALONE = {
     "docker",
     "jinja2",
     "matplotlib",
+    "packaging",
     "pandas",
     "pillow",
     "plotly",
