@@ -40,7 +40,7 @@ def image_sources() -> dict[str, bytes]:
         HostError: the recipe is missing.
     """
     package = Path(testbed.__file__).parent
-    files = (*package.rglob("*.py"), *package.glob("scenario/data/*"))  # nodes read scenarios
+    files = (*package.rglob("*.py"), *package.glob("scenario/data/*.yaml"))  # read by nodes
     code = {f"testbed/{file.relative_to(package)}": file for file in files}
     recipe = _recipe_of_clone(package.parent) or _recipe_installed()
     return {name: file.read_bytes() for name, file in sorted({**code, **recipe}.items())}

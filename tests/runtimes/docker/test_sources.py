@@ -21,7 +21,6 @@ CONTROLLERS_ALONE = {
     "docker",
     "jinja2",
     "matplotlib",
-    "packaging",
     "pandas",
     "pillow",
     "plotly",
