@@ -38,7 +38,7 @@ import importlib, pkgutil, sys
 for absent in sys.argv[1:]:
     sys.modules[absent] = None
 import testbed
-CONTROLLERS = {"api", "cli", "run", "metrics", "reports", "__main__"}
+CONTROLLERS = {"api", "cli", "run", "metrics", "reports", "studies", "__main__"}
 for module in pkgutil.walk_packages(testbed.__path__, "testbed."):
     if not CONTROLLERS & set(module.name.split(".")):
         importlib.import_module(module.name)
