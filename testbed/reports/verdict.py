@@ -1,8 +1,8 @@
 """The verdict on a run: whether the emulation was faithful, with the violated rules as reasons.
 
 The rules check effects on the run: nodes that exited, delays, rates and losses of the links. A busy
-host alone does not violate a rule. Every reason says how to fix it. docs/run-folder.md lists the
-limits with the rationale for their values.
+host alone does not violate a rule. Every reason says how to fix it. docs/trust.md lists the limits
+with the rationale for their values.
 """
 
 from __future__ import annotations

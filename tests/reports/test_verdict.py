@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.algorithms.frame.stop import stall
 from testbed.reports.measurements import Flow, Measurements, Pace
-from testbed.reports.verdict import judge
+from testbed.reports.verdict import RULES, judge
 from testbed.telemetry.event_kinds import RateMeasured, RoundTripMeasured
 
 GOOD: dict[str, Any] = {
@@ -323,3 +325,9 @@ def test_producers_may_miss_a_twentieth_of_the_due_samples() -> None:
     assert reasons(lag={"producer0": 0.05}) == ()
     (found,) = reasons(lag={"producer0": 0.02, "producer1": 0.0523})
     assert found.startswith("producer1 had not sent 5.23% of the samples that were due")
+
+
+def test_the_page_lists_the_rules() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "trust.md").read_text(encoding="utf-8")
+    rules = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert list(dict.fromkeys(rules)) == list(RULES)
