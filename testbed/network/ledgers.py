@@ -41,7 +41,8 @@ class Pair(NamedTuple):
         sent_bytes: sent and acknowledged by the peer.
         received_bytes: received in order.
         retransmitted_bytes: sent again.
-        round_trip_seconds: smoothed, mean over the sockets connected now; None without any.
+        round_trip_seconds: smoothed, mean over the sockets connected now; without any, over those
+            that were closed last. None if unknown.
     """
 
     sent_bytes: int
@@ -66,12 +67,11 @@ class Pairs:
                 both.setdefault(self._key(one.peer), ([], []))[place].append(one)
         for key, (open_now, closed) in both.items():
             total = self._ledgers[key].count(open_now, closed)
-            trips = [one.round_trip_seconds for one in open_now if one.round_trip_seconds]
-            pair = Pair(
-                *(total.acked_bytes, total.received_bytes, total.retransmitted_bytes),
-                sum(trips) / len(trips) if trips else None,
-            )
-            if self._known.get(key) != pair:
+            before, trip = self._known.get(key), _round_trip(open_now) or _round_trip(closed)
+            if trip is None and before is not None:
+                trip = before.round_trip_seconds
+            pair = Pair(total.acked_bytes, total.received_bytes, total.retransmitted_bytes, trip)
+            if before != pair:
                 self._known[key] = self._changed[key] = pair
 
     def take(self) -> Mapping[str, Pair]:
@@ -83,6 +83,12 @@ class Pairs:
         key = peer if peer in self._ledgers or len(self._ledgers) < MOST_PEERS else ""
         self._ledgers.setdefault(key, Ledger())
         return key
+
+
+def _round_trip(sockets: Iterable[TcpSocket]) -> float | None:
+    """Return the mean round trip of sockets that know one; None without any."""
+    trips = [one.round_trip_seconds for one in sockets if one.round_trip_seconds]
+    return sum(trips) / len(trips) if trips else None
 
 
 def sums(rows: Iterable[Iterable[int]]) -> Iterator[int]:

@@ -76,6 +76,9 @@ class Checkpoints:
             if version >= due.version and now >= due.time and not training.ended.is_set():
                 due = self.schedule.after(version, now)
                 await self._make(training)
+
+    def remove(self) -> None:
+        """Remove the file, which a finished training does not need."""
         self.path.unlink(missing_ok=True)
 
     async def _make(self, training: Training) -> None:

@@ -93,7 +93,11 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
         drain_seconds=min(DRAIN_SECONDS, arguments.patience_seconds),
         final_seconds=experiment.scenario.evaluate.timeout + REPORT_SECONDS,
     )
-    asyncio.run(_serve_until_sigterm(server, arguments))
+    try:
+        asyncio.run(_serve_until_sigterm(server, arguments))
+    finally:  # now no thread writes a checkpoint any more
+        if checkpoints is not None and server.done:
+            checkpoints.remove()
 
 
 async def _serve_until_sigterm(server: ParameterServer, arguments: Arguments) -> None:
@@ -140,7 +144,7 @@ class ParameterServer:
         )
         self._over: asyncio.Future[None] | None = None
         self._unattended = False
-        self._done = False
+        self.done = False
 
     async def serve(self, address: str, socket: Path) -> None:
         """Serve until ``end`` is called, and raise its error.
@@ -183,7 +187,7 @@ class ParameterServer:
         A training that has not started ends now: no controller can launch the missing nodes.
         """
         self._unattended = True
-        if self._done or not self.training.started.is_set():
+        if self.done or not self.training.started.is_set():
             self.end(TerminatedError())
 
     async def _flush(self) -> None:
@@ -233,6 +237,6 @@ class ParameterServer:
             await wait(snapshots.concluded, self.final_seconds)
         training.log.summarise()
         training.log.write(training.record.done(evaluated=snapshots.concluded.is_set()))
-        self._done = True
+        self.done = True
         if self._unattended:
             self.end(TerminatedError())

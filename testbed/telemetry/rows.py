@@ -271,7 +271,7 @@ class PairRow(NamedTuple):
     received_bytes: Annotated[Count, "received data, without headers", PAIRS]
     retransmitted_bytes: Annotated[Count, "data that the node sent again", PAIRS]
     round_trip_seconds: Annotated[
-        Measured, "TCP's smoothed round trip, mean over the open connections", PAIRS
+        Measured, "TCP's smoothed round trip, mean over the open or last connections", PAIRS
     ]
 
 

@@ -20,6 +20,14 @@ def test_connections_add_up_by_peer() -> None:
     assert pairs.take() == {"a": Pair(550, 5500, 5, 0.5), "b": Pair(7, 70, 0, None)}
 
 
+def test_the_round_trip_of_closed_connections_stays_known() -> None:
+    pairs = Pairs()
+    pairs.count([], [connection(1, "a", 100, 0.25), connection(2, "a", 100, 0.75)])
+    assert pairs.take() == {"a": Pair(200, 2000, 2, 0.5)}
+    pairs.count([], [connection(3, "a", 100)])
+    assert pairs.take() == {"a": Pair(300, 3000, 3, 0.5)}
+
+
 def test_only_changes_are_taken() -> None:
     pairs = Pairs()
     one, other = connection(1, "a", 100), connection(2, "b", 100)
