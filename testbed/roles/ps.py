@@ -93,11 +93,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
         drain_seconds=min(DRAIN_SECONDS, arguments.patience_seconds),
         final_seconds=experiment.scenario.evaluate.timeout + REPORT_SECONDS,
     )
-    try:
-        asyncio.run(_serve_until_sigterm(server, arguments))
-    finally:  # now no thread writes a checkpoint any more
-        if checkpoints is not None and server.done:
-            checkpoints.remove()
+    asyncio.run(_serve_until_sigterm(server, arguments))
 
 
 async def _serve_until_sigterm(server: ParameterServer, arguments: Arguments) -> None:
@@ -144,7 +140,7 @@ class ParameterServer:
         )
         self._over: asyncio.Future[None] | None = None
         self._unattended = False
-        self.done = False
+        self._done = False
 
     async def serve(self, address: str, socket: Path) -> None:
         """Serve until ``end`` is called, and raise its error.
@@ -166,10 +162,9 @@ class ParameterServer:
             stack.enter_context(self.heartbeat.beating())
             duties = [self.training.keep_time(), self._watch_own_time(), self._flush()]
             duties += [self._log_load(), self._shrink(), self._shrink_after_refusals()]
-            duties.append(self._conclude())
-            if self.checkpoints is not None:
-                duties.append(self.checkpoints.keep(self.training))
             tasks = [asyncio.create_task(duty) for duty in duties]
+            kept = asyncio.create_task(self._keep_checkpoints())
+            tasks += [kept, asyncio.create_task(self._conclude(kept))]
             try:
                 await asyncio.gather(self._over, *tasks)
             finally:
@@ -187,7 +182,7 @@ class ParameterServer:
         A training that has not started ends now: no controller can launch the missing nodes.
         """
         self._unattended = True
-        if self.done or not self.training.started.is_set():
+        if self._done or not self.training.started.is_set():
             self.end(TerminatedError())
 
     async def _flush(self) -> None:
@@ -227,8 +222,15 @@ class ParameterServer:
         while not await wait(training.ended, LOAD_SECONDS):
             training.log.write(Load(training.waiting, time.process_time()))
 
-    async def _conclude(self) -> None:
-        """Finish the run: notify the workers, and wait for the final model's evaluation."""
+    async def _keep_checkpoints(self) -> None:
+        if self.checkpoints is not None:
+            await self.checkpoints.keep(self.training)
+
+    async def _conclude(self, kept: asyncio.Task[None]) -> None:
+        """Finish the run: notify the workers, and wait for the final model's evaluation.
+
+        Checkpoints are ``kept`` until then: a server that is killed meanwhile is restarted.
+        """
         training, snapshots = self.training, self.training.snapshots
         await training.ended.wait()
         await wait(training.drained, self.drain_seconds)
@@ -236,7 +238,10 @@ class ParameterServer:
         if await wait(snapshots.final_taken, EVALUATOR_SECONDS):
             await wait(snapshots.concluded, self.final_seconds)
         training.log.summarise()
+        if self.checkpoints is not None and training.started.is_set():
+            await kept  # one may still be being written
+            self.checkpoints.remove()
         training.log.write(training.record.done(evaluated=snapshots.concluded.is_set()))
-        self.done = True
+        self._done = True
         if self._unattended:
             self.end(TerminatedError())
