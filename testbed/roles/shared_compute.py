@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from testbed.algorithms.frame.actions import Step
@@ -81,14 +82,12 @@ class SharedCompute:
         deadline = self._steady() + self._patience
         while True:
             peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            try:
+            with suppress(FileNotFoundError, ConnectionError):  # it has not started, or has ended
                 with short_path(self._path) as name:
                     peer.connect(name)
                 socket.send_fds(peer, [self._token.encode()], [self._memory])
                 if peer.recv(MESSAGE_BYTES) == WELCOME:
                     return peer
-            except (FileNotFoundError, ConnectionError):
-                pass
             peer.close()
             if self._steady() >= deadline:
                 raise NodeError(

@@ -27,9 +27,15 @@ class Output:
     _matched: set[tuple[str, str]] = field(default_factory=set)  # nodes, and patterns
     _logs: dict[Placed, LineReader] = field(default_factory=dict)
     _patterns: dict[str, set[str]] = field(default_factory=dict)  # waited for, by program
+    _metrics: dict[str, Mapping[str, Metric]] = field(default_factory=dict)  # printed, by program
+    _json: set[str] = field(default_factory=set)  # programs of which a metric is JSON
 
     def __post_init__(self) -> None:
-        for program in self.workload.workload.values():
+        for name, program in self.workload.workload.items():
+            metrics = program.metrics.items()
+            self._metrics[name] = {key: one for key, one in metrics if one.prometheus is None}
+            if any(one.json_key is not None for one in self._metrics[name].values()):
+                self._json.add(name)
             for other, what in program.after.items():
                 if what.prints is not None:
                     self._patterns.setdefault(other, set()).add(what.prints)
@@ -37,7 +43,7 @@ class Output:
         self._logs = {
             one: LineReader(self.folder.log(one.name))
             for one in placed(self.workload)
-            if triggers or one.program in self._patterns or self._metrics(one)
+            if triggers or one.program in self._patterns or self._metrics[one.program]
         }
 
     def look(self) -> None:
@@ -50,21 +56,13 @@ class Output:
         """Return whether a line of a node's output has matched a pattern that is waited for."""
         return (node, pattern) in self._matched
 
-    def _metrics(self, own: Placed) -> Mapping[str, Metric]:
-        """Return the metrics that a node prints."""
-        metrics = self.workload.workload[own.program].metrics
-        return {name: one for name, one in metrics.items() if one.prometheus is None}
-
-    def _json(self, own: Placed) -> bool:
-        return any(one.json_key is not None for one in self._metrics(own).values())
-
     def _take(self, own: Placed, line: str) -> None:
         for pattern in self._patterns.get(own.program, ()):
             if re.search(pattern, line):
                 self._matched.add((own.name, pattern))
         self.trigger(line)
-        content: Any = json_of(line) if self._json(own) else None
-        for name, metric in self._metrics(own).items():
+        content: Any = json_of(line) if own.program in self._json else None
+        for name, metric in self._metrics[own.program].items():
             value = printed_value(metric, line, content)
             if value is not None:
                 self.values.take(own.name, name, value)

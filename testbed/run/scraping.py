@@ -47,18 +47,18 @@ class Scraper:
 
     def look(self) -> None:
         """Take the replies that have come, and request those that are due."""
-        if not self._metrics:
-            return
-        now, running = self.clock(), set(self.agent.running())
-        # The reply of a node that has just ended may never come, and it may start again.
-        self._awaited = {one for one in self._awaited if one.node in running}
-        due = [
+        now = self.clock()
+        wanted = [
             one
             for one, metrics in self._metrics.items()
-            if one.node in running
-            and one not in self._awaited
-            and now - self._begun.get(one, -1e9) >= min(float(m.every) for m in metrics.values())
+            if now - self._begun.get(one, -1e9) >= min(float(m.every) for m in metrics.values())
         ]
+        if not wanted and not self._awaited:
+            return
+        running = set(self.agent.running())
+        # The reply of a node that has just ended may never come, and it may start again.
+        self._awaited = {one for one in self._awaited if one.node in running}
+        due = [one for one in wanted if one.node in running and one not in self._awaited]
         if not due and not self._awaited:
             return
         self._begun.update(dict.fromkeys(due, now))

@@ -10,7 +10,6 @@ from testbed.faults.base import TimedFault
 from testbed.models.metrics import ACCURACY, DEFAULTS, unit_of
 from testbed.models.metrics.clients import FORWARD, Clients
 from testbed.models.metrics.custom import CustomMetric
-from testbed.scenario.compute import Own
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.schema import Scenario
 from testbed.scenario.synonyms import nearest
@@ -63,9 +62,6 @@ def _check_clients(scenario: Scenario, metric: Clients, path: Keys) -> Iterator[
         if metric.cost != FORWARD:
             yield (*path, "cost"), f"{metric.cost:g}", "none: the evaluator takes no emulated time"
         return
-    if not isinstance(scenario.compute, Own):
-        why = "evaluator, or `compute: own`: the workers have no model then"
-        yield (*path, "by"), "workers, with `compute: shared`", why
     algorithm = scenario.algorithm
     if isinstance(algorithm, AlgorithmConfig) and not algorithm.WORKERS_EVALUATE:
         expected = "evaluator, or an algorithm with rounds of local training, such as fedavg"

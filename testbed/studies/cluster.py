@@ -241,12 +241,13 @@ class RayCluster:
             if result.folder:
                 extract(result.folder, folder)
                 self.progress.registry.add(folder)
-        except (ray.exceptions.RayError, OSError) as error:
+        except ray.exceptions.RayError as error:
             failure = Failure(f"lost by the cluster: {_summary(error)}", NodeError.exit_code)
             self.progress.fail(claim.run, claim.name, failure)
             return
-        if not result.folder:
-            self.progress.fail(claim.run, claim.name, Failure(result.said, result.status))
+        except OSError as error:
+            failure = Failure(f"{folder} cannot be written: {error.strerror}", HostError.exit_code)
+            self.progress.fail(claim.run, claim.name, failure)
             return
         self.progress.conclude(
             claim, status=result.status, said=result.said, note=f"; on {result.host}"

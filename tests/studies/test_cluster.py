@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from testbed.studies import load_study
 from testbed.studies.cluster_task import archived, extract, lacks
+from testbed.studies.progress import Failure, Progress
+from testbed.telemetry.registry import Registry
 
 pytest.importorskip("ray", reason="needs ray: pip install 'edge-testbed[ray]'")
 
@@ -148,3 +151,15 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
     ]
     assert (second / "a/b/c").read_bytes() == b"1"
     assert {path.name for path in tmp_path.iterdir()} == {"first", "second"}
+
+
+def test_a_run_whose_process_was_killed_before_it_had_a_folder(
+    write_study: Any, tmp_path: Path
+) -> None:
+    (run, _) = load_study(write_study(text=LONG)).runs
+    registry = Registry.of_user({"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path)
+    progress = Progress(tmp_path / "runs", registry, lambda text: None, total=2)
+    claim = progress.claim(run)
+    assert claim is not None
+    progress.conclude(claim, status=-9, said="")
+    assert progress.failed == {run: Failure("its process was killed by signal 9", 5)}
