@@ -217,7 +217,7 @@ class ContainerGroups:
 
     def use(self) -> ContainerUse:
         """Return the resources the container has used, as far as its groups count them."""
-        spent = (group.cpu_seconds() for group in self.serving("cpu"))
+        spent = (group.cpu_seconds() for group in self.serving("cpuacct"))
         held = (group.memory_bytes() for group in self.serving("memory"))
         return ContainerUse(
             next((one for one in spent if one is not None), None),

@@ -15,9 +15,9 @@ from testbed.host.limits import Version
 from testbed.values.cpu_sets import CpuSet
 
 CONTROLLERS = ("cpu", "memory", "freezer", "pids")
-USED = frozenset((*CONTROLLERS, "cpuset"))
+USED = frozenset((*CONTROLLERS, "cpuset", "cpuacct"))
 """Controllers that runs can use: all runs need CONTROLLERS; cpuset is needed only if the scenario
-sets a `cpuset`."""
+sets a `cpuset`. cpuacct counts CPU time in version 1; in version 2 every group does."""
 
 MOUNTS = Path("/proc/self/mountinfo")
 OWN_GROUPS = Path("/proc/self/cgroup")

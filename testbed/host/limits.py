@@ -91,10 +91,10 @@ class Limits:
 
     @property
     def controllers(self) -> tuple[str, ...]:
-        """The controllers that these limits need; freezer and pids are always needed."""
+        """The controllers that these limits need, and those that a node without limits needs."""
         asked = {"memory": self.memory, "cpuset": self.cpuset}
         wanted = (name for name, limit in asked.items() if limit is not None)
-        return ("cpu", "freezer", "pids", *wanted)
+        return ("cpu", "cpuacct", "freezer", "pids", *wanted)
 
 
 @dataclass(frozen=True)

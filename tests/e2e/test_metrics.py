@@ -245,7 +245,6 @@ def test_every_panel_has_data(seen: Seen, file: Path) -> None:
 
 NEEDS_MORE = {
     "testbed_host_cpu_pressure_ratio": "a kernel that tells of pressure",
-    "container_cpu_seconds": "control groups of version 2, or one for cpu and cpuacct",
     "configured_round_trip": "delays, for which a kernel needs netem",
     "probed_round_trip": "the same",
     "testbed_stream_": "data streams",

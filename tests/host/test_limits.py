@@ -50,8 +50,8 @@ def test_unset_limits_are_not_written() -> None:
     free = Limits()
     assert settings(free, "cpu", 1) == (Setting("cpu.shares", "1024"),)
     assert settings(free, "memory", 1) == settings(free, "cpuset", 2) == ()
-    assert free.controllers == ("cpu", "freezer", "pids")
-    assert LIMITS.controllers == ("cpu", "freezer", "pids", "memory", "cpuset")
+    assert free.controllers == ("cpu", "cpuacct", "freezer", "pids")
+    assert LIMITS.controllers == ("cpu", "cpuacct", "freezer", "pids", "memory", "cpuset")
 
 
 def test_a_limit_below_the_kernels_is_an_error() -> None:

@@ -17,7 +17,7 @@ FILES: dict[Version, dict[str, str]] = {
 
 
 def in_group(folder: Path, version: Version) -> ContainerGroups:
-    return ContainerGroups(((Group(folder, version), frozenset(("cpu", "memory"))),))
+    return ContainerGroups(((Group(folder, version), frozenset(("cpu", "cpuacct", "memory"))),))
 
 
 @pytest.mark.parametrize("version", FILES)
