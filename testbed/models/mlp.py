@@ -27,11 +27,11 @@ class Mlp(ModelConfig):
     """A multi-layer perceptron with ReLU.
 
     Attributes:
-        hidden: units of each hidden layer, from the input on.
+        hidden: units of each hidden layer, from the input on; without any, a logistic regression.
     """
 
     name: Literal["mlp"]
-    hidden: Annotated[tuple[Width, ...], Field(min_length=1, max_length=16)] = (512, 512)
+    hidden: Annotated[tuple[Width, ...], Field(max_length=16)] = (512, 512)
 
     def build(self, image_shape: ImageShape, classes: int, *, folder: Path) -> Network:
         from testbed.models.layers import LayeredNetwork, Linear

@@ -217,7 +217,7 @@ class Device:
         assert self.bound is not None, "and computes itself"
         self._stepping, self._slow = True, self.slow()
         self._pace = (self.client.seconds or 0.0) * self._slow
-        accuracy = self.client.accuracy(self.bound, draw)
+        accuracy = self.client.accuracy(self.bound, self.parameters, draw=draw)
         self._finish_step()
         return Found(self.clock.now, accuracy)
 

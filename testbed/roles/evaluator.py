@@ -58,9 +58,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
                     *tested, transform=data.transform, metrics=experiment.metrics
                 )
                 if (held_out := experiment.held_out) is not None:
-                    measured = held_out.evaluate(
-                        bound, measured, transform=data.transform, final=final
-                    )
+                    measured = held_out.evaluate(bound, parameters, measured, final=final)
             _save(writer, parameters, Measurement(snapshot.version, snapshot.time, measured, final))
             _report(connection, snapshot, measured)
             due = schedule.after(snapshot.version, snapshot.time)

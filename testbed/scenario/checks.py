@@ -38,7 +38,7 @@ from testbed.scenario.links import (
     restarts_feeders,
     unshapable,
 )
-from testbed.scenario.metrics import check_metrics, check_targets, clients_by_workers
+from testbed.scenario.metrics import check_metrics, check_targets, clients_by
 from testbed.scenario.rounds import check_rounds
 from testbed.scenario.scalars import display
 from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
@@ -191,7 +191,7 @@ def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
     if not averages and buffers != "dropped":
         expected = "dropped, or an algorithm that averages models, such as fedavg or fedprox"
         yield ("model", "buffers"), f"{buffers}, with {algorithm.name}", expected
-    elif buffers in AT_WORKERS and clients_by_workers(scenario) is None:
+    elif buffers in AT_WORKERS and clients_by("workers", scenario) is None:
         expected = "`{clients: {by: workers}}` too in evaluate.metrics: only workers have this part"
         yield ("model", "buffers"), f"{buffers}, with evaluations by the evaluator only", expected
     if not isinstance(algorithm, Adsp) or algorithm.commit_rate is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from testbed.runtimes import Lxc, Native
 from testbed.scenario.compute import MOST_SAMPLES, Own
 from testbed.scenario.document import Finding, Keys
-from testbed.scenario.metrics import clients_by_workers
+from testbed.scenario.metrics import clients_by
 from testbed.scenario.schema import Scenario
 
 
@@ -27,7 +27,7 @@ def check_compute(scenario: Scenario) -> Iterator[Finding]:
     if scenario.workers.batch_size > MOST_SAMPLES:
         most = f"at most {MOST_SAMPLES:,}, as many as a request holds"
         refused["workers", "batch_size"] = f"{scenario.workers.batch_size:,}", most
-    if clients_by_workers(scenario) is not None:
+    if clients_by("workers", scenario) is not None:
         able = "clients by the evaluator: workers have no network then"
         refused["evaluate", "metrics"] = "clients by workers", able
     for name, member in scenario.workers.classes.items():

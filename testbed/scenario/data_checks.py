@@ -5,7 +5,7 @@ from __future__ import annotations
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.errors import ScenarioError
 from testbed.models import Network
-from testbed.scenario.metrics import clients_by_workers
+from testbed.scenario.metrics import clients_by
 from testbed.scenario.schema import Scenario
 from testbed.values.user_code import OwnCode
 
@@ -23,7 +23,7 @@ def require_algorithm(scenario: Scenario, algorithm: AlgorithmConfig) -> None:
     if buffers != "dropped" and not algorithm.AVERAGES_BUFFERS:
         expected = "dropped, or an algorithm whose config sets AVERAGES_BUFFERS = True"
         raise ScenarioError.at("model.buffers", buffers, expected)
-    if clients_by_workers(scenario) is not None and not algorithm.WORKERS_EVALUATE:
+    if clients_by("workers", scenario) is not None and not algorithm.WORKERS_EVALUATE:
         expected = "evaluator, or an algorithm whose config sets WORKERS_EVALUATE = True"
         raise ScenarioError.at("evaluate.metrics", "clients by workers", expected)
 

@@ -25,19 +25,20 @@ from testbed.datasets.streams import Arrivals, RecordFormat
 from testbed.errors import ScenarioError
 from testbed.faults.timeline import Timeline, crashes
 from testbed.models import Network
-from testbed.models.clients import ClientSamples, HeldOut
+from testbed.models.clients import ClientSamples, FineTuning, HeldOut, draw_batches
 from testbed.models.metrics import ACCURACY, higher_is_better
 from testbed.models.metrics.clients import Clients
 from testbed.models.metrics.suite import MetricSuite
 from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.payloads import Vector
+from testbed.payloads.layout import Layout
 from testbed.scenario.availability import availabilities
 from testbed.scenario.data_checks import require_algorithm, require_batch, require_targets
 from testbed.scenario.dealing import deal, split
 from testbed.scenario.devices import Device, devices
 from testbed.scenario.links import feeders, restarts_feeders
 from testbed.scenario.load import load
-from testbed.scenario.metrics import clients_by_workers, fault_metrics
+from testbed.scenario.metrics import clients_by, fault_metrics
 from testbed.scenario.own_code import own_files
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.scenario.streams import LARGEST_RECORD
@@ -174,7 +175,7 @@ class Experiment:
             draws=stream(scenario.seed, name, "transform") if draws else None,
             seeds=stream(scenario.seed, name, "globals") if self.own_files else None,
             local=local.size,
-            evaluates=clients_by_workers(scenario) is not None,
+            evaluates=clients_by("workers", scenario) is not None,
         )
 
     @cached_property
@@ -254,26 +255,38 @@ class Experiment:
     @cached_property
     def held_out(self) -> HeldOut | None:
         """The samples for an evaluation per client; None if the scenario asks for none."""
-        evaluate = self.scenario.evaluate
-        if not any(isinstance(one, Clients) and one.by == "evaluator" for one in evaluate.metrics):
+        metric = clients_by("evaluator", self.scenario)
+        if metric is None:
             return None
-        most = max(1, evaluate.images // self.scenario.workers.count)
-        clients = [held for _, held in self._split]
-        return HeldOut(self.data.train_images, self.data.train_labels, clients, most)
+        count = self.scenario.workers.count
+        most = max(1, self.scenario.evaluate.images // count)
+        layout = self.network.layout
+        return HeldOut([self._client(index, metric, layout) for index in range(count)], most)
 
     def client(self, index: int) -> ClientSamples | None:
         """Return the samples on which worker ``index`` evaluates models; None if it does not."""
-        metric = clients_by_workers(self.scenario)
+        metric = clients_by("workers", self.scenario)
         if metric is None:
             return None
-        own, pace = self._split[index][1], self.devices[index].pace
-        batch, seconds = self.scenario.workers.batch_size, None
-        if pace is not None:
-            seconds = metric.cost * pace.mean(batch) * len(own) / batch
-        data = self.data
-        return ClientSamples(
-            data.train_images[own], data.train_labels[own], data.transform, seconds
-        )
+        client = self._client(index, metric, self.network.worker_layout)
+        batch, pace = self.scenario.workers.batch_size, self.devices[index].pace
+        if pace is None:
+            return client
+        seconds = metric.cost * pace.mean(batch) * len(client.held) / batch
+        if client.fine_tuning is not None:
+            seconds += sum(pace.mean(len(one)) for one in client.fine_tuning.batches)
+        return replace(client, seconds=seconds)
+
+    def _client(self, index: int, metric: Clients, layout: Layout) -> ClientSamples:
+        (training, held), data, tuning = self._split[index], self.data, None
+        if metric.fine_tune is not None:
+            draws = stream(self.scenario.seed, f"w{index}", "fine_tune")
+            batch = self.scenario.workers.batch_size
+            batches = draw_batches(training, batch, metric.fine_tune.epochs, rng=draws)
+            rate = metric.fine_tune.learning_rate
+            tuning = FineTuning(batches, rate, layout.untrained_slices)
+        images, labels = data.train_images, data.train_labels
+        return ClientSamples(images, labels, held, data.transform, fine_tuning=tuning)
 
     def test_samples(self) -> Samples:
         """Draw the indices of the test images used during training; the same for the same seed."""

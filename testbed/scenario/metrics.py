@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.faults.base import TimedFault
 from testbed.models.metrics import ACCURACY, DEFAULTS, unit_of
-from testbed.models.metrics.clients import FORWARD, Clients
+from testbed.models.metrics.clients import FORWARD, Clients, Evaluators
 from testbed.models.metrics.custom import CustomMetric
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.schema import Scenario
@@ -46,11 +46,10 @@ def check_metrics(scenario: Scenario) -> Iterator[Finding]:
     yield from _check_measured(scenario)
 
 
-def clients_by_workers(scenario: Scenario) -> Clients | None:
-    """Return the metric `clients` if the workers evaluate it themselves; else None."""
+def clients_by(who: Evaluators, scenario: Scenario) -> Clients | None:
+    """Return the metric `clients` if these evaluate it; else None."""
     metrics = scenario.evaluate.metrics
-    own = (one for one in metrics if isinstance(one, Clients) and one.by == "workers")
-    return next(own, None)
+    return next((one for one in metrics if isinstance(one, Clients) and one.by == who), None)
 
 
 def _check_clients(scenario: Scenario, metric: Clients, path: Keys) -> Iterator[Finding]:

@@ -127,7 +127,7 @@ class Learner:
         """Return the accuracy of the parameters ``at`` on a worker's samples."""
         self.parameters[:] = at
         with evaluated_within(self.timeout_seconds):
-            return samples.accuracy(self.bound, draw)
+            return samples.accuracy(self.bound, self.parameters, draw=draw)
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
@@ -141,8 +141,7 @@ class Learner:
             found = bound.evaluate(*tested, transform=data.transform, metrics=self.metrics)
             if self.held_out is None:
                 return found
-            final = images is None
-            return self.held_out.evaluate(bound, found, transform=data.transform, final=final)
+            return self.held_out.evaluate(bound, parameters, found, final=images is None)
 
 
 @dataclass

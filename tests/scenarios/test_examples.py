@@ -24,6 +24,7 @@ WHOLE = (
     "data/clients",
     "data/clients-by-workers",
     "data/own-partition",
+    "data/personalised",
     "federated/devices",
     "federated/rounds",
 )

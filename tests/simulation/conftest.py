@@ -238,7 +238,11 @@ def play(
         return Worker(half, Stream(2), shard, think=lambda: 0.0, draws=draws, evaluates=evaluates)
 
     nothing = np.zeros(0)
-    client = None if evaluation is None else ClientSamples(nothing, nothing, seconds=evaluation)
+    client = (
+        None
+        if evaluation is None
+        else ClientSamples(nothing, nothing, nothing.astype(int), seconds=evaluation)
+    )
     plans = TypeAdapter(tuple[Fault, ...]).validate_python(faults)
     timeline = Timeline.of(plans, ["all"] * count, seed=0, availabilities=availabilities)
 

@@ -137,9 +137,23 @@ def test_a_run_has_the_values_of_the_last_round(
     for index in range(4):
         client = experiment.client(index)
         assert client is not None
-        assert client.accuracy(bound, 0) == first.accuracies[f"w{index}"]
-        assert client.seconds == pytest.approx(0.001 * len(client.labels))
+        assert client.accuracy(bound, half.parameters) == first.accuracies[f"w{index}"]
+        assert client.seconds == pytest.approx(0.001 * len(client.held))
         assert not {*experiment.shards[index]} & {*experiment._split[index][1]}
+
+
+def test_personalising_a_model_takes_as_long_as_its_steps(
+    run_simulation: Callable[..., Run], digits: Path
+) -> None:
+    """Batches of 10 or more: 10 ms each, and 1 ms a sample; 0.5 ms a sample of the evaluation."""
+    tuned = TEXT.replace("cost: 0.5", "cost: 0.5, fine_tune: {epochs: 2}")
+    run = run_simulation("one", text=tuned)
+    experiment = Experiment.open(run.folder.path, data=digits)
+    for index, own in enumerate(experiment.shards):
+        client = experiment.client(index)
+        assert client is not None
+        steps = 2 * (10 * (len(own) // 10) + len(own))
+        assert client.seconds == pytest.approx((steps + len(client.held)) / 1000)
 
 
 @pytest.mark.parametrize(

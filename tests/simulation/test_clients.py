@@ -81,12 +81,13 @@ def test_a_run_evaluates_per_client(run_simulation: Callable[..., Run], digits: 
     experiment = Experiment.open(run.folder.path, data=digits)
     model, data = load_model(run.folder.path, "final"), experiment.data
     assert experiment.held_out is not None
-    accuracies = [
-        model.bound.evaluate(data.train_images[own], data.train_labels[own]).metrics["top1"] or 0.0
-        for own in experiment.held_out.clients
+    evaluations = [
+        model.bound.evaluate(data.train_images[one.held], data.train_labels[one.held])
+        for one in experiment.held_out.clients
     ]
+    accuracies = [one.metrics["top1"] or 0.0 for one in evaluations]
     assert last[list(distribution(accuracies))].to_dict() == distribution(accuracies)
-    assert not {*experiment.shards[0]} & {*experiment.held_out.clients[0]}
+    assert not {*experiment.shards[0]} & {*experiment.held_out.clients[0].held}
 
 
 FAULTS = """
@@ -106,3 +107,16 @@ def test_faults_begin_at_values_of_evaluations(run_simulation: Callable[..., Run
         ("kill", "w1", at),
         ("kill", "w3", at),
     ]
+
+
+def test_personalised_models_do_better_where_clients_differ(
+    run_simulation: Callable[..., Run],
+) -> None:
+    """The global model and its training are the same."""
+    tuned = "{clients: {fine_tune: {epochs: 5, learning_rate: 0.05}}}"
+    plain = run_simulation("plain", text=TEXT).evaluations
+    own = run_simulation(
+        "own", text=TEXT.replace("[top1, clients]", f"[top1, {tuned}]")
+    ).evaluations
+    assert own["loss"].tolist() == plain["loss"].tolist()
+    assert own["clients_mean"].iloc[-1] > plain["clients_mean"].iloc[-1]

@@ -16,12 +16,26 @@ from typing import Literal
 import numpy as np
 
 from testbed.models.metrics.base import Metric, MetricConfig, Outputs, Targets
-from testbed.values.fields import Share
+from testbed.values.fields import Count, PositiveNumber, Share, StrictModel
 
 FORWARD = 0.33
 """A forward pass takes about half as long as the backward pass, which an evaluation omits."""
 
+Evaluators = Literal["evaluator", "workers"]
+
 VALUES = ("clients_mean", "clients_deviation", "clients_worst", "clients_jain")
+
+
+class FineTune(StrictModel):
+    """Training of the evaluated model on a worker's own samples: it becomes a personalised model.
+
+    Attributes:
+        epochs: passes over the samples that the worker does not hold out.
+        learning_rate: of plain SGD in batches of `workers.batch_size`.
+    """
+
+    epochs: Count = 1
+    learning_rate: PositiveNumber = 0.01
 
 
 class Clients(MetricConfig):
@@ -34,14 +48,18 @@ class Clients(MetricConfig):
             ``workers``: each model that they pull, and send the accuracy with their next update; an
             evaluation then has the values of the last round.
         cost: time in which a worker evaluates a sample, as a share of that for training on it.
+        fine_tune: how each worker's model is personalised before its evaluation; by default, the
+            model is evaluated as it is. A worker's own time for it is that of as many training
+            steps.
     """
 
     NAMES = "|".join(VALUES)
     SAMPLES = "held-out samples"
 
     name: Literal["clients"]
-    by: Literal["evaluator", "workers"] = "evaluator"
+    by: Evaluators = "evaluator"
     cost: Share = FORWARD
+    fine_tune: FineTune | None = None
 
     def names(self, classes: int) -> tuple[str, ...]:
         return VALUES

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 Make = Any
 
 
-def test_workers_evaluate_live_and_simulated(make: Make, play_both: Any, simulated: Any) -> None:
+@pytest.mark.parametrize("options", ["", ", fine_tune: {learning_rate: 0.05}"])
+def test_workers_evaluate_live_and_simulated(
+    make: Make, play_both: Any, simulated: Any, options: str
+) -> None:
     """Two of three workers in each round; a float64 in addition to the 17,258 parameters."""
+    metric = f"{{clients: {{by: workers{options}}}}}"
     parts = {
         "algorithm": "{name: fedavg, learning_rate: 0.1, fraction: 0.67}",
         "dataset": "{name: digits, held_out: 0.2}",
         "workers": "{count: 3, batch_size: 50, classes: {any: {speed: 1ms}}}",
         "stop": "{updates: 12}",
-        "evaluate": "{every: 2, images: 20, metrics: [top1, {clients: {by: workers}}]}",
+        "evaluate": f"{{every: 2, images: 20, metrics: [top1, {metric}]}}",
     }
     cast, virtual = make(**parts), make(**parts, runtime="simulated")
     play_both(cast, virtual, simulated)

@@ -13,6 +13,9 @@ from testbed.datasets import MadeText
 Make = Any
 
 
+PERSONALISED = "{clients: {fine_tune: {learning_rate: 0.1}}}"
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -28,7 +31,7 @@ def test_tokens_live_and_simulated(make: Make, play_both: Any, tmp_path: Path, m
         "dataset": "{name: made-text, partition: by_user, held_out: 0.2}",
         "workers": "{count: 3, batch_size: 8, classes: {any: {speed: 1ms}}}",
         "stop": "{updates: 12}",
-        "evaluate": "{every: 6, images: 20, metrics: [perplexity, top1, clients]}",
+        "evaluate": f"{{every: 6, images: 20, metrics: [perplexity, top1, {PERSONALISED}]}}",
     }
     cast, virtual = make(**parts), make(**parts, runtime="simulated")
     for one in (cast, virtual):
