@@ -74,9 +74,13 @@ class FolderDataset(DatasetConfig, ABC):
             DataError: there are no training files, or a file that lists them is damaged.
         """
 
+    def beside(self, folder: Path) -> Sequence[Path]:
+        """Return other files in a folder that its samples may consist of."""
+        return ()
+
     @abstractmethod
-    def read(self, files: Sequence[Path]) -> Samples:
-        """Read the samples of some files, in order.
+    def read(self, files: Sequence[Path], folder: Path) -> Samples:
+        """Read the samples of some files of a folder, in order.
 
         Raises:
             DataError: a file is damaged, or has other content; names file and position.
@@ -106,15 +110,22 @@ class FolderDataset(DatasetConfig, ABC):
         for file in (*train, *test):
             source[str(file.relative_to(place))] = f"sha256 {(found := _digest(file))}"
             digest.update(f"{found} {file in test}".encode())
+        for file in self.beside(place):
+            digest.update(f"{file.name} {_digest(file)}".encode())
         target = cache / "prepared" / f"{self.name}-1-{digest.hexdigest()[:16]}"
-        return prepare_once(target, lambda: self._prepared(train, test, source))
+        return prepare_once(target, lambda: self._prepared(place, (train, test), source=source))
 
     def _prepared(
-        self, train: Sequence[Path], test: Sequence[Path], source: Mapping[str, str]
+        self,
+        place: Path,
+        files: tuple[Sequence[Path], Sequence[Path]],
+        *,
+        source: Mapping[str, str],
     ) -> Prepared:
-        samples, halves = self.read(train), []
+        train, test = files
+        samples, halves = self.read(train, place), []
         if test:
-            halves = [samples, self.read(test)]
+            halves = [samples, self.read(test, place)]
         else:
             for_test = self.drawn_for_test(samples)
             if not for_test.any():

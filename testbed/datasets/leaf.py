@@ -1,4 +1,4 @@
-"""Data sets in LEAF's JSON files, such as FEMNIST: numbers, with the user of every sample.
+"""Data sets in LEAF's JSON files, such as FEMNIST and CelebA, with the user of every sample.
 
 S. Caldas et al.: LEAF: a benchmark for federated settings, 2018, arXiv:1812.01097. The folder has
 LEAF's ``train`` and ``test``, each with one or more files, or such files only:
@@ -7,15 +7,17 @@ LEAF's ``train`` and ``test``, each with one or more files, or such files only:
      "user_data": {"f0812": {"x": [[1.0, 0.98, ..], ..], "y": [5, ..]}, ..}}
 
 A sample in ``x`` is a list of numbers, or lists of lists; images of FEMNIST are 784 numbers from 0
-to 1 (``shape: [1, 28, 28]``). Without test files, every user gives ``test_share`` of its samples,
-drawn at random, as LEAF's own split by samples does. ``by_user`` without a file partitions by these
-users.
+to 1 (``shape: [1, 28, 28]``). Those of CelebA are the names of files in a folder of ``pictures``,
+such as ``raw/img_align_celeba``. Without test files, every user gives ``test_share`` of its
+samples, drawn at random, as LEAF's own split by samples does. ``by_user`` without a file partitions
+by these users.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,16 +26,31 @@ from numpy.typing import NDArray
 
 from testbed.datasets.custom import MOST_CLASSES
 from testbed.datasets.folders import FolderDataset, Samples, drawn_share
+from testbed.datasets.pictures import Flaw, PictureOptions, PictureReader
 from testbed.errors import DataError
+from testbed.values.fields import Word
 from testbed.values.seeds import stream
 
 LAYOUT = "LEAF's layout: users, num_samples and user_data, which has lists x and y for each user"
 
 
-class Leaf(FolderDataset):
-    """Samples of users in LEAF's JSON files: numbers, such as the images of FEMNIST."""
+Picture = Callable[[str, Flaw], NDArray[np.uint8]]
+"""Reads the picture with a name."""
+
+
+class Leaf(PictureOptions, FolderDataset):
+    """Samples of users in LEAF's JSON files: numbers, or names of pictures.
+
+    Attributes:
+        pictures: the folder in ``folder`` with the pictures that the samples name.
+    """
 
     name: Literal["leaf"]
+    pictures: Word | None = None
+
+    def beside(self, folder: Path) -> Sequence[Path]:
+        """Return the pictures, whether they are named or not."""
+        return sorted((folder / self.pictures).glob("*")) if self.pictures else ()
 
     def files(self, folder: Path) -> tuple[Sequence[Path], Sequence[Path]]:
         """Return the files in ``train`` and ``test``, or those in the folder itself."""
@@ -45,11 +62,14 @@ class Leaf(FolderDataset):
             raise DataError(f"{folder}: found no JSON files, expected those of LEAF.", hint=hint)
         return train, test if self.test_share is None else ()
 
-    def read(self, files: Sequence[Path]) -> Samples:
+    def read(self, files: Sequence[Path], folder: Path) -> Samples:
         """Read the samples of all users, one user after the other."""
         images, labels, users = [], [], []
+        picture = None
+        if self.pictures:
+            picture = partial(_picture, folder / self.pictures, self.picture_reader())
         for file in files:
-            for user, x, y in _users(file):
+            for user, x, y in _users(file, picture):
                 images.append(x)
                 labels.append(y)
                 users += [user] * len(y)
@@ -71,7 +91,7 @@ class Leaf(FolderDataset):
         return chosen
 
 
-def _users(file: Path) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
+def _users(file: Path, picture: Picture | None) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
     """Yield each user of a file that has samples, with its inputs and labels."""
     content = _content(file)
     data, users, counts = (content.get(key) for key in ("user_data", "users", "num_samples"))
@@ -88,7 +108,7 @@ def _users(file: Path) -> Iterator[tuple[str, NDArray[Any], NDArray[Any]]]:
             found = f"{len(one['x']):,} in x, {len(one['y']):,} in y and num_samples {count}"
             raise _flaw(file, user, "x", found, "as many of each")
         if count:
-            yield user, _inputs(file, user, one["x"]), _labels(file, user, one["y"])
+            yield user, _inputs(file, user, one["x"], picture), _labels(file, user, one["y"])
 
 
 def _content(file: Path) -> dict[str, Any]:
@@ -101,14 +121,26 @@ def _content(file: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _inputs(file: Path, user: str, x: list[Any]) -> NDArray[np.float32]:
+def _picture(folder: Path, reader: PictureReader, name: str, flaw: Flaw) -> NDArray[np.uint8]:
+    """Read the picture with this name in a folder."""
+    file = folder / name
+    if Path(name).name != name or not file.is_file():
+        raise flaw(f"{name[:60]!r}", f"the name of a file in {folder}")
+    return reader.read(file.read_bytes(), flaw)
+
+
+def _inputs(
+    file: Path, user: str, x: list[Any], picture: Picture | None
+) -> NDArray[np.float32] | NDArray[np.uint8]:
     """Return a user's inputs, shape (n, ...)."""
-    found: list[NDArray[np.float32]] = []
+    found: list[NDArray[Any]] = []
     for place, sample in enumerate(x):
         where = f"x[{place}]"
-        if isinstance(sample, str):
-            hint = "Images that are named by files, and text, are not supported."
-            raise _flaw(file, user, where, f"text, {sample[:20]!r}", "numbers", hint=hint)
+        if isinstance(sample, str) != (picture is not None):
+            raise _mixed(file, user, where, sample)
+        if picture is not None:
+            found.append(picture(sample, partial(_flaw, file, user, where)))
+            continue
         try:
             with np.errstate(over="ignore"):  # refused as infinite
                 numbers = np.asarray(sample, np.float32)
@@ -124,6 +156,14 @@ def _inputs(file: Path, user: str, x: list[Any]) -> NDArray[np.float32]:
             raise _flaw(file, user, where, "NaN or infinity", "finite numbers")
         found.append(numbers)
     return np.stack(found)
+
+
+def _mixed(file: Path, user: str, where: str, sample: object) -> DataError:
+    """Return the error for text without a folder of pictures, or other values with one."""
+    if isinstance(sample, str):
+        hint = "If it is the name of a picture, set `pictures`: its folder. Text is not supported."
+        return _flaw(file, user, where, f"text, {sample[:20]!r}", "numbers", hint=hint)
+    return _flaw(file, user, where, "other values", "the name of a picture, as `pictures` says")
 
 
 def _labels(file: Path, user: str, y: list[Any]) -> NDArray[Any]:

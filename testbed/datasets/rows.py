@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,9 @@ from numpy.typing import NDArray
 
 from testbed.datasets.columns import Column, is_list, is_number, is_pictures
 from testbed.datasets.folders import FolderDataset, Samples
-from testbed.datasets.pictures import PictureReader
+from testbed.datasets.pictures import PictureOptions, PictureReader
 from testbed.errors import DataError, ScenarioError
-from testbed.values.fields import Count, Word
+from testbed.values.fields import Word
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,7 @@ LABELS = ("label", "labels", "target", "y")
 """Usual names of the column of labels."""
 
 
-class RowsDataset(FolderDataset):
+class RowsDataset(PictureOptions, FolderDataset):
     """Base of data sets whose samples are rows of files.
 
     Attributes:
@@ -41,8 +42,6 @@ class RowsDataset(FolderDataset):
         user: the column that says which user a sample is of, for the partition by_user.
         train_split: the split to train on.
         test_split: the split to test on.
-        image_size: height and width to which pictures are scaled; without, all must have one size.
-        colour: whether pictures are in colour; by default as the first one.
     """
 
     inputs: Word | tuple[Word, ...] | None = None
@@ -50,8 +49,6 @@ class RowsDataset(FolderDataset):
     user: Word | None = None
     train_split: Word = "train"
     test_split: Word = "test"
-    image_size: tuple[Count, Count] | None = None
-    colour: bool | None = None
 
     @abstractmethod
     def schema_of(self, file: Path) -> pa.Schema:
@@ -61,12 +58,12 @@ class RowsDataset(FolderDataset):
     def batches(self, file: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield some columns of a file in batches of rows."""
 
-    def read(self, files: Sequence[Path]) -> Samples:
+    def read(self, files: Sequence[Path], folder: Path) -> Samples:
         """Read the rows of all files."""
         import pyarrow as pa
 
         found: list[Samples] = []
-        reader = PictureReader(self.image_size, self.colour)
+        reader = self.picture_reader()
         for file in files:
             try:
                 inputs, label, classes = self._columns(self.schema_of(file), file)
@@ -128,7 +125,8 @@ def _inputs_of(fields: Sequence[pa.Field]) -> Sequence[str]:
 def _inputs(columns: Sequence[Column], reader: PictureReader) -> NDArray[Any]:
     """Return the inputs of some rows, shape (n, ...)."""
     if len(columns) == 1 and columns[0].is_pictures:
-        return reader.read(columns[0])
+        pictures = enumerate(columns[0].encoded())
+        return np.stack([reader.read(one, partial(columns[0].flaw, row)) for row, one in pictures])
     arrays = [column.numbers() for column in columns]
     if len(arrays) == 1 and arrays[0].ndim > 1:
         return arrays[0]

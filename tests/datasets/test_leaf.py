@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from testbed.datasets import Leaf, Prepared, load
 from testbed.datasets.partitions import ByUser, shards
@@ -110,6 +111,46 @@ def test_damaged_files_are_named(tmp_path: Path, broken: object, flaw: str) -> N
     folder = write(tmp_path / "own", train_0=broken, test_0=content(a=ANN))
     with pytest.raises(DataError, match=flaw):
         read(folder)
+
+
+def test_pictures_that_samples_name(tmp_path: Path) -> None:
+    """Two grey pixels each; the cache has another entry once a picture has changed."""
+    folder = write(
+        tmp_path / "own",
+        train_0=content(ann=(["1.png", "2.png"], [0, 1])),
+        test_0=content(bob=(["1.png"], [0])),
+    )
+    pictures = folder / "raw/faces"
+    pictures.mkdir(parents=True)
+    for name, pixels in {"1.png": [0, 255], "2.png": [102, 51]}.items():
+        Image.fromarray(np.array([pixels], np.uint8)).save(pictures / name)
+    data = read(folder, pictures="raw/faces", standardise=False)
+    expected = np.array([[0, 1], [0.4, 0.2]], np.float32)
+    np.testing.assert_allclose(data.train_images.reshape(2, 2), expected)
+    assert data.test_images.shape == (1, 1, 1, 2)
+    assert data.train_users is not None
+    scaled = read(folder, pictures="raw/faces", image_size=[2, 2], colour=True)
+    assert scaled.train_images.shape == (2, 3, 2, 2)
+    Image.fromarray(np.array([[51, 51]], np.uint8)).save(pictures / "2.png")
+    again = read(folder, pictures="raw/faces", standardise=False)
+    np.testing.assert_allclose(again.train_images[1].reshape(2), [0.2, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("sample", "flaw"),
+    [
+        ("no.png", r"user 'a': x\[0\]: found 'no\.png', expected the name of a file in .*/raw"),
+        ("../all_data_0.json", r"found '\.\./all_data_0\.json', expected the name of a file"),
+        ("text.png", r"x\[0\]: found cannot identify image file, expected a picture"),
+        ([1, 2], r"x\[0\]: found other values, expected the name of a picture"),
+    ],
+)
+def test_pictures_that_do_not_exist(tmp_path: Path, sample: object, flaw: str) -> None:
+    folder = write(tmp_path / "own", train_0=content(a=([sample], [0])), test_0=content(a=ANN))
+    (folder / "raw").mkdir()
+    (folder / "raw/text.png").write_text("text")
+    with pytest.raises(DataError, match=flaw):
+        read(folder, pictures="raw")
 
 
 def test_folders_that_do_not_fit(tmp_path: Path) -> None:
