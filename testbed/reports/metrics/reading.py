@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from statistics import median
@@ -39,7 +39,7 @@ from testbed.telemetry.event_kinds import (
     RoundTripMeasured,
     StateChanged,
 )
-from testbed.telemetry.rows import Rows, TrafficRow
+from testbed.telemetry.rows import Reading, Rows, TrafficRow
 from testbed.telemetry.sink import Sink
 from testbed.values.usage import ContainerUse, Queue, Usage
 
@@ -129,13 +129,18 @@ class MetricsSink(Sink, Collector):
             with self._taking():
                 self._updates.add(rows)
 
-    def traffic(self, row: TrafficRow) -> None:
+    def readings(self, rows: Sequence[Reading]) -> None:
         """Keep the latest traffic reading."""
-        with self._taking():
-            self._links.read(row)
-            up, down = self._updates.payload("up"), self._updates.payload("down")
-            self._ingress = Flow(up, row.tcp_received_bytes, row.retransmitted_in_bytes)
-            self._egress = Flow(down, row.tcp_acked_bytes, row.retransmitted_out_bytes)
+        for row in rows:
+            if isinstance(row, TrafficRow):
+                with self._taking():
+                    self._read_traffic(row)
+
+    def _read_traffic(self, row: TrafficRow) -> None:
+        self._links.read(row)
+        up, down = self._updates.payload("up"), self._updates.payload("down")
+        self._ingress = Flow(up, row.tcp_received_bytes, row.retransmitted_in_bytes)
+        self._egress = Flow(down, row.tcp_acked_bytes, row.retransmitted_out_bytes)
 
     def usage(self, usage: Usage) -> None:
         """Keep the latest reading of queues and containers."""

@@ -91,7 +91,7 @@ class Replay:
         if isinstance(what, Entry):
             self._sink.event(what)
         else:
-            self._sink.traffic(what)
+            self._sink.readings([what])
 
     def _changed_by(self, event: str) -> dict[str, Family]:
         """Return the gauges whose source is the event of this name."""

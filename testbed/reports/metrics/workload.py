@@ -20,7 +20,7 @@ from testbed.reports.metrics.declared import (
 )
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import StateChanged
-from testbed.telemetry.rows import MetricRow, NodeRow
+from testbed.telemetry.rows import MetricRow, NodeRow, Reading
 from testbed.telemetry.sink import Sink
 from testbed.values.topology import Plan
 
@@ -96,13 +96,13 @@ class WorkloadMetrics(Sink, Collector):
             with self._lock:
                 self._state = entry.event.state
 
-    def node_readings(self, rows: Sequence[NodeRow]) -> None:
+    def readings(self, rows: Sequence[Reading]) -> None:
         with self._lock:
-            self._nodes |= {row.node: row for row in rows}
-
-    def metric(self, row: MetricRow) -> None:
-        with self._lock:
-            self._printed[row.node, row.metric] = row.value
+            for row in rows:
+                if isinstance(row, NodeRow):
+                    self._nodes[row.node] = row
+                elif isinstance(row, MetricRow):
+                    self._printed[row.node, row.metric] = row.value
 
     def time_passed(self, emulated: float) -> None:
         with self._lock:

@@ -27,8 +27,8 @@ class WorkloadReplay:
         values = [MetricRow(*row) for row in run.metrics[list(METRICS)].to_numpy()]
         records: list[tuple[float, Callable[[], None]]] = [
             *((one.elapsed_seconds or 0.0, partial(sink.event, one)) for one in run.entries),
-            *((one.time_seconds, partial(sink.node_readings, [one])) for one in readings),
-            *((one.time_seconds, partial(sink.metric, one)) for one in values),
+            *((one.time_seconds, partial(sink.readings, [one])) for one in readings),
+            *((one.time_seconds, partial(sink.readings, [one])) for one in values),
         ]
         self._records = sorted(records, key=itemgetter(0))
         created = datetime.fromisoformat(run.state.created).timestamp()
