@@ -88,11 +88,10 @@ def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
 def _show_workload(folder: RunFolder, *, as_json: bool) -> None:
     """Print the nodes of a workload, and what they have carried so far."""
     from testbed.reports.console import Console
-    from testbed.reports.workload import WorkloadRun, summarise_workload
+    from testbed.reports.workload import WorkloadRun
     from testbed.reports.workload_table import workload_tables
-    from testbed.telemetry.entry import plain
 
-    summary = plain(summarise_workload(WorkloadRun(folder.path)))
+    summary = WorkloadRun(folder.path).summarise()
     if as_json:
         print_json(summary)
         return

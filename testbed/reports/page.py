@@ -26,7 +26,6 @@ from testbed.telemetry.event_kinds import (
     RoundTripMeasured,
     Silent,
 )
-from testbed.telemetry.events import read_events
 
 if TYPE_CHECKING:
     from testbed.reports.any_run import AnyRun
@@ -224,7 +223,7 @@ def _links(run: Run, title: str) -> Section:
     notes = []
     if run.scenario.simulated:
         notes.append("Simulated: transfers are modelled from these values, not measured.")
-    events = read_events(run.folder.events)
+    events = run.entries
     for read in only(events, LinksRead):
         differences = "; ".join(read.differences) or "none differs"
         notes.append(f"{read.checked} links were read back from the kernel: {differences}.")
@@ -273,7 +272,7 @@ def _milliseconds(seconds: float | None) -> str:
 def _faults(run: Run, title: str) -> Section:
     """Return the faults and link changes of the run in order, planned or not."""
     scale = run.scenario.time_scale
-    rows = [row for entry in read_events(run.folder.events) for row in _incident(entry, scale)]
+    rows = [row for entry in run.entries for row in _incident(entry, scale)]
     if not rows:
         return Section(title, ["There were no faults and no changes of links."])
     headings = ["time (s)", "what", "nodes", "planned (s)", "actual (s)", "late by (s)"]

@@ -28,7 +28,6 @@ from testbed.studies.kept import (
     FOLDER,
     KeptRun,
     StudyResult,
-    folder_run,
     kept_runs,
 )
 from testbed.studies.statistics import Estimate, estimate
@@ -291,7 +290,7 @@ class Results:
         """Return the numbers of a run; its tables are read only once."""
         found = self.found[run]
         if found.path not in self._opened:
-            self._opened[found.path] = (KeptRun.open if found.is_kept else folder_run)(found.path)
+            self._opened[found.path] = (KeptRun.open if found.is_kept else open_run)(found.path)
         return self._opened[found.path]
 
     def valid(self, case: Case) -> list[StudyRun]:
@@ -354,7 +353,10 @@ class Results:
         """Return a measure of a run in ``found``."""
         key = (self.found[run].path, measure)
         if key not in self._values:
-            self._values[key] = self.run(run).value(measure)
+            found = self.run(run)
+            self._values[key] = (
+                found.value(measure) if isinstance(found, KeptRun) else measure.of(found)
+            )
         return self._values[key]
 
     def short_name(self, case: Case) -> str:

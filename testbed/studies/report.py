@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from testbed.reports.any_run import open_run
 from testbed.reports.charts import Chart, most_points
 from testbed.reports.figures import KINDS, STUDY, draw, write_picture
+from testbed.reports.frames import Run
 from testbed.reports.page import Page, PageTable, Section
 from testbed.reports.run_measure import SIDE_BY_SIDE
 from testbed.studies.comparisons import comparison_table
 from testbed.studies.document import Curves
 from testbed.studies.figures import charts_of_figure, curves_csv, curves_of, title_of
 from testbed.studies.found import Results, find_runs, results_folder, spread
-from testbed.studies.kept import FOLDER, FolderRun, folder_run, keep
+from testbed.studies.kept import FOLDER, keep
 from testbed.studies.study import Study, slug
 from testbed.studies.tables import (
     MISSED,
@@ -108,8 +110,8 @@ def keep_runs(study: Study, *, runs: Path) -> list[Path]:
     kept = []
     for found in find_runs(study, runs).values():
         ended = found.condition in ("valid", "invalid") and not found.is_kept
-        run = folder_run(found.path) if ended and not (found.path / "custom").is_dir() else None
-        if isinstance(run, FolderRun):
+        run = open_run(found.path) if ended and not (found.path / "custom").is_dir() else None
+        if isinstance(run, Run):
             measures = [*study.measures, *SIDE_BY_SIDE, MISSED]
             kept.append(keep(run, measures, study.file.parent / FOLDER))
     return kept
