@@ -35,7 +35,6 @@ from testbed.reports.live import LiveDisplay
 from testbed.reports.live_workload import WorkloadDisplay
 from testbed.reports.metrics.openmetrics import write_openmetrics
 from testbed.reports.metrics.replay import Replay
-from testbed.reports.metrics.workload_replay import WorkloadReplay
 from testbed.reports.workload import WorkloadRun
 from testbed.run.prepare import RunRequest, WorkloadRequest, check_run_name
 from testbed.run.simulated import up_simulated
@@ -264,16 +263,9 @@ def write_metrics(
                 hint="`testbed up --metrics` serves the metrics of a running run. To export "
                 f"them, wait until it has ended: testbed wait {one.name}",
             )
-    replays = [_replay(one, per_worker=per_worker) for one in found]
+    replays = [Replay(one, read_plan(one.folder), per_worker=per_worker) for one in found]
     with replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:
         return write_openmetrics(file, replays, end=end)
-
-
-def _replay(run: AnyRun, *, per_worker: bool) -> Replay | WorkloadReplay:
-    plan = read_plan(run.folder)
-    if isinstance(run, WorkloadRun):
-        return WorkloadReplay(run, plan)
-    return Replay(run, plan, per_worker=per_worker)
 
 
 def _end(at: str) -> float | None:
