@@ -21,14 +21,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from testbed.datasets import Prepared, user_cache
 from testbed.datasets.prepared import prepare_once
 from testbed.errors import HostError, TestbedError
+from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources
 from testbed.scenario import load
 from testbed.scenario.own_code import COPIES
 from testbed.studies.carry_out import ENTRY, StudyRunRequest
+from testbed.telemetry.wall import WALL
 
 POLL_SECONDS = 0.1
 """Ray cancels a task between two Python instructions: it would not interrupt a blocking call."""
@@ -109,12 +112,16 @@ def _request(
     if asked.resumed:
         extract(asked.resumed, place / "runs" / asked.name)
     return StudyRunRequest(
-        load(scenario, custom_files=place / COPIES),
-        beside=place,
-        runs=place / "runs",
-        name=asked.name,
-        argv=asked.argv,
-        home=place,
+        Request[Any](
+            load(scenario, custom_files=place / COPIES),
+            beside=place,
+            runs=place / "runs",
+            name=asked.name,
+            argv=asked.argv,
+            environment=dict(environment),
+            home=place,
+            now=WALL.read(),
+        ),
         cpus=(),
         resumes=bool(asked.resumed),
         simulated=SimulationResources(

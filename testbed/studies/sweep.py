@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from testbed.errors import HostError
 from testbed.run.follow import wait_for_end
+from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources
 from testbed.simulation.gradients import Reuse, count_reused, refused
 from testbed.studies.carry_out import ENTRY, StudyRunRequest
@@ -33,6 +34,7 @@ from testbed.studies.progress import Claim, Failure, Progress, Tell
 from testbed.studies.study import Study, StudyRun
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
+from testbed.telemetry.wall import WALL
 from testbed.values.units import Size
 
 if TYPE_CHECKING:
@@ -201,12 +203,16 @@ class RunPool:
             return
         slot = slots.pop()
         request = StudyRunRequest(
-            run.scenario,
-            beside=run.beside.absolute(),
-            runs=self.progress.runs.absolute(),
-            name=claim.name,
-            argv=self.argv,
-            home=self.home,
+            Request[Any](
+                run.scenario,
+                beside=run.beside.absolute(),
+                runs=self.progress.runs.absolute(),
+                name=claim.name,
+                argv=self.argv,
+                environment=dict(self.environment),
+                home=self.home,
+                now=WALL.read(),
+            ),
             cpus=tuple(slot),
             resumes=claim.resumes,
             simulated=SimulationResources(
