@@ -221,11 +221,11 @@ def export(
         HostError: the tool's library is not installed.
         ValueError: the format is unknown, or no run was given.
     """
-    folders = list(dict.fromkeys(_run(one).folder.path for one in runs))
-    if format not in FORMATS or not folders:
-        raise ValueError(f"found {format!r} of {len(folders)} runs, expected {', '.join(FORMATS)}")
+    found = list({run.folder.path: run for run in map(_run, runs)}.values())
+    if format not in FORMATS or not found:
+        raise ValueError(f"found {format!r} of {len(found)} runs, expected {', '.join(FORMATS)}")
     if format == "prometheus":
-        write_metrics(folders, Path(out), force=force)
+        write_metrics([run.folder.path for run in found], Path(out), force=force)
         return
     writers: dict[str, Callable[[Sequence[AnyRun], Path], None]] = {
         "csv": write_tables,
@@ -233,7 +233,7 @@ def export(
         "mlflow": partial(write_mlflow, force=force),
     }
     folders_of_runs = format != "mlflow"  # mlflow writes a single database
-    write_runs(folders, Path(out), writers[format], force=force, folders=folders_of_runs)
+    write_runs(found, Path(out), writers[format], force=force, folders=folders_of_runs)
 
 
 def write_metrics(

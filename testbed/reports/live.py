@@ -16,6 +16,7 @@ from rich.text import Text
 
 from testbed.models.metrics import ACCURACY
 from testbed.reports.console import Console
+from testbed.reports.table import listed
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import (
     ClockSet,
@@ -36,7 +37,6 @@ from testbed.values.units import Size
 TERMINAL_INTERVAL_SECONDS = 0.2
 PLAIN_INTERVAL_SECONDS = 5.0
 WINDOW_SECONDS = 10.0
-MOST_NAMES = 12
 LEAST_SHARE = 1e-3
 """Fraction of `stop.time` that must have passed before the end is estimated within the first
 WINDOW_SECONDS."""
@@ -208,7 +208,7 @@ class LiveDisplay(Sink):
                 self.progress.add_recorded(len(nodes), join=kind == "join")
             case FaultApplied(kind, begins, nodes) if nodes:
                 what = kind if begins else f"the end of {kind}"
-                self.notice(f"{what}, as planned: {_names(nodes)}")
+                self.notice(f"{what}, as planned: {listed(nodes)}")
 
     def updates(self, rows: Rows, *, now: float) -> None:
         if len(rows):
@@ -278,12 +278,6 @@ def describe(status: Status) -> str:
         f"  staleness {status.staleness:.1f}  ETA {eta}"
         f"{moved if status.joined or status.left else ''}"
     )
-
-
-def _names(nodes: Sequence[str]) -> str:
-    """Join the names of nodes; of many, only the first ones and the number of others."""
-    named = ", ".join(nodes[:MOST_NAMES])
-    return f"{named} and {len(nodes) - MOST_NAMES:,} more" if len(nodes) > MOST_NAMES else named
 
 
 def rate_text(number: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from testbed.reports.console import Console
 from testbed.reports.live import LiveDisplay, Progress, clock_text
+from testbed.reports.table import listed
 from testbed.scenario.schema import Scenario
 from testbed.scenario.workload import Workload
 from testbed.telemetry.entry import Entry
@@ -35,9 +36,7 @@ class WorkloadDisplay(LiveDisplay):
                 self.phase(reason)
 
     def line(self, emulated: float) -> str:
-        names = ", ".join(list(self._running)[:MOST_SHOWN])
-        more = f" and {len(self._running) - MOST_SHOWN} more"
-        shown = names + (more if len(self._running) > MOST_SHOWN else "")
+        shown = listed(list(self._running), MOST_SHOWN)
         return (
             f"{clock_text(emulated)}  {len(self._running)} of {len(self.nodes)} nodes running"
             f"{f': {shown}' if shown else ''}"

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from testbed.errors import TestbedError
 from testbed.host import syscalls
@@ -33,6 +36,28 @@ class StudyRunRequest:
     resumes: bool  # whether it resumes from its checkpoint
     simulated: SimulationResources  # what a simulated run uses
     sweep: int = field(default_factory=os.getpid)  # pid of the parent process
+
+
+def start(
+    request: StudyRunRequest, log: IO[bytes], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start the process that executes a request; ``log`` receives its standard error."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", ENTRY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        env=environment,
+    )
+    assert process.stdin is not None
+    try:
+        with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
+            pipe.write(pickle.dumps(request))
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    return process
 
 
 def main() -> int:

@@ -331,7 +331,7 @@ class Results:
         return estimate(values, ends, self.study.document.report.shown)
 
     def images(self, case: Case, measure: Measure) -> int | None:
-        """Return the number of test images behind a measure; None if it is no share, or unknown."""
+        """Return how many test samples are behind a measure; None if it is no share, or unknown."""
         if not measure.is_share:
             return None
         scenario = self.by_case[case][0].scenario

@@ -150,11 +150,13 @@ def page_of_study(report: StudyReport) -> Page:
     results = report.results
     study = results.study
     *shown, runs = report.tables
+    headings, rows = runs.data
+    cells = [[str(cell) for cell in row] for row in rows]
     sections = [
         *(Section(table.name, _plain(table.notes), [PageTable(*table.shown)]) for table in shown),
         *_paper(results),
         Section("Figures", charts=charts_of_study(report)),
-        Section("Runs", tables=[_of_data(runs)]),
+        Section("Runs", tables=[PageTable(headings, cells)]),
         Section("Study", text=study.file.read_text(encoding="utf-8")),
     ]
     conditions = [results.condition(run) for run in study.runs]
@@ -198,8 +200,3 @@ def _paper(results: Results) -> Iterator[Section]:
         yield Section(
             "Comparison with the paper", [f"Paper: {paper.source}."], [PageTable(headings, rows)]
         )
-
-
-def _of_data(table: StudyTable) -> PageTable:
-    headings, rows = table.data
-    return PageTable(headings, [[str(cell) for cell in row] for row in rows])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import pickle
 import select
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -21,7 +19,7 @@ from testbed.run.follow import wait_for_end
 from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources
 from testbed.simulation.gradients import Reuse, count_reused, refused
-from testbed.studies.carry_out import ENTRY, StudyRunRequest
+from testbed.studies.carry_out import StudyRunRequest, start
 from testbed.studies.found import (
     Found,
     FoundRun,
@@ -220,17 +218,8 @@ class RunPool:
             ),
         )
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed when its process has ended
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", ENTRY],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            env=self.environment,
-        )
+        process = start(request, log, self.environment)
         going.append(Job(claim, process, log, os.pidfd_open(process.pid), slot))
-        assert process.stdin is not None
-        with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
-            pipe.write(pickle.dumps(request))
 
     def _conclude(self, job: Job) -> None:
         status = job.process.wait()
