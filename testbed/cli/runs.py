@@ -201,12 +201,12 @@ def _nodes(folder: RunFolder) -> list[dict[str, Any]]:
 
 def _status(folder: RunFolder, state: RunState) -> int:
     """Return the exit status of the run's `up`; for a killed one, the status it would have had."""
-    from testbed.reports.frames import Run
+    from testbed.reports.any_run import open_run
     from testbed.run.down import own_end
 
     match state.state:
         case "finished":
-            return 0 if Run(folder.path).summary["verdict"]["valid"] else INVALID
+            return 0 if open_run(folder.path).summary["verdict"]["valid"] else INVALID
         case "failed":
             return state.exit_code or NodeError.exit_code
         case "interrupted":
