@@ -32,15 +32,12 @@ from testbed.reports.exports.mlflow import write_mlflow
 from testbed.reports.exports.tensorboard import write_tensorboard
 from testbed.reports.frames import Run
 from testbed.reports.live import LiveDisplay
-from testbed.reports.live_workload import WorkloadDisplay
+from testbed.reports.live_workload import display_of
 from testbed.reports.metrics.openmetrics import write_openmetrics
 from testbed.reports.metrics.replay import Replay
-from testbed.reports.metrics.workload_replay import WorkloadReplay
-from testbed.reports.workload import WorkloadRun
-from testbed.run.prepare import RunRequest, WorkloadRequest, check_run_name
-from testbed.run.simulated import up_simulated
-from testbed.run.up import RunListener, up_workload
-from testbed.run.up import up as up_live
+from testbed.run.prepare import Request, check_run_name
+from testbed.run.simulated import carry_out
+from testbed.run.up import RunListener
 from testbed.scenario import Override, Scenario
 from testbed.scenario.dump import dump_data
 from testbed.scenario.load import with_source_lines
@@ -97,20 +94,14 @@ def up(
     check_run_name(name)
     beside = Path() if isinstance(scenario, Mapping) else find_scenario(Path(scenario)).parent
     loaded = _loaded(scenario, asked)
-    if isinstance(loaded, Workload):
-        caller = _Caller(_shown(WorkloadDisplay.of_nodes(loaded.node_names())))
-        workload = WorkloadRequest.of(loaded, beside=beside, runs=Path(runs), name=name)
-        up_workload(workload, caller, keep=keep)
-        return WorkloadRun(caller.folders[-1].path)
-    request = RunRequest.of(loaded, beside=beside, runs=Path(runs), name=name)
-    caller = _Caller(_shown(LiveDisplay.of(loaded.stop)))
-    with _placed(scenario, asked):
-        if loaded.simulated:
-            with _threads_restored():
-                up_simulated(request, caller)
-        else:
-            up_live(request, caller, keep=keep)
-    return Run(caller.folders[-1].path)
+    display = display_of(loaded)
+    # elsewhere than on a terminal, nothing is shown
+    caller = _Caller(display if display.console.is_terminal else Sink())
+    request = Request.of(loaded, beside=beside, runs=Path(runs), name=name)
+    restored = _threads_restored() if loaded.simulated else nullcontext()
+    with _placed(scenario, asked), restored:
+        carry_out(request, caller, keep=keep)
+    return open_run(caller.folders[-1].path)
 
 
 def simulate(
@@ -230,11 +221,11 @@ def export(
         HostError: the tool's library is not installed.
         ValueError: the format is unknown, or no run was given.
     """
-    folders = list(dict.fromkeys(_run(one).folder.path for one in runs))
-    if format not in FORMATS or not folders:
-        raise ValueError(f"found {format!r} of {len(folders)} runs, expected {', '.join(FORMATS)}")
+    found = list({run.folder.path: run for run in map(_run, runs)}.values())
+    if format not in FORMATS or not found:
+        raise ValueError(f"found {format!r} of {len(found)} runs, expected {', '.join(FORMATS)}")
     if format == "prometheus":
-        write_metrics(folders, Path(out), force=force)
+        write_metrics([run.folder.path for run in found], Path(out), force=force)
         return
     writers: dict[str, Callable[[Sequence[AnyRun], Path], None]] = {
         "csv": write_tables,
@@ -242,7 +233,7 @@ def export(
         "mlflow": partial(write_mlflow, force=force),
     }
     folders_of_runs = format != "mlflow"  # mlflow writes a single database
-    write_runs(folders, Path(out), writers[format], force=force, folders=folders_of_runs)
+    write_runs(found, Path(out), writers[format], force=force, folders=folders_of_runs)
 
 
 def write_metrics(
@@ -264,16 +255,9 @@ def write_metrics(
                 hint="`testbed up --metrics` serves the metrics of a running run. To export "
                 f"them, wait until it has ended: testbed wait {one.name}",
             )
-    replays = [_replay(one, per_worker=per_worker) for one in found]
+    replays = [Replay(one, read_plan(one.folder), per_worker=per_worker) for one in found]
     with replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:
         return write_openmetrics(file, replays, end=end)
-
-
-def _replay(run: AnyRun, *, per_worker: bool) -> Replay | WorkloadReplay:
-    plan = read_plan(run.folder)
-    if isinstance(run, WorkloadRun):
-        return WorkloadReplay(run, plan)
-    return Replay(run, plan, per_worker=per_worker)
 
 
 def _end(at: str) -> float | None:
@@ -328,11 +312,6 @@ class _Caller(RunListener):
             return super().conclude(folder, torn_down=torn_down)
         finally:
             self.sink.close()
-
-
-def _shown(display: LiveDisplay) -> Sink:
-    """Return the display on a terminal; elsewhere, nothing is shown."""
-    return display if display.console.is_terminal else Sink()
 
 
 def _loaded(

@@ -6,21 +6,23 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.complete import class_option, complete_node, nodes_argument, run_argument
+from testbed.cli.complete import class_option, complete_node, nodes_argument
 from testbed.cli.options import (
     FiniteRange,
-    find,
     force_option,
     json_option,
+    of_run,
     print_json,
     print_table,
-    runs_option,
     size_of,
 )
+
+if TYPE_CHECKING:
+    from testbed.telemetry.folder import RunFolder
 
 Rows = list[dict[str, Any]]
 UNMEASURED = "not measured: the host could not send that fast"
@@ -37,14 +39,13 @@ def net() -> None:
 
 
 @net.command("show")
-@run_argument
-@runs_option
+@of_run
 @json_option
-def show(run: str, runs: Path, as_json: bool) -> None:
+def show(folder: RunFolder, as_json: bool) -> None:
     """Show every link of RUN: the configured shape and the kernel's."""
     from testbed.run.net import open_links
 
-    with open_links(find(run, runs)) as links:
+    with open_links(folder) as links:
         rows = links.show()
     if as_json:
         print_json(rows)
@@ -53,14 +54,13 @@ def show(run: str, runs: Path, as_json: bool) -> None:
 
 
 @net.command("probe")
-@run_argument
-@runs_option
+@of_run
 @json_option
-def probe(run: str, runs: Path, as_json: bool) -> None:
+def probe(folder: RunFolder, as_json: bool) -> None:
     """Measure the links of RUN's classes with temporary nodes."""
     from testbed.run.net import open_links
 
-    with open_links(find(run, runs)) as links:
+    with open_links(folder) as links:
         rows = links.probe()
     if as_json:
         print_json(rows)
@@ -69,7 +69,7 @@ def probe(run: str, runs: Path, as_json: bool) -> None:
 
 
 @net.command("capture")
-@run_argument
+@of_run
 @click.argument("node", metavar="NODE", shell_complete=complete_node)
 @click.option(
     "--seconds",
@@ -89,9 +89,8 @@ def probe(run: str, runs: Path, as_json: bool) -> None:
 )
 @click.option("--to", type=click.Path(path_type=Path), metavar="FILE", help=f"{TO}.")
 @force_option
-@runs_option
 def capture(
-    run: str, node: str, seconds: float, most: int, to: Path | None, force: bool, runs: Path
+    folder: RunFolder, node: str, seconds: float, most: int, to: Path | None, force: bool
 ) -> None:
     """Capture what the link of NODE carries, both ways, for tcpdump or Wireshark.
 
@@ -100,14 +99,13 @@ def capture(
     """
     from testbed.run.capture import capture_into
 
-    folder = find(run, runs)
     file = to or Path(f"{folder.name}-{node}.pcap")
     found = capture_into(folder, node, file, seconds=seconds, most_bytes=most, force=force)
     click.echo(found, err=True)  # standard output may be the file
 
 
 @net.command("set")
-@run_argument
+@of_run
 @nodes_argument
 @class_option
 @click.option("--up", metavar="SHAPE", help="New shape from the node to the switch.")
@@ -115,15 +113,13 @@ def capture(
 @_for_option(
     help="How long to change the links, in emulated time; by default until `testbed net reset`."
 )
-@runs_option
 def change(
-    run: str,
+    folder: RunFolder,
     selector: tuple[str, ...],
     device_class: str | None,
     up: str | None,
     down: str | None,
     duration: str | None,
-    runs: Path,
 ) -> None:
     """Change the links of nodes of the active RUN.
 
@@ -138,20 +134,19 @@ def change(
         raise click.UsageError("No nodes were given: pass names of nodes, or --class.")
     from testbed.run.net import open_links
 
-    with open_links(find(run, runs)) as links:
+    with open_links(folder) as links:
         click.echo(links.change(nodes, up=up, down=down, duration=duration))
 
 
 @net.command("reset")
-@run_argument
+@of_run
 @nodes_argument
 @class_option
-@runs_option
-def reset(run: str, selector: tuple[str, ...], device_class: str | None, runs: Path) -> None:
+def reset(folder: RunFolder, selector: tuple[str, ...], device_class: str | None) -> None:
     """Reset all links of RUN, or those of the given nodes, to the shapes of the scenario."""
     from testbed.run.net import open_links
 
-    with open_links(find(run, runs)) as links:
+    with open_links(folder) as links:
         click.echo(links.reset(_selectors(selector, device_class)))
 
 
@@ -191,28 +186,22 @@ def _spans(indices: Sequence[int], names: Sequence[str]) -> str:
 
 def _print_probes(rows: Rows) -> None:
     """Print configured and measured values of every class."""
+    from testbed.reports.table import megabits, milliseconds
+
     cells = []
     for row in rows:
         name = row["class"]
         for direction in ("up", "down"):
             asked = row[f"{direction}_configured_bits_per_second"]
             found = row[f"{direction}_bits_per_second"]
-            told = UNMEASURED if asked is not None and found is None else _megabits(found)
-            cells.append((name, f"rate {direction}", _megabits(asked), told))
+            told = UNMEASURED if asked is not None and found is None else megabits(found)
+            cells.append((name, f"rate {direction}", megabits(asked), told))
         trips = (row["round_trip_configured_seconds"], row["round_trip_seconds"])
-        cells.append((name, "round trip", *(_milliseconds(trip) for trip in trips)))
+        cells.append((name, "round trip", *(milliseconds(trip) for trip in trips)))
         for direction in ("up", "down"):
             seconds = row[f"message_{direction}_seconds"]
-            cells.append((name, f"17 KB {direction}", "", _milliseconds(seconds)))
+            cells.append((name, f"17 KB {direction}", "", milliseconds(seconds)))
     print_table(("class", "", "configured", "measured"), cells)
-
-
-def _megabits(rate: float | None) -> str:
-    return "-" if rate is None else f"{rate / 1e6:.4g} mbit"
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.2f} ms"
 
 
 @click.group("fault")
@@ -221,50 +210,47 @@ def fault() -> None:
 
 
 @fault.command("freeze")
-@run_argument
+@of_run
 @nodes_argument
 @_for_option(
     help="How long to freeze the workers, in emulated time; by default until `testbed fault thaw`."
 )
-@runs_option
-def freeze(run: str, selector: tuple[str, ...], duration: str | None, runs: Path) -> None:
+def freeze(folder: RunFolder, selector: tuple[str, ...], duration: str | None) -> None:
     """Freeze workers of the active RUN, without notifying the other nodes.
 
     NODE is a name, a pattern like 'w[0-9]', or class=NAME. With --for, the workers are thawed
     after that time.
     """
     until = "until they are thawed" if duration is None else f"for {duration} of emulated time"
-    _inject(run, runs, "freeze", selector, f"frozen {until}", duration=duration)
+    _inject(folder, "freeze", selector, f"frozen {until}", duration=duration)
 
 
 @fault.command("thaw")
-@run_argument
+@of_run
 @nodes_argument
-@runs_option
-def thaw(run: str, selector: tuple[str, ...], runs: Path) -> None:
+def thaw(folder: RunFolder, selector: tuple[str, ...]) -> None:
     """Thaw frozen workers of RUN; without NODE, all frozen workers."""
     from testbed.run.by_hand import frozen_by_faults
 
-    nodes = selector or frozen_by_faults(find(run, runs))
+    nodes = selector or frozen_by_faults(folder)
     if not nodes:
         click.echo("no worker is frozen")
         return
-    _inject(run, runs, "thaw", nodes, "thawed")
+    _inject(folder, "thaw", nodes, "thawed")
 
 
 @fault.command("partition")
-@run_argument
+@of_run
 @nodes_argument
 @_for_option(required=True, help="How long to block the links, in emulated time.")
-@runs_option
-def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) -> None:
+def partition(folder: RunFolder, selector: tuple[str, ...], duration: str) -> None:
     """Block the links of workers of RUN for a duration, without notifying the other nodes."""
     done = f"links blocked for {duration} of emulated time"
-    _inject(run, runs, "partition", selector, done, duration=duration)
+    _inject(folder, "partition", selector, done, duration=duration)
 
 
 @fault.command("slow")
-@run_argument
+@of_run
 @nodes_argument
 @click.option(
     "--factor",
@@ -273,41 +259,39 @@ def partition(run: str, selector: tuple[str, ...], duration: str, runs: Path) ->
     help="Multiply the duration of a step by this factor.",
 )
 @_for_option(required=True, help="How long to slow down the workers, in emulated time.")
-@runs_option
-def slow(run: str, selector: tuple[str, ...], factor: float, duration: str, runs: Path) -> None:
+def slow(folder: RunFolder, selector: tuple[str, ...], factor: float, duration: str) -> None:
     """Slow down the steps of workers of RUN for a duration, starting with their next step.
 
     Nodes of a workload have their CPU limit divided by the factor.
     """
     from testbed.scenario.load_workload import is_workload_file
 
-    programs = is_workload_file(find(run, runs).scenario)
+    programs = is_workload_file(folder.scenario)
     what = f"the CPU limit is divided by {factor:g}" if programs else f"steps take {factor:g} times"
     done = f"{what}{'' if programs else ' as long'} for {duration} of emulated time"
-    _inject(run, runs, "slow", selector, done, duration=duration, factor=factor)
+    _inject(folder, "slow", selector, done, duration=duration, factor=factor)
 
 
 def _inject(
-    run: str, runs: Path, verb: Any, selector: Sequence[str], done: str, **options: Any
+    folder: RunFolder, verb: Any, selector: Sequence[str], done: str, **options: Any
 ) -> None:
     """Have the controller apply a fault, and print what was ``done`` to which workers."""
     from testbed.run.by_hand import ask
 
     if not selector:
         raise click.UsageError("No worker was given, expected for example w3 or class=slow.")
-    nodes = ask(find(run, runs), verb, selector, **options)
+    nodes = ask(folder, verb, selector, **options)
     click.echo(f"{', '.join(nodes)}: {done}")
 
 
 @fault.command("list")
-@run_argument
-@runs_option
+@of_run
 @json_option
-def list_faults(run: str, runs: Path, as_json: bool) -> None:
+def list_faults(folder: RunFolder, as_json: bool) -> None:
     """List the faults of RUN: faults that have been applied and faults that are still planned."""
     from testbed.run.by_hand import listed
 
-    rows = listed(find(run, runs))
+    rows = listed(folder)
     if as_json:
         print_json(rows)
         return

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.complete import complete_run, complete_runtime, complete_setting
+from testbed.cli.complete import complete_run, complete_runtime, complete_setting, run_argument
 from testbed.errors import InvalidValue
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry, find_run
@@ -92,6 +92,18 @@ scale_option = click.option(
     metavar="FACTOR",
     help="Multiply the length and the evaluation interval of a study's runs by FACTOR.",
 )
+
+
+def of_run(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the argument RUN and the option --runs; it receives the run's folder."""
+
+    @run_argument
+    @runs_option
+    @wraps(command)
+    def with_folder(run: str, runs: Path, **others: Any) -> Any:
+        return command(find(run, runs), **others)
+
+    return with_folder
 
 
 def registry() -> Registry:

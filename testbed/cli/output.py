@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.complete import complete_node, complete_selector, nodes_argument, run_argument
-from testbed.cli.options import find, runs_option
+from testbed.cli.complete import complete_node, complete_selector, nodes_argument
+from testbed.cli.options import of_run
 from testbed.errors import Problem, ScenarioError, escaped
 from testbed.host.requirements import require_linux
 
 if TYPE_CHECKING:
     from testbed.telemetry.entry import Entry
+    from testbed.telemetry.folder import RunFolder
 
 
 @click.command("logs")
-@run_argument
+@of_run
 @nodes_argument
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new output until the run ends.")
-@runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @click.option("--raw", is_flag=True, help="Print colours and other control sequences unescaped.")
 def logs(
-    run: str, selector: tuple[str, ...], follow: bool, runs: Path, as_json: bool, raw: bool
+    folder: RunFolder, selector: tuple[str, ...], follow: bool, as_json: bool, raw: bool
 ) -> None:
     """Print the output of nodes of RUN; without --raw, control characters are escaped as \\x1b.
 
@@ -37,7 +36,6 @@ def logs(
     from testbed.plan.written import read_plan
     from testbed.run.follow import follow_logs, read_logs
 
-    folder = find(run, runs)
     nodes = select(selector, read_plan(folder))
     if not selector and folder.log(SIMULATION).exists():
         nodes = (*nodes, SIMULATION)
@@ -55,7 +53,7 @@ def logs(
 
 
 @click.command("events")
-@run_argument
+@of_run
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new events until the run ends.")
 @click.option("--kind", "kinds", multiple=True, metavar="K", help="Only events of this kind.")
 @click.option(
@@ -66,14 +64,12 @@ def logs(
     shell_complete=complete_selector,
     help="Only events of these nodes: w3, 'w[0-9]', class=slow.",
 )
-@runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the lines of events.jsonl.")
 def events(
-    run: str,
+    folder: RunFolder,
     follow: bool,
     kinds: tuple[str, ...],
     selectors: tuple[str, ...],
-    runs: Path,
     as_json: bool,
 ) -> None:
     """Print the events of RUN in order, with their times in real seconds since training started.
@@ -86,7 +82,6 @@ def events(
     from testbed.run.follow import follow_events
     from testbed.telemetry.events import read_events
 
-    folder = find(run, runs)
     _check(kinds)
     nodes = frozenset(select(selectors, read_plan(folder))) if selectors else None
     for entry in follow_events(folder) if follow else read_events(folder.events):
@@ -96,11 +91,10 @@ def events(
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True})
-@run_argument
+@of_run
 @click.argument("node", shell_complete=complete_node)
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
-@runs_option
-def exec_(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
+def exec_(folder: RunFolder, node: str, words: tuple[str, ...]) -> int:
     """Run a command in NODE of RUN, with the node's restrictions, and exit with its exit code.
 
     The command has the node's files, network, processes, uid and limits, and no capabilities. It
@@ -112,7 +106,6 @@ def exec_(run: str, node: str, words: tuple[str, ...], runs: Path) -> int:
     from testbed.run.runtime import driver_for
 
     require_linux("exec")
-    folder = find(run, runs)
     folder.check_owner()
     plan = read_plan(folder)
     return run_command(driver_for(folder, plan), folder, find_node(node, plan).name, words)

@@ -21,12 +21,11 @@ from testbed.cli.options import (
 
 if TYPE_CHECKING:
     from testbed.host.requirements import Capacity
-    from testbed.host.users import Users
     from testbed.plan.budget import Budget
-    from testbed.runtimes.base import Request, RuntimeDriver
+    from testbed.run.setup import Setup
+    from testbed.runtimes.base import Request
     from testbed.scenario import Scenario
     from testbed.scenario.workload import Workload
-    from testbed.telemetry.folder import RunFolder
     from testbed.values.topology import LinkSpec, NodeSpec, Plan
 
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
@@ -79,7 +78,7 @@ def command(
         return
     made = plan(scenario, scenario.name)
     needs = budget(scenario, made, count_parameters(scenario))
-    made, refused = _deal(scenario, made)
+    made, refused = _deal(made, needs.parameters)
     requests = _requests(scenario, made)
     if as_json:
         print_json(
@@ -107,19 +106,17 @@ def command(
             _print_requests(made, requests)
 
 
-def _deal(scenario: Scenario, made: Plan) -> tuple[Plan, str]:
+def _deal(made: Plan, parameters: int | None) -> tuple[Plan, str]:
     """Deal this host's GPUs; return the plan, and why `up` would refuse it, or an empty string."""
     from testbed.errors import HostError
     from testbed.host.gpus import find_gpus
-    from testbed.plan.budget import count_parameters
     from testbed.plan.gpus import deal_gpus, want_gpus
     from testbed.plan.make import VALUE_BYTES
 
     if not want_gpus(made):
         return made, ""
     try:
-        vector = VALUE_BYTES * (count_parameters(scenario) or 0)
-        return deal_gpus(made, find_gpus(), vector=vector), ""
+        return deal_gpus(made, find_gpus(), vector=VALUE_BYTES * (parameters or 0)), ""
     except HostError as error:
         return made, str(error)
 
@@ -141,12 +138,9 @@ def gpu_lines(made: Plan, refused: str) -> Iterator[str]:
 def _show_workload(workload: Workload, *, as_json: bool, shows_requests: bool) -> None:
     """Show the nodes and links of a workload; changes nothing."""
     from testbed.plan.workload import plan_workload
-    from testbed.run.setup import WorkloadSetup
 
     made = plan_workload(workload, workload.name)
-    requests: tuple[Request, ...] = ()
-    if (placed := _placed(workload.runtime, made)) is not None:
-        requests = WorkloadSetup(made, *placed[:2], workload).requests(placed[2])
+    requests = _requests(workload, made)
     if as_json:
         nodes = [_node_as_data(node) for node in made.nodes]
         told = {"run": made.run, "network": asdict(made.network), "nodes": nodes}
@@ -223,31 +217,30 @@ def _print_devices(scenario: Scenario) -> None:
         console.print(f"and {len(found) - MOST_DEVICES:,} more devices: --json", highlight=False)
 
 
-def _requests(scenario: Scenario, made: Plan) -> tuple[Request, ...]:
+def _requests(scenario: Scenario | Workload, made: Plan) -> tuple[Request, ...]:
     """Return the requests that will bring the run up; empty if the runtime is not chosen yet."""
-    from testbed.run.setup import TrainingSetup
-
-    if (placed := _placed(scenario.runtime, made)) is None:
-        return ()
-    folder, users, driver = placed
-    return TrainingSetup(made, folder, users, scenario, DATA, SECRET).requests(driver)
-
-
-def _placed(runtime: Any, made: Plan) -> tuple[RunFolder, Users, RuntimeDriver] | None:
-    """Return the folder, users and driver of a run; None if the runtime is not chosen yet."""
     from testbed.errors import HostError
     from testbed.host.users import Users
     from testbed.run.runtime import users_of
+    from testbed.run.setup import TrainingSetup, WorkloadSetup
     from testbed.runtimes import Real
+    from testbed.scenario.workload import Workload
     from testbed.telemetry.folder import RunFolder
 
+    runtime = scenario.runtime
     if not isinstance(runtime, Real):
-        return None
+        return ()
     try:
         users = users_of(runtime)
     except HostError:  # this user cannot run it, or this is not Linux
         users = Users("root")
-    return RunFolder((Path("runs") / made.run).absolute()), users, runtime.driver()
+    folder = RunFolder((Path("runs") / made.run).absolute())
+    setup: Setup
+    if isinstance(scenario, Workload):
+        setup = WorkloadSetup(made, folder, users, scenario)
+    else:
+        setup = TrainingSetup(made, folder, users, scenario, DATA, SECRET)
+    return setup.requests(runtime.driver())
 
 
 def _node_as_data(node: NodeSpec) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.complete import complete_run, run_argument
+from testbed.cli.complete import complete_run
 from testbed.cli.options import (
     FiniteRange,
     find,
     json_option,
+    of_run,
     print_json,
     print_table,
     registry,
@@ -61,22 +62,20 @@ def ps(run: str | None, everything: bool, runs: Path, as_json: bool) -> None:
 
 
 @click.command("wait")
-@run_argument
+@of_run
 @click.option(
     "--timeout",
     type=FiniteRange(min=0),
     metavar="SECONDS",
     help="Timeout, after which to exit with 124.",
 )
-@runs_option
-def wait(run: str, timeout: float | None, runs: Path) -> int:
+def wait(folder: RunFolder, timeout: float | None) -> int:
     """Wait until RUN has ended, and exit with the exit code of its `testbed up`.
 
     Exits with 124 if the run is still active after the timeout.
     """
     from testbed.run.follow import wait_for_end
 
-    folder = find(run, runs)
     folder.check_owner()
     state = wait_for_end(folder, timeout_seconds=timeout)
     _tidy()
@@ -87,20 +86,18 @@ def wait(run: str, timeout: float | None, runs: Path) -> int:
 
 
 @click.command("resume")
-@run_argument
-@runs_option
-def resume(run: str, runs: Path) -> int:
+@of_run
+def resume(folder: RunFolder) -> int:
     """Resume RUN, an interrupted simulated run, from its checkpoint.
 
     The result is bit-identical to that of an uninterrupted run. Exit codes are those of `up`.
     """
     from testbed.cli.terminal import Terminal
-    from testbed.reports.live import LiveDisplay
+    from testbed.reports.live_workload import display_of
     from testbed.run.simulated import resumable, resume
 
     require_linux("resume")
-    folder = find(run, runs)
-    terminal = Terminal(LiveDisplay.of(resumable(folder).stop))
+    terminal = Terminal(display_of(resumable(folder)))
     return 0 if resume(folder, terminal, environment=os.environ) else INVALID
 
 
@@ -204,12 +201,12 @@ def _nodes(folder: RunFolder) -> list[dict[str, Any]]:
 
 def _status(folder: RunFolder, state: RunState) -> int:
     """Return the exit status of the run's `up`; for a killed one, the status it would have had."""
-    from testbed.reports.frames import Run
+    from testbed.reports.any_run import open_run
     from testbed.run.down import own_end
 
     match state.state:
         case "finished":
-            return 0 if Run(folder.path).summary["verdict"]["valid"] else INVALID
+            return 0 if open_run(folder.path).summary["verdict"]["valid"] else INVALID
         case "failed":
             return state.exit_code or NodeError.exit_code
         case "interrupted":

@@ -7,20 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from testbed.cli.options import scale_option, swept_runs_option
-from testbed.errors import InvalidValue
-from testbed.values.units import Size
+from testbed.cli.options import scale_option, size_of, swept_runs_option
 
 if TYPE_CHECKING:
     from testbed.studies.sweep import Swept
-
-
-def _bytes(context: click.Context, parameter: click.Parameter, text: str | None) -> int:
-    """Return the bytes of a size option; 0 without it."""
-    try:
-        return int(Size.parse(text)) if text else 0
-    except InvalidValue as unfit:
-        raise click.BadParameter(f"{unfit}.") from None
 
 
 @click.command("sweep")
@@ -38,7 +28,8 @@ def _bytes(context: click.Context, parameter: click.Parameter, text: str | None)
 @click.option(
     "--reuse",
     "reuse_bytes",
-    callback=_bytes,
+    callback=size_of,
+    default="0B",
     metavar="SIZE",
     help="Disk space for gradients during the sweep, like 20GB: simulated runs with the same "
     "training compute them once, with identical results.",

@@ -7,13 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.complete import run_argument
-from testbed.cli.options import find, json_option, print_json, runs_option
+from testbed.cli.options import json_option, of_run, print_json
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -41,7 +39,7 @@ CLASS_ROWS = 4
 
 
 @click.command("top")
-@run_argument
+@of_run
 @click.option(
     "--sort",
     type=click.Choice(list(ORDERS)),
@@ -50,9 +48,8 @@ CLASS_ROWS = 4
     help="Column to sort the workers by, in descending order.",
 )
 @click.option("--once", is_flag=True, help="Print the status of all workers once, and exit.")
-@runs_option
 @json_option
-def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
+def command(folder: RunFolder, sort: str, once: bool, as_json: bool) -> None:
     """Show the status of RUN: classes, the slowest and most stale workers, links, server.
 
     On a terminal, the display of an active run is refreshed every second. The keys a, s, c, u, l
@@ -65,7 +62,6 @@ def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
     from testbed.reports.standing import StandingReader
     from testbed.scenario.load_workload import is_workload_file
 
-    folder = find(run, runs)
     if is_workload_file(folder.scenario):
         _show_workload(folder, as_json=as_json)
         return
@@ -88,11 +84,10 @@ def command(run: str, sort: str, once: bool, runs: Path, as_json: bool) -> None:
 def _show_workload(folder: RunFolder, *, as_json: bool) -> None:
     """Print the nodes of a workload, and what they have carried so far."""
     from testbed.reports.console import Console
-    from testbed.reports.workload import WorkloadRun, summarise_workload
+    from testbed.reports.workload import WorkloadRun
     from testbed.reports.workload_table import workload_tables
-    from testbed.telemetry.entry import plain
 
-    summary = plain(summarise_workload(WorkloadRun(folder.path)))
+    summary = WorkloadRun(folder.path).summarise()
     if as_json:
         print_json(summary)
         return
@@ -111,8 +106,8 @@ def _follow(reader: StandingReader, standing: Standing, console: Any, sort: str)
     ):
         while standing.alive:
             height = console.size.height  # queried again: the window may have been resized
-            shown = _screen(standing, sort=sort, reverse=reverse, height=height)
-            live.update(shown, refresh=True)
+            screen = _screen(standing, sort=sort, reverse=reverse, height=height)
+            live.update(screen, refresh=True)
             keys = pressed(INTERVAL_SECONDS)
             if "q" in keys:
                 break
@@ -182,7 +177,7 @@ def ordered(workers: Any, sort: str, *, reverse: bool) -> list[WorkerStanding]:
 def _head(standing: Standing) -> Iterator[str]:
     from testbed.models.metrics import besides_defaults
     from testbed.reports.live import clock_text, rate_text
-    from testbed.reports.table import describe_bytes
+    from testbed.reports.table import describe_bytes, shown
     from testbed.telemetry.folder import ENDED
 
     state = standing.state
@@ -194,8 +189,8 @@ def _head(standing: Standing) -> Iterator[str]:
     found = {name: standing.metrics[name] for name in names}
     if standing.accuracy is not None or not found:
         found = {"accuracy": standing.accuracy, **found}
-    metrics = "  ".join(f"{name} {_shown(one, '.4f')}" for name, one in found.items())
-    loss = _shown(standing.loss, ".4f")
+    metrics = "  ".join(f"{name} {shown(one, '.4f')}" for name, one in found.items())
+    loss = shown(standing.loss, ".4f")
     done = "" if standing.done_ratio is None else f" ({standing.done_ratio:.0%})"
     eta = "" if standing.eta_seconds is None else f"  ETA {clock_text(standing.eta_seconds)}"
     yield (
@@ -212,7 +207,7 @@ def _head(standing: Standing) -> Iterator[str]:
     yield (
         f"ps  in {rate('in')} ({describe_bytes(server['payload_in_bytes'])} payload)  "
         f"out {rate('out')} ({describe_bytes(server['payload_out_bytes'])} payload)  "
-        f"{_shown(server.get('sockets'))} sockets  host {_shown(busy, '.0%')} busy"
+        f"{shown(server.get('sockets'))} sockets  host {shown(busy, '.0%')} busy"
     )
     if standing.faults:
         told = ", ".join(f"{count} {kind}" for kind, count in standing.faults.items())
@@ -222,51 +217,55 @@ def _head(standing: Standing) -> Iterator[str]:
 def _classes(standing: Standing) -> Table:
     from testbed.reports.console import table
     from testbed.reports.live import rate_text
+    from testbed.reports.table import shown
 
-    shown = table(
+    rows = table(
         *("class", "workers", "updates", "/s", "staleness", "compute", "think"),
         *("transfer", "blocked", "up", "down"),
     )
     for one in standing.classes:
-        shown.add_row(
+        rows.add_row(
             one.name,
             f"{one.running} of {one.workers}",
             f"{one.updates:,}",
             rate_text(one.updates_per_second),
-            _shown(one.staleness_mean, ",.1f"),
+            shown(one.staleness_mean, ",.1f"),
             *_shares(one),
             *(_link(one.link[direction]) for direction in ("up", "down")),
         )
-    return shown
+    return rows
 
 
 def _workers(workers: list[WorkerStanding]) -> Table:
     from testbed.reports.console import table
+    from testbed.reports.table import shown
 
-    shown = table(
+    rows = table(
         *("node", "class", "state", "updates", "age", "cycle", "staleness", "mean"),
         *("compute", "think", "transfer", "blocked", "late"),
     )
     for one in workers:
-        shown.add_row(
+        rows.add_row(
             one.node,
             one.device_class,
             one.state,
             f"{one.updates:,}",
-            _shown(one.age_seconds, ",.2f", " s"),
-            _shown(one.cycle_seconds, ",.2f", " s"),
-            _shown(one.staleness),
-            _shown(one.staleness_mean, ",.1f"),
+            shown(one.age_seconds, ",.2f", " s"),
+            shown(one.cycle_seconds, ",.2f", " s"),
+            shown(one.staleness),
+            shown(one.staleness_mean, ",.1f"),
             *_shares(one),
             f"{one.late_steps:,}",
             style=None if one.state == "running" else "yellow",
         )
-    return shown
+    return rows
 
 
 def _shares(one: ClassStanding | WorkerStanding) -> list[str]:
+    from testbed.reports.table import shown
+
     shares = (one.compute_ratio, one.think_ratio, one.transfer_ratio, one.blocked_ratio)
-    return [_shown(share, ".0%") for share in shares]
+    return [shown(share, ".0%") for share in shares]
 
 
 def _link(direction: Any) -> str:
@@ -274,7 +273,3 @@ def _link(direction: Any) -> str:
     asked = direction["configured"].get("rate", "-")
     found = direction["measured_bits_per_second"]
     return asked if found is None else f"{asked} ({found / 1e6:.3g})"
-
-
-def _shown(value: float | None, form: str = ",.0f", unit: str = "") -> str:
-    return "-" if value is None else f"{value:{form}}{unit}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,7 @@ from testbed.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from testbed.cli.terminal import Background
     from testbed.run.metering import Metering
-    from testbed.run.prepare import WorkloadRequest
 
 INVALID = 6
 ANY_PORT = "127.0.0.1:0"
@@ -115,14 +113,12 @@ def up(
     require_linux("up")  # before imports such as torch, which would fail
     from testbed.cli.terminal import Foreground, Terminal, split
     from testbed.host.cuda import has_cuda
-    from testbed.reports.live import LiveDisplay
-    from testbed.run.prepare import RunRequest, WorkloadRequest, check_run_name
-    from testbed.run.simulated import up_simulated
-    from testbed.run.up import up as up_live
+    from testbed.reports.live_workload import display_of
+    from testbed.run.prepare import Request, check_run_name
+    from testbed.run.simulated import carry_out
     from testbed.scenario.load import with_source_lines
     from testbed.scenario.load_workload import load_any
     from testbed.scenario.source import find_scenario
-    from testbed.scenario.workload import Workload
 
     of_flower = {option: others.pop(option) for option in OF_FLOWER}
     listen = _listening(**others)
@@ -134,40 +130,20 @@ def up(
         return _announce(side.wait())
     asked = overrides(settings, workers=workers, runtime=runtime)
     loaded = load_any(scenario, overrides=asked, has_cuda=has_cuda)
-    beside = find_scenario(scenario).parent
-    if isinstance(loaded, Workload):
-        metering = listen() if listen else None
-        with with_source_lines(scenario, asked), _explained(scenario, runs):
-            workload = WorkloadRequest.of(loaded, beside=beside, runs=runs, name=name)
-            valid = _up_workload(workload, side, metering, keep=keep)
-        return 0 if valid else INVALID
-    request = RunRequest.of(loaded, beside=beside, runs=runs, name=name)
-    terminal = Terminal(LiveDisplay.of(loaded.stop))
-    if request.scenario.simulated:
-        if detach or keep:
-            raise click.UsageError(NO_CONTAINERS)
-        if listen:
-            raise click.UsageError(NO_SCRAPES)
-        with with_source_lines(scenario, asked):
-            valid = up_simulated(request, terminal)
-    else:
-        leave = None if side is None else terminal.leaving(side)
-        metering = listen() if listen else None
-        with with_source_lines(scenario, asked), _explained(scenario, runs):
-            valid = up_live(request, terminal, keep=keep, leave=leave, metering=metering)
-    return 0 if valid else INVALID
-
-
-def _up_workload(
-    request: WorkloadRequest, side: Background | None, metering: Metering | None, *, keep: bool
-) -> bool:
-    from testbed.cli.terminal import Terminal
-    from testbed.reports.live_workload import WorkloadDisplay
-    from testbed.run.up import up_workload
-
-    terminal = Terminal(WorkloadDisplay.of_nodes(request.scenario.node_names()))
+    request = Request.of(loaded, beside=find_scenario(scenario).parent, runs=runs, name=name)
+    if loaded.simulated and (detach or keep):
+        raise click.UsageError(NO_CONTAINERS)
+    if loaded.simulated and listen:
+        raise click.UsageError(NO_SCRAPES)
+    terminal = Terminal(display_of(loaded))
     leave = None if side is None else terminal.leaving(side)
-    return up_workload(request, terminal, keep=keep, leave=leave, metering=metering)
+    metering = listen() if listen else None
+    with (
+        with_source_lines(scenario, asked),
+        nullcontext() if loaded.simulated else _explained(scenario, runs),
+    ):
+        valid = carry_out(request, terminal, keep=keep, leave=leave, metering=metering)
+    return 0 if valid else INVALID
 
 
 def _listening(

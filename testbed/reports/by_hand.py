@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from testbed.reports.table import listed
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import FaultApplied, LimitsChanged, LinkChanged
 
@@ -27,10 +28,5 @@ def interventions(events: Sequence[Entry]) -> dict[str, tuple[str, ...]]:
 def describe_interventions(by_hand: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield a warning of the verdict, unless nothing was changed by hand."""
     if by_hand:
-        told = ", ".join(f"{what} ({_names(nodes)})" for what, nodes in by_hand.items())
+        told = ", ".join(f"{what} ({listed(nodes, MOST_NODES)})" for what, nodes in by_hand.items())
         yield f"The run was changed by hand: {told}. Its results are not of its scenario alone."
-
-
-def _names(nodes: Sequence[str]) -> str:
-    others = len(nodes) - MOST_NODES
-    return ", ".join(nodes[:MOST_NODES]) + (f" and {others} more" if others > 0 else "")

@@ -19,7 +19,6 @@ from testbed.models.metrics import ACCURACY, besides_defaults, title_of, unit_of
 from testbed.reports.history import RunHistory
 from testbed.reports.measures import WINDOW, moving_average, values
 from testbed.reports.record import metric_columns
-from testbed.telemetry.events import read_events
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -291,7 +290,7 @@ def _readings(
 def _faults(run: Run, *, alone: bool) -> Chart:
     """Return which workers had faults, and from when to when; a point for a fault never undone."""
     found: dict[str, list[tuple[float, float, float]]] = {}
-    for fault in RunHistory.of(read_events(run.folder.events)).faults:
+    for fault in RunHistory.of(run.entries).faults:
         if WORKER.fullmatch(fault.node):
             end = fault.begin if fault.end is None else fault.end
             number = float(fault.node.removeprefix("w"))

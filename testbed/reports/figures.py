@@ -250,7 +250,7 @@ def against_ingress(
     """Plot a run's metric or loss against the payload pushed until then.
 
     Dots are single evaluations, the line is their moving average, the diamond is the final
-    evaluation on all test images.
+    evaluation on all test samples.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -274,7 +274,7 @@ def against_ingress(
         shown = f"{value:.2f} %" if unit_of(column) else f"{value:.5g}"
         axes.plot(
             [last["payload_up_bytes"].iloc[-1] / scale], [value], "D", color=ORANGE, markersize=8,
-            mec="white", mew=1.2, zorder=5, label=f"all test images, after the end: {shown}",
+            mec="white", mew=1.2, zorder=5, label=f"all test samples, after the end: {shown}",
         )  # fmt: skip
     axes.set_xlabel(f"ingress at the parameter server: payload of all pushes ({unit})", color=INK)
     axes.set_ylabel(y_title, color=INK)

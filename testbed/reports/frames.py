@@ -5,10 +5,8 @@ In a summary, which is the content of ``summary.json``, what was not measured is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from testbed.models.metrics import higher_is_better
@@ -19,7 +17,7 @@ from testbed.reports.measurements import Flow, Measurements, followed, sent_beyo
 from testbed.reports.reception import received
 from testbed.reports.record import RunRecord, metric_columns
 from testbed.reports.streams import lag, streams
-from testbed.reports.verdict import Verdict, judge
+from testbed.reports.verdict import judge
 from testbed.reports.waiting import HostShare, host_share, missed_evaluations, slept, waiting
 from testbed.scenario.checks import substitutes
 from testbed.telemetry.entry import NAMES, Entry, only, plain
@@ -37,8 +35,6 @@ from testbed.telemetry.event_kinds import (
     StateChanged,
     TornDown,
 )
-from testbed.telemetry.events import read_events
-from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import ENDED, FORMAT
 
 if TYPE_CHECKING:
@@ -68,15 +64,10 @@ class Run(RunRecord):
         TestbedError: damaged, written by a newer version of testbed, or the name is ambiguous.
     """
 
-    @cached_property
-    def summary(self) -> Mapping[str, Any]:
-        """Summary of the run: ``summary.json``, or computed now if there is no such file yet."""
-        return read_json(self.folder.summary) or plain(summarise(self))
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether the measurements can be trusted, and if not, why."""
-        return Verdict.of(self.summary)
+    def summarise(self) -> Mapping[str, Any]:
+        """Compute the summary."""
+        summary: Mapping[str, Any] = plain(summarise(self))
+        return summary
 
     def model(self, which: Which = "best") -> LoadedModel:
         """Return the trained model with its network: ``run.model().bound.scores(images)``.
@@ -93,16 +84,9 @@ class Run(RunRecord):
         return load_model(self.folder.path, which)
 
 
-def write_summary(run: RunRecord) -> Mapping[str, Any]:
-    """Compute the summary and write it to the run folder, replacing an earlier one."""
-    summary: Mapping[str, Any] = plain(summarise(run))
-    write_atomically(run.folder.summary, json.dumps(summary, indent=2, allow_nan=False) + "\n")
-    return summary
-
-
 def summarise(run: RunRecord) -> dict[str, Any]:
     """Return the summary, as far as there is data; docs/run-folder.md explains its keys."""
-    events = read_events(run.folder.events)
+    events = run.entries
     history = RunHistory.of(events)
     seconds = measures.training_seconds(run.updates, events)
     going = undisturbed(run.updates, events)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from testbed.models.metrics import ACCURACY
 from testbed.reports.console import Console
-from testbed.scenario.schema import Stop
+from testbed.reports.table import listed
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import (
     ClockSet,
@@ -37,7 +37,6 @@ from testbed.values.units import Size
 TERMINAL_INTERVAL_SECONDS = 0.2
 PLAIN_INTERVAL_SECONDS = 5.0
 WINDOW_SECONDS = 10.0
-MOST_NAMES = 12
 LEAST_SHARE = 1e-3
 """Fraction of `stop.time` that must have passed before the end is estimated within the first
 WINDOW_SECONDS."""
@@ -177,11 +176,6 @@ class LiveDisplay(Sink):
     _began: float = 0.0
     _shown: float = field(default=float("-inf"))
 
-    @classmethod
-    def of(cls, stop: Stop) -> LiveDisplay:
-        """Return a display on the standard output for a run with this stop rule."""
-        return cls(Console(), Progress(stop.updates, stop.time))
-
     def event(self, entry: Entry) -> None:
         match entry.event:
             case Phase(text):
@@ -214,7 +208,7 @@ class LiveDisplay(Sink):
                 self.progress.add_recorded(len(nodes), join=kind == "join")
             case FaultApplied(kind, begins, nodes) if nodes:
                 what = kind if begins else f"the end of {kind}"
-                self.notice(f"{what}, as planned: {_names(nodes)}")
+                self.notice(f"{what}, as planned: {listed(nodes)}")
 
     def updates(self, rows: Rows, *, now: float) -> None:
         if len(rows):
@@ -225,7 +219,11 @@ class LiveDisplay(Sink):
         terminal = self.console.is_terminal
         if now - self._shown >= (TERMINAL_INTERVAL_SECONDS if terminal else PLAIN_INTERVAL_SECONDS):
             self._shown = now
-            self.status(self.progress.status(now - self._began, emulated=emulated))
+            self.show_line(self.line(emulated))
+
+    def line(self, emulated: float) -> str:
+        """Return the status of the run at this many emulated seconds, on one line."""
+        return describe(self.progress.status(self.clock() - self._began, emulated=emulated))
 
     def show_on(self, file: TextIO) -> None:
         self.console.file = file
@@ -238,10 +236,6 @@ class LiveDisplay(Sink):
     def notice(self, text: str) -> None:
         """Show a message that the user should read."""
         self.console.print(Text(text, style="yellow"), soft_wrap=True)
-
-    def status(self, status: Status) -> None:
-        """Show the status; on a terminal, in place of the previous one."""
-        self.show_line(describe(status))
 
     def show_line(self, line: str) -> None:
         """Show a line; on a terminal, in place of the previous one."""
@@ -284,12 +278,6 @@ def describe(status: Status) -> str:
         f"  staleness {status.staleness:.1f}  ETA {eta}"
         f"{moved if status.joined or status.left else ''}"
     )
-
-
-def _names(nodes: Sequence[str]) -> str:
-    """Join the names of nodes; of many, only the first ones and the number of others."""
-    named = ", ".join(nodes[:MOST_NAMES])
-    return f"{named} and {len(nodes) - MOST_NAMES:,} more" if len(nodes) > MOST_NAMES else named
 
 
 def rate_text(number: float) -> str:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
 from testbed.reports.console import Console
-from testbed.reports.live import (
-    PLAIN_INTERVAL_SECONDS,
-    TERMINAL_INTERVAL_SECONDS,
-    LiveDisplay,
-    Progress,
-    clock_text,
-)
+from testbed.reports.live import LiveDisplay, Progress, clock_text
+from testbed.reports.table import listed
+from testbed.scenario.schema import Scenario
+from testbed.scenario.workload import Workload
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import Exited, Launched, WorkloadEnded
 
@@ -28,11 +24,6 @@ class WorkloadDisplay(LiveDisplay):
     _running: dict[str, None] = field(default_factory=dict)
     _ended: int = 0
 
-    @classmethod
-    def of_nodes(cls, nodes: Sequence[str]) -> Self:
-        """Return a display on the standard output."""
-        return cls(Console(), Progress(None, None), nodes=nodes)
-
     def event(self, entry: Entry) -> None:
         super().event(entry)
         match entry.event:
@@ -44,16 +35,16 @@ class WorkloadDisplay(LiveDisplay):
             case WorkloadEnded(reason):
                 self.phase(reason)
 
-    def time_passed(self, emulated: float) -> None:
-        now = self.clock()
-        terminal = self.console.is_terminal
-        if now - self._shown < (TERMINAL_INTERVAL_SECONDS if terminal else PLAIN_INTERVAL_SECONDS):
-            return
-        self._shown = now
-        names = ", ".join(list(self._running)[:MOST_SHOWN])
-        more = f" and {len(self._running) - MOST_SHOWN} more"
-        shown = names + (more if len(self._running) > MOST_SHOWN else "")
-        self.show_line(
+    def line(self, emulated: float) -> str:
+        shown = listed(list(self._running), MOST_SHOWN)
+        return (
             f"{clock_text(emulated)}  {len(self._running)} of {len(self.nodes)} nodes running"
             f"{f': {shown}' if shown else ''}"
         )
+
+
+def display_of(scenario: Scenario | Workload) -> LiveDisplay:
+    """Return a display on the standard output for a run of this scenario."""
+    if isinstance(scenario, Workload):
+        return WorkloadDisplay(Console(), Progress(None, None), nodes=scenario.node_names())
+    return LiveDisplay(Console(), Progress(scenario.stop.updates, scenario.stop.time))

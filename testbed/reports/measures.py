@@ -58,7 +58,7 @@ def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Seri
 
 
 def accuracy(evaluations: pd.DataFrame) -> dict[str, float | None]:
-    """Return accuracies: best, final (all test images), last, and the best moving average
+    """Return accuracies: best, final (all test samples), last, and the best moving average
     during the training. None for regression models."""
     during = values(evaluations, ACCURACY)[~evaluations["final"]]
     return {
@@ -86,11 +86,8 @@ def values(evaluations: pd.DataFrame, column: str) -> pd.Series[float]:
 
 def loss(evaluations: pd.DataFrame) -> dict[str, float | None]:
     """Return the lowest, the final and the last loss."""
-    return {
-        "lowest": number(evaluations["loss"].min()),
-        "final": final(evaluations, "loss"),
-        "last": number(evaluations["loss"].iloc[-1]) if len(evaluations) else None,
-    }
+    found = metric(evaluations, "loss", higher=False)
+    return {"lowest": found.pop("best"), **found}
 
 
 def final(evaluations: pd.DataFrame, column: str) -> float | None:
@@ -353,7 +350,9 @@ def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
     reasons: dict[str, str] = {}
     counts: Counter[str] = Counter()
     diverged = any(event.reason.startswith(DIVERGED) for event in only(events, Finished))
-    for rejected in _refusals(events):
+    for rejected in only(events, Rejected):
+        if rejected.code == UNAUTHENTICATED:
+            continue  # it can come from any process
         if diverged and rejected.reason.endswith(NOT_FINITE):
             continue
         node = rejected.node or "an unknown peer"
@@ -366,11 +365,6 @@ def rejected_pushes(events: Sequence[Entry]) -> list[tuple[str, str]]:
         node: f", and {counts[node] - 1:,} more" if counts[node] > 1 else "" for node in reasons
     }
     return [(node, f"{reason}{more[node]}") for node, reason in reasons.items()]
-
-
-def _refusals(events: Sequence[Entry]) -> list[Rejected]:
-    """Return those of the run's nodes; a call without a valid token can come from any process."""
-    return [one for one in only(events, Rejected) if one.code != UNAUTHENTICATED]
 
 
 def number(value: Any) -> float | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.reports.charts import COLOURS, DARK_COLOURS, Chart, charts_of
 from testbed.reports.compare import scenario_differences
-from testbed.reports.table import numeric_columns, summary_rows
+from testbed.reports.table import megabits, milliseconds, numeric_columns, summary_rows
 from testbed.reports.verdict import Verdict
 from testbed.telemetry.entry import Entry, only
 from testbed.telemetry.event_kinds import (
@@ -26,7 +26,6 @@ from testbed.telemetry.event_kinds import (
     RoundTripMeasured,
     Silent,
 )
-from testbed.telemetry.events import read_events
 
 if TYPE_CHECKING:
     from testbed.reports.any_run import AnyRun
@@ -136,20 +135,27 @@ def page_of(runs: Sequence[Run]) -> Page:
         TestbedError: a file of a run is damaged; names the file.
     """
     alone = runs[0] if len(runs) == 1 else None
-    summaries = [run.summary for run in runs]
+    summaries = [dict(summary_rows(run.summary)) for run in runs]
+    first = runs[0].summary
     sections = [
         *([] if alone else [_differences(runs)]),
-        Section("Summary", tables=[_summary_table(runs)]),
+        Section("Summary", tables=[_side_by_side(runs, summaries)]),
         Section("Figures", charts=charts_of(runs)),
         *(_links(run, _titled("Links", run, alone)) for run in runs),
         *(_faults(run, _titled("Faults and changes", run, alone)) for run in runs),
         Section("All numbers", _NUMBERS_NOTE, [numbers_table(runs), *_workers(runs)]),
-        *(Section(_titled("Scenario", run, alone), text=_text(run)) for run in runs),
+        *(
+            Section(
+                _titled("Scenario", run, alone),
+                text=run.folder.scenario.read_text(encoding="utf-8"),
+            )
+            for run in runs
+        ),
         *(Section(_titled("Environment", run, alone), tables=[_environment(run)]) for run in runs),
     ]
     names = [run.name for run in runs]
-    title = f"{summaries[0]['scenario']}: {names[0]}" if alone else f"{len(runs)} runs compared"
-    subtitle = f"{names[0]}, {_when(summaries[0])}" if alone else ", ".join(names)
+    title = f"{first['scenario']}: {names[0]}" if alone else f"{len(runs)} runs compared"
+    subtitle = f"{names[0]}, {_when(first)}" if alone else ", ".join(names)
     return Page(title, subtitle, [(run.name, run.verdict) for run in runs], sections)
 
 
@@ -178,10 +184,6 @@ def _differences(runs: Sequence[Run]) -> Section:
     return Section(
         "Scenarios", tables=[PageTable(["differ in", *(run.name for run in runs)], rows)]
     )
-
-
-def _summary_table(runs: Sequence[Run]) -> PageTable:
-    return _side_by_side(runs, [dict(summary_rows(run.summary)) for run in runs])
 
 
 def numbers_table(runs: Sequence[AnyRun]) -> PageTable:
@@ -224,7 +226,7 @@ def _links(run: Run, title: str) -> Section:
     notes = []
     if run.scenario.simulated:
         notes.append("Simulated: transfers are modelled from these values, not measured.")
-    events = read_events(run.folder.events)
+    events = run.entries
     for read in only(events, LinksRead):
         differences = "; ".join(read.differences) or "none differs"
         notes.append(f"{read.checked} links were read back from the kernel: {differences}.")
@@ -251,29 +253,21 @@ def _measured(events: Sequence[Entry]) -> Iterator[list[str]]:
     for entry in events:
         match entry.event:
             case RateMeasured(link, asked, found):
-                told = "the host could not send that fast" if found is None else _megabits(found)
+                told = "the host could not send that fast" if found is None else megabits(found)
                 off = "" if found is None else f"{(found - asked) / asked:+.2%}"
-                yield [link, "rate", _megabits(asked), told, off]
+                yield [link, "rate", megabits(asked), told, off]
             case RoundTripMeasured(link, asked, found):
                 off = f"{(found - asked) * 1e3:+.2f} ms"
-                yield [link, "round trip", _milliseconds(asked), _milliseconds(found), off]
+                yield [link, "round trip", milliseconds(asked), milliseconds(found), off]
             case MessagesTimed(link, up, down):
                 for direction, seconds in (("up", up), ("down", down)):
-                    yield [link, f"17 KB {direction}", "", _milliseconds(seconds), ""]
-
-
-def _megabits(rate: float) -> str:
-    return f"{rate / 1e6:.4g} mbit"
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.2f} ms"
+                    yield [link, f"17 KB {direction}", "", milliseconds(seconds), ""]
 
 
 def _faults(run: Run, title: str) -> Section:
     """Return the faults and link changes of the run in order, planned or not."""
     scale = run.scenario.time_scale
-    rows = [row for entry in read_events(run.folder.events) for row in _incident(entry, scale)]
+    rows = [row for entry in run.entries for row in _incident(entry, scale)]
     if not rows:
         return Section(title, ["There were no faults and no changes of links."])
     headings = ["time (s)", "what", "nodes", "planned (s)", "actual (s)", "late by (s)"]
@@ -307,10 +301,6 @@ def _incident(entry: Entry, scale: float) -> Iterator[list[str]]:
 
 def _words(fields: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
-
-
-def _text(run: Run) -> str:
-    return run.folder.scenario.read_text(encoding="utf-8")
 
 
 def _environment(run: Run) -> PageTable:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from testbed.errors import TestbedError
-from testbed.telemetry.entry import METRIC
+from testbed.reports.verdict import Verdict
+from testbed.telemetry.entry import METRIC, Entry
 from testbed.telemetry.events import read_events
-from testbed.telemetry.files import LineReader, read_json
+from testbed.telemetry.files import LineReader, read_json, write_atomically
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
 from testbed.telemetry.recovery import read_updates
 from testbed.telemetry.registry import Registry, find_run
@@ -57,6 +60,33 @@ class RecordedRun:
         """Whether the run was active when this was first used."""
         return self.state.state not in ENDED and self.folder.alive()
 
+    @property
+    def duration_seconds(self) -> float:
+        """Real seconds from the creation of the folder to the last event, with pauses."""
+        created = datetime.fromisoformat(self.state.created)
+        return self.folder.events.stat().st_mtime - created.timestamp()
+
+    @cached_property
+    def summary(self) -> Mapping[str, Any]:
+        """Summary of the run: ``summary.json``, or computed now if there is no such file yet."""
+        return read_json(self.folder.summary) or self.summarise()
+
+    def summarise(self) -> Mapping[str, Any]:
+        """Compute the summary, as far as there is data; docs/run-folder.md explains its keys."""
+        raise NotImplementedError
+
+    def write_summary(self) -> Mapping[str, Any]:
+        """Compute the summary and write it to the run folder, replacing an earlier one."""
+        summary = self.summarise()
+        text = json.dumps(summary, indent=2, allow_nan=False)
+        write_atomically(self.folder.summary, f"{text}\n")
+        return summary
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the measurements can be trusted, and if not, why."""
+        return Verdict.of(self.summary)
+
     @cached_property
     def environment(self) -> Mapping[str, Any]:
         """Host, versions and command line; empty if the run did not get that far."""
@@ -68,11 +98,16 @@ class RecordedRun:
         return read_csv(self.folder.traffic, TRAFFIC)
 
     @cached_property
+    def entries(self) -> Sequence[Entry]:
+        """All events, in order, as objects."""
+        return read_events(self.folder.events)
+
+    @cached_property
     def events(self) -> pd.DataFrame:
         """One row per event, in order; a column for every field that any event has."""
         import pandas as pd
 
-        table = pd.DataFrame([entry.as_dict() for entry in read_events(self.folder.events)])
+        table = pd.DataFrame([entry.as_dict() for entry in self.entries])
         first = ["time", "elapsed_seconds", "event", "node", "source"]
         others = [name for name in table.columns if name not in first]
         return table.reindex(columns=[*first, *others])

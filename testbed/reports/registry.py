@@ -137,30 +137,17 @@ def _streamed(count: str) -> Callable[[Run], float]:
     return of_streams(lambda run: total(run, count))
 
 
-def _missed(run: Run) -> float:
-    return missed_evaluations(run.evaluations, run.updates, run.scenario)
+def _averaged(which: str, metric: str) -> Definition:
+    """Return the measure of the best or last moving average of a metric during the training."""
 
-
-def _best(metric: str) -> Definition:
-    """Return the measure of the best moving average of a metric during the training."""
-
-    def best(evaluations: pd.DataFrame, window: int, higher: bool) -> float:
+    def of(evaluations: pd.DataFrame, window: int, higher: bool) -> float:
         smooth = moving_average(values(evaluations, metric)[~evaluations["final"]], window=window)
+        if which == "last":
+            return float(smooth.iloc[-1])
         return float(smooth.max() if higher else smooth.min())
 
-    title = f"best {_titled(metric)}"
-    return Definition(title, unit_of(metric), best, ("window",), evaluations=True, metric=metric)
-
-
-def _last(metric: str) -> Definition:
-    """Return the measure of the last moving average of a metric during the training."""
-
-    def last(evaluations: pd.DataFrame, window: int, higher: bool) -> float:
-        smooth = moving_average(values(evaluations, metric)[~evaluations["final"]], window=window)
-        return float(smooth.iloc[-1])
-
-    title = f"last {_titled(metric)}"
-    return Definition(title, unit_of(metric), last, ("window",), evaluations=True, metric=metric)
+    title = f"{which} {_titled(metric)}"
+    return Definition(title, unit_of(metric), of, ("window",), evaluations=True, metric=metric)
 
 
 def _lowest_loss(evaluations: pd.DataFrame, window: int) -> float:
@@ -231,7 +218,7 @@ def definition_of(name: str) -> Definition | None:
     metric = ACCURACY if metric == "accuracy" else metric
     if cost:
         return _cost(cost, metric)
-    return {"final": _final, "best": _best, "last": _last}[what](metric)
+    return _final(metric) if what == "final" else _averaged(what, metric)
 
 
 def _below(column: str, nth: int = 1) -> Callable[..., float]:
@@ -256,7 +243,7 @@ def _evaluated(
 MEASURES: Mapping[str, Definition] = {
     "final_accuracy": _final(ACCURACY),
     "final_loss": Definition(
-        "final loss, all test images", "", lambda run: final(run.evaluations, "loss")
+        "final loss, all test samples", "", lambda run: final(run.evaluations, "loss")
     ),
     "updates": Definition("updates", "count", lambda run: len(run.updates)),
     "ingress": Definition("ingress", "B", _updates("payload_up_bytes", "sum")),
@@ -268,7 +255,11 @@ MEASURES: Mapping[str, Definition] = {
     "egress": Definition("egress", "B", _updates("payload_down_bytes", "sum")),
     "time": Definition("emulated time", "s", _updates("time_seconds", "max")),
     "staleness": Definition("mean staleness", "", _updates("staleness", "mean")),
-    "missed_evaluations": Definition("missed evaluations", "", _missed),
+    "missed_evaluations": Definition(
+        "missed evaluations",
+        "",
+        lambda run: missed_evaluations(run.evaluations, run.updates, run.scenario),
+    ),
     "crashes": Definition("crashes", "", lambda run: run.summary.get("faults", {}).get("crash", 0)),
     "sigma": Definition("mean sigma of the values sent", "", _updates("sigma_mean", "mean")),
     "sigma_ratio": Definition("mean sigma over mean staleness", "", _sigma_ratio),
@@ -307,9 +298,9 @@ MEASURES: Mapping[str, Definition] = {
     "floats": Definition(
         "values sent by a worker", "count", lambda run: floats_per_worker(run.updates)
     ),
-    "best_accuracy": _best(ACCURACY),
-    "last_accuracy": _last(ACCURACY),
-    "last_loss": _last("loss"),
+    "best_accuracy": _averaged("best", ACCURACY),
+    "last_accuracy": _averaged("last", ACCURACY),
+    "last_loss": _averaged("last", "loss"),
     "lowest_loss": _evaluated("lowest loss", "", _lowest_loss, "window"),
     **{f"{cost}_to": _cost(cost, ACCURACY, "accuracy") for cost in COSTS},
     "convergence_time": _evaluated(

@@ -12,9 +12,7 @@ from typing import Any
 
 from testbed.reports.any_run import open_run
 from testbed.reports.figures import write_figure
-from testbed.reports.frames import summarise, write_summary
-from testbed.reports.workload import WorkloadRun, summarise_workload, write_workload_summary
-from testbed.telemetry.entry import plain
+from testbed.reports.frames import Run
 from testbed.telemetry.recovery import Recovered, recover
 
 LIBRARIES = ("pandas", "pyarrow.parquet", "matplotlib.figure", "matplotlib.backends.backend_agg")
@@ -58,19 +56,13 @@ def remake(path: Path, *, write: bool = True) -> Report:
         TestbedError: a file in it is damaged; names the file.
     """
     run = open_run(path)
-    if isinstance(run, WorkloadRun):
-        return _remake_workload(run, write=write)
-    if not write:
-        return Report(plain(summarise(run)), None, Recovered())
-    if run.alive:
-        summary, recovered = plain(summarise(run)), Recovered()
+    if run.alive or not write:
+        summary, recovered = run.summarise(), Recovered()
     else:
-        recovered = recover(run.folder, time_scale=run.scenario.time_scale)
-        summary = write_summary(run)
-    return Report(summary, run.folder.figure if write_figure(run, summary) else None, recovered)
-
-
-def _remake_workload(run: WorkloadRun, *, write: bool) -> Report:
-    writes = write and not run.alive
-    made = write_workload_summary(run) if writes else plain(summarise_workload(run))
-    return Report(made, None, Recovered())
+        trained = isinstance(run, Run)
+        recovered = (
+            recover(run.folder, time_scale=run.scenario.time_scale) if trained else Recovered()
+        )
+        summary = run.write_summary()
+    drawn = write and isinstance(run, Run) and write_figure(run, summary)
+    return Report(summary, run.folder.figure if drawn else None, recovered)

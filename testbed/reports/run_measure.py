@@ -222,7 +222,7 @@ class Measure(TextValue):
 
     @property
     def is_share(self) -> bool:
-        """Whether it is a share of test images."""
+        """Whether it is a share of test samples."""
         return self.definition.unit == "images"
 
     def show(self, value: float) -> str:

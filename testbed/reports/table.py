@@ -81,7 +81,7 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "updates", f"{updates['total']:,}, {_number(updates['per_second'], ',.1f', '/s')}"
     if "encoding" in summary:
         yield "a push", _encoding(summary["encoding"])
-    yield "by class", _listed([f"{name} {count:,}" for name, count in updates["by_class"].items()])
+    yield "by class", listed([f"{name} {count:,}" for name, count in updates["by_class"].items()])
     count, missed = summary["evaluations"], summary.get("missed_evaluations", 0)
     if accuracy["best"] is not None or not count:
         yield "accuracy", _accuracy(accuracy, evaluations=count, missed=missed)
@@ -204,12 +204,27 @@ def _times(summary: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def shown(value: float | None, form: str = ",.0f", unit: str = "", *, nothing: str = "-") -> str:
+    """Format a number; ``nothing`` stands for None."""
+    return nothing if value is None else f"{value:{form}}{unit}"
+
+
+def megabits(rate: float | None) -> str:
+    """Format a rate in bits per second."""
+    return shown(None if rate is None else rate / 1e6, ".4g", " mbit")
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Format a duration in milliseconds."""
+    return shown(None if seconds is None else seconds * 1e3, ".2f", " ms")
+
+
 def _percent(ratio: float | None) -> str:
-    return NOTHING if ratio is None else f"{ratio:.1%}"
+    return shown(ratio, ".1%", nothing=NOTHING)
 
 
 def _number(value: float | None, form: str, unit: str = "") -> str:
-    return NOTHING if value is None else f"{value:{form}}{unit}"
+    return shown(value, form, unit, nothing=NOTHING)
 
 
 def describe_ending(summary: Mapping[str, Any]) -> str:
@@ -249,10 +264,10 @@ def _option(value: Any) -> str:
     return describe_algorithm({"name": "", **value}).strip()
 
 
-def _listed(words: Sequence[str]) -> str:
-    """Join descriptions of classes, at most MOST_NAMED."""
-    left = len(words) - MOST_NAMED
-    return ", ".join(words[:MOST_NAMED]) + (f" and {left:,} more" if left > 0 else "")
+def listed(words: Sequence[str], most: int = MOST_NAMED) -> str:
+    """Join names; of many, only the first ones and the number of others."""
+    left = len(words) - most
+    return ", ".join(words[:most]) + (f" and {left:,} more" if left > 0 else "")
 
 
 def describe_think(summary: Mapping[str, Any]) -> str:
@@ -260,17 +275,17 @@ def describe_think(summary: Mapping[str, Any]) -> str:
     think, by_class = summary["think"], summary.get("think_by_class", {})
     laws = [] if think is None else [_law(think)]
     laws += [f"{name} {_law(own)}" for name, own in by_class.items()]
-    return f"think {_listed(laws)}" if laws else "no think time"
+    return f"think {listed(laws)}" if laws else "no think time"
 
 
 def _law(think: Mapping[str, Any]) -> str:
     return f"{think['law']} x {think['mean_seconds']:g} s"
 
 
-def describe_bytes(count: float | None) -> str:
-    """Format bytes in a suitable decimal unit."""
+def describe_bytes(count: float | None, *, nothing: str = NOTHING) -> str:
+    """Format bytes in a suitable decimal unit; ``nothing`` stands for None."""
     if count is None:
-        return NOTHING
+        return nothing
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if count >= scale:
             return f"{count / scale:.4g} {unit}"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.reports.measurements import Pace
-from testbed.reports.measures import number
+from testbed.reports.measures import HEADER_BYTES, number
 from testbed.scenario.devices import devices, differs
 from testbed.values.topology import segment_bytes
 
@@ -139,9 +139,6 @@ def implicit_momentum(commit_rates: Sequence[float], *, steps: Sequence[float]) 
     total = sum(1 / (rate * v) for rate, v in zip(commit_rates, steps, strict=True))
     return 1 - 1 / (1 + share * total)
 
-
-HEADER_BYTES = 66
-"""Ethernet, IPv4 and TCP headers of a packet, with timestamps."""
 
 MESSAGE_BYTES = 200
 """gRPC's overhead per message, in addition to the payload."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
 from typing import Any
 
 from testbed.reports import measures
 from testbed.reports.history import RunHistory
-from testbed.reports.verdict import Verdict
 from testbed.reports.workload_record import WorkloadRecord
 from testbed.reports.workload_verdict import judge_workload
 from testbed.telemetry.entry import Entry, only, plain
@@ -21,7 +18,6 @@ from testbed.telemetry.event_kinds import (
     WorkloadBegun,
     WorkloadEnded,
 )
-from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import FORMAT
 
 TOTALS = ("up_bytes", "up_packets", "down_bytes", "down_packets", "retransmitted_bytes")
@@ -37,22 +33,10 @@ class WorkloadRun(WorkloadRecord):
     Arguments and errors are those of ``testbed.Run``.
     """
 
-    @cached_property
-    def summary(self) -> Mapping[str, Any]:
-        """Summary of the run: ``summary.json``, or computed now if there is no such file yet."""
-        return read_json(self.folder.summary) or plain(summarise_workload(self))
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether the measurements can be trusted, and if not, why."""
-        return Verdict.of(self.summary)
-
-
-def write_workload_summary(run: WorkloadRun) -> Mapping[str, Any]:
-    """Compute the summary and write it to the run folder, replacing an earlier one."""
-    summary: Mapping[str, Any] = plain(summarise_workload(run))
-    write_atomically(run.folder.summary, json.dumps(summary, indent=2, allow_nan=False) + "\n")
-    return summary
+    def summarise(self) -> Mapping[str, Any]:
+        """Compute the summary."""
+        summary: Mapping[str, Any] = plain(summarise_workload(self))
+        return summary
 
 
 def summarise_workload(run: WorkloadRecord) -> dict[str, Any]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from testbed.reports.record import RecordedRun, read_csv
-from testbed.telemetry.entry import Entry
-from testbed.telemetry.events import read_events
 from testbed.telemetry.rows import METRICS, NODES, PAIRS_OF_NODES
 
 if TYPE_CHECKING:
@@ -26,11 +23,6 @@ class WorkloadRecord(RecordedRun):
         from testbed.scenario.load_workload import load_workload
 
         return load_workload(self.folder.scenario)
-
-    @cached_property
-    def entries(self) -> Sequence[Entry]:
-        """All events, in order, as objects."""
-        return read_events(self.folder.events)
 
     @cached_property
     def nodes(self) -> pd.DataFrame:

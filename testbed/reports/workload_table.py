@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from testbed.reports.table import describe_bytes, two_columns
+from testbed.reports.table import describe_bytes, shown, two_columns
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,14 +26,14 @@ def workload_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     for name, one in summary["nodes"].items():
         nodes.add_row(
             name,
-            _shown(one["exit_status"], "d"),
+            shown(one["exit_status"], "d"),
             _bytes(one["up_bytes"]),
-            _shown(one["up_packets"], ",d"),
+            shown(one["up_packets"], ",d"),
             _bytes(one["down_bytes"]),
-            _shown(one["down_packets"], ",d"),
+            shown(one["down_packets"], ",d"),
             _bytes(one["retransmitted_bytes"]),
-            _shown(one["dropped_packets"], ",d"),
-            _shown(one["cpu_seconds"], ",.1f", " s"),
+            shown(one["dropped_packets"], ",d"),
+            shown(one["cpu_seconds"], ",.1f", " s"),
             _bytes(one["memory_bytes_max"]),
         )
     yield nodes
@@ -47,16 +47,16 @@ def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
 
     found = [(node, peer, one) for node, own in pairs.items() for peer, one in own.items()]
     found.sort(key=lambda row: -row[2]["sent_bytes"])
-    shown = table("from", "to", "TCP data", "sent again", "round trip")
+    rows = table("from", "to", "TCP data", "sent again", "round trip")
     for node, peer, one in found[:MOST_PAIRS]:
         trip = one["round_trip_seconds"]
-        shown.add_row(
+        rows.add_row(
             *(node, peer, _bytes(one["sent_bytes"]), _bytes(one["retransmitted_bytes"])),
-            _shown(None if trip is None else 1000 * trip, ",.1f", " ms"),
+            shown(None if trip is None else 1000 * trip, ",.1f", " ms"),
         )
     if len(found) > MOST_PAIRS:
-        shown.add_row(f"and {len(found) - MOST_PAIRS:,} others: pairs.csv", *("",) * 4)
-    return shown
+        rows.add_row(f"and {len(found) - MOST_PAIRS:,} others: pairs.csv", *("",) * 4)
+    return rows
 
 
 def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -71,7 +71,7 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, one in summary["metrics"].items():
         yield name, _metric(one)
     busy = summary["host"]["busy_ratio"]["mean"]
-    yield "host", f"{_shown(busy, '.0%')} busy"
+    yield "host", f"{shown(busy, '.0%')} busy"
 
 
 def _metric(metric: Mapping[str, Any]) -> str:
@@ -83,8 +83,4 @@ def _metric(metric: Mapping[str, Any]) -> str:
 
 
 def _bytes(value: float | None) -> str:
-    return "-" if value is None else describe_bytes(value)
-
-
-def _shown(value: float | None, form: str, unit: str = "") -> str:
-    return "-" if value is None else f"{value:{form}}{unit}"
+    return describe_bytes(value, nothing="-")

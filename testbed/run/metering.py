@@ -11,6 +11,7 @@ from testbed.reports.metrics.discovery import Targets
 from testbed.reports.metrics.exporter import Exporter
 from testbed.reports.metrics.outline import Outline
 from testbed.reports.metrics.reading import MetricsSink
+from testbed.reports.metrics.scraped import ScrapedSink
 from testbed.reports.metrics.workload import WorkloadMetrics
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.setup import Setup, TrainingSetup
@@ -44,7 +45,7 @@ class Metering:
         self._folder = setup.folder.path
         setup.folder.show_metrics(self.exporter.url)
 
-    def _sink(self, setup: Setup) -> MetricsSink | WorkloadMetrics:
+    def _sink(self, setup: Setup) -> ScrapedSink:
         if not isinstance(setup, TrainingSetup):
             return WorkloadMetrics(setup.plan)
         outline = Outline.of(setup.scenario, setup.plan, per_worker=self.per_worker)

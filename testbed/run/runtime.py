@@ -18,7 +18,7 @@ from testbed.scenario.workload import Workload
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan
 
-Kind = TypeVar("Kind", bound=Scenario | Workload)
+Kind = TypeVar("Kind", Scenario, Workload)
 
 REAL: TypeAdapter[Real] = TypeAdapter(Annotated[Real, Field(discriminator="name")])
 
@@ -69,27 +69,21 @@ class Settled(Generic[Kind]):
     choice: Choice | None = None
 
 
-def settle(scenario: Scenario, *, choose: Callable[..., Choice] = choose) -> Settled[Scenario]:
+def settle(scenario: Kind, *, choose: Callable[..., Choice] = choose) -> Settled[Kind]:
     """Determine the runtime of a scenario that creates containers; ``auto`` has it chosen."""
     runtime = scenario.runtime
     if isinstance(runtime, Real):
         return Settled(scenario, runtime)
     assert isinstance(runtime, Auto), f"{runtime.name} creates no containers"
-    gpus = [scenario.evaluate.gpus, *(one.gpus for one in scenario.workers.classes.values())]
-    choice = choose(gpu=any(gpus))
+    choice = choose(gpu=_wants_gpu(scenario))
     settled = scenario.model_copy(update={"runtime": choice.runtime})
     return Settled(settled, choice.runtime, choice)
 
 
-def settle_workload(
-    workload: Workload, *, choose: Callable[..., Choice] = choose
-) -> Settled[Workload]:
-    """Determine the runtime of a workload; ``auto`` has it chosen."""
-    if isinstance(workload.runtime, Real):
-        return Settled(workload, workload.runtime)
-    choice = choose(gpu=False)
-    settled = workload.model_copy(update={"runtime": choice.runtime})
-    return Settled(settled, choice.runtime, choice)
+def _wants_gpu(scenario: Scenario | Workload) -> bool:
+    if isinstance(scenario, Workload):
+        return False
+    return any([scenario.evaluate.gpus, *(one.gpus for one in scenario.workers.classes.values())])
 
 
 def runtime_of(folder: RunFolder) -> Real:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import Any
 
 from testbed.errors import NodeError, TestbedError, UserCodeError
 from testbed.host.isolation import LOADING_SECONDS, Opened, run_in_child
@@ -20,8 +21,8 @@ from testbed.plan.selection import SIMULATION
 from testbed.run.data import known_size, prepare_data, prepare_own_data, with_model_cost
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.interrupts import SIGNALS, Interrupts
-from testbed.run.prepare import RunRequest, prepare_simulation
-from testbed.run.up import RunListener, concluded
+from testbed.run.prepare import Request, RunRequest, prepare_simulation
+from testbed.run.up import RunListener, concluded, up
 from testbed.runtimes.agent.logs import Log
 from testbed.scenario import Scenario, load
 from testbed.scenario.experiment import Experiment
@@ -53,6 +54,30 @@ class SimulationResources:
 
 
 USUAL = SimulationResources()
+
+
+def carry_out(
+    request: Request[Any],
+    listener: RunListener,
+    *,
+    resources: SimulationResources = USUAL,
+    **contained: Any,
+) -> bool:
+    """Carry out a run of any kind; return whether its measurements are valid.
+
+    Args:
+        request: the user's.
+        listener: see ``up``.
+        resources: what a simulated run uses.
+        contained: the options of ``up``, for a run with containers.
+
+    Raises:
+        TestbedError: it could not be started, or failed; then its folder says so too.
+        KeyboardInterrupt: it was interrupted; likewise.
+    """
+    if request.scenario.simulated:
+        return up_simulated(request, listener, resources=resources)
+    return up(request, listener, **contained)
 
 
 def up_simulated(

@@ -110,8 +110,7 @@ class Traces:
             delivered = 8 * passed / ((self._read - begun) * scale)
             row = LinkRow(self._read * scale, self._read, node, one.direction, asked, delivered)
             rows.append(row)
-        if rows:
-            self.recorder.links(rows)
+        self.recorder.readings(rows)
 
     def _changed(self, shape: Direction, what: str, value: float) -> Direction:
         if what == "rate":

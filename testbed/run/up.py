@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from testbed.errors import RunNotFound, TestbedError
@@ -14,22 +15,24 @@ from testbed.plan.budget import count_parameters, require_memory
 from testbed.plan.gpus import deal_gpus, want_gpus
 from testbed.plan.make import VALUE_BYTES, plan
 from testbed.reports.remake import libraries_imported, remake
+from testbed.run.course import Connected, Course
 from testbed.run.data import model_size, prepare_data, with_model_cost
 from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
-from testbed.run.prepare import RunRequest, WorkloadRequest, prepare
+from testbed.run.prepare import Request, RunRequest, prepare
 from testbed.run.prepare_workload import prepare_workload
 from testbed.run.run import Execution, NotTornDown
-from testbed.run.runtime import Settled, settle, settle_workload, users_of
+from testbed.run.runtime import Settled, settle, users_of
 from testbed.run.setup import Setup
 from testbed.run.training import Training
 from testbed.run.workload import WorkloadCourse
+from testbed.scenario.schema import Scenario
 from testbed.telemetry.event_kinds import RuntimeChosen
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.sink import Sink
-from testbed.values.topology import Gpu
+from testbed.values.topology import Gpu, Plan
 
 
 @dataclass
@@ -88,7 +91,7 @@ def _not_begun(folder: RunFolder, failure: BaseException, *, now: float) -> None
 
 
 def up(
-    request: RunRequest,
+    request: Request[Any],
     listener: RunListener,
     *,
     keep: bool = False,
@@ -99,7 +102,7 @@ def up(
     """Carry out a run with containers; return whether its measurements are valid.
 
     Args:
-        request: the user's request.
+        request: the user's request, of a training or a workload.
         listener: receives the records and messages of the run.
         keep: whether the nodes of a run that was not interrupted stay until `testbed down`.
         leave: called when training has started, for a run that continues in the background.
@@ -114,23 +117,24 @@ def up(
     if settled.choice is not None:
         listener.say(str(settled.choice))
     request = replace(request, scenario=settled.scenario)
-    users = users_of(settled.runtime)
-    planned = plan(settled.scenario, settled.scenario.name)
-    gpus = find_gpus() if want_gpus(planned) else ()
-    planned = deal_gpus(planned, gpus, vector=_vector(count_parameters(settled.scenario)))
-    require_memory(settled.scenario, planned, available=available_bytes())
+    driver, users = settled.runtime.driver(), users_of(settled.runtime)
+    trains = isinstance(settled.scenario, Scenario)
     with Interrupts() as interrupts:
-        with interrupts.allowed():
-            data = prepare_data(request)
-            request = with_model_cost(request, data)
-            size = model_size(request, data)
-        require_memory(settled.scenario, planned, available=available_bytes(), parameters=size)
-        planned = deal_gpus(planned, gpus, vector=_vector(size))
-        setup = prepare(request, planned, data, driver=settled.runtime.driver(), users=users)
+        setup: Setup
+        begin: Callable[[Connected], Course]
+        if trains:
+            with interrupts.allowed():
+                request, planned, data = _planned(request, find_gpus)
+            training = prepare(request, planned, data, driver=driver, users=users)
+            setup, begin = training, partial(Training, training)
+        else:
+            workload = prepare_workload(request, driver=driver, users=users)
+            setup, begin = workload, partial(WorkloadCourse, workload)
         with (
             metering or nullcontext(),
             concluded(setup.folder, listener, now=request.now) as valid,
-            libraries_imported(),  # while the agent imports torch, this process waits
+            # while the agent imports torch, this process waits
+            libraries_imported() if trains else nullcontext(),
         ):
             listener.phase(f"run {setup.folder.name}")
             recorder = _recorder(
@@ -138,49 +142,7 @@ def up(
             )
             Execution(
                 setup=setup,
-                begin=partial(Training, setup),
-                driver=settled.runtime.driver(),
-                recorder=recorder,
-                interrupts=interrupts,
-                keep=keep,
-                in_training=None if leave is None else lambda: leave(setup.folder),
-                metering=metering,
-            ).carry_out()
-    return valid()
-
-
-def _vector(parameters: int | None) -> int:
-    """Return the bytes of a copy of the model; 0 if its size is unknown yet."""
-    return VALUE_BYTES * (parameters or 0)
-
-
-def up_workload(
-    request: WorkloadRequest,
-    listener: RunListener,
-    *,
-    keep: bool = False,
-    leave: Callable[[RunFolder], None] | None = None,
-    metering: Metering | None = None,
-) -> bool:
-    """Carry out the run of a workload; arguments, result and errors are those of ``up``."""
-    settled = settle_workload(request.scenario)
-    if settled.choice is not None:
-        listener.say(str(settled.choice))
-    request = replace(request, scenario=settled.scenario)
-    driver = settled.runtime.driver()
-    with Interrupts() as interrupts:
-        setup = prepare_workload(request, driver=driver, users=users_of(settled.runtime))
-        with (
-            metering or nullcontext(),
-            concluded(setup.folder, listener, now=request.now) as valid,
-        ):
-            listener.phase(f"run {setup.folder.name}")
-            recorder = _recorder(
-                setup, settled, listener=listener, metering=metering, interrupts=interrupts
-            )
-            Execution(
-                setup=setup,
-                begin=partial(WorkloadCourse, setup),
+                begin=begin,
                 driver=driver,
                 recorder=recorder,
                 interrupts=interrupts,
@@ -189,6 +151,27 @@ def up_workload(
                 metering=metering,
             ).carry_out()
     return valid()
+
+
+def _planned(
+    request: RunRequest, find_gpus: Callable[[], Sequence[Gpu]]
+) -> tuple[RunRequest, Plan, Path]:
+    """Return the request with the model's cost, the plan with its GPUs, and the data's folder."""
+    scenario = request.scenario
+    planned = plan(scenario, scenario.name)
+    gpus = find_gpus() if want_gpus(planned) else ()
+    planned = deal_gpus(planned, gpus, vector=_vector(count_parameters(scenario)))
+    require_memory(scenario, planned, available=available_bytes())
+    data = prepare_data(request)
+    request = with_model_cost(request, data)
+    size = model_size(request, data)
+    require_memory(scenario, planned, available=available_bytes(), parameters=size)
+    return request, deal_gpus(planned, gpus, vector=_vector(size)), data
+
+
+def _vector(parameters: int | None) -> int:
+    """Return the bytes of a copy of the model; 0 if its size is unknown yet."""
+    return VALUE_BYTES * (parameters or 0)
 
 
 def _recorder(

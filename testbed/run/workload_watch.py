@@ -91,7 +91,7 @@ class WorkloadWatch(Watch):
                     memory_bytes=None if used is None else used.memory_bytes,
                 )
             )
-        self.recorder.node_readings(rows)
+        self.recorder.readings(rows)
         self._record_pairs(traffic.pairs, now)
         self.recorder.host(self.host.sample())
 
@@ -104,8 +104,7 @@ class WorkloadWatch(Watch):
             for address, pair in found.items()
             if address in names
         ]
-        if rows:
-            self.recorder.pair_readings(rows)
+        self.recorder.readings(rows)
 
     def _take_exit(self, node: NodeSpec, ended: Exit) -> None:
         how = describe_exit(node, ended)

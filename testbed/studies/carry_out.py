@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from testbed.errors import TestbedError
 from testbed.host import syscalls
-from testbed.run.simulated import SimulationResources, resume, up_simulated
-from testbed.scenario import Scenario
-from testbed.scenario.workload import Workload
+from testbed.run.prepare import Request
+from testbed.run.simulated import SimulationResources, carry_out, resume
+from testbed.run.up import RunListener
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.wall import WALL
 
 ENTRY = "testbed.studies.carry_out"
 INTERRUPTED = 130
@@ -30,49 +31,50 @@ INTERRUPTED = 130
 class StudyRunRequest:
     """Request to execute one run."""
 
-    scenario: Scenario | Workload
-    beside: Path  # base folder for paths of the user's own files
-    runs: Path  # folder of all runs
-    name: str
-    argv: tuple[str, ...]  # the command line, for the record
-    home: Path
+    request: Request[Any]
     cpus: tuple[int, ...]  # CPUs that it may use; none if it may use all
     resumes: bool  # whether it resumes from its checkpoint
     simulated: SimulationResources  # what a simulated run uses
     sweep: int = field(default_factory=os.getpid)  # pid of the parent process
 
 
+def start(
+    request: StudyRunRequest, log: IO[bytes], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start the process that executes a request; ``log`` receives its standard error."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", ENTRY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        env=environment,
+    )
+    assert process.stdin is not None
+    try:
+        with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
+            pipe.write(pickle.dumps(request))
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    return process
+
+
 def main() -> int:
     """Execute the request on standard input; return the exit status of ``testbed up``."""
-    from testbed.run.prepare import Request
-    from testbed.run.up import RunListener, up, up_workload
-
     asked: StudyRunRequest = pickle.load(sys.stdin.buffer)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != asked.sweep:  # the sweep exited before PDEATHSIG was set
         return INTERRUPTED
     if asked.cpus:
         os.sched_setaffinity(0, asked.cpus)
-    request: Request[Any] = Request(
-        asked.scenario,
-        beside=asked.beside,
-        runs=asked.runs,
-        name=asked.name,
-        argv=asked.argv,
-        environment=os.environ,
-        home=asked.home,
-        now=WALL.read(),
-    )
+    request = asked.request
     try:
         if asked.resumes:
-            folder = RunFolder(asked.runs / asked.name)
+            folder = RunFolder(request.runs / str(request.name))
             valid = resume(folder, RunListener(), environment=os.environ, resources=asked.simulated)
-        elif asked.scenario.simulated:
-            valid = up_simulated(request, RunListener(), resources=asked.simulated)
-        elif isinstance(asked.scenario, Workload):
-            valid = up_workload(request, RunListener())
         else:
-            valid = up(request, RunListener())
+            valid = carry_out(request, RunListener(), resources=asked.simulated)
         return 0 if valid else 6
     except TestbedError as error:
         sys.stderr.write(f"{error}\n")

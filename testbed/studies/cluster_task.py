@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from testbed.datasets import Prepared, user_cache
 from testbed.datasets.prepared import prepare_once
 from testbed.errors import HostError, TestbedError
+from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources
 from testbed.scenario import load
 from testbed.scenario.own_code import COPIES
-from testbed.studies.carry_out import ENTRY, StudyRunRequest
+from testbed.studies.carry_out import StudyRunRequest, start
+from testbed.telemetry.wall import WALL
 
 POLL_SECONDS = 0.1
 """Ray cancels a task between two Python instructions: it would not interrupt a blocking call."""
@@ -109,12 +108,16 @@ def _request(
     if asked.resumed:
         extract(asked.resumed, place / "runs" / asked.name)
     return StudyRunRequest(
-        load(scenario, custom_files=place / COPIES),
-        beside=place,
-        runs=place / "runs",
-        name=asked.name,
-        argv=asked.argv,
-        home=place,
+        Request[Any](
+            load(scenario, custom_files=place / COPIES),
+            beside=place,
+            runs=place / "runs",
+            name=asked.name,
+            argv=asked.argv,
+            environment=dict(environment),
+            home=place,
+            now=WALL.read(),
+        ),
         cpus=(),
         resumes=bool(asked.resumed),
         simulated=SimulationResources(
@@ -126,17 +129,8 @@ def _request(
 def _execute(request: StudyRunRequest, environment: Mapping[str, str]) -> tuple[int, str]:
     """Execute a run in a process of its own; return its exit status and standard error."""
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", ENTRY],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            env=environment,
-        )
-        assert process.stdin is not None
+        process = start(request, log, environment)
         try:
-            with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
-                pipe.write(pickle.dumps(request))
             while process.poll() is None:
                 time.sleep(POLL_SECONDS)
         finally:

@@ -28,7 +28,6 @@ from testbed.studies.kept import (
     FOLDER,
     KeptRun,
     StudyResult,
-    folder_run,
     kept_runs,
 )
 from testbed.studies.statistics import Estimate, estimate
@@ -291,7 +290,7 @@ class Results:
         """Return the numbers of a run; its tables are read only once."""
         found = self.found[run]
         if found.path not in self._opened:
-            self._opened[found.path] = (KeptRun.open if found.is_kept else folder_run)(found.path)
+            self._opened[found.path] = (KeptRun.open if found.is_kept else open_run)(found.path)
         return self._opened[found.path]
 
     def valid(self, case: Case) -> list[StudyRun]:
@@ -332,7 +331,7 @@ class Results:
         return estimate(values, ends, self.study.document.report.shown)
 
     def images(self, case: Case, measure: Measure) -> int | None:
-        """Return the number of test images behind a measure; None if it is no share, or unknown."""
+        """Return how many test samples are behind a measure; None if it is no share, or unknown."""
         if not measure.is_share:
             return None
         scenario = self.by_case[case][0].scenario
@@ -354,7 +353,10 @@ class Results:
         """Return a measure of a run in ``found``."""
         key = (self.found[run].path, measure)
         if key not in self._values:
-            self._values[key] = self.run(run).value(measure)
+            found = self.run(run)
+            self._values[key] = (
+                found.value(measure) if isinstance(found, KeptRun) else measure.of(found)
+            )
         return self._values[key]
 
     def short_name(self, case: Case) -> str:

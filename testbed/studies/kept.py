@@ -8,20 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from math import inf, isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import TestbedError
+from testbed.reports.any_run import AnyRun
 from testbed.reports.frames import Run
-from testbed.reports.record import RecordedRun, metric_columns, metric_names
+from testbed.reports.record import metric_columns, metric_names
 from testbed.reports.run_measure import Measure
-from testbed.reports.workload import WorkloadRun
 from testbed.scenario import dump
 from testbed.scenario.load import load_text
-from testbed.scenario.load_workload import is_workload_file
 from testbed.telemetry.files import read_json, write_atomically
 
 if TYPE_CHECKING:
@@ -36,43 +34,6 @@ FOLDER = "results"
 FORMAT = 1
 CURVES = ("version", "time_seconds", "payload_up_bytes", "steps", "loss", "final")
 """Columns of the evaluations to keep, besides those of the metrics."""
-
-
-class FolderRun(Run):
-    """A training whose folder exists."""
-
-    @property
-    def duration_seconds(self) -> float:
-        """Real seconds from the creation of the folder to its last event, with pauses."""
-        return _duration_seconds(self)
-
-    def value(self, measure: Measure) -> float:
-        """Return a measure; NaN if it was not measured."""
-        return measure.of(self)
-
-
-class FolderWorkload(WorkloadRun):
-    """A workload's run, likewise."""
-
-    @property
-    def duration_seconds(self) -> float:
-        """Real seconds, as those of a ``FolderRun``."""
-        return _duration_seconds(self)
-
-    def value(self, measure: Measure) -> float:
-        """Return a measure; NaN if it was not measured."""
-        return measure.of(self)
-
-
-def _duration_seconds(run: RecordedRun) -> float:
-    created = datetime.fromisoformat(run.state.created)
-    return run.folder.events.stat().st_mtime - created.timestamp()
-
-
-def folder_run(path: Path) -> FolderRun | FolderWorkload:
-    """Return the run in a folder."""
-    kind = FolderWorkload if is_workload_file(path / "scenario.yaml") else FolderRun
-    return kind(path)
 
 
 @dataclass(frozen=True)
@@ -118,7 +79,7 @@ class KeptRun:
 
     @property
     def duration_seconds(self) -> float:
-        """Duration of the run, as that of a ``FolderRun``."""
+        """Real seconds from its creation to its last event, with pauses."""
         return float(self.content["duration_seconds"])
 
     def value(self, measure: Measure) -> float:
@@ -138,7 +99,7 @@ class KeptRun:
         return kept.reindex(columns=[*dict.fromkeys((*CURVES, *metrics))])
 
 
-StudyResult = FolderRun | FolderWorkload | KeptRun
+StudyResult = AnyRun | KeptRun
 
 
 def kept_runs(folder: Path) -> list[KeptRun]:
@@ -150,7 +111,7 @@ def kept_runs(folder: Path) -> list[KeptRun]:
     return [KeptRun.open(path) for path in sorted(folder.glob(f"*{ENDING}"))]
 
 
-def keep(run: FolderRun, measures: Iterable[Measure], folder: Path) -> Path:
+def keep(run: Run, measures: Iterable[Measure], folder: Path) -> Path:
     """Keep the numbers of an ended run, in addition to those already kept. Return the file.
 
     Raises:

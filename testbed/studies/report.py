@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from testbed.reports.any_run import open_run
 from testbed.reports.charts import Chart, most_points
 from testbed.reports.figures import KINDS, STUDY, draw, write_picture
+from testbed.reports.frames import Run
 from testbed.reports.page import Page, PageTable, Section
 from testbed.reports.run_measure import SIDE_BY_SIDE
 from testbed.studies.comparisons import comparison_table
 from testbed.studies.document import Curves
 from testbed.studies.figures import charts_of_figure, curves_csv, curves_of, title_of
 from testbed.studies.found import Results, find_runs, results_folder, spread
-from testbed.studies.kept import FOLDER, FolderRun, folder_run, keep
+from testbed.studies.kept import FOLDER, keep
 from testbed.studies.study import Study, slug
 from testbed.studies.tables import (
     MISSED,
@@ -108,8 +110,8 @@ def keep_runs(study: Study, *, runs: Path) -> list[Path]:
     kept = []
     for found in find_runs(study, runs).values():
         ended = found.condition in ("valid", "invalid") and not found.is_kept
-        run = folder_run(found.path) if ended and not (found.path / "custom").is_dir() else None
-        if isinstance(run, FolderRun):
+        run = open_run(found.path) if ended and not (found.path / "custom").is_dir() else None
+        if isinstance(run, Run):
             measures = [*study.measures, *SIDE_BY_SIDE, MISSED]
             kept.append(keep(run, measures, study.file.parent / FOLDER))
     return kept
@@ -148,11 +150,13 @@ def page_of_study(report: StudyReport) -> Page:
     results = report.results
     study = results.study
     *shown, runs = report.tables
+    headings, rows = runs.data
+    cells = [[str(cell) for cell in row] for row in rows]
     sections = [
         *(Section(table.name, _plain(table.notes), [PageTable(*table.shown)]) for table in shown),
         *_paper(results),
         Section("Figures", charts=charts_of_study(report)),
-        Section("Runs", tables=[_of_data(runs)]),
+        Section("Runs", tables=[PageTable(headings, cells)]),
         Section("Study", text=study.file.read_text(encoding="utf-8")),
     ]
     conditions = [results.condition(run) for run in study.runs]
@@ -196,8 +200,3 @@ def _paper(results: Results) -> Iterator[Section]:
         yield Section(
             "Comparison with the paper", [f"Paper: {paper.source}."], [PageTable(headings, rows)]
         )
-
-
-def _of_data(table: StudyTable) -> PageTable:
-    headings, rows = table.data
-    return PageTable(headings, [[str(cell) for cell in row] for row in rows])

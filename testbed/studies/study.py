@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -224,16 +224,13 @@ class Study:
         else:
             cases = {case for case in self.cases if part in (level for _, level in case.levels)}
         if not cases:
-            names = list(dict.fromkeys([*report.figures, *report.tables, *self._levels()]))
+            levels = [level for case in self.cases for _, level in case.levels]
+            names = list(dict.fromkeys([*report.figures, *report.tables, *levels]))
             expected = f"a figure, a table or a level of {self.name}: {', '.join(names)}"
             problem = Problem(f"--only {part}", 0, "", "", expected, nearest(part, names))
             raise ScenarioError([problem])
         kept = tuple(run for run in self.runs if run.case in cases)
         return replace(self, runs=kept, part=part)
-
-    def _levels(self) -> Iterator[str]:
-        for case in self.cases:
-            yield from (level for _, level in case.levels)
 
 
 def slug(words: str) -> str:

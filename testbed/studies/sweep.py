@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-import pickle
 import select
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from testbed.errors import HostError
 from testbed.run.follow import wait_for_end
+from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources
 from testbed.simulation.gradients import Reuse, count_reused, refused
-from testbed.studies.carry_out import ENTRY, StudyRunRequest
+from testbed.studies.carry_out import StudyRunRequest, start
 from testbed.studies.found import (
     Found,
     FoundRun,
@@ -33,6 +32,7 @@ from testbed.studies.progress import Claim, Failure, Progress, Tell
 from testbed.studies.study import Study, StudyRun
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
+from testbed.telemetry.wall import WALL
 from testbed.values.units import Size
 
 if TYPE_CHECKING:
@@ -201,12 +201,16 @@ class RunPool:
             return
         slot = slots.pop()
         request = StudyRunRequest(
-            run.scenario,
-            beside=run.beside.absolute(),
-            runs=self.progress.runs.absolute(),
-            name=claim.name,
-            argv=self.argv,
-            home=self.home,
+            Request[Any](
+                run.scenario,
+                beside=run.beside.absolute(),
+                runs=self.progress.runs.absolute(),
+                name=claim.name,
+                argv=self.argv,
+                environment=dict(self.environment),
+                home=self.home,
+                now=WALL.read(),
+            ),
             cpus=tuple(slot),
             resumes=claim.resumes,
             simulated=SimulationResources(
@@ -214,17 +218,8 @@ class RunPool:
             ),
         )
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed when its process has ended
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", ENTRY],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            env=self.environment,
-        )
+        process = start(request, log, self.environment)
         going.append(Job(claim, process, log, os.pidfd_open(process.pid), slot))
-        assert process.stdin is not None
-        with suppress(BrokenPipeError), process.stdin as pipe:  # the process says why it ended
-            pipe.write(pickle.dumps(request))
 
     def _conclude(self, job: Job) -> None:
         status = job.process.wait()

@@ -46,7 +46,7 @@ def judge(results: Results) -> list[Judged]:
 
     The result of a training is also not resolved if it is based on one seed of runs shorter than
     an hour, or if two measures that must differ are too close: within the standard error of the
-    test images for accuracies, within 2 % for all else. A ratio on the other side of 1 than
+    test samples for accuracies, within 2 % for all else. A ratio on the other side of 1 than
     expected is not reproduced, regardless of its tolerance.
     """
     part = set(results.study.cases)
@@ -101,7 +101,7 @@ def _tells(
 
 
 def _differ(one: tuple[float, int | None], other: tuple[float, int | None]) -> bool:
-    """Whether two measures differ significantly, given the test images they are shares of."""
+    """Whether two measures differ significantly, given the test samples they are shares of."""
     (first, first_images), (second, second_images) = one, other
     if not (isfinite(first) and isfinite(second)):
         return first != second

@@ -35,17 +35,13 @@ def as_of_workloads(
     if document.at(("report", "tables")) is None:
         tables = {"results": TableOf(measures=tuple(measures))}
     if document.at(("report", "figures")) is None:
-        figures = {name: Curves(show=name, against="time") for name in names if _can_be_shown(name)}
+        figures = {name: Curves(show=name, against="time") for name in names if name.isidentifier()}
     figures = {
         name: one if "against" in one.model_fields_set else one.model_copy(update=BY_TIME)
         for name, one in figures.items()
     }
     changed = report.model_copy(update={"tables": tables, "figures": figures})
     return study.model_copy(update={"report": changed})
-
-
-def _can_be_shown(metric: str) -> bool:
-    return metric.isidentifier()
 
 
 def unknown_metric(workload: Workload, name: str) -> tuple[str, str] | None:

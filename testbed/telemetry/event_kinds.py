@@ -254,15 +254,15 @@ class Evaluated(PsEvent):
     version: Annotated[int, "updates in the model"]
     payload_up_bytes: Annotated[int, "payload of all pushes until the model was copied"]
     loss: Annotated[
-        float | None, "objective: mean loss of the images, plus the model's regularization"
+        float | None, "objective: mean loss of the samples, plus the model's regularization"
     ]
     metrics: Annotated[
         Mapping[str, float | None],
         "values of the scenario's metrics, in the file each beside the other fields; null if it is "
-        "not defined for these images",
+        "not defined for these samples",
     ]
-    images: Annotated[int, "number of test images that were evaluated"]
-    final: Annotated[bool, "whether this is the evaluation on all test images after the end"]
+    images: Annotated[int, "number of test samples that were evaluated"]
+    final: Annotated[bool, "whether this is the evaluation on all test samples after the end"]
 
     def written(self) -> Mapping[str, Any]:
         """Return the content of its line, with the metrics after the loss."""

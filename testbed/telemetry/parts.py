@@ -159,7 +159,8 @@ def _read_part(path: Path) -> Rows:
     except KeyError as error:
         raise DamagedPartError(path.parent, _number(path), f"has no column {error}") from None
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        what = f"cannot be read ({_first_line(error)})"
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        what = f"cannot be read ({reason})"
         raise DamagedPartError(path.parent, _number(path), what) from None
 
 
@@ -177,7 +178,3 @@ def _table(rows: Rows) -> pyarrow.Table:
         values = pyarrow.py_buffer(np.ascontiguousarray(rows[one.name]))
         columns.append(pyarrow.Array.from_buffers(one.type, len(rows), [None, values]))
     return pyarrow.Table.from_arrays(columns, schema=schema)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

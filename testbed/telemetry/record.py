@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 from testbed.telemetry.entry import FROM_PS, Entry
@@ -24,15 +25,12 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import PartWriter
 from testbed.telemetry.rows import (
-    LINKS,
-    METRICS,
-    NODES,
-    PAIRS_OF_NODES,
     TRAFFIC,
     LinkRow,
     MetricRow,
     NodeRow,
     PairRow,
+    Reading,
     Rows,
     TrafficRow,
 )
@@ -80,11 +78,16 @@ class FolderSink(Sink):
         self._time_scale = time_scale
         self._events = EventLog(folder.events)
         self._evaluations = CsvTable(folder.evaluations)
-        self._traffic = CsvTable(folder.traffic, tuple(TRAFFIC))
-        self._links: CsvTable | None = None
-        self._nodes: CsvTable | None = None
-        self._pairs: CsvTable | None = None
-        self._metrics: CsvTable | None = None
+        self._paths: Mapping[type[Reading], Path] = {
+            TrafficRow: folder.traffic,
+            LinkRow: folder.links,
+            NodeRow: folder.nodes,
+            PairRow: folder.pairs,
+            MetricRow: folder.metrics,
+        }
+        self._readings: dict[type[Reading], CsvTable] = {
+            TrafficRow: CsvTable(folder.traffic, TrafficRow._fields)
+        }
         self._parts = PartWriter(folder.updates)
 
     def event(self, entry: Entry) -> None:
@@ -106,54 +109,23 @@ class FolderSink(Sink):
     def updates(self, rows: Rows, *, now: float) -> None:
         self._parts.add(rows, now=now)
 
-    def traffic(self, row: TrafficRow) -> None:
-        self._traffic.append(row._asdict())
-
-    def links(self, rows: Sequence[LinkRow]) -> None:
-        """Append rows of links. A run without such links has no table for them."""
-        if self._links is None:
-            self._links = CsvTable(self._folder.links, tuple(LINKS))
+    def readings(self, rows: Sequence[Reading]) -> None:
+        """Append rows to the tables of their kinds; all but traffic begin with their first row."""
         for row in rows:
-            self._links.append(row._asdict())
-
-    def node_readings(self, rows: Sequence[NodeRow]) -> None:
-        """Append rows of nodes. A training has no table for them."""
-        if self._nodes is None:
-            self._nodes = CsvTable(self._folder.nodes, tuple(NODES))
-        for row in rows:
-            self._nodes.append(row._asdict())
-
-    def pair_readings(self, rows: Sequence[PairRow]) -> None:
-        """Append rows of pairs of nodes. A training has no table for them."""
-        if self._pairs is None:
-            self._pairs = CsvTable(self._folder.pairs, tuple(PAIRS_OF_NODES))
-        for row in rows:
-            self._pairs.append(row._asdict())
-
-    def metric(self, row: MetricRow) -> None:
-        """Append a printed number. A run without such metrics has no table for them."""
-        if self._metrics is None:
-            self._metrics = CsvTable(self._folder.metrics, tuple(METRICS))
-        self._metrics.append(row._asdict())
+            kind = type(row)
+            if kind not in self._readings:
+                self._readings[kind] = CsvTable(self._paths[kind], row._fields)
+            self._readings[kind].append(row._asdict())
 
     def commit(self) -> None:
         self._parts.close()
 
     def close(self) -> None:
         """Close every file, even if the pending updates cannot be written."""
-        links = nullcontext() if self._links is None else closing(self._links)
-        nodes = nullcontext() if self._nodes is None else closing(self._nodes)
-        pairs = nullcontext() if self._pairs is None else closing(self._pairs)
-        metrics = nullcontext() if self._metrics is None else closing(self._metrics)
-        with (
-            links,
-            nodes,
-            pairs,
-            metrics,
-            closing(self._traffic),
-            closing(self._evaluations),
-            closing(self._events),
-        ):
+        with ExitStack() as stack:
+            for table in (self._evaluations, *self._readings.values()):
+                stack.callback(table.close)
+            stack.callback(self._events.close)
             self._parts.close()
 
 
@@ -234,33 +206,20 @@ class Recorder:
             host_pressure_ratio=None if host is None else host.pressure_ratio,
             **counters,
         )
-        for sink in self._sinks:
-            sink.traffic(row)
+        self.readings([row])
 
     def host(self, host: HostSample) -> None:
         """Record a reading of the host, in a run without a parameter server."""
         self.traffic(dict.fromkeys(OF_THE_PS), host)
 
-    def links(self, rows: Sequence[LinkRow]) -> None:
-        """Record a reading of links that follow recordings."""
+    def readings(self, rows: Sequence[Reading]) -> None:
+        """Record rows of tables; without rows, nothing."""
         for sink in self._sinks:
-            sink.links(rows)
-
-    def node_readings(self, rows: Sequence[NodeRow]) -> None:
-        """Record a reading of the nodes of a workload."""
-        for sink in self._sinks:
-            sink.node_readings(rows)
-
-    def pair_readings(self, rows: Sequence[PairRow]) -> None:
-        """Record what pairs of a workload's nodes have exchanged since the last reading."""
-        for sink in self._sinks:
-            sink.pair_readings(rows)
+            sink.readings(rows)
 
     def metric(self, node: str, name: str, value: float) -> None:
-        """Record a number that a program of a workload has printed."""
-        row = MetricRow(self.elapsed_seconds or 0.0, node, name, value)
-        for sink in self._sinks:
-            sink.metric(row)
+        """Record a number that a program of a workload has printed or served."""
+        self.readings([MetricRow(self.elapsed_seconds or 0.0, node, name, value)])
 
     def usage(self, usage: Usage) -> None:
         """Record a reading of queues and containers."""

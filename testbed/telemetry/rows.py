@@ -284,20 +284,11 @@ class MetricRow(NamedTuple):
     value: Annotated[Real, "the number", "the node's output or endpoint", "of the program"]
 
 
-AnyRow = (
-    type[UpdateRow]
-    | type[StreamColumns]
-    | type[TrafficRow]
-    | type[LinkRow]
-    | type[NodeRow]
-    | type[PairRow]
-    | type[MetricRow]
-)
+Reading = TrafficRow | LinkRow | NodeRow | PairRow | MetricRow
+"""A row of a CSV table that grows during a run."""
 
 
-def _columns(
-    row: AnyRow,
-) -> Mapping[str, Column]:
+def _columns(row: type[UpdateRow | StreamColumns | Reading]) -> Mapping[str, Column]:
     hints = get_type_hints(row, include_extras=True)
     defaults: dict[str, Any] = dict.fromkeys(row._fields, REQUIRED) | row._field_defaults
     return {
@@ -341,7 +332,7 @@ LINKS = _columns(LinkRow)
 NODES = _columns(NodeRow)
 PAIRS_OF_NODES = _columns(PairRow)
 METRICS = _columns(MetricRow)
-"""The columns of ``links.csv``."""
+"""The columns of ``links.csv``, ``nodes.csv``, ``pairs.csv`` and ``metrics.csv``."""
 
 UPDATE = np.dtype([(name, column.type) for name, column in UPDATES.items()])
 """The layout of an update's row, in the spool and in memory."""

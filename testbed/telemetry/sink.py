@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.rows import LinkRow, MetricRow, NodeRow, PairRow, Rows, TrafficRow
+from testbed.telemetry.rows import Reading, Rows
 from testbed.values.usage import Usage
 
 
@@ -22,20 +22,8 @@ class Sink:
         Without rows, only time passes.
         """
 
-    def traffic(self, row: TrafficRow) -> None:
-        """Handle a reading of the kernel's counters and the host."""
-
-    def links(self, rows: Sequence[LinkRow]) -> None:
-        """Handle the last second's traffic of links that follow recordings."""
-
-    def node_readings(self, rows: Sequence[NodeRow]) -> None:
-        """Handle a reading of the nodes of a workload."""
-
-    def pair_readings(self, rows: Sequence[PairRow]) -> None:
-        """Handle changes of what pairs of a workload's nodes have exchanged."""
-
-    def metric(self, row: MetricRow) -> None:
-        """Handle a number that a program of a workload has printed."""
+    def readings(self, rows: Sequence[Reading]) -> None:
+        """Handle rows of tables other than updates: of traffic, links, nodes or metrics."""
 
     def usage(self, usage: Usage) -> None:
         """Handle a reading of queues and containers, in a run that exports metrics."""

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import testbed
-from testbed.studies.kept import FolderRun
+from testbed.reports.frames import Run
 
 LINKS = "workers.classes.device.link.up.rate"
 SCENARIO = {
@@ -36,7 +36,7 @@ def main(updates: int) -> None:
             }
             with tempfile.TemporaryDirectory() as runs:
                 swept = testbed.sweep(study, runs=runs, jobs=1, reuse=reuse)
-                made = [FolderRun(swept.found[run].path) for run in swept.study.runs]
+                made = [Run(swept.found[run].path) for run in swept.study.runs]
                 taken = [run.duration_seconds for run in made]
                 size = made[0].updates["payload_up_bytes"].iloc[0] // 4
             first, second, third = (f"{one:.1f} s" for one in taken)

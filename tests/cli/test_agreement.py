@@ -28,9 +28,9 @@ evaluate: {every: 250, images: 200}
 """
 
 TOLERANCES = {
-    "final accuracy, all test images": 0.1,  # 360 images
+    "final accuracy, all test samples": 0.1,  # 360 images
     "best accuracy": 0.1,
-    "final loss, all test images": 0.5,
+    "final loss, all test samples": 0.5,
     "ingress": 0.01,
     "egress": 0.01,
     "payload of a push (bytes, mean)": 0.01,  # zeros are not sent

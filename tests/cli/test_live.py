@@ -140,7 +140,7 @@ def test_on_a_terminal_one_line_is_updated() -> None:
     shown = Shown()
     display = shown.display(terminal=True, width=120)
     for shown.now in (0.0, 0.1, 0.2):
-        display.status(GLANCE)
+        display.show_line(describe(GLANCE))
     display.close()
     display.close()
     assert shown.file.getvalue().count("\n") == 1
@@ -151,7 +151,7 @@ def test_on_a_terminal_one_line_is_updated() -> None:
 def test_on_a_narrow_terminal_no_text_is_truncated() -> None:
     shown = Shown()
     display = shown.display(terminal=True, width=60)
-    display.status(GLANCE)
+    display.show_line(describe(GLANCE))
     display.close()
     assert "ETA 1:01" in shown.file.getvalue()
 

@@ -107,9 +107,9 @@ def test_a_run_without_updates_cannot_be_compared() -> None:
 
 def test_accuracies_by_their_difference() -> None:
     found = ratios(run(evaluated(0.5, 0.54)), run(evaluated(0.5, 0.89)))
-    assert found["final accuracy, all test images"] == pytest.approx(0.35)
+    assert found["final accuracy, all test samples"] == pytest.approx(0.35)
     assert found["best accuracy"] == 0.0  # of the evaluations during training
-    assert found["final loss, all test images"] == pytest.approx(0.35 / 0.46)
+    assert found["final loss, all test samples"] == pytest.approx(0.35 / 0.46)
 
 
 def test_bytes_relative_to_the_larger() -> None:
@@ -132,7 +132,7 @@ def test_the_cost_to_an_accuracy() -> None:
 
 def test_values_measured_in_only_one_run_have_the_maximum_difference() -> None:
     found = ratios(run(evaluated(0.5, 0.5, final=False)), run())
-    assert found["final accuracy, all test images"] == 1.0
+    assert found["final accuracy, all test samples"] == 1.0
 
 
 def scenario(text: str) -> Run:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from testbed.reports.frames import Run, write_summary
+from testbed.reports.frames import Run
 from testbed.telemetry.event_kinds import Exited, StateChanged
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 
 
 def test_every_number_of_the_small_run(folder: RunFolder) -> None:
-    summary = write_summary(Run(folder.path))
+    summary = Run(folder.path).write_summary()
     assert summary["format"] == 1
     assert summary["run"] == "tiny-1"
     assert summary["scenario"] == "tiny"
@@ -153,7 +153,7 @@ def test_a_run_that_failed_at_once_has_no_measures(folder: RunFolder) -> None:
     with Recorder.into(folder, time_scale=2.0) as recorder:
         recorder.event(Exited("w2", -9))
         recorder.event(StateChanged("failed", "w2 did not join"))
-    summary = write_summary(Run(folder.path))
+    summary = Run(folder.path).write_summary()
     assert summary["updates"] == {
         "total": 0,
         "per_second": None,
@@ -176,6 +176,6 @@ def test_a_run_that_failed_at_once_has_no_measures(folder: RunFolder) -> None:
 
 
 def test_the_file_equals_the_returned_summary(folder: RunFolder) -> None:
-    summary = write_summary(Run(folder.path))
+    summary = Run(folder.path).write_summary()
     assert json.loads(folder.summary.read_text()) == summary
     assert Run(folder.path).summary == summary

@@ -20,7 +20,7 @@ from testbed.plan.workload import plan_workload
 from testbed.reports.console import Console
 from testbed.reports.live import Progress
 from testbed.reports.live_workload import WorkloadDisplay
-from testbed.reports.workload import WorkloadRun, summarise_workload
+from testbed.reports.workload import WorkloadRun
 from testbed.run.deploy import Deployment
 from testbed.run.metric_values import MetricValues
 from testbed.run.output import Output
@@ -269,7 +269,7 @@ def test_readings_of_every_node_are_in_the_summary(make: Any) -> None:
     with pytest.raises(NodeError):
         small.watch.look()
     small.recorder.event(StateChanged("failed", "store exited with status 3", 5))
-    summary = summarise_workload(WorkloadRun(small.folder.path))
+    summary = WorkloadRun(small.folder.path).summarise()
     assert summary["workload"] == {"store": 1, "job": 2}
     assert summary["nodes"]["store"] == {
         "program": "store",
@@ -296,7 +296,7 @@ def test_packets_may_be_dropped_where_the_scenario_says_so(
     small.step()
     small.watch.count()
     small.recorder.event(StateChanged("finished", small.watch.ending))
-    reasons = summarise_workload(WorkloadRun(small.folder.path))["verdict"]["reasons"]
+    reasons = WorkloadRun(small.folder.path).summarise()["verdict"]["reasons"]
     assert [one.partition(",")[0] for one in reasons] == (
         [] if valid else ["store: 3 packets to it were dropped"]
     )
@@ -319,16 +319,16 @@ def test_links_that_are_not_as_configured_make_a_run_invalid(make: Any) -> None:
         StateChanged("finished", small.watch.ending),
     ):
         small.recorder.event(event)
-    verdict = summarise_workload(WorkloadRun(small.folder.path))["verdict"]
+    verdict = WorkloadRun(small.folder.path).summarise()["verdict"]
     assert [reason.partition(".")[0] for reason in verdict["reasons"]] == [
         "A link in the kernel differs from the plan: job0: up: rate",
         "class job up: the measured rate of 0",
         "class job: the measured round trip of 22",
         "Some link settings were skipped (network",
     ]
-    assert verdict["unchecked"] == (
-        "the rate of class job down, because the host cannot send that fast",
-    )
+    assert verdict["unchecked"] == [
+        "the rate of class job down, because the host cannot send that fast"
+    ]
 
 
 METRICS = """\
@@ -365,7 +365,7 @@ def test_printed_numbers_are_on_record_and_may_end_the_run(make: Any) -> None:
         *(("job1", "accuracy", 0.7), ("job1", "accuracy", 0.65)),
         *(("job1", "accuracy", 0.92), ("job1", "accuracy", 0.4)),
     ]
-    summary = summarise_workload(run)
+    summary = run.summarise()
     accuracy, loss = summary["metrics"]["accuracy"], summary["metrics"]["loss"]
     assert (accuracy["count"], accuracy["last"]) == (5, 0.4)
     assert (accuracy["best"]["value"], accuracy["best"]["node"]) == (0.92, "job1")

@@ -58,7 +58,7 @@ def test_the_deviation_is_better_if_lower() -> None:
 def test_the_final_values_are_of_held_out_samples() -> None:
     title = Measure("final_clients_worst").title
     assert title == "final clients' accuracy, worst tenth, all held-out samples"
-    assert Measure("final_top5").title == "final top-5 accuracy, all test images"
+    assert Measure("final_top5").title == "final top-5 accuracy, all test samples"
 
 
 def test_samples_are_held_out_of_training() -> None:

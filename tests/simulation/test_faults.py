@@ -14,7 +14,6 @@ from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd, FixedAdacomm
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.frame.stop import StopRule
 from testbed.plan.written import read_plan
-from testbed.reports.frames import summarise
 from testbed.reports.metrics.outline import STATES
 from testbed.reports.metrics.replay import Replay
 
@@ -234,7 +233,7 @@ def test_crashes_are_binomial_and_final(
         own = updates[updates["node"] == event["node"]]
         assert own["sequence"].max() == event["sequence"]
         assert own["time_seconds"].max() == event["time_seconds"]
-    summary = summarise(run)
+    summary = run.summarise()
     assert summary["faults"] == {"crash": len(crashed)}
     assert not any("lost" in reason for reason in summary["verdict"]["reasons"])
 

@@ -14,7 +14,6 @@ import pytest
 
 from testbed import Run
 from testbed.datasets import load
-from testbed.reports.frames import summarise
 from testbed.scenario.experiment import load_model
 
 Simulate = Callable[..., Run]
@@ -71,7 +70,7 @@ def test_a_run_is_bit_identical_on_a_busy_host(run_simulation: Simulate) -> None
         second = run_simulation("second")
     assert records(first) == records(second)
     summaries = [
-        summarise(run) | {"run": "", "started": "", "ended": ""} for run in (first, second)
+        run.summarise() | {"run": "", "started": "", "ended": ""} for run in (first, second)
     ]
     assert summaries[0] == summaries[1]
 
@@ -143,7 +142,7 @@ def test_a_time_scale_changes_only_real_seconds(
     assert np.allclose(plain.updates["time_seconds"], scaled.updates["time_seconds"], rtol=0.02)
     assert np.allclose(scaled.updates["wall_seconds"] * 2, scaled.updates["time_seconds"])
     assert np.allclose(scaled.evaluations["wall_seconds"] * 2, scaled.evaluations["time_seconds"])
-    summary = summarise(scaled)
+    summary = scaled.summarise()
     assert summary["emulated_seconds"] == pytest.approx(summary["real_seconds"] * 2)
     assert summary["emulated_seconds"] == pytest.approx(scaled.updates["time_seconds"].iloc[-1])
 
@@ -196,7 +195,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_at_its_evaluation(
     assert reason.startswith("diverged: loss is ")
     assert reason.endswith(f" at version {len(run.updates)}")
     assert not np.isfinite(run.evaluations["loss"].iloc[-1])
-    assert summarise(run)["accuracy"]["best"] == run.evaluations["top1"].max() > 0
+    assert run.summarise()["accuracy"]["best"] == run.evaluations["top1"].max() > 0
 
 
 WAITING = """

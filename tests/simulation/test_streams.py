@@ -13,7 +13,6 @@ import pytest
 from testbed import Run
 from testbed.algorithms.frame.worker import Shard
 from testbed.datasets.streams import Arrivals, OnOff, Persistence, Policy, Steady, Truncation
-from testbed.reports.frames import summarise
 from testbed.simulation.streams import SimulatedStream
 from testbed.values.units import Duration
 
@@ -194,7 +193,7 @@ def test_records_of_several_samples_arrive_in_lots(run_simulation: Simulate) -> 
     run = run_simulation("lots", "streams.samples_per_record=5", text=SCENARIO)
     conserved(run)
     assert not (run.updates["stream_produced"] % 5).any()
-    found: Any = summarise(run)["streams"]
+    found: Any = run.summarise()["streams"]
     assert found["produced_records"] * 5 == found["produced_samples"]
 
 
@@ -245,7 +244,7 @@ def test_a_round_of_silent_devices_is_a_stall(run_simulation: Simulate) -> None:
     )
     assert len(run.updates) == 0
     assert run.events["event"].tolist()[-1] == "finished"
-    summary: dict[str, Any] = summarise(run)
+    summary: dict[str, Any] = run.summarise()
     assert "stalled: 3 workers wait" in str(summary["verdict"]["reasons"])
 
 

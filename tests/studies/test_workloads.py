@@ -72,7 +72,7 @@ def recorded(runs: Path, name: str = "waits-short-s0", text: str = WORKLOAD) -> 
             now[0] = 100.0 + seconds
             rest = (5, 50, 4, 7, 2, None, 1000)
             rows = [NodeRow(seconds, node, sent, *rest) for node in ("server", "client0")]
-            recorder.node_readings(rows)
+            recorder.readings(rows)
             recorder.metric("client0", "accuracy", seconds / 10)
             recorder.metric("client1", "loss", 4.0 - seconds)
             now[0] += 1.0

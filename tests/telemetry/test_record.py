@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import read_parts
 from testbed.telemetry.record import Clock, Recorder
-from testbed.telemetry.rows import UPDATE, Rows, TrafficRow, joined
+from testbed.telemetry.rows import UPDATE, Reading, Rows, TrafficRow, joined
 from testbed.telemetry.sink import Sink
 
 START = 1_700_000_000.0
@@ -102,8 +103,8 @@ def test_all_sinks_get_the_same_and_all_are_closed(hand: Hand) -> None:
         def updates(self, rows: Rows, *, now: float) -> None:
             self.told.append((len(rows), now))
 
-        def traffic(self, row: TrafficRow) -> None:
-            self.told.append(row.sockets)
+        def readings(self, rows: Sequence[Reading]) -> None:
+            self.told += [row.sockets for row in rows if isinstance(row, TrafficRow)]
 
         def time_passed(self, emulated: float) -> None:
             self.told.append(emulated)

@@ -56,7 +56,7 @@ class MetricConfig(StrictModel, ABC):
     TARGETS: ClassVar[Literal["labels", "numbers"] | None] = "labels"
     LOWER_IS_BETTER: ClassVar[bool] = False
     UNIT: ClassVar[Literal["images", "share", ""]] = "share"
-    SAMPLES: ClassVar[str] = "test images"
+    SAMPLES: ClassVar[str] = "test samples"
     GROUP: ClassVar[str] = "metrics"
 
     name: Any

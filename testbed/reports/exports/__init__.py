@@ -39,7 +39,7 @@ def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> 
 
 
 def write_runs(
-    runs: Sequence[Path],
+    runs: Sequence[AnyRun],
     out: Path,
     write: Callable[[Sequence[AnyRun], Path], None],
     *,
@@ -49,31 +49,18 @@ def write_runs(
     """Write runs into a folder, all or none; with ``folders``, each into its own subfolder.
 
     Raises:
-        ScenarioError: the folder cannot be created, or one of these runs already has a subfolder.
+        ScenarioError: the folder cannot be created, or one of these runs already has a subfolder,
+            or two runs have the same name.
     """
     check_new("--out", out, force=True, folder=True)
-    opened = open_runs(runs)
-    for run in opened if folders and out.exists() else ():
-        check_new("--out", out / run.name, force=force, folder=True)
-    write(opened, out)
-
-
-def open_runs(folders: Sequence[Path]) -> list[AnyRun]:
-    """Open the runs in some folders; their names must be unique.
-
-    Raises:
-        ScenarioError: two runs have the same name.
-        TestbedError: a run is damaged, or written by a newer version of testbed.
-    """
-    from testbed.reports.any_run import open_run
-
-    runs = [open_run(folder) for folder in folders]
     names = [run.name for run in runs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         expected = "runs with different names, or a separate export of each run"
         found = f"several runs with the name {', '.join(twice)}"
         raise ScenarioError([Problem("RUN", 0, "", found, expected)])
-    return runs
+    for name in names if folders and out.exists() else ():
+        check_new("--out", out / name, force=force, folder=True)
+    write(runs, out)
 
 
 @contextmanager

@@ -90,11 +90,19 @@ def workload_scalars(run: WorkloadRun) -> Iterator[Scalar]:
             yield from _thinned(f"nodes/{column}/{node!s}", measured, column, start)
 
 
-def _thinned(name: str, rows: pd.DataFrame, column: str, start: float) -> Iterator[Scalar]:
+def _thinned(
+    name: str,
+    rows: pd.DataFrame,
+    column: str,
+    start: float,
+    *,
+    step: str = "time_seconds",
+    time: str = "time_seconds",
+) -> Iterator[Scalar]:
+    """Yield values of a column; ``step`` and ``time`` are the columns of steps and real seconds."""
     for index in thin(rows[column].to_numpy(np.float64), MOST):
         row = rows.iloc[int(index)]
-        seconds = float(row["time_seconds"])
-        yield Scalar(name, int(seconds), start + seconds, float(row[column]))
+        yield Scalar(name, int(row[step]), start + float(row[time]), float(row[column]))
 
 
 def scalars(run: Run) -> Iterator[Scalar]:
@@ -111,11 +119,9 @@ def scalars(run: Run) -> Iterator[Scalar]:
     for device_class in run.updates["device_class"].cat.categories:
         updates = run.updates[run.updates["device_class"] == device_class]
         for column, name in UPDATED.items():
-            for index in thin(updates[column].to_numpy(np.float64), MOST):
-                row = updates.iloc[int(index)]
-                moment = start + float(row["wall_seconds"])
-                value = float(row[column])
-                yield Scalar(f"{name}/{device_class}", int(row["version_applied"]), moment, value)
+            of_class = f"{name}/{device_class}"
+            steps = {"step": "version_applied", "time": "wall_seconds"}
+            yield from _thinned(of_class, updates, column, start, **steps)
     for column, name in READ.items():
         rows = run.traffic[run.traffic["time_seconds"].notna() & run.traffic[column].notna()]
         for _, row in rows.iterrows():

@@ -198,7 +198,7 @@ WORKERS = Metric(
 )
 ACCURACY = Metric(
     "testbed_accuracy_ratio",
-    "Share of test images whose class is among the model's first 1, 5 or so predictions at the "
+    "Share of test samples whose class is among the model's first 1, 5 or so predictions at the "
     "last evaluation.",
     "evaluated",
     ("top",),

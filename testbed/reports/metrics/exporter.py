@@ -15,9 +15,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import MetricsHandler
 
 from testbed.errors import HostError, Problem, ScenarioError
-from testbed.reports.metrics.reading import MetricsSink
+from testbed.reports.metrics.scraped import ScrapedSink
 from testbed.reports.metrics.scrapes import Scrapes
-from testbed.reports.metrics.workload import WorkloadMetrics
 
 OPTION = "--metrics-address"
 EXPECTED = "an address and a port, like 127.0.0.1:9500; port 0 for any free port"
@@ -80,7 +79,7 @@ class Exporter:
                 f"metrics cannot be served at {host}:{port}: {why}.",
                 hint=f"Choose another port with {OPTION}, or --metrics alone for a free one.",
             ) from None
-        self.sink: MetricsSink | WorkloadMetrics | None = None
+        self.sink: ScrapedSink | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -95,7 +94,7 @@ class Exporter:
         """URL to scrape."""
         return f"http://{self.target}/metrics"
 
-    def show(self, sink: MetricsSink | WorkloadMetrics) -> None:
+    def show(self, sink: ScrapedSink) -> None:
         """Serve this sink's samples; no thread runs before ``start``."""
         self.sink = sink
         self._registry.register(sink)

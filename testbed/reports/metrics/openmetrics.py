@@ -15,10 +15,7 @@ from typing import Any, TextIO
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.samples import Sample
 
-from testbed.reports.metrics.declared import METRICS
-from testbed.reports.metrics.replay import Replay
-from testbed.reports.metrics.workload import WORKLOAD_METRICS
-from testbed.reports.metrics.workload_replay import WorkloadReplay
+from testbed.reports.metrics.replay import ALL, Replay
 
 END = "# EOF\n"
 
@@ -49,15 +46,11 @@ class Series:
             yield Sample(self.name, self.labels, value, time)
 
 
-ALL = (*METRICS, *WORKLOAD_METRICS)
-
 Group = dict[tuple[str, str], Series]
 """By name and bucket: one series, or all series of a histogram, which share their times."""
 
 
-def write_openmetrics(
-    file: TextIO, replays: Iterable[Replay | WorkloadReplay], *, end: float | None = None
-) -> int:
+def write_openmetrics(file: TextIO, replays: Iterable[Replay], *, end: float | None = None) -> int:
     """Write the metrics of ended runs; return the number of samples.
 
     Args:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
-
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector
 
 from testbed.models.metrics.top_k import rank_of
 from testbed.reports import measures
 from testbed.reports.history import RunHistory, late_faults, planned_gaps
 from testbed.reports.measurements import Flow, Measurements
 from testbed.reports.metrics import declared
-from testbed.reports.metrics.declared import METRICS, Sample, families
+from testbed.reports.metrics.declared import METRICS, Sample
 from testbed.reports.metrics.outline import BITS, Outline, population
+from testbed.reports.metrics.scraped import ScrapedSink
 from testbed.reports.metrics.updates import UpdateTotals
 from testbed.reports.verdict import RULES
 from testbed.telemetry.entry import NAMES, Entry, only
@@ -37,10 +33,8 @@ from testbed.telemetry.event_kinds import (
     Rejected,
     Restored,
     RoundTripMeasured,
-    StateChanged,
 )
-from testbed.telemetry.rows import Rows, TrafficRow
-from testbed.telemetry.sink import Sink
+from testbed.telemetry.rows import Reading, Rows, TrafficRow
 from testbed.values.usage import ContainerUse, Queue, Usage
 
 JUDGED: tuple[type[Event], ...] = (
@@ -53,15 +47,17 @@ LIVE_RULES = ("nodes", "gaps", "links", "lateness", "traffic")
 """Rules of the verdict that can be evaluated during a run."""
 
 
-class MetricsSink(Sink, Collector):
-    """Collects the data for scrapes; one thread writes to it, any other thread may read.
+class MetricsSink(ScrapedSink):
+    """The metrics of a training.
 
     Args:
         outline: the plan of the run.
         record: returns all recorded updates; called after a restart of the parameter server,
             which loses the updates since its checkpoint.
-        seconds: returns the CPU time of the calling thread.
+        seconds: see ``ScrapedSink``.
     """
+
+    METRICS = METRICS
 
     def __init__(
         self,
@@ -70,12 +66,9 @@ class MetricsSink(Sink, Collector):
         *,
         seconds: Callable[[], float] = time.thread_time,
     ) -> None:
+        super().__init__(outline.labels, seconds=seconds)
         self.outline = outline
         self._record = record
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._spent = 0.0
-        self._now = 0.0  # emulated
         self._updates = UpdateTotals(outline.classes, outline.paced, streams=outline.streams)
         self._history = RunHistory()
         self._links = LinkReadings(outline)
@@ -84,25 +77,11 @@ class MetricsSink(Sink, Collector):
         self._rejected = Counter[str]()
         self._evaluated: Evaluated | None = None
         self._load: Load | None = None
-        self._state = "created"
-
-    @contextmanager
-    def spending(self) -> Iterator[None]:
-        """Add the CPU time spent inside the context to the exporter's own."""
-        began = self._seconds()
-        yield
-        spent = self._seconds() - began
-        with self._lock:  # scrapes run in other threads
-            self._spent += spent
-
-    @contextmanager
-    def _taking(self) -> Iterator[None]:
-        with self.spending(), self._lock:
-            yield
 
     def event(self, entry: Entry) -> None:
         """Update counters and the run's history from an event."""
-        with self._taking():
+        with self.taking():
+            super().event(entry)
             event = entry.event
             self._history.take(event)
             self._links.tell(event)
@@ -117,8 +96,6 @@ class MetricsSink(Sink, Collector):
                     self._evaluated = event
                 case Load():
                     self._load = event
-                case StateChanged(state):
-                    self._state = state
                 case Restored(version) if self._record is not None:
                     self._updates.clear()
                     self._updates.add(self._record()[:version])
@@ -126,41 +103,29 @@ class MetricsSink(Sink, Collector):
     def updates(self, rows: Rows, *, now: float) -> None:
         """Count new updates."""
         if len(rows):
-            with self._taking():
+            with self.taking():
                 self._updates.add(rows)
 
-    def traffic(self, row: TrafficRow) -> None:
+    def readings(self, rows: Sequence[Reading]) -> None:
         """Keep the latest traffic reading."""
-        with self._taking():
-            self._links.read(row)
-            up, down = self._updates.payload("up"), self._updates.payload("down")
-            self._ingress = Flow(up, row.tcp_received_bytes, row.retransmitted_in_bytes)
-            self._egress = Flow(down, row.tcp_acked_bytes, row.retransmitted_out_bytes)
+        for row in rows:
+            if isinstance(row, TrafficRow):
+                with self.taking():
+                    self._read_traffic(row)
+
+    def _read_traffic(self, row: TrafficRow) -> None:
+        self._links.read(row)
+        up, down = self._updates.payload("up"), self._updates.payload("down")
+        self._ingress = Flow(up, row.tcp_received_bytes, row.retransmitted_in_bytes)
+        self._egress = Flow(down, row.tcp_acked_bytes, row.retransmitted_out_bytes)
 
     def usage(self, usage: Usage) -> None:
         """Keep the latest reading of queues and containers."""
-        with self._taking():
+        with self.taking():
             self._links.read(usage)
 
-    def time_passed(self, emulated: float) -> None:
-        """Set the current emulated time."""
-        self._now = emulated
-
-    def collect(self) -> list[Family]:
-        """Return all current families, in the order of METRICS."""
-        found = self.families()
-        return [found[metric.name] for metric in METRICS if metric.name in found]
-
-    def describe(self) -> list[Family]:
-        """Return all possible families, empty: a scrape may select some by name."""
-        return [metric.family() for metric in METRICS]
-
-    def families(self) -> dict[str, Family]:
-        """Return all current families, by metric name."""
-        with self._lock:
-            return families(self._samples(), self.outline.labels)
-
-    def _samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[Sample]:
+        """Yield the current samples."""
         outline, per_worker = self.outline, self.outline.per_worker
         yield from self._updates.samples(self._now, per_worker=per_worker)
         waiting = self._load.waiting if self._load else 0
@@ -173,14 +138,11 @@ class MetricsSink(Sink, Collector):
         if self._load is not None:
             yield Sample(declared.SERVER_CPU, self._load.cpu_seconds)
             yield Sample(declared.SERVER_WAITING, self._load.waiting)
-        yield Sample(declared.TIME, self._now)
         progress = outline.progress(self._updates.total, self._now)
         if progress is not None:
             yield Sample(declared.PROGRESS, progress)
-        yield Sample(declared.RUN_STATE, 1, (self._state,))
         for rule, count in self._reasons().items():
             yield Sample(declared.REASONS, count, (rule,))
-        yield Sample(declared.EXPORTER_TIME, self._spent)
 
     def _evaluation(self) -> Iterator[Sample]:
         if self._evaluated is None:

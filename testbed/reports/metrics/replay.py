@@ -6,27 +6,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil, inf
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from prometheus_client.metrics_core import Metric as Family
 
-from testbed.reports.frames import Run
+from testbed.reports.any_run import AnyRun
 from testbed.reports.metrics.declared import METRICS
 from testbed.reports.metrics.outline import Outline
 from testbed.reports.metrics.reading import MetricsSink
+from testbed.reports.metrics.scraped import ScrapedSink
+from testbed.reports.metrics.workload import WORKLOAD_METRICS, WorkloadMetrics
+from testbed.reports.workload import WorkloadRun
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import Started
-from testbed.telemetry.events import read_events
+from testbed.telemetry.event_kinds import Started, WorkloadBegun
 from testbed.telemetry.recovery import read_updates
-from testbed.telemetry.rows import TRAFFIC, TrafficRow
+from testbed.telemetry.rows import MetricRow, NodeRow, Reading, TrafficRow
 from testbed.values.topology import Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STEP_SECONDS = 5.0
 """Emulated time between two full samples."""
 
-SOURCES = {metric.name: metric.source.split(", ") for metric in METRICS}
+ALL = (*METRICS, *WORKLOAD_METRICS)
 
-Record = tuple[float, Entry | TrafficRow]
+SOURCES = {metric.name: metric.source.split(", ") for metric in ALL}
+
+Record = tuple[float, Entry | Reading]
+"""An event or a row, and its emulated seconds; what was before the start is at 0."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class Replay:
     """Replays a run's record to a metrics sink.
 
     Args:
-        run: an ended run, live or simulated.
+        run: an ended run, live or simulated, or of a workload.
         plan: the run's plan.
         per_worker: whether every worker is shown, regardless of MOST_WORKERS.
 
@@ -50,13 +60,23 @@ class Replay:
         TestbedError: the run folder is damaged, or written by a newer version of testbed.
     """
 
-    def __init__(self, run: Run, plan: Plan, *, per_worker: bool = False) -> None:
-        outline = Outline.of(run.scenario, plan.named(run.name), per_worker=per_worker)
-        self._sink = MetricsSink(outline, seconds=lambda: 0.0)
+    def __init__(self, run: AnyRun, plan: Plan, *, per_worker: bool = False) -> None:
+        plan, scale = plan.named(run.name), run.scenario.time_scale
+        self._sink: ScrapedSink
+        if isinstance(run, WorkloadRun):
+            self._sink = WorkloadMetrics(plan, seconds=lambda: 0.0)
+            readings = [*_rows(NodeRow, run.nodes), *_rows(MetricRow, run.metrics)]
+        else:
+            outline = Outline.of(run.scenario, plan, per_worker=per_worker)
+            self._sink = MetricsSink(outline, seconds=lambda: 0.0)
+            readings = _rows(TrafficRow, run.traffic)
         self._rows = read_updates(run.folder)
-        self._entries = read_events(run.folder.events)
-        self._records = _in_order(self._entries, run, outline.time_scale)
-        self.started = _started(run, self._entries)
+        records: list[Record] = [
+            *(((entry.elapsed_seconds or 0.0) * scale, entry) for entry in run.entries),
+            *((row.time_seconds, row) for row in readings if row.time_seconds is not None),
+        ]
+        self._records = sorted(records, key=itemgetter(0))
+        self.started = _started(run)
 
     @property
     def seconds(self) -> float:
@@ -66,7 +86,7 @@ class Replay:
 
     def moments(self) -> Iterator[Moment]:
         """Yield a snapshot for every step, and in between for every event that changes a gauge."""
-        records: Iterator[tuple[float, Entry | TrafficRow | None]]
+        records: Iterator[tuple[float, Entry | Reading | None]]
         records = iter([*self._records, (inf, None)])
         at, what = next(records)
         for step in range(ceil(self.seconds / STEP_SECONDS) + 1):
@@ -86,12 +106,12 @@ class Replay:
         self._sink.updates(self._rows[:count], now=until)
         self._rows = self._rows[count:]
 
-    def _tell(self, what: Entry | TrafficRow, at: float) -> None:
+    def _tell(self, what: Entry | Reading, at: float) -> None:
         self._sink.time_passed(at)
         if isinstance(what, Entry):
             self._sink.event(what)
         else:
-            self._sink.traffic(what)
+            self._sink.readings([what])
 
     def _changed_by(self, event: str) -> dict[str, Family]:
         """Return the gauges whose source is the event of this name."""
@@ -104,23 +124,15 @@ class Replay:
         }
 
 
-def _in_order(entries: list[Entry], run: Run, time_scale: float) -> list[Record]:
-    """Sort events and traffic readings by emulated time; records from before the start are at 0."""
-    records: list[Record] = [
-        ((entry.elapsed_seconds or 0.0) * time_scale, entry) for entry in entries
-    ]
-    table = run.traffic[list(TRAFFIC)].astype(object)
-    for values in table.where(table.notna(), None).to_numpy():
-        row = TrafficRow(*values)
-        if row.time_seconds is not None:
-            records.append((row.time_seconds, row))
-    return sorted(records, key=lambda one: one[0])
+def _rows(kind: type[Reading], table: pd.DataFrame) -> list[Reading]:
+    """Return the rows of a table; None for what was not measured."""
+    values = table[list(kind._fields)].astype(object)
+    return [kind(*row) for row in values.where(values.notna(), None).to_numpy()]
 
 
-def _started(run: Run, entries: list[Entry]) -> float:
-    """Return when the training started (seconds since 1970); of a simulation, its creation."""
-    if not run.scenario.simulated:
-        for entry in entries:
-            if isinstance(entry.event, Started):
-                return entry.time
+def _started(run: AnyRun) -> float:
+    """Return when the run's clock started (seconds since 1970); of a simulation, its creation."""
+    for entry in () if run.scenario.simulated else run.entries:
+        if isinstance(entry.event, Started | WorkloadBegun):
+            return entry.time
     return datetime.fromisoformat(run.state.created).timestamp()

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
-from prometheus_client.metrics_core import Metric as Family
-from prometheus_client.registry import Collector
-
-from testbed.reports.metrics.declared import (
-    EXPORTER_TIME,
-    RUN_STATE,
-    TIME,
-    Metric,
-    Sample,
-    families,
-)
-from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import StateChanged
-from testbed.telemetry.rows import MetricRow, NodeRow
-from testbed.telemetry.sink import Sink
+from testbed.reports.metrics.declared import EXPORTER_TIME, RUN_STATE, TIME, Metric, Sample
+from testbed.reports.metrics.scraped import ScrapedSink
+from testbed.telemetry.rows import MetricRow, NodeRow, Reading
 from testbed.values.topology import Plan
 
 READINGS, OUTPUT = "nodes.csv", "the node's output"
@@ -64,63 +50,27 @@ WORKLOAD_METRICS = (BYTES, PACKETS, RETRANSMITTED, DROPPED, CPU, MEMORY, PRINTED
 """The metrics that only a workload has; it also has TIME, RUN_STATE and EXPORTER_TIME."""
 
 
-class WorkloadMetrics(Sink, Collector):
-    """Collects the data for scrapes; one thread writes to it, any other thread may read.
+class WorkloadMetrics(ScrapedSink):
+    """The metrics of a workload; without an algorithm, the label for it is empty."""
 
-    Args:
-        plan: of the run.
-        seconds: returns the CPU time of the calling thread.
-    """
+    METRICS = (TIME, RUN_STATE, *WORKLOAD_METRICS, EXPORTER_TIME)
 
     def __init__(self, plan: Plan, *, seconds: Callable[[], float] = time.thread_time) -> None:
-        self._run = (plan.run, "")  # of RUN_LABELS: it has no algorithm
+        super().__init__((plan.run, ""), seconds=seconds)
         self._classes = {node.name: node.device_class for node in plan.nodes}
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._spent = 0.0
-        self._now = 0.0
-        self._state = "created"
         self._nodes: dict[str, NodeRow] = {}
         self._printed: dict[tuple[str, str], float] = {}
 
-    @contextmanager
-    def spending(self) -> Iterator[None]:
-        """Add the CPU time spent inside the context to the exporter's own."""
-        began = self._seconds()
-        yield
-        with self._lock:  # scrapes run in other threads
-            self._spent += self._seconds() - began
+    def readings(self, rows: Sequence[Reading]) -> None:
+        with self.taking():
+            for row in rows:
+                if isinstance(row, NodeRow):
+                    self._nodes[row.node] = row
+                elif isinstance(row, MetricRow):
+                    self._printed[row.node, row.metric] = row.value
 
-    def event(self, entry: Entry) -> None:
-        if isinstance(entry.event, StateChanged):
-            with self._lock:
-                self._state = entry.event.state
-
-    def node_readings(self, rows: Sequence[NodeRow]) -> None:
-        with self._lock:
-            self._nodes |= {row.node: row for row in rows}
-
-    def metric(self, row: MetricRow) -> None:
-        with self._lock:
-            self._printed[row.node, row.metric] = row.value
-
-    def time_passed(self, emulated: float) -> None:
-        with self._lock:
-            self._now = emulated
-
-    def collect(self) -> Iterator[Family]:
-        """Yield the current samples, by metric."""
-        yield from self.families().values()
-
-    def families(self) -> dict[str, Family]:
-        """Return the current samples, by the metric's name."""
-        with self._lock:
-            samples = list(self._samples())
-        return families(samples, self._run)
-
-    def _samples(self) -> Iterator[Sample]:
-        yield Sample(TIME, self._now)
-        yield Sample(RUN_STATE, 1, (self._state,))
+    def samples(self) -> Iterator[Sample]:
+        """Yield the current samples."""
         for name, row in self._nodes.items():
             node = (name, self._classes[name])
             yield Sample(BYTES, row.up_bytes, (*node, "up"))
@@ -137,4 +87,3 @@ class WorkloadMetrics(Sink, Collector):
                     yield Sample(metric, value, node)
         for (name, metric_name), value in self._printed.items():
             yield Sample(PRINTED, value, (name, self._classes[name], metric_name))
-        yield Sample(EXPORTER_TIME, self._spent)

@@ -167,7 +167,9 @@ def test_links_and_containers(outline: Outline, values: Values) -> None:
     changed = LinkChanged("set", ("w0",), None, None, 0.0, 0.0)
     tell(sink, RateMeasured("class fast up", 8e6, 7.6e6), changed)
     tell(sink, RoundTripMeasured("class slow", 0.02, 0.021))
-    sink.traffic(TrafficRow(1.0, 0.5, 3, 900, 9, 800, 8, 500, 5, 400, 4, 30, 20, 0.5, 2**30, None))
+    sink.readings(
+        [TrafficRow(1.0, 0.5, 3, 900, 9, 800, 8, 500, 5, 400, 4, 30, 20, 0.5, 2**30, None)]
+    )
     sink.usage(
         Usage(
             round_trips={"w0": 0.01, "w1": 0.03, "w2": 0.5},

@@ -28,15 +28,15 @@ def test_a_scrape_has_the_last_reading_of_every_node(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     registry.register(sink)
     sink.event(Entry(0.0, None, StateChanged("running")))
-    sink.node_readings([NodeRow(1.0, "server", 1, 1, 1, 1, 0, None, None, None)])
-    sink.node_readings(
+    sink.readings([NodeRow(1.0, "server", 1, 1, 1, 1, 0, None, None, None)])
+    sink.readings(
         [
             NodeRow(2.0, "server", 500, 5, 900, 9, 70, 3, 1.5, 10_000_000),
             NodeRow(2.0, "client1", 900, 9, 500, 5, 0, 0, None, None),
         ]
     )
-    sink.metric(MetricRow(1.0, "client1", "loss", 3.5))
-    sink.metric(MetricRow(2.0, "client1", "loss", 2.5))
+    sink.readings([MetricRow(1.0, "client1", "loss", 3.5)])
+    sink.readings([MetricRow(2.0, "client1", "loss", 2.5)])
     sink.time_passed(2.0)
     lines = {line for line in generate_latest(registry).decode().splitlines() if line[0] != "#"}
     server = 'algorithm="",class="server",%snode="server",run="r1"'
