@@ -1,4 +1,4 @@
-"""The experiment of docs/federated.md in one file, shortened: from the sweep to figures and LaTeX."""
+"""The experiment of docs/federated.md in one file, shortened: from its sweep to its figures."""
 
 from __future__ import annotations
 
