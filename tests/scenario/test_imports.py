@@ -201,6 +201,13 @@ def test_braces_in_a_command_stay_as_they_are(here: Path) -> None:
     assert node.command == ("echo", "{client}", "{}")
 
 
+def test_an_event_of_a_service_without_a_link_is_left_out_with_it(here: Path) -> None:
+    link = next(line for line in EXPERIMENT.splitlines() if 'dest="server"' in line)
+    loaded, notes = imported(here, "kollaps", EXPERIMENT.replace(link, ""))
+    assert not loaded.faults
+    assert "7: server has no link to other nodes: left out" in notes
+
+
 def test_unconnected_nodes_are_refused(here: Path) -> None:
     (here / "file.x").write_text(
         EXPERIMENT.replace('<link origin="s1" dest="s2"', '<link origin="s1" dest="client1"')

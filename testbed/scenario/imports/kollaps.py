@@ -178,5 +178,5 @@ def _add_event(one: Element, found: Topology) -> None:
         return
     count = found.programs[name].get("count", 1)
     gone = min(_count(one, "amount", found), count)
-    nodes = [(name, str(number) if count > 1 else "") for number in range(gone)]
-    found.faults.append({FAULTS[action]: {"nodes": nodes, "at": {"time": f"{at:g}s"}}})
+    nodes = [str(number) if count > 1 else "" for number in range(gone)]
+    found.faults.append((name, {FAULTS[action]: {"nodes": nodes, "at": {"time": f"{at:g}s"}}}))

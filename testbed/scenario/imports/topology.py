@@ -57,7 +57,8 @@ class Topology:
         shared: programs whose nodes all share the program's links.
         switches: names of the switches.
         edges: the links.
-        faults: planned faults, as in a scenario, with names in the file.
+        faults: the program of each planned fault, and the fault, whose `nodes` are what follows
+            the program's name: numbers, or nothing for a single node.
         outside: nodes that are not in the scenario, with their links.
         notes: what has no counterpart, with its line.
     """
@@ -69,7 +70,7 @@ class Topology:
     shared: set[str] = field(default_factory=set)
     switches: set[str] = field(default_factory=set)
     edges: list[Edge] = field(default_factory=list)
-    faults: list[dict[str, dict[str, Any]]] = field(default_factory=list)
+    faults: list[tuple[str, dict[str, dict[str, Any]]]] = field(default_factory=list)
     outside: set[str] = field(default_factory=set)
     notes: list[tuple[int, str]] = field(default_factory=list)
 
@@ -122,7 +123,7 @@ class Topology:
         data: dict[str, Any] = {"name": name, "workload": programs}
         if trunks:
             data["links"] = _named_trunks(trunks, taken=set(names.values()))
-        faults = [_renamed(fault, names) for fault in self.faults]
+        faults = [_renamed(name, fault, names) for name, fault in self.faults if name in names]
         ends = not any(tuple(one["command"]) == PLACEHOLDER for one in self.programs.values())
         stop = {} if ends else {"stop": {"time": STOP}}
         return {**data, **({"faults": faults} if faults else {}), **stop}
@@ -208,9 +209,11 @@ def _named_trunks(trunks: Sequence[Edge], *, taken: set[str]) -> dict[str, dict[
     return named
 
 
-def _renamed(fault: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a fault with the scenario's names: of a node, or of all nodes of a program."""
+def _renamed(
+    program: str, fault: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a fault with the names that nodes have in the scenario."""
     return {
-        kind: {**fields, "nodes": [f"{names[one]}{suffix}" for one, suffix in fields["nodes"]]}
+        kind: {**fields, "nodes": [f"{names[program]}{number}" for number in fields["nodes"]]}
         for kind, fields in fault.items()
     }
