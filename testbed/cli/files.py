@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("init")
-@click.argument("name", default="first")
+@click.argument("name", required=False)
 @click.option(
     "--from",
     "example",
@@ -28,16 +28,80 @@ if TYPE_CHECKING:
     metavar="SCENARIO",
     help="Copy this scenario that ships with testbed, such as quickstart or adacomp/paper.",
 )
-def init(name: str, example: str) -> None:
+@click.option(
+    "--from-containerlab",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Convert a topology file of containerlab to a workload.",
+)
+@click.option(
+    "--from-fogify",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Convert a model of Fogify, a Compose file.",
+)
+@click.option(
+    "--from-kollaps",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Convert an experiment of Kollaps, an XML file.",
+)
+def init(name: str | None, example: str, **topologies: Path | None) -> None:
     """Create NAME.yaml in the current folder, a commented scenario that can be run unchanged.
 
     NAME, by default first, is also the name of the scenario. Python files that it uses are copied
-    too.
+    too. A topology of another tool becomes a workload, by default with the name of its file; what
+    testbed cannot have of it is printed with its line.
     """
-    from testbed.scenario.source import shipped
     from testbed.values.fields import check_name
 
+    given = {kind.removeprefix("from_"): path for kind, path in topologies.items() if path}
+    for kind, path in given.items():
+        if len(given) > 1:
+            found = " and ".join(f"--from-{one}" for one in given)
+            raise ScenarioError([Problem("testbed init", 0, "", found, "one of them")])
+        _import(kind, path, name=name)
+        return
+    name = name or "first"
     check_name(name, option="NAME")
+    _copy(name, example)
+
+
+def _import(kind: str, path: Path, *, name: str | None) -> None:
+    """Write the scenario that another tool's topology becomes, and what it does not have."""
+    from testbed.scenario.imports import import_topology
+    from testbed.values.fields import check_name
+
+    name = name or re.sub(r"[^A-Za-z0-9_-]+", "-", path.name.split(".")[0]).strip("-_")[:40]
+    check_name(name, option="NAME")
+    file = Path(f"{name}.yaml")
+    text, notes = import_topology(kind, path, name=name)
+    _refuse_existing([file])
+    file.write_text(text, encoding="utf-8")
+    for note in notes:
+        click.echo(note, err=True)
+    _say_written([file])
+
+
+def _refuse_existing(files: Iterable[Path]) -> None:
+    for path in filter(os.path.lexists, files):
+        expected = "an unused name: testbed init NAME"
+        raise ScenarioError([Problem(str(path), 0, "", "an existing file", expected)])
+
+
+def _say_written(files: Iterable[Path]) -> None:
+    """Name the files that were written, and what to do with the first, the scenario."""
+    first, *_ = files = list(files)
+    for path in files:
+        click.echo(f"wrote {path}")
+    click.echo(f"  testbed plan {first}    show what it starts")
+    click.echo(f"  testbed up {first}      run it")
+
+
+def _copy(name: str, example: str) -> None:
+    """Write a copy of a shipped scenario, with the files that it uses."""
+    from testbed.scenario.source import shipped
+
     examples = shipped()
     if example not in examples:
         expected = f"one of {', '.join(examples)}"
@@ -50,15 +114,11 @@ def init(name: str, example: str) -> None:
     files = {file: re.sub(r"\$schema=\S+", lambda _: schema, text, count=1)}
     for own, source in _own_files(examples[example]):
         files[own] = source.read_text(encoding="utf-8")
-    for path in filter(os.path.lexists, files):
-        expected = "an unused name: testbed init NAME"
-        raise ScenarioError([Problem(str(path), 0, "", "an existing file", expected)])
+    _refuse_existing(files)
     for path, content in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
-        click.echo(f"wrote {path}")
-    click.echo(f"  testbed plan {file}    show what it starts")
-    click.echo(f"  testbed up {file}      run it")
+    _say_written(files)
 
 
 def _own_files(example: Path) -> Iterator[tuple[Path, Path]]:

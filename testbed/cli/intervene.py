@@ -190,7 +190,7 @@ def _print_probes(rows: Rows) -> None:
 
     cells = []
     for row in rows:
-        name = row["class"]
+        name = row["class"] or row["link"]
         for direction in ("up", "down"):
             asked = row[f"{direction}_configured_bits_per_second"]
             found = row[f"{direction}_bits_per_second"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from testbed.runtimes.base import Request
     from testbed.scenario import Scenario
     from testbed.scenario.workload import Workload
-    from testbed.values.topology import LinkSpec, NodeSpec, Plan
+    from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
 
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
 """Placeholders for what `up` prepares, and draws, at its start."""
@@ -142,10 +142,11 @@ def _show_workload(workload: Workload, *, as_json: bool, shows_requests: bool) -
     made = plan_workload(workload, workload.name)
     requests = _requests(workload, made)
     if as_json:
+        told = {"run": made.run, "network": _network_as_data(made.network)}
         nodes = [_node_as_data(node) for node in made.nodes]
-        told = {"run": made.run, "network": asdict(made.network), "nodes": nodes}
         shown = [asdict(request) for request in requests]
-        print_json({**told, "runtime": workload.runtime.name, "requests": shown})
+        made_by = workload.runtime.name
+        print_json({**told, "nodes": nodes, "runtime": made_by, "requests": shown})
         return
     _print_nodes(made)
     if shows_requests:
@@ -249,6 +250,13 @@ def _node_as_data(node: NodeSpec) -> dict[str, Any]:
     return {**data, "link": None if node.link is None else _link_as_data(node.link)}
 
 
+def _network_as_data(network: NetworkSpec) -> dict[str, Any]:
+    trunks = [{"name": t.name, "between": t.ends, **_link_as_data(t.link)} for t in network.trunks]
+    of_nodes = ("address", "mac", "switch")
+    shown = [{key: one[key] for key in one if key not in of_nodes} for one in trunks]
+    return {**asdict(network), "trunks": shown}
+
+
 def _link_as_data(link: LinkSpec) -> dict[str, Any]:
     from testbed.network.qdiscs import describe, qdiscs_of
     from testbed.values.topology import DEFAULT_MTU
@@ -267,8 +275,8 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
             "queue_seconds": shape.queue,
             "qdisc": describe(qdisc),
         }
-    mtu = link.mtu or DEFAULT_MTU
-    return {"address": link.address, "mac": link.mac, "seed": link.seed, "mtu": mtu, **directions}
+    places = {"address": link.address, "mac": link.mac, "switch": link.switch}
+    return {**places, "seed": link.seed, "mtu": link.mtu or DEFAULT_MTU, **directions}
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
@@ -285,7 +293,7 @@ def _print_nodes(plan: Plan) -> None:
     from testbed.reports.console import WIDEST_VALUE, Console, Table, span
 
     nodes = Table("node", "class", "address", "uid", "cpu", "memory", title=plan.run)
-    links = Table("node", "class", title="links")
+    links = Table("node", "class", *(["switch"] if plan.network.trunks else []), title="links")
     for direction in ("up", "down"):
         links.add_column(direction, max_width=WIDEST_VALUE)
     for group in _groups(plan):
@@ -300,7 +308,12 @@ def _print_nodes(plan: Plan) -> None:
         up, down = shapes.pop() if shapes else ("-", "-")
         if shapes:
             up = down = "differs from device to device"
-        links.add_row(names, device_class, up, down)
+        switches = dict.fromkeys(node.link.switch for node in group if node.link is not None)
+        shown = [", ".join(switches)] if plan.network.trunks else []
+        links.add_row(names, device_class, *shown, up, down)
+    for trunk in plan.network.trunks:
+        up, down = (f"{describe(one)}{of_mtu(trunk.link)}" for one in qdiscs_of(trunk.link))
+        links.add_row(trunk.name, "-", " - ".join(trunk.ends), up, down)
     Console().print(nodes, links)
 
 

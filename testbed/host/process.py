@@ -104,6 +104,15 @@ def if_exists(pid: int) -> Process | None:
         return None
 
 
+def ended_child() -> int | None:
+    """Return a child that has ended and has not been waited for."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return None if found is None else found.si_pid
+
+
 def has_ended(pidfd: int, timeout_seconds: float) -> bool:
     """Wait until the process behind a pidfd has ended; return False on timeout."""
     poller = select.poll()

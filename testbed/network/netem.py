@@ -10,7 +10,7 @@ from testbed.errors import HostError
 from testbed.host.namespaces import LOOPBACK_INDEX, scratch
 from testbed.network import tc
 from testbed.network.qdiscs import Netem
-from testbed.values.topology import LinkSpec, Missing, NodeSpec
+from testbed.values.topology import LinkSpec, Missing, NodeSpec, Trunk
 from testbed.values.units import Duration
 
 HINT = (
@@ -43,8 +43,26 @@ def kernel_has_netem() -> bool:
     return True
 
 
-def check_netem(nodes: Iterable[NodeSpec], *, missing: Missing, present: bool) -> tuple[str, ...]:
+def owned_links(
+    nodes: Iterable[NodeSpec], trunks: Iterable[Trunk] = ()
+) -> list[tuple[str, LinkSpec]]:
+    """Return the links of nodes and between switches, each with its owner, like ``class slow``."""
+    return [
+        (f"class {node.device_class}" if node.device_class else node.name, node.link)
+        for node in nodes
+        if node.link is not None
+    ] + [(f"link {trunk.name}", trunk.link) for trunk in trunks]
+
+
+def check_netem(
+    links: Iterable[tuple[str, LinkSpec]], *, missing: Missing, present: bool
+) -> tuple[str, ...]:
     """Return what the links will lack because the kernel has no netem; empty if nothing.
+
+    Args:
+        links: with their owners, see ``owned_links``.
+        missing: what to do about a link that needs netem.
+        present: whether the kernel has netem.
 
     Returns:
         A line per device class and direction, such as ``class slow: up.delay 20ms``.
@@ -55,10 +73,9 @@ def check_netem(nodes: Iterable[NodeSpec], *, missing: Missing, present: bool) -
     if present:
         return ()
     wanted: dict[str, None] = {}
-    for node in nodes:
-        owner = f"class {node.device_class}" if node.device_class else node.name
-        for direction in ("up", "down") if node.link is not None else ():
-            shape = getattr(node.link, direction)
+    for owner, link in links:
+        for direction in ("up", "down"):
+            shape = getattr(link, direction)
             for name in ("delay", "jitter", "loss"):
                 if value := getattr(shape, name):
                     wanted[f"{owner}: {direction}.{name} {value}"] = None

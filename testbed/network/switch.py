@@ -1,10 +1,12 @@
-"""The switch: a bridge in the calling process's network namespace, and one veth into every node.
+"""The switches: bridges in the calling process's network namespace, and one veth into every node.
 
 The node's end, ``eth0``, shapes what the node sends; the port's end shapes what it receives.
+A run has one bridge, the core, unless its plan has trunks: each is a veth between two bridges,
+shaped at both ends like a node's link, so all nodes behind it share its rate.
 Everything ends with the namespaces: nothing needs to be removed.
 
 Nothing is discovered: every address is in the plan. Nodes have permanent entries for their
-neighbours, the bridge has a static entry for every address and learns and floods nothing,
+neighbours, every bridge has a static entry for every address and learns and floods nothing,
 and no interface announces an IPv6 address. So an idle link carries no packet at all.
 """
 
@@ -13,13 +15,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import LOOPBACK_INDEX
 from testbed.network import tc
+from testbed.network.attached import AttachedLink
 from testbed.network.interfaces import (
     Interface,
     Neighbour,
@@ -31,15 +34,31 @@ from testbed.network.interfaces import (
     set_port_forwarding,
     sockets,
 )
-from testbed.network.netem import check_netem, kernel_has_netem, without_netem
-from testbed.network.offloads import Offloads, needs_packets, read_offloads, set_offloads
-from testbed.network.qdiscs import Netem, Qdisc, describe, differences, qdiscs_of
-from testbed.values.topology import DEFAULT_MTU, LinkSpec, NetworkSpec, NodeSpec, Offload
+from testbed.network.netem import (
+    check_netem,
+    kernel_has_netem,
+    owned_links,
+    without_netem,
+)
+from testbed.network.offloads import needs_packets, read_offloads, set_offloads
+from testbed.network.paths import next_trunks
+from testbed.network.qdiscs import qdiscs_of
+from testbed.values.topology import (
+    CORE,
+    DEFAULT_MTU,
+    LinkSpec,
+    NetworkSpec,
+    NodeSpec,
+    Offload,
+    Trunk,
+)
 
 MAX_PORTS = 1023
 """Ports of a Linux bridge: one for the PS, the others for workers."""
 
 BRIDGE = "br0"
+"""The core; the others are ``br.1``, ``br.2``, ..., with a dot, which no node's name has."""
+
 INTERFACE = "eth0"
 
 FORWARD_STATIC = 0x40
@@ -48,75 +67,18 @@ FORWARD_STATIC = 0x40
 NEEDS = "Links need a kernel with bridge and veth (CONFIG_BRIDGE, CONFIG_VETH)."
 
 
-@dataclass(frozen=True)
-class AttachedLink:
-    """A link as requested and as the kernel has it.
-
-    Attributes:
-        node: the node's name, and the name of its port.
-        up: requested at the node's end, ``eth0``; None if nothing is shaped.
-        down: requested at the switch's end, the port.
-        congestion_control: of the node's connections; empty for the host's default.
-        mtu: requested at both ends; found at the node's and at the switch's.
-        left_out: what ``missing: warn`` left out, such as ``class slow: up.delay 20ms``.
-    """
-
-    node: str
-    up: Qdisc | None
-    up_found: Qdisc | None
-    down: Qdisc | None
-    down_found: Qdisc | None
-    node_offloads: Offloads
-    port_offloads: Offloads
-    congestion_control: str
-    left_out: tuple[str, ...]
-    mtu: int
-    mtus_found: tuple[int, int]
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the same as plain data, the qdiscs as text."""
-        qdiscs = ("up", "up_found", "down", "down_found")
-        return {
-            **asdict(self),
-            **{name: describe(getattr(self, name)) for name in qdiscs},
-            "left_out": list(self.left_out),
-            "unseeded": self.unseeded(),
-            "differences": self.differences(),
-        }
-
-    def unseeded(self) -> list[str]:
-        """Return the directions with irreproducible draws: no seed in the kernel (before 6.6)."""
-        directions = {"up": self.up_found, "down": self.down_found}
-        return [
-            direction
-            for direction, found in directions.items()
-            if isinstance(found, Netem) and (found.jitter or found.loss) and found.seed is None
-        ]
-
-    def differences(self) -> list[str]:
-        """Return the differences between kernel and request, with their direction."""
-        directions = {"up": (self.up, self.up_found), "down": (self.down, self.down_found)}
-        return [
-            f"{direction}: {difference}"
-            for direction, pair in directions.items()
-            for difference in differences(*pair)
-        ] + [
-            f"{direction}: mtu: configured {self.mtu}, the kernel has {found}"
-            for direction, found in zip(directions, self.mtus_found, strict=True)
-            if found != self.mtu
-        ]
-
-
 class Switch:
-    """One per host. Runs in the thread that built it; leaves no thread or socket behind.
+    """All of a host. Runs in the thread that built it; leaves no thread or socket behind.
 
     Args:
-        bridge: index of the bridge.
+        bridge: index of the core's bridge.
         has_netem: returns whether the kernel has netem; called once, when a link first needs it.
     """
 
     def __init__(self, bridge: int, *, has_netem: Callable[[], bool]) -> None:
-        self._bridge = bridge
+        self._bridges = {CORE: bridge}
+        self._network = NetworkSpec()
+        self._trunks: dict[str, Trunk] = {}  # as they are now, in the order of their numbers
         self._has_netem = cache(has_netem)
         self._congestion_control = ""
 
@@ -132,19 +94,10 @@ class Switch:
         try:
             with sockets() as switch:
                 switch.ip.link("set", index=LOOPBACK_INDEX, state="up")
-                switch.ip.link(
-                    "add",
-                    ifname=BRIDGE,
-                    kind="bridge",
-                    br_stp_state=0,
-                    br_forward_delay=0,
-                    br_mcast_snooping=0,
-                )
-                bridge = switch.interface(BRIDGE)
-                bring_up(bridge)
+                bridge = _add_bridge(switch, BRIDGE)
         except NetlinkError as error:
             raise HostError(f"cannot create the switch: {error}.", hint=NEEDS) from error
-        return cls(bridge.index, has_netem=has_netem)
+        return cls(bridge, has_netem=has_netem)
 
     def attach(
         self,
@@ -159,14 +112,15 @@ class Switch:
         Args:
             node: a node with a link.
             pid: a process in the node's network namespace, as this process sees it.
-            network: prefix, what to do without netem, offloads.
+            network: prefix, what to do without netem, offloads, trunks: the same for all nodes.
             neighbours: the nodes that the node talks to.
 
         Raises:
             HostError: the kernel lacks netem and ``missing`` is ``fail``, or the bridge is full.
             NodeError: the link could not be created, or differs from the request; names the node.
         """
-        link, _ = self._fit(node, network)
+        self._build_trunks(network)
+        link, _ = self._fit(*_link_of(node), network)
         with _describing_errors(node.name, "created"), sockets() as switch:
             port = self._add_port(switch, node.name, link, pid=pid)
             with sockets(pid) as inside:
@@ -186,12 +140,8 @@ class Switch:
             HostError: the kernel lacks netem.
             NodeError: the link could not be changed, or needs the offloads off and has them on.
         """
-        link, _ = self._fit(node, network)
-        if needs_packets(link) and network.offload == "on":
-            raise NodeError(
-                f"{node.name}: this change requires segmentation offloads off, but they are on.",
-                hint="Start the run with `--set network.offload=off`.",
-            )
+        link, _ = self._fit(*_link_of(node), network)
+        _check_offload(node.name, link, network)
         with _describing_errors(node.name, "changed"), sockets() as switch, sockets(pid) as inside:
             port, eth0 = switch.interface(node.name), inside.interface(INTERFACE)
             _shape(node.name, link, network.offload, eth0=eth0, port=port)
@@ -213,28 +163,91 @@ class Switch:
         Raises:
             NodeError: the link does not exist any more; names the node.
         """
-        link, left_out = self._fit(node, network)
+        link, left_out = self._fit(*_link_of(node), network)
         with _describing_errors(node.name, "read"), sockets() as switch, sockets(pid) as inside:
             port, eth0 = switch.interface(node.name), inside.interface(INTERFACE)
-            return self._read(node.name, link, left_out, eth0=eth0, port=port)
+            return self._read(
+                node.name, link, left_out, (eth0, port), control=self._congestion_control
+            )
 
-    def _fit(self, node: NodeSpec, network: NetworkSpec) -> tuple[LinkSpec, tuple[str, ...]]:
+    def trunk_links(self) -> dict[str, LinkSpec]:
+        """Return the links between switches as they are now, by name."""
+        return {name: trunk.link for name, trunk in self._trunks.items()}
+
+    def reshape_trunk(self, name: str, link: LinkSpec) -> None:
+        """Change a link between switches; queued packets are kept where possible.
+
+        Raises:
+            HostError, NodeError: as for ``reshape``.
+        """
+        fit, _ = self._fit(f"link {name}", link, self._network)
+        _check_offload(name, fit, self._network)
+        number = list(self._trunks).index(name)
+        with _describing_errors(name, "changed"), sockets() as switch:
+            one, other = switch.interface(_end(number, 0)), switch.interface(_end(number, 1))
+            _shape(name, fit, self._network.offload, eth0=one, port=other)
+        self._trunks[name] = replace(self._trunks[name], link=link)
+
+    def inspect_trunks(self) -> list[AttachedLink]:
+        """Return the kernel's current state of the links between switches.
+
+        Raises:
+            NodeError: one does not exist any more.
+        """
+        found = []
+        for number, (name, trunk) in enumerate(self._trunks.items()):
+            link, left_out = self._fit(f"link {name}", trunk.link, self._network)
+            with _describing_errors(name, "read"), sockets() as switch:
+                ends = switch.interface(_end(number, 0)), switch.interface(_end(number, 1))
+                found.append(self._read(name, link, left_out, ends))
+        return found
+
+    def _build_trunks(self, network: NetworkSpec) -> None:
+        """Create the links between switches, and the switches that they lead to, unless they exist.
+
+        Raises:
+            HostError, NodeError: as for ``attach``; names the trunk.
+        """
+        if self._trunks:
+            return
+        for number, trunk in enumerate(network.trunks):
+            link, _ = self._fit(f"link {trunk.name}", trunk.link, network)
+            with _describing_errors(trunk.name, "created"), sockets() as switch:
+                for name in trunk.ends:
+                    if name not in self._bridges:
+                        bridge = _add_bridge(switch, f"br.{len(self._bridges)}")
+                        self._bridges[name] = bridge
+                names, mtu = (_end(number, 0), _end(number, 1)), link.mtu or DEFAULT_MTU
+                peer = {"ifname": names[1], "mtu": mtu}
+                switch.ip.link("add", ifname=names[0], kind="veth", peer=peer, mtu=mtu)
+                ends = [switch.interface(name) for name in names]
+                for end, name in zip(ends, trunk.ends, strict=True):
+                    switch.ip.link("set", index=end.index, master=self._bridges[name])
+                    _floods_nothing(end)
+                    bring_up(end)
+                _shape(trunk.name, link, network.offload, eth0=ends[0], port=ends[1])
+        self._network = network
+        self._trunks = {trunk.name: trunk for trunk in network.trunks}
+
+    def _fit(
+        self, owner: str, link: LinkSpec, network: NetworkSpec
+    ) -> tuple[LinkSpec, tuple[str, ...]]:
         """Return the link that this kernel can provide, and what had to be left out."""
-        if node.link is None:
-            raise NodeError(f"{node.name}: cannot attach a link: the plan has none for this node")
-        if not (node.link.up.needs_netem or node.link.down.needs_netem):
-            return node.link, ()
-        left_out = check_netem([node], missing=network.missing, present=self._has_netem())
-        return (without_netem(node.link) if left_out else node.link), left_out
+        if not (link.up.needs_netem or link.down.needs_netem):
+            return link, ()
+        wanted = [(owner, link)]
+        left_out = check_netem(wanted, missing=network.missing, present=self._has_netem())
+        return (without_netem(link) if left_out else link), left_out
 
     def _add_port(self, switch: Sockets, name: str, link: LinkSpec, *, pid: int) -> Interface:
-        """Create a veth with one end in the node's namespace; return its port of the bridge."""
+        """Create a veth with one end in the node's namespace; return its port of its switch."""
         from pyroute2.netlink.exceptions import NetlinkError
 
         both: dict[str, Any] = {} if link.mtu is None else {"mtu": link.mtu}
         peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": link.mac, **both}
+        bridge = self._bridges[link.switch]
         add = partial(
-            switch.ip.link, "add", ifname=name, kind="veth", peer=peer, master=self._bridge, **both
+            switch.ip.link, "add", ifname=name, kind="veth", peer=peer, master=bridge, **both
         )
         try:
             add()
@@ -245,23 +258,27 @@ class Switch:
             switch.ip.link("del", index=switch.interface(name).index)
             add()
         port = switch.interface(name)
-        switch.ip.brport(
-            "set", index=port.index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0
-        )
-        switch.ip.fdb("add", ifindex=port.index, lladdr=link.mac, state=FORWARD_STATIC)
+        _floods_nothing(port)
+        leading = {link.switch: port.index}
+        trunks = self._network.trunks
+        for other, number in next_trunks(trunks, link.switch).items():
+            side = trunks[number].ends.index(other)
+            leading[other] = switch.interface(_end(number, side)).index
+        for index in leading.values():  # the trunks have that entry if a node is started again
+            switch.ip.fdb("replace", ifindex=index, lladdr=link.mac, state=FORWARD_STATIC)
         bring_up(port)
         return port
 
+    @staticmethod
     def _read(
-        self,
         name: str,
         link: LinkSpec,
         left_out: tuple[str, ...],
+        ends: tuple[Interface, Interface],
         *,
-        eth0: Interface,
-        port: Interface,
+        control: str = "",
     ) -> AttachedLink:
-        up, down = qdiscs_of(link)
+        (eth0, port), (up, down) = ends, qdiscs_of(link)
         return AttachedLink(
             node=name,
             up=up,
@@ -270,11 +287,54 @@ class Switch:
             down_found=tc.read_back(port.ip, port.index),
             node_offloads=read_offloads(eth0.control, eth0.name),
             port_offloads=read_offloads(port.control, port.name),
-            congestion_control=self._congestion_control,
+            congestion_control=control,
             left_out=left_out,
             mtu=link.mtu or DEFAULT_MTU,
             mtus_found=(mtu_of(eth0), mtu_of(port)),
         )
+
+
+def _link_of(node: NodeSpec) -> tuple[str, LinkSpec]:
+    """Return the owner of a node's link, and the link; NodeError without one."""
+    for owned in owned_links([node]):
+        return owned
+    raise NodeError(f"{node.name}: cannot attach a link: the plan has none for this node")
+
+
+def _add_bridge(switch: Sockets, name: str) -> int:
+    """Create a bridge and bring it up; return its index."""
+    switch.ip.link(
+        "add",
+        ifname=name,
+        kind="bridge",
+        br_stp_state=0,
+        br_forward_delay=0,
+        br_mcast_snooping=0,
+    )
+    bridge = switch.interface(name)
+    bring_up(bridge)
+    return bridge.index
+
+
+def _floods_nothing(port: Interface) -> None:
+    """Make a port of a bridge send only what the bridge's entries lead there."""
+    port.ip.brport(
+        "set", index=port.index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0
+    )
+
+
+def _check_offload(name: str, link: LinkSpec, network: NetworkSpec) -> None:
+    """Refuse a change that needs the offloads off, where they were turned on."""
+    if needs_packets(link) and network.offload == "on":
+        raise NodeError(
+            f"{name}: this change requires segmentation offloads off, but they are on.",
+            hint="Start the run with `--set network.offload=off`.",
+        )
+
+
+def _end(number: int, side: int) -> str:
+    """Return the name of a trunk's end at its first or its second switch."""
+    return f"trunk{number}.{side}"
 
 
 def _shape(

@@ -58,7 +58,9 @@ class Deployment:
         links = shaped_links(self.setup.plan)
         if not links:
             return
-        self.watch.recorder.event(Phase(f"measuring the links of {', '.join(links)}"))
+        self.watch.recorder.event(
+            Phase(f"measuring the links of {', '.join(one.name for one in links)}")
+        )
         prober = Prober(self.setup.plan, self.setup.folder, self.driver, self.agent)
         for found in prober.probe(links):
             record_probe(self.watch.recorder, found)

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ from testbed.network.qdiscs import qdiscs_of
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
 from testbed.run.by_hand import duration_of
-from testbed.run.probe import ClassProbe, Prober, shaped_links
+from testbed.run.probe import ClassProbe, ProbedLink, Prober, shaped_links
 from testbed.run.runtime import driver_for
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.base import RuntimeDriver
@@ -47,8 +47,8 @@ class Links:
         ]
 
     def probe(self) -> list[dict[str, Any]]:
-        """Measure every class's link as it is now."""
-        links = {name: self._current(name, link) for name, link in shaped_links(self.plan).items()}
+        """Measure every class's link, and those between switches, as they are now."""
+        links = [replace(one, link=self._current(one)) for one in shaped_links(self.plan)]
         if not links:
             return []
         prober = Prober(self.plan, self.folder, self.driver, self.agent)
@@ -61,7 +61,7 @@ class Links:
             ScenarioError: no such node, several ones, or a node without a link.
             NodeError: it does not run.
         """
-        names = self._linked([selector])
+        names = self._linked([selector], between=False)
         if len(names) > 1:
             found = f"{selector}, which are {len(names)} nodes"
             raise ScenarioError([Problem("NODE", 0, "", found, f"one of them, such as {names[0]}")])
@@ -94,12 +94,22 @@ class Links:
     def reset(self, selectors: Sequence[str]) -> str:
         """Restore the scenario's links of the matching nodes, by default all; return the count."""
         names = [node.name for node in self.plan.nodes if node.link is not None]
+        names += self._trunks()
         done = self.agent.reset_links(self._linked(selectors) if selectors else names, by_hand=True)
         if done.failure:
             raise NodeError(f"some links could not be reset: {done.failure}")
         return f"reset {len(done.nodes)} links"
 
-    def _linked(self, selectors: Sequence[str]) -> list[str]:
+    def _trunks(self) -> dict[str, LinkSpec]:
+        return {trunk.name: trunk.link for trunk in self.plan.network.trunks}
+
+    def _linked(self, selectors: Sequence[str], *, between: bool = True) -> list[str]:
+        """Return the matching nodes and, unless ``between`` is False, links between switches."""
+        trunks = [name for name in selectors if between and name in self._trunks()]
+        others = [selector for selector in selectors if selector not in trunks]
+        return [*trunks, *(self._linked_nodes(others) if others else ())]
+
+    def _linked_nodes(self, selectors: Sequence[str]) -> list[str]:
         names = select(selectors, self.plan)
         linked = {node.name for node in self.plan.nodes if node.link is not None}
         if without := [name for name in names if name not in linked]:
@@ -111,7 +121,7 @@ class Links:
         """Return the shape in the plan, updated with the fields that ``text`` gives; real units."""
         if text is None:
             return None
-        link = self.plan.node(node).link
+        link = self._trunks().get(node) or self.plan.node(node).link
         assert link is not None, "every worker has one"
         own = link.up if direction == "up" else link.down
         planned = own.scaled(1 / self.plan.time_scale)
@@ -133,12 +143,14 @@ class Links:
             return shape
         raise ScenarioError([problem])
 
-    def _current(self, device_class: str, planned: LinkSpec) -> LinkSpec:
+    def _current(self, probed: ProbedLink) -> LinkSpec:
         """Return the changed link of a running node of the class; else the planned one."""
+        if probed.ends:
+            return self.agent.link(probed.name)
         running = set(self.agent.running())
-        nodes = [node.name for node in self.plan.devices if node.device_class == device_class]
+        nodes = [node.name for node in self.plan.devices if node.device_class == probed.name]
         names = [name for name in nodes if name in running]
-        return self.agent.link(names[0]) if names else planned
+        return self.agent.link(names[0]) if names else probed.link
 
 
 @contextmanager
@@ -180,8 +192,9 @@ def _fields(text: str) -> dict[str, Any]:
 
 
 def _as_data(found: ClassProbe) -> dict[str, Any]:
+    kind, _, name = found.owner.partition(" ")
     return {
-        "class": found.device_class,
+        **{"class": None, kind: name},
         "up_configured_bits_per_second": found.up.rate,
         "up_bits_per_second": found.up_bits_per_second,
         "down_configured_bits_per_second": found.down.rate,

@@ -18,7 +18,7 @@ import testbed
 from testbed.errors import HostError, Problem, ScenarioError
 from testbed.host.kafka import KafkaFiles, find_kafka
 from testbed.host.users import Users
-from testbed.network.netem import check_netem, kernel_has_netem
+from testbed.network.netem import check_netem, kernel_has_netem, owned_links
 from testbed.plan.hosts import hosts_text
 from testbed.plan.make import plan
 from testbed.plan.nodes.broker import BrokerRole
@@ -151,8 +151,8 @@ def left_out(nodes: Sequence[NodeSpec], made: Plan, *, tried_here: bool) -> tupl
     Raises:
         HostError: the kernel cannot do what a link needs.
     """
-    links = [node.link for node in nodes if node.link is not None]
-    if not any(link.up.needs_netem or link.down.needs_netem for link in links):
+    links = owned_links(nodes, made.network.trunks)
+    if not any(link.up.needs_netem or link.down.needs_netem for _, link in links):
         return ()
     try:
         present = kernel_has_netem()
@@ -160,7 +160,7 @@ def left_out(nodes: Sequence[NodeSpec], made: Plan, *, tried_here: bool) -> tupl
         if tried_here:
             raise
         present = True
-    return check_netem(nodes, missing=made.network.missing, present=present)
+    return check_netem(links, missing=made.network.missing, present=present)
 
 
 def _make_folder(

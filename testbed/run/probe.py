@@ -1,4 +1,4 @@
-"""Measures the link of every device class with spare nodes that are removed afterwards."""
+"""Measures links of device classes and between switches, with spare nodes removed afterwards."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from testbed.telemetry.event_kinds import MessagesTimed, RateMeasured, RoundTrip
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.record import Recorder
 from testbed.values.topology import (
+    CORE,
     DEFAULT_MTU,
     Direction,
     LinkSpec,
@@ -52,11 +53,11 @@ MEDIAN_ERROR = 1.2533
 
 @dataclass(frozen=True)
 class ClassProbe:
-    """The result for one device class, in real units; None for what was not measured."""
+    """The result for one device class or trunk, in real units; None for what was not measured."""
 
-    device_class: str
-    up: Direction  # configured, from the node
-    down: Direction  # configured, to the node
+    owner: str  # such as ``class slow`` or ``link uplink``
+    up: Direction  # configured, from the node or the first switch
+    down: Direction  # configured, to it
     up_bits_per_second: float | None  # measured, of Ethernet frames; None if the host was too slow
     down_bits_per_second: float | None  # likewise
     round_trip_seconds: float | None  # median
@@ -77,8 +78,36 @@ class ClassProbe:
 
 
 @dataclass(frozen=True)
+class ProbedLink:
+    """A link to measure: that of a device class, or one between two switches."""
+
+    name: str  # of the class, or of the trunk
+    link: LinkSpec
+    ends: tuple[str, str] | None = None  # the switches between which it is
+
+    @property
+    def owner(self) -> str:
+        """The link's owner, such as ``class slow`` or ``link uplink``."""
+        return f"link {self.name}" if self.ends else f"class {self.name}"
+
+    @property
+    def fastest(self) -> float:
+        """Bits per second of the faster direction; an unlimited one is not filled."""
+        return max(float(shape.rate or 0) for shape in (self.link.up, self.link.down))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A link to measure, and the spare nodes at its two ends."""
+
+    link: ProbedLink
+    node: NodeSpec
+    reflector: NodeSpec
+
+
+@dataclass(frozen=True)
 class Prober:
-    """Probes the classes of one run."""
+    """Probes the links of one run."""
 
     plan: Plan
     folder: RunFolder
@@ -86,48 +115,81 @@ class Prober:
     agent: AgentClient
     cpus: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))  # that it may use
 
-    def probe(self, links: Mapping[str, LinkSpec]) -> list[ClassProbe]:
-        """Measure a link of each device class, with the given shapes; slow links in parallel.
+    def probe(self, links: Sequence[ProbedLink]) -> list[ClassProbe]:
+        """Measure links with the given shapes; slow links in parallel.
 
         Raises:
             NodeError, HostError: a probe could not be started or has no result; names it.
         """
-        nodes = self._nodes(links)
-        reflector, *probers = nodes
+        probes = self._probes(links)
+        reflectors = list({probe.reflector.name: probe.reflector for probe in probes}.values())
+        nodes = [*reflectors, *(probe.node for probe in probes)]
         for node in nodes:  # results of earlier probes do not count
             self.folder.log(node.name).unlink(missing_ok=True)
         with self._contained(nodes) as containers:
-            self._start(reflector, others=probers, containers=containers)
-            for batch in batches(probers, cpus=self.cpus):
-                for node in batch:
-                    self._start(node, others=[reflector], containers=containers)
-                self._await({node.name for node in batch}, within=PROBE_SECONDS)
-        return [self._result(node) for node in probers]
+            for reflector in reflectors:
+                others = [probe.node for probe in probes if probe.reflector == reflector]
+                shapes = [probe.link.link for probe in probes if probe.reflector == reflector]
+                self._start(reflector, others, containers, shapes=shapes)
+            for batch in batches(links, cpus=self.cpus):
+                started = [probe for probe in probes if probe.link in batch]
+                for probe in started:
+                    shape = probe.link.link
+                    texts = {
+                        way: "" if rate is None else repr(float(rate))
+                        for way, rate in (("up", shape.up.rate), ("down", shape.down.rate))
+                    }
+                    self._start(probe.node, [probe.reflector], containers, [shape], **texts)
+                self._await({probe.node.name for probe in started}, within=PROBE_SECONDS)
+        return [self._result(probe) for probe in probes]
 
-    def _nodes(self, links: Mapping[str, LinkSpec]) -> list[NodeSpec]:
-        """Return the reflector and a prober for each class, at unused addresses."""
+    def _probes(self, links: Sequence[ProbedLink]) -> list[Probe]:
+        """Return spare nodes for each link, at unused addresses: a class's link leads to the core.
+
+        A link between switches has a node without a shape of its own at either end.
+        """
         spare = sum(node.link is not None for node in self.plan.nodes)
-        mtu = max((link.mtu or DEFAULT_MTU for link in links.values()), default=None)
-        nodes = [_spare(self.plan.nodes[0], REFLECTOR, LinkSpec("", "", mtu=mtu), spare)]
-        for index, (name, link) in enumerate(links.items()):
-            first = next(node for node in self.plan.devices if node.device_class == name)
-            nodes.append(_spare(first, f"{REFLECTOR}{index}", link, spare + 1 + index))
-        return nodes
+        mtu = max((one.link.mtu or DEFAULT_MTU for one in links), default=None)
+        reflectors: dict[str, NodeSpec] = {}
+        probes = []
+        for index, one in enumerate(links):
+            near, far = one.ends or (CORE, CORE)
+            if far not in reflectors:
+                number = len(links) + len(reflectors)
+                name = f"{REFLECTOR}{number}" if reflectors else REFLECTOR
+                plain = LinkSpec("", "", mtu=mtu, switch=far)
+                reflectors[far] = _spare(self.plan.nodes[0], name, plain, spare + number)
+            known = [node for node in self.plan.devices if node.device_class == one.name]
+            first = self.plan.nodes[0] if one.ends else known[0]
+            link = LinkSpec("", "", mtu=mtu) if one.ends else one.link
+            link = replace(link, switch=near)
+            node = _spare(first, f"{REFLECTOR}{index}", link, spare + index)
+            probes.append(Probe(one, node, reflectors[far]))
+        return probes
 
     def _start(
-        self, node: NodeSpec, *, others: list[NodeSpec], containers: Mapping[str, int]
+        self,
+        node: NodeSpec,
+        others: Sequence[NodeSpec],
+        containers: Mapping[str, int],
+        shapes: Sequence[LinkSpec],
+        *,
+        up: str | None = None,
+        down: str = "",
     ) -> None:
+        """Launch a reflector or, with the rates of a link, its prober; ``shapes`` they see."""
         assert node.link is not None
         links = [other.link for other in others if other.link is not None]
-        server = "" if node.name == REFLECTOR else links[0].address
-        rates = {"up": node.link.up.rate, "down": node.link.down.rate}
-        texts = {name: "" if rate is None else repr(float(rate)) for name, rate in rates.items()}
+        server = "" if up is None else links[0].address
         self.agent.launch(
             LaunchSpec(
                 node=node,
-                network=self._network(links if node.name == REFLECTOR else [node.link]),
+                network=self._network(shapes),
                 entry=PROBE.entry,
-                arguments={"server": server, **texts, "mtu": str(node.link.mtu or DEFAULT_MTU)},
+                arguments={
+                    **{"server": server, "up": up or "", "down": down},
+                    "mtu": str(node.link.mtu or DEFAULT_MTU),
+                },
                 log=self.folder.log(node.name),
                 mode=self.plan.launch,
                 neighbours=tuple(Neighbour(link.address, link.mac) for link in links),
@@ -135,7 +197,7 @@ class Prober:
             )
         )
 
-    def _network(self, links: list[LinkSpec]) -> NetworkSpec:
+    def _network(self, links: Sequence[LinkSpec]) -> NetworkSpec:
         network = self.plan.network
         if network.offload != "auto":
             return network
@@ -165,49 +227,42 @@ class Prober:
                 raise NodeError(f"{min(running)}: this probe did not end within {within:g} s.")
             self.agent.exits(left)  # or of an earlier probe of that name: so ask again
 
-    def _result(self, node: NodeSpec) -> ClassProbe:
-        assert node.link is not None
-        found = _last_json(self.folder.log(node.name))
+    def _result(self, probe: Probe) -> ClassProbe:
+        log, link = self.folder.log(probe.node.name), probe.link.link
+        found = _last_json(log)
         if found is None:
             raise NodeError(
-                f"{node.name}: the probe of class {node.device_class} has no result.",
-                hint=f"Check {self.folder.log(node.name)}.",
+                f"{probe.node.name}: the probe of {probe.link.owner} has no result.",
+                hint=f"Check {log}.",
             )
-        return ClassProbe(node.device_class, node.link.up, node.link.down, **found)
+        return ClassProbe(probe.link.owner, link.up, link.down, **found)
 
 
-def batches(probers: Sequence[NodeSpec], *, cpus: int) -> Iterator[list[NodeSpec]]:
-    """Yield the nodes in groups whose links the CPUs can fill in parallel, slowest first."""
+def batches(links: Sequence[ProbedLink], *, cpus: int) -> Iterator[list[ProbedLink]]:
+    """Yield the links in groups that the CPUs can fill in parallel, slowest first."""
     most = min(cpus * TOGETHER_PER_CPU, MOST_TOGETHER)
-    batch: list[NodeSpec] = []
-    for node in sorted(probers, key=_fastest):
-        if batch and sum(map(_fastest, [*batch, node])) > most:
+    batch: list[ProbedLink] = []
+    for link in sorted(links, key=lambda one: one.fastest):
+        if batch and sum(one.fastest for one in [*batch, link]) > most:
             yield batch
             batch = []
-        batch.append(node)
+        batch.append(link)
     if batch:
         yield batch
 
 
-def _fastest(node: NodeSpec) -> float:
-    """Return the bits per second of the faster direction; an unlimited one is not filled."""
-    assert node.link is not None
-    return max(float(shape.rate or 0) for shape in (node.link.up, node.link.down))
-
-
-def shaped_links(plan: Plan) -> dict[str, LinkSpec]:
-    """Return the link of every device class whose link is shaped."""
-    return {
-        node.device_class: node.link
-        for node in plan.devices
-        if node.link is not None
-        and any(s.rate is not None or s.needs_netem for s in (node.link.up, node.link.down))
-    }
+def shaped_links(plan: Plan) -> list[ProbedLink]:
+    """Return the shaped links: one of every device class, and those between switches."""
+    classes = {node.device_class: node.link for node in plan.devices if node.link is not None}
+    return [
+        *(ProbedLink(name, link) for name, link in classes.items() if link.is_shaped),
+        *(ProbedLink(t.name, t.link, t.ends) for t in plan.network.trunks if t.link.is_shaped),
+    ]
 
 
 def record_probe(recorder: Recorder, found: ClassProbe) -> None:
     """Record the values that the verdict uses, and the other measurements."""
-    name = f"class {found.device_class}"
+    name = found.owner
     up, down = (found.up, found.up_bits_per_second), (found.down, found.down_bits_per_second)
     for direction, (shape, measured) in {"up": up, "down": down}.items():
         if shape.rate is not None:

@@ -30,6 +30,7 @@ from testbed.values.fields import (
     StrictModel,
     Word,
 )
+from testbed.values.topology import CORE
 
 FLOWER = "flower"
 SUPERLINK, SUPERNODE, RUN = "superlink", "supernode", "flwr"
@@ -42,7 +43,7 @@ OLDEST, NEWEST = Version("1.26.0"), Version("1.42.0")
 """The oldest and the newest version of flwr that were tried; newer ones may work, too."""
 
 FLWR_HOME = "/run/testbed/home/.flwr"
-OF_SUPERNODES = ("link", "cpu", "cpuset", "memory")
+OF_SUPERNODES = ("switch", "link", "cpu", "cpuset", "memory")
 OF_ALL = ("python", "scratch", "folders")
 START_SECONDS, JOIN_SECONDS = 300, 900
 
@@ -78,6 +79,7 @@ class Flower(StrictModel):
         metrics: numbers in the app's metric records, by their names, and which values are better.
         count: number of SuperNodes; by default the sum of the classes.
         classes: classes of SuperNodes with links and limits of their own.
+        switch: the switch to which the link of each SuperNode leads.
         link: link of each SuperNode.
         cpu: CPU limit of each SuperNode, in CPUs, for its ClientApp, too.
         cpuset: CPUs of the host that the SuperNodes may use.
@@ -95,6 +97,7 @@ class Flower(StrictModel):
     metrics: dict[Key, Literal["higher", "lower"]] = Field(default={})
     count: Count | None = None
     classes: dict[Key, ProgramClass] = Field(default={})
+    switch: NodeName = CORE
     link: Link = Link()
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None

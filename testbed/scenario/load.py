@@ -126,6 +126,9 @@ def load_document(
     if is_workload(document):
         found, expected = "a workload", "a training, with algorithm, model and dataset"
         raise ScenarioError([problem_at(document, ("workload",), found, expected)])
+    if isinstance(document.data, dict) and "links" in document.data:
+        expected = "a `workload`: the nodes of a training are on one switch, each with its `link`"
+        raise ScenarioError([problem_at(document, ("links",), "links between switches", expected)])
     scenario, errors = validate(document, Scenario)
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if locate is not None:

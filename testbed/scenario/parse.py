@@ -30,13 +30,14 @@ _TOO_DEEP = (f"more than {DEEPEST} levels of nesting", f"at most {DEEPEST}")
 _VALID = "`key: value` lines, indented alike, with brackets and quotes closed"
 
 
-def parse_document(text: str, file: str, *, loader: Any = None) -> Document:
+def parse_document(text: str, file: str, *, loader: Any = None, own_keys: bool = False) -> Document:
     """Parse YAML text; leave out the user's own entries, such as ``x-links``.
 
     Args:
         text: YAML.
         file: its name in messages.
         loader: a PyYAML loader; by default the C loader if available.
+        own_keys: whether to keep the user's own entries.
 
     Raises:
         ScenarioError: it is not YAML, or not a single mapping.
@@ -47,7 +48,11 @@ def parse_document(text: str, file: str, *, loader: Any = None) -> Document:
         expected = "a mapping that begins with `name: ...`"
         problem = Problem(file, root.line if root else 0, "", found, expected)
         raise ScenarioError([*problems, problem])
-    entries = {key: node for key, node in root.value.items() if not key.startswith(IGNORED_PREFIX)}
+    entries = {
+        key: node
+        for key, node in root.value.items()
+        if own_keys or not key.startswith(IGNORED_PREFIX)
+    }
     return Document(replace(root, value=entries), tuple(problems))
 
 

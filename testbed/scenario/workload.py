@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import CoreSchema
@@ -26,6 +28,7 @@ from testbed.scenario.workload_metrics import Metric, Port
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.family import Named
 from testbed.values.fields import (
+    NODE_SCHEMA,
     Count,
     Cpus,
     FiniteNumber,
@@ -40,7 +43,7 @@ from testbed.values.fields import (
     Word,
     version_one,
 )
-from testbed.values.topology import LaunchMode
+from testbed.values.topology import CORE, LaunchMode
 from testbed.values.units import Duration
 
 WAIT = Duration(60.0)
@@ -102,11 +105,42 @@ After = Annotated[Condition, _ShortForm()]
 ProgramEnd = Literal["final", "fatal", "noticed", "expected"]
 
 
+def _two(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) != 2 or len(names) != 2:
+        raise InvalidValue(", ".join(names) or "no switch", "two different switches")
+    return names
+
+
+class SwitchLink(Link):
+    """A link between two switches, which all nodes behind it share.
+
+    Attributes:
+        between: the two switches.
+        profile: a shipped link, whose rates and delays apply where `up` and `down` set none.
+        mtu: bytes of the largest IP packet; by default the largest of any node's link.
+        up: from the first switch to the second.
+        down: from the second switch to the first.
+    """
+
+    between: Annotated[
+        tuple[NodeName, ...],
+        Field(strict=False),
+        AfterValidator(_two),
+        WithJsonSchema({"type": "array", "items": NODE_SCHEMA, "minItems": 2, "maxItems": 2}),
+    ]
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The two switches."""
+        return self.between[0], self.between[1]
+
+
 class ProgramClass(StrictModel):
     """Some of a program's nodes.
 
     Attributes:
         count: number of nodes in this class.
+        switch: the switch to which each node's link leads; by default that of the program.
         link: link of each node; by default that of the program.
         cpu: CPU limit of each node, in CPUs; by default that of the program.
         cpuset: CPUs of the host that the nodes may use; by default those of the program.
@@ -114,6 +148,7 @@ class ProgramClass(StrictModel):
     """
 
     count: Count
+    switch: NodeName | None = None
     link: Link | None = None
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
@@ -136,6 +171,7 @@ class Program(CommandSettings):
             `expected`, like `noticed`, but an exit with status 0 is not reported.
         count: number of nodes. A single node has the name of the program; several are named
             NAME0, NAME1, ...
+        switch: the switch to which the link of each node leads.
         classes: classes of nodes with links and limits of their own, in the order in which nodes
             are assigned to them; their counts add up to `count`.
         environment: variables, in addition to those of `testbed up` (in Docker: of the image).
@@ -151,6 +187,7 @@ class Program(CommandSettings):
 
     end: ProgramEnd = "final"
     count: Count = 1
+    switch: NodeName = CORE
     classes: dict[Key, ProgramClass] = Field(default={})
     environment: dict[Key, Word] = Field(default={})
     python: Word | None = None
@@ -207,6 +244,8 @@ class Workload(StrictModel):
         seed: seed of all random draws.
         runtime: the runtime that creates the containers.
         workload: the programs, by name.
+        links: links between switches, by name. The switch `core` always exists, others exist if a
+            link leads to them.
         network: use of kernel features by the links.
         faults: planned faults: what happens during the run, when, and to which nodes.
         stop: when the run ends at the latest; by default when its final programs have ended.
@@ -221,6 +260,7 @@ class Workload(StrictModel):
     seed: Seed = 0
     runtime: Runtime = Native(name="native")
     workload: dict[NodeName, Program] = Field(min_length=1)
+    links: dict[NodeName, SwitchLink] = Field(default={})
     network: NetworkSettings = NetworkSettings()
     faults: Annotated[tuple[WorkloadFault, ...], Field(strict=False)] = ()
     stop: WorkloadStop | None = None

@@ -10,9 +10,8 @@ from testbed.faults import SlowNode
 from testbed.faults.check import contradictions
 from testbed.runtimes import Simulated, names
 from testbed.scenario.checks import MOST_WORKERS, TAKEN
-from testbed.scenario.direction import Link
 from testbed.scenario.document import Finding, Keys
-from testbed.scenario.links import link_spec, unshapable
+from testbed.scenario.link_checks import check_links
 from testbed.scenario.workload import Program, Workload
 from testbed.scenario.workload_metrics import Metric
 from testbed.scenario.workload_names import COUNT, INDEX, PORT, RESERVED, in_braces, placed
@@ -33,7 +32,7 @@ def check_workload(workload: Workload) -> Iterator[Finding]:
         path: Keys = (ROOT, name)
         yield from _check_braces(workload, program, path)
         yield from _check_after(workload, program, path)
-        yield from _check_links(program, path)
+    yield from check_links(workload)
     yield from _check_order(workload)
     ends = any(program.end == "final" for program in workload.workload.values())
     if not ends and workload.stop is None:
@@ -149,23 +148,6 @@ def _check_order(workload: Workload) -> Iterator[Finding]:
         name = next(iter(left))
         found = f"programs that wait for one another: {', '.join(left)}"
         yield (ROOT, name, "after"), found, "an order in which they can start"
-
-
-def _check_links(program: Program, path: Keys) -> Iterator[Finding]:
-    links: dict[Keys, Link] = {(*path, "link"): program.link}
-    for name, one in program.classes.items():
-        if one.link is not None:
-            links[(*path, "classes", name, "link")] = one.link
-    for place, link in links.items():
-        for direction, reason in unshapable(link_spec(link, address="", mac="", time_scale=1.0)):
-            yield (*place, direction), "", "", reason
-        for direction in ("up", "down"):
-            for field in ("rate", "delay"):
-                for other in getattr(link, direction).origins(field):
-                    if (form := other.rpartition("_")[2]) != "each":
-                        found = f"a {field} by `{form}`"
-                        expected = "a value or a law: only workers of a training follow files"
-                        yield (*place, direction, field), found, expected
 
 
 def _check_slow(workload: Workload) -> Iterator[Finding]:

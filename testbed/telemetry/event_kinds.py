@@ -68,7 +68,7 @@ class LinksRead(ControllerEvent, name="links"):
 class RateMeasured(ControllerEvent, name="rate"):
     """A link's rate was measured."""
 
-    link: Annotated[str, "the device class, and the direction"]
+    link: Annotated[str, "the device class or the link between switches, and the direction"]
     configured_bits_per_second: Annotated[float, "the planned rate"]
     measured_bits_per_second: Annotated[
         float | None, "the measured rate; null if the host could not send that fast"
@@ -78,7 +78,7 @@ class RateMeasured(ControllerEvent, name="rate"):
 class RoundTripMeasured(ControllerEvent, name="round_trip"):
     """A link's median round trip was measured."""
 
-    link: Annotated[str, "the device class"]
+    link: Annotated[str, "the device class or the link between switches"]
     configured_seconds: Annotated[float, "sum of the configured delays"]
     measured_seconds: Annotated[float, "the measured median"]
     error_seconds: Annotated[float, "standard error of the median, if the delays vary"] = 0.0
@@ -87,7 +87,7 @@ class RoundTripMeasured(ControllerEvent, name="round_trip"):
 class MessagesTimed(ControllerEvent):
     """A transfer of 17 KB with a short reply was timed in each direction of a link."""
 
-    link: Annotated[str, "the device class"]
+    link: Annotated[str, "the device class or the link between switches"]
     up_seconds: Annotated[float | None, "duration with the 17 KB sent upstream"]
     down_seconds: Annotated[float | None, "duration with the 17 KB sent downstream"]
 

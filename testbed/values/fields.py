@@ -160,9 +160,8 @@ Name = Annotated[
 Key = Annotated[
     str, AfterValidator(_key), WithJsonSchema({"type": "string", "pattern": f"^{_KEY}$"})
 ]
-NodeName = Annotated[
-    str, AfterValidator(_node), WithJsonSchema({"type": "string", "pattern": f"^{_NODE}$"})
-]
+NODE_SCHEMA = {"type": "string", "pattern": f"^{_NODE}$"}
+NodeName = Annotated[str, AfterValidator(_node), WithJsonSchema(NODE_SCHEMA)]
 Share = Annotated[float, Field(gt=0, le=1, strict=True)]
 Portion = Annotated[float, Field(ge=0, le=1, strict=True)]
 BelowOne = Annotated[float, Field(ge=0, lt=1, strict=True)]

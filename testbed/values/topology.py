@@ -124,9 +124,13 @@ def frame_bytes(mtu: int | None) -> int:
     return (mtu or DEFAULT_MTU) + FRAME_HEADER_BYTES
 
 
+CORE = "core"
+"""The switch of the nodes that name no other."""
+
+
 @dataclass(frozen=True)
 class LinkSpec:
-    """A node's link to the switch."""
+    """A node's link to its switch, or a link between switches."""
 
     address: str  # IPv4 address of the node's ``eth0``
     mac: str  # 02:00 followed by the address's four bytes
@@ -135,11 +139,26 @@ class LinkSpec:
     seed: int = 0  # of the kernel's jitter and losses, where the kernel accepts one
     message: Size | None = None  # the largest message on this link; the default queues hold it
     mtu: int | None = None  # bytes of the largest IP packet, at both ends; None for 1,500
+    switch: str = CORE  # to which it leads
 
     @property
     def frame_bytes(self) -> int:
         """The largest Ethernet frame, without its checksum."""
         return frame_bytes(self.mtu)
+
+    @property
+    def is_shaped(self) -> bool:
+        """Whether one of its directions is shaped."""
+        return any(s.rate is not None or s.needs_netem for s in (self.up, self.down))
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """A link between two switches: whatever nodes of one side send to the other shares it."""
+
+    name: str  # unlike that of any node
+    ends: tuple[str, str]  # two switches
+    link: LinkSpec  # up from the first switch to the second, down back; without addresses
 
 
 @dataclass(frozen=True)
@@ -185,11 +204,12 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """The switch that connects all links of a host."""
+    """The switches that connect all links of a host: the core, and those that trunks lead to."""
 
     prefix: int = 16  # length of the subnet's prefix
     missing: Missing = "fail"  # what to do if a link needs netem and the kernel lacks it
     offload: Offload = "auto"  # segmentation offloads; ``auto``: off where a link has loss
+    trunks: tuple[Trunk, ...] = ()
 
 
 @dataclass(frozen=True)

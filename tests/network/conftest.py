@@ -14,8 +14,9 @@ import pytest
 
 from testbed.host.namespaces import inside, scratch
 from testbed.host.syscalls import bring_loopback_up
+from testbed.network.attached import AttachedLink
 from testbed.network.interfaces import Interface, Neighbour
-from testbed.network.switch import AttachedLink, Switch
+from testbed.network.switch import Switch
 from testbed.values.topology import Direction, LinkSpec, NetworkSpec, NodeSpec, TrainingRole
 
 PEER = Path(__file__).parent / "peer.py"

@@ -9,6 +9,7 @@ import pytest
 from testbed.plan.nodes import role_of
 from testbed.plan.workload import plan_workload
 from testbed.run.prepare_workload import with_files
+from testbed.run.probe import shaped_links
 from testbed.scenario.load_workload import load_any
 from testbed.scenario.workload import Workload
 from testbed.values.laws import Law
@@ -119,3 +120,31 @@ def test_links_may_be_drawn_for_each_node(tmp_path: Path) -> None:
     assert len(set(rates)) == 40
     assert 5e6 <= min(rates) < max(rates) <= 15e6
     assert {link.down.rate for link in links} == {Rate(5e6)}
+
+
+def test_links_between_switches_are_planned(tmp_path: Path) -> None:
+    """Their MTU is the largest of any node's, so that no switch drops a frame for its size."""
+    (tmp_path / "sites.yaml").write_text("""\
+name: sites
+workload:
+  server: {command: [serve], link: {mtu: 9000}}
+  client:
+    command: [ask]
+    count: 2
+    switch: edge
+    classes: {near: {count: 1}, far: {count: 1, switch: far}}
+links:
+  uplink: {between: [edge, core], up: {rate: 2mbit}, down: {rate: 8mbit}}
+  wan: {between: [far, edge], up: {delay: 30ms}, down: {delay: 30ms}}
+""")
+    loaded = load_any(tmp_path / "sites.yaml")
+    assert isinstance(loaded, Workload)
+    made = plan_workload(loaded, "r1")
+    assert [node.link.switch for node in made.nodes if node.link] == ["core", "edge", "far"]
+    uplink, wan = made.network.trunks
+    assert (uplink.name, uplink.ends, uplink.link.mtu) == ("uplink", ("edge", "core"), 9000)
+    assert (uplink.link.up.rate, uplink.link.down.rate) == (Rate(2e6), Rate(8e6))
+    assert (wan.ends, wan.link.up.needs_netem) == (("far", "edge"), True)
+    assert made.network.offload == "on"  # no loss, and no rate below a delay
+    assert len({trunk.link.seed for trunk in made.network.trunks}) == 2
+    assert [one.owner for one in shaped_links(made)] == ["link uplink", "link wan"]

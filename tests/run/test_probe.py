@@ -40,21 +40,20 @@ stop: {updates: 10}
 
 
 def found(up: Direction, down: Direction) -> ClassProbe:
-    return ClassProbe("far", up, down, None, None, None, 16, 0.1, 0.1)
+    return ClassProbe("class far", up, down, None, None, None, 16, 0.1, 0.1)
 
 
 def test_only_classes_with_shaped_links_are_probed() -> None:
-    links = shaped_links(plan(load_text(SCENARIO), "r"))
-    assert list(links) == ["far"]
-    asked = Direction(rate=Rate(1e6), delay=Duration(0.03))
-    assert links["far"].up == asked
+    (far,) = shaped_links(plan(load_text(SCENARIO), "r"))
+    assert far.owner == "class far"
+    assert far.link.up == Direction(rate=Rate(1e6), delay=Duration(0.03))
 
 
 def test_fast_links_are_probed_one_by_one_after_the_slow_ones() -> None:
-    workers = list(plan(load_text(LINES), "r").workers)
+    links = shaped_links(plan(load_text(LINES), "r"))
 
     def filled(cpus: int) -> list[list[str]]:
-        return [[node.device_class for node in batch] for batch in batches(workers, cpus=cpus)]
+        return [[one.name for one in batch] for batch in batches(links, cpus=cpus)]
 
     # 0, 8 and 12 mbit are 20 together; 50 more are above 40, and so is a gigabit alone.
     assert filled(1) == [["far", "adsl", "radio"], ["vdsl"], ["fibre"]]

@@ -96,3 +96,9 @@ def test_the_faults_of_a_training_wait_for_no_line(small: str) -> None:
     fault = "faults: [{freeze: {at: {log: round 5}, for: 1s}}]"
     with pytest.raises(ScenarioError, match="a line with 'round 5', expected a time, a version"):
         load_text(f"{small}{fault}\n")
+
+
+def test_links_between_switches_are_for_workloads(small: str) -> None:
+    links = "links: {uplink: {between: [edge, core]}}"
+    with pytest.raises(ScenarioError, match=r"links between switches, expected a `workload`"):
+        load_text(f"{small}{links}\n")

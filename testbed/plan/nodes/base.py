@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +19,16 @@ from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import Finished, Started
 from testbed.telemetry.folder import RunFolder
 from testbed.values.seeds import stream
-from testbed.values.topology import End, Ending, LaunchMode, LinkSpec, NodeSpec, Plan, TrainingRole
+from testbed.values.topology import (
+    CORE,
+    End,
+    Ending,
+    LaunchMode,
+    LinkSpec,
+    NodeSpec,
+    Plan,
+    TrainingRole,
+)
 
 PREFIX = 16
 FIRST_ADDRESS = IPv4Address("10.77.0.1")
@@ -138,8 +147,16 @@ def address_of(number: int) -> tuple[str, str]:
     return str(address), ":".join(f"{byte:02x}" for byte in (0x02, 0x00, *address.packed))
 
 
-def link_at(number: int, scenario: Scenario | Workload, link: Link) -> LinkSpec:
-    """Return the link of the ``number``-th node on the switch, in real units."""
+def link_at(
+    number: int, scenario: Scenario | Workload, link: Link, *, switch: str = CORE
+) -> LinkSpec:
+    """Return the link of the ``number``-th node to its switch, in real units."""
     address, mac = address_of(number)
-    seed = int(stream(scenario.seed, "link", address).integers(2**53))  # exact in any JSON
-    return link_spec(link, address=address, mac=mac, time_scale=scenario.time_scale, seed=seed)
+    seed = link_seed(scenario, address)
+    spec = link_spec(link, address=address, mac=mac, time_scale=scenario.time_scale, seed=seed)
+    return replace(spec, switch=switch)
+
+
+def link_seed(scenario: Scenario | Workload, owner: str) -> int:
+    """Return the seed of the jitter and the losses of a link: of a node's address, or a name."""
+    return int(stream(scenario.seed, "link", owner).integers(2**53))  # exact in any JSON

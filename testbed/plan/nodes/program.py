@@ -68,7 +68,7 @@ class ProgramRole(Role):
                 role=self.name,
                 index=own.index,
                 device_class=device_class,
-                link=link_at(number, workload, link),
+                link=link_at(number, workload, link, switch=one.switch or program.switch),
                 cpu=one.cpu or program.cpu,
                 cpuset=one.cpuset or program.cpuset,
                 memory=one.memory or program.memory,

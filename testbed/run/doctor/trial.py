@@ -12,9 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from testbed.errors import HostError, NodeError, TestbedError
+from testbed.network.netem import owned_links
 from testbed.plan.nodes.base import FIRST_WORKER_UID, address_of
 from testbed.run.doctor.host import ExaminedRun
-from testbed.run.probe import PROBE, Prober
+from testbed.run.probe import PROBE, ProbedLink, Prober
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.agent.settings import Template
@@ -112,7 +113,7 @@ def _container(trial: TrialRun) -> Finding:
 
 def _link(trial: TrialRun) -> Finding:
     prober = Prober(trial.plan, trial.folder, trial.driver, trial.agent)
-    (found,) = prober.probe({"doctor": LinkSpec("", "", up=Direction(rate=RATE))})
+    (found,) = prober.probe([ProbedLink("doctor", LinkSpec("", "", up=Direction(rate=RATE)))])
     measured = found.up_bits_per_second or 0.0
     text = f"{measured / 1e6:.2f} mbit/s through a link of {RATE}"
     if abs(measured / RATE - 1) > TOLERANCE_RATIO:
@@ -128,9 +129,9 @@ def _netem(trial: TrialRun, case: ExaminedRun) -> Finding:
     try:
         trial.launch(_node("w2", 3, up=Direction(delay=DELAY)))
     except HostError as error:
-        nodes = case.plan.nodes if case.plan and case.plan.network.missing == "fail" else ()
-        links = [node.link for node in nodes if node.link is not None]
-        refused = any(link.up.needs_netem or link.down.needs_netem for link in links)
+        needed = case.plan if case.plan and case.plan.network.missing == "fail" else None
+        links = owned_links(needed.nodes, needed.network.trunks) if needed else []
+        refused = any(link.up.needs_netem or link.down.needs_netem for _, link in links)
         found = "not available: links can have rates and queues, but no delay, jitter or loss"
         return Finding("netem", "missing" if refused else "warning", found, error.hint)
     trial.output("w2")

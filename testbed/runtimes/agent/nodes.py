@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from testbed.errors import NodeError, TestbedError
 from testbed.host.namespaces import inside
-from testbed.host.process import Process, has_ended, is_stopped
+from testbed.host.process import Process, ended_child, has_ended, is_stopped
 from testbed.network.counters import (
     INTERFACE,
     Carried,
@@ -186,7 +186,7 @@ class Nodes:
     def reap(self) -> None:
         """Register every child that has ended."""
         names = {node.pid: name for name, node in self._running.items()}
-        while (pid := _ended_child()) is not None:
+        while (pid := ended_child()) is not None:
             name = names.get(pid)
             if name is not None:
                 self.meter.release(name)
@@ -310,19 +310,22 @@ class Nodes:
         return {}
 
     def links(self) -> list[dict[str, Any]]:
-        """Return every running node's link, as requested and as the kernel has it now."""
-        return [
-            self.switch.inspect(node.spec, pid=node.anchor, network=node.network).as_dict()
+        """Return all links of running nodes and trunks, as requested and as the kernel has them."""
+        found = [
+            self.switch.inspect(node.spec, pid=node.anchor, network=node.network)
             for node in self._running.values()
             if node.spec.link is not None
         ]
+        return [link.as_dict() for link in (*found, *self.switch.inspect_trunks())]
 
     def links_of(self, names: Sequence[str]) -> dict[str, LinkSpec]:
-        """Return the current links of those of the nodes that run.
+        """Return the current links of trunks, and of those of the nodes that run.
+
         Raises:
             NodeError: none of them runs, or has a link.
         """
-        found = {
+        trunks = self.switch.trunk_links()
+        found = {name: trunks[name] for name in names if name in trunks} | {
             name: link
             for name in names
             if name in self._running and (link := self._running[name].spec.link) is not None
@@ -339,11 +342,14 @@ class Nodes:
         return [LimitsChanged(name, one) for name, one in changes.items() if one]
 
     def relink(self, name: str, link: LinkSpec) -> None:
-        """Change the shapes of a running node's link.
+        """Change the shapes of a running node's link, or of a trunk.
 
         Raises:
             NodeError: no such node runs, or its link cannot be changed.
         """
+        if name in self.switch.trunk_links():
+            self.switch.reshape_trunk(name, link)
+            return
         self.pid(name)
         node = self._running[name]
         changed = replace(node, spec=replace(node.spec, link=link))
@@ -389,12 +395,3 @@ def _undo(container: Container, pid: int | None) -> None:
         finally:
             os.close(descriptor)
     container.abandon(deadline=deadline)
-
-
-def _ended_child() -> int | None:
-    """Return a child that has ended and has not been waited for."""
-    try:
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return None
-    return None if found is None else found.si_pid

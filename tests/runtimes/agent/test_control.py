@@ -31,6 +31,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 
+from testbed.network.switch import Switch
 from testbed.runtimes.agent.containers import GivenContainers
 from testbed.runtimes.agent.control import Control
 from testbed.runtimes.agent.lines import Lines
@@ -38,7 +39,7 @@ from testbed.runtimes.agent.loop import Loop
 from testbed.runtimes.agent.nodes import Nodes
 from testbed.values.topology import LinkSpec
 
-nodes = Nodes(GivenContainers(), None, None, None)
+nodes = Nodes(GivenContainers(), None, Switch(0, has_netem=bool), None)
 nodes.changes.relink = lambda *_: None
 nodes.changes.set(  # for 30 years: longer than epoll can wait
     {"w0": LinkSpec("", "")}, up=None, down=None, seconds=1e9
