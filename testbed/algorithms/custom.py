@@ -54,9 +54,7 @@ def open_config(code: UserCode, options: Mapping[str, Any]) -> AlgorithmConfig:
     try:
         config = configured(code, kind, options)
     except ValidationError as error:
-        first = error.errors()[0]
-        found = f"the option {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise code.error(found, f"options that {code.name} accepts", line=code.line()) from None
+        raise code.refuses(error) from None
     check_halves(config, code)
     return config
 

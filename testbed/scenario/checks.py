@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from testbed.algorithms import Adsp
 from testbed.algorithms.base import AlgorithmConfig
@@ -19,15 +17,7 @@ from testbed.runtimes import Simulated, names
 from testbed.scenario.compute_checks import check_compute
 from testbed.scenario.device_checks import check_deal, check_device_links
 from testbed.scenario.direction import Link
-from testbed.scenario.document import (
-    METRICS,
-    PARTITION,
-    SELECTION,
-    Document,
-    Finding,
-    Keys,
-    member_option,
-)
+from testbed.scenario.document import Finding, Keys
 from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.links import (
     addressed,
@@ -44,7 +34,6 @@ from testbed.scenario.scalars import display
 from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
 from testbed.scenario.stream_checks import check_streams
 from testbed.scenario.traces import recorded_fields
-from testbed.values.family import full_form
 from testbed.values.samples import Inputs, Targets
 from testbed.values.topology import LinkSpec
 from testbed.values.units import Duration
@@ -55,37 +44,8 @@ SIMULATED_HAVE_MORE = "For more, use `runtime: simulated`: a simulation needs no
 
 PARAMETER_BYTES = 4
 
-FILES = {
-    ("partition", "by_user"): "JSON",
-    ("partition", "lists"): "JSON",
-    ("dataset", "text"): "text",
-}
-"""Members with a file of the user's own, and its kind; that of ``custom`` members is Python."""
-
 TAKEN = re.compile(r"ps|evaluator|compute|agent|controller|broker|w\d+|probe\d*|producer\d*")
 """Names that are reserved for nodes, and for other processes with a log."""
-
-
-def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Finding]:
-    """Check that the user's own files exist; ``locate`` returns the path of a file by its name."""
-    listed = document.at(METRICS)
-    places = range(len(listed)) if isinstance(listed, tuple | list) else ()
-    metrics: dict[Keys, str] = {(*METRICS, place): "metric" for place in places}
-    members: dict[Keys, str] = {(family,): family for family in ("algorithm", "model", "dataset")}
-    members[member_option(document, SELECTION)] = "selection"
-    members[member_option(document, PARTITION)] = "partition"
-    for path, family in (members | metrics).items():
-        member = full_form(document.at(path))
-        name = member.get("name") if isinstance(member, dict) else None
-        kind = "Python" if name == "custom" else FILES.get((family, str(name)))
-        if kind is None:
-            continue
-        file = member.get("file")
-        # Path.is_file would raise for a name that is too long.
-        if isinstance(file, str) and not os.path.isfile(locate(file)):  # noqa: PTH113
-            expected = f"the {family}'s {kind} file, relative to the folder of the scenario"
-            found = f"no file {display(file)}"
-            yield (*path, "file"), found, expected
 
 
 def check_device(scenario: Scenario, has_cuda: Callable[[], bool]) -> Iterator[Finding]:

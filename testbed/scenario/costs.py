@@ -2,67 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from testbed.errors import InvalidValue, Problem
-from testbed.scenario.document import Document, Keys, problem_at
+from testbed.errors import InvalidValue
+from testbed.scenario.document import Document, Finding, Keys
 from testbed.scenario.durations import ModelCost, ProfileTime
-from testbed.scenario.profiles import is_file, known_device, read_profile
+from testbed.scenario.profiles import DeviceProfile, is_file, known_device, read_profile
 from testbed.scenario.schema import Scenario
+from testbed.values.fields import replaced
+
+Locate = Callable[[str], Path]
 
 
-def uses_profiles(scenario: Scenario) -> bool:
-    """Whether step times follow from the cost of the model."""
-    members = scenario.workers.classes.values()
-    return any(isinstance(member.speed, ProfileTime) for member in members)
-
-
-def with_profiles(
-    scenario: Scenario, document: Document, locate: Callable[[str], Path] | None
-) -> tuple[Scenario, list[Problem]]:
-    """Fill in the numbers of device profiles; return the scenario and the problems."""
-    problems: list[Problem] = []
-
-    def filled(speed: ProfileTime, name: str) -> ProfileTime:
+def check_profiles(document: Document, locate: Locate | None) -> Iterator[Finding]:
+    """Check the device profiles that a document names, whatever else is wrong in it."""
+    classes = document.at(("workers", "classes"))
+    for name in classes if isinstance(classes, dict) else ():
         path: Keys = ("workers", "classes", name, "speed", "profile")
+        profile = document.at(path)
+        if not isinstance(profile, str) or "\0" in profile:
+            continue  # no field accepts it
         try:
-            if not is_file(speed.profile):
-                found = known_device(speed.profile)
-            elif locate is None:
-                return speed
-            else:
-                found = read_profile(locate(speed.profile))
+            _device(profile, locate)
         except InvalidValue as error:
-            problems.append(problem_at(document, path, error.found, error.expected))
-            return speed
+            yield path, error.found, error.expected
         except OSError as error:
-            found_text = f"{speed.profile}: {error.strerror}"
             expected = "a shipped device, or a file that `testbed calibrate` wrote"
-            problems.append(problem_at(document, path, found_text, expected))
-            return speed
-        memory = found.memory_gb_per_second
-        return speed.model_copy(update={"gflops": found.gflops, "memory_gb_per_second": memory})
+            yield path, f"{profile}: {error.strerror}", expected
 
-    return _changed(scenario, filled), problems
+
+def with_profiles(scenario: Scenario, locate: Locate | None) -> Scenario:
+    """Fill in the numbers of device profiles, which are valid."""
+    for path, speed in _profiles(scenario):
+        if (found := _device(speed.profile, locate)) is not None:
+            numbers = {"gflops": found.gflops, "memory_gb_per_second": found.memory_gb_per_second}
+            scenario = replaced(scenario, path, speed.model_copy(update=numbers))
+    return scenario
 
 
 def with_cost(scenario: Scenario, cost: ModelCost | None) -> Scenario:
     """Return the scenario with the cost of its model in all device profiles, or without one."""
-    return _changed(scenario, lambda speed, _: speed.model_copy(update={"cost": cost}))
+    for path, _ in _profiles(scenario):
+        scenario = replaced(scenario, (*path, "cost"), cost)
+    return scenario
 
 
-def _changed(scenario: Scenario, change: Callable[[ProfileTime, str], ProfileTime]) -> Scenario:
-    if not uses_profiles(scenario):
-        return scenario
-    classes = {
-        name: member.model_copy(update={"speed": change(member.speed, name)})
-        if isinstance(member.speed, ProfileTime)
-        else member
-        for name, member in scenario.workers.classes.items()
-    }
-    workers = scenario.workers.model_copy(update={"classes": classes})
-    return scenario.model_copy(update={"workers": workers})
+def uses_profiles(scenario: Scenario) -> bool:
+    """Whether step times follow from the cost of the model."""
+    return any(_profiles(scenario))
+
+
+def _profiles(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], ProfileTime]]:
+    """Yield the speeds by device profiles, each with its path."""
+    for name, member in scenario.workers.classes.items():
+        if isinstance(member.speed, ProfileTime):
+            yield ("workers", "classes", name, "speed"), member.speed
+
+
+def _device(profile: str, locate: Locate | None) -> DeviceProfile | None:
+    """Return a shipped device or that of a file; None for a file without ``locate``."""
+    if not is_file(profile):
+        return known_device(profile)
+    return None if locate is None else read_profile(locate(profile))
 
 
 def builtin_cost(scenario: Scenario) -> ModelCost | None:

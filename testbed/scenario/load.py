@@ -13,11 +13,11 @@ from pydantic_core import ErrorDetails
 
 from testbed.errors import UNKNOWN_FILE, Problem, ScenarioError
 from testbed.scenario.availability import check_availability
-from testbed.scenario.checks import check_device, check_files, check_whole
-from testbed.scenario.costs import with_profiles
+from testbed.scenario.checks import check_device, check_whole
+from testbed.scenario.costs import check_profiles, with_profiles
 from testbed.scenario.document import Document, problem_at
 from testbed.scenario.override import Override, extend
-from testbed.scenario.own_code import apply_own_code, with_folder
+from testbed.scenario.own_code import apply_own_code, check_files, with_folder
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
@@ -130,10 +130,13 @@ def load_document(
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if locate is not None:
         problems += [problem_at(document, *one) for one in check_files(document, locate)]
+    if own_code or locate is None:
+        problems += [problem_at(document, *one) for one in check_profiles(document, locate)]
     if scenario is not None and (own_code or locate is None):
-        for filled in (with_tables, with_profiles, with_means):
+        for filled in (with_tables, with_means):
             scenario, unread = filled(scenario, document, locate)
             problems += unread
+        scenario = scenario if problems else with_profiles(scenario, locate)
     if scenario is not None and own_code and locate is not None:
         problems += check_availability(scenario, document, locate)
         problems += check_recorded_rates(scenario, document, locate)

@@ -49,6 +49,7 @@ from testbed.values.fields import (
     Word,
     not_auto,
     not_empty,
+    replaced,
     version_one,
 )
 from testbed.values.topology import End, LaunchMode, Missing, Offload
@@ -381,8 +382,7 @@ class Scenario(StrictModel):
         if isinstance(every, Duration) and isinstance(self.algorithm, Adsp):
             trial = self.algorithm.check_period  # must be a multiple of the interval
             every = Duration(trial / max(1, ceil(trial / every)))
-        evaluate = self.evaluate.model_copy(update={"every": every})
-        return self.model_copy(update={"evaluate": evaluate})
+        return replaced(self, ("evaluate", "every"), every)
 
     @property
     def simulated(self) -> bool:

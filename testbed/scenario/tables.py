@@ -12,7 +12,8 @@ from testbed.scenario.direction import TRACED
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.durations import TableDuration
 from testbed.scenario.per_device import Table, read_column
-from testbed.scenario.schema import DeviceClass, Scenario
+from testbed.scenario.schema import Scenario
+from testbed.values.fields import replaced
 from testbed.values.traces import InvalidLine
 from testbed.values.units import Duration, Quantity
 
@@ -62,7 +63,6 @@ def with_tables(
     The columns of a run's own scenario are already filled in, and stay as they are.
     """
     problems = []
-    classes = dict(scenario.workers.classes)
     for field in table_fields(scenario):
         if locate is None and field.table.values:
             continue
@@ -76,10 +76,19 @@ def with_tables(
             expected = "a CSV file, relative to the scenario's folder"
             problems.append(problem_at(document, (*field.keys, "file"), found, expected))
         else:
-            table = field.table.model_copy(update={"values": values})
-            classes[field.device_class] = _filled(classes[field.device_class], field, table)
-    workers = scenario.workers.model_copy(update={"classes": classes})
-    return scenario.model_copy(update={"workers": workers}), problems
+            scenario = _filled(scenario, field, values)
+    return scenario, problems
+
+
+def _filled(scenario: Scenario, field: TableField, values: tuple[str, ...]) -> Scenario:
+    """Return the scenario with a table's values, and their mean as the value of a link's field."""
+    table = field.table.model_copy(update={"values": values})
+    path = ("workers", "classes", field.device_class, *field.path)
+    if field.path == ("speed",):
+        return replaced(scenario, (*path, "table"), table)
+    mean = sum(map(float, map(field.kind.parse, values))) / len(values)
+    scenario = replaced(scenario, path, field.kind(mean))
+    return replaced(scenario, (*path[:-1], f"{path[-1]}_table"), table)
 
 
 def _text(table: Table, locate: Callable[[str], Path] | None) -> str:
@@ -90,17 +99,3 @@ def _text(table: Table, locate: Callable[[str], Path] | None) -> str:
     if len(found) > LARGEST_BYTES:
         raise InvalidLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
     return found.decode("utf-8-sig")
-
-
-def _filled(member: DeviceClass, field: TableField, table: Table) -> DeviceClass:
-    """Return the class with the table's values, and their mean as the value of a link's field."""
-    if field.path == ("speed",):
-        assert isinstance(member.speed, TableDuration)
-        return member.model_copy(update={"speed": member.speed.model_copy(update={"table": table})})
-    _, way, what = field.path
-    mean = sum(map(float, map(field.kind.parse, table.values))) / len(table.values)
-    direction = getattr(member.link, way).model_copy(
-        update={f"{what}_table": table, what: field.kind(mean)}
-    )
-    link = member.link.model_copy(update={way: direction})
-    return member.model_copy(update={"link": link})

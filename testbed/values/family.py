@@ -35,17 +35,20 @@ class Named(BeforeValidator):
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the schema of all three forms; a bare name only if no option is required."""
-        full = handler(schema)
-        short: list[dict[str, Any]] = []
-        for member in full.get("oneOf", [full]):
-            options = dict(handler.resolve_ref_schema(member))
-            properties = dict(options["properties"])
-            name = properties.pop("name")["const"]
-            required = [key for key in options.get("required", []) if key != "name"]
-            if not required:
-                short.append({"const": name})
-            inner = {**options, "properties": properties, "required": required}
+        """Return the schema of all three forms; a bare name only if no option is required.
+
+        All refer to one definition of each member's options, in which only they are required.
+        """
+        union, full, short = handler(schema), list[dict[str, Any]](), list[dict[str, Any]]()
+        for member in union.get("oneOf", [union]):
+            options = handler.resolve_ref_schema(member)
+            name = options["properties"]["name"]["const"]
+            required = [key for key in options.pop("required", ()) if key != "name"]
+            if required:
+                options["required"] = required
+            full.append({**member, "required": ["name", *required]})
+            inner = {**member, "not": {"required": ["name"]}}
+            short += [] if required else [{"const": name}]
             short.append(
                 {
                     "type": "object",
@@ -56,4 +59,4 @@ class Named(BeforeValidator):
                     "additionalProperties": False,
                 }
             )
-        return {"anyOf": [full, *short]}
+        return {"anyOf": [{**union, "oneOf": full} if "oneOf" in union else full[0], *short]}

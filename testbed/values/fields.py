@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +21,8 @@ from pydantic_core import CoreSchema
 
 from testbed.errors import InvalidValue, Problem, ScenarioError
 from testbed.values.units import Duration, Quantity, Rate, Size
+
+Part = TypeVar("Part")
 
 LARGEST_COUNT = 10**12
 MOST_GPUS = 64
@@ -54,6 +57,17 @@ class StrictModel(BaseModel):
         if "description" in described:
             described["description"] = f"{text}Attributes:\n{attributes}"
         return schema
+
+
+def replaced(part: Part, path: Sequence[str], value: object) -> Part:
+    """Return a copy of a model or mapping with another value at a path in it, not validated."""
+    name, *inner = path
+    holder: Any = part
+    mapping = isinstance(part, dict)
+    if inner:
+        value = replaced(holder[name] if mapping else getattr(part, name), inner, value)
+    changed = {**holder, name: value} if mapping else holder.model_copy(update={name: value})
+    return cast(Part, changed)
 
 
 def _name(text: str) -> str:
