@@ -20,12 +20,13 @@ from collections.abc import Mapping
 from dataclasses import fields
 from inspect import isabstract
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from pydantic import ValidationError
 
 from testbed.algorithms.base import AlgorithmConfig, Orders, ServerHalf, WorkerHalf
-from testbed.algorithms.frame.own_payloads import check_payloads
+from testbed.payloads import Payload
+from testbed.payloads.notes import TYPES
 from testbed.values.user_code import OwnCode, UserCode, raised_by_signal
 
 RENAMED = {"demand": "next_batch_size", "taken": "on_samples"}
@@ -34,6 +35,13 @@ RENAMED = {"demand": "next_batch_size", "taken": "on_samples"}
 
 class CustomAlgorithm(OwnCode):
     """A user-defined algorithm; every other key is a field of the user's config class."""
+
+    # What it can do is known once that class is loaded.
+    THINKS: ClassVar[bool] = True
+    PACKS: ClassVar[bool] = True
+    TAKES_STREAMS: ClassVar[bool] = True
+    AVERAGES_BUFFERS: ClassVar[bool] = True
+    WORKERS_EVALUATE: ClassVar[bool] = True
 
     def load(self, folder: Path) -> AlgorithmConfig:
         """Load the user's config, with the options, from the run's ``custom`` folder.
@@ -128,3 +136,29 @@ def _check_complete(kind: ABCMeta, code: UserCode) -> None:
     if isabstract(kind):
         lacking = ", ".join(f"{name}()" for name in sorted(kind.__abstractmethods__))
         raise code.error(f"{kind.__name__} without {lacking}", "all methods", line=code.line())
+
+
+LEAST_NUMBER = 64
+
+
+def check_payloads(kind: type[AlgorithmConfig], code: UserCode) -> None:
+    """Refuse kinds of payload that are incomplete, cannot be told apart, or have no arrays.
+
+    Raises:
+        ScenarioError: names the kind.
+    """
+    numbers: list[int] = []
+    for one in kind.PAYLOADS:
+        if not (isinstance(one, type) and issubclass(one, Payload)):
+            raise code.error(f"{one!r} in PAYLOADS", "subclasses of Payload", line=code.line())
+        own = UserCode(code.path, one.__name__, code.path_in_scenario)
+        _check_complete(one, own)
+        number = getattr(one, "NUMBER", None)
+        if type(number) is not int or number < LEAST_NUMBER or number in numbers:
+            expected = f"a number from {LEAST_NUMBER}, another for each kind"
+            raise own.error(f"NUMBER = {number!r}", expected, line=own.line())
+        numbers.append(number)
+        types = getattr(one, "TYPES", ())
+        if not types or not set(types) <= TYPES:
+            expected = f"types among {', '.join(sorted(TYPES))}"
+            raise own.error(f"TYPES = {types!r}", expected, line=own.line())

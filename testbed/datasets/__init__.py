@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
 from testbed.datasets.base import DatasetConfig as DatasetConfig
 from testbed.datasets.base import user_cache as user_cache
 from testbed.datasets.cifar10 import Cifar10 as Cifar10
@@ -34,21 +32,18 @@ from testbed.datasets.text import Text as Text
 from testbed.values.family import Named
 
 Dataset = Annotated[
-    Annotated[
-        Cifar10
-        | CustomDataset
-        | Digits
-        | FashionMnist
-        | HuggingFace
-        | Leaf
-        | MadeText
-        | Mnist
-        | MnistPair100
-        | Parquet
-        | SubstituteChiller
-        | SubstituteRail
-        | Text,
-        Field(discriminator="name"),
-    ],
+    Cifar10
+    | CustomDataset
+    | Digits
+    | FashionMnist
+    | HuggingFace
+    | Leaf
+    | MadeText
+    | Mnist
+    | MnistPair100
+    | Parquet
+    | SubstituteChiller
+    | SubstituteRail
+    | Text,
     Named(),
 ]

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.datasets.columns import Column, is_list, is_number, is_pictures
+from testbed.datasets.columns import Column, PictureReader, is_list, is_number, is_pictures
 from testbed.datasets.folders import FolderDataset, Samples
-from testbed.datasets.pictures import PictureReader
 from testbed.errors import DataError, ScenarioError
 from testbed.values.fields import Count, Word
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
 from testbed.models.adacomp_cnn import AdaCompCnn as AdaCompCnn
 from testbed.models.adsp_cnn import AdspCnn as AdspCnn
 from testbed.models.base import BoundModel as BoundModel
@@ -30,19 +28,16 @@ from testbed.models.vgg_s import VggS as VggS
 from testbed.values.family import Named
 
 Model = Annotated[
-    Annotated[
-        AdaCompCnn
-        | AdspCnn
-        | CharLstm
-        | CustomModel
-        | DigitsCnn
-        | Gpt
-        | LinearSvm
-        | Lstm
-        | Mlp
-        | ResNet
-        | VggS,
-        Field(discriminator="name"),
-    ],
+    AdaCompCnn
+    | AdspCnn
+    | CharLstm
+    | CustomModel
+    | DigitsCnn
+    | Gpt
+    | LinearSvm
+    | Lstm
+    | Mlp
+    | ResNet
+    | VggS,
     Named(),
 ]

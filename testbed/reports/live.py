@@ -16,7 +16,7 @@ from rich.text import Text
 
 from testbed.models.metrics import ACCURACY
 from testbed.reports.console import Console
-from testbed.scenario.schema import Stop
+from testbed.scenario.settings import Stop
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import (
     ClockSet,

@@ -1,16 +1,25 @@
-"""Device profiles in a scenario: their numbers, and the cost of the model on them."""
+"""What comes from files about devices: tables with a row for each, and device profiles.
+
+With the cost of the model, a profile gives the time of a step.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.errors import InvalidValue
-from testbed.scenario.document import Document, Finding, Keys
-from testbed.scenario.durations import ModelCost, ProfileTime
+from testbed.errors import InvalidValue, Problem
+from testbed.scenario.devices import KINDS
+from testbed.scenario.direction import TRACED
+from testbed.scenario.document import Document, Finding, Keys, problem_at
+from testbed.scenario.durations import ModelCost, ProfileTime, TableDuration
+from testbed.scenario.per_device import Table, read_column
 from testbed.scenario.profiles import DeviceProfile, is_file, known_device, read_profile
 from testbed.scenario.schema import Scenario
 from testbed.values.fields import replaced
+from testbed.values.traces import InvalidLine
+from testbed.values.units import Duration, Quantity
 
 Locate = Callable[[str], Path]
 
@@ -81,3 +90,87 @@ def builtin_cost(scenario: Scenario) -> ModelCost | None:
         return None
     network = scenario.model.build(*images, folder=Path())
     return ModelCost(flops=count_flops(network, *images), parameters=network.layout.size)
+
+
+LARGEST_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class TableField:
+    """A field of a class that a table determines.
+
+    Attributes:
+        path: its path in the class.
+        kind: what the column's values are.
+        devices: number of devices of the class.
+    """
+
+    device_class: str
+    path: tuple[str, ...]
+    table: Table
+    kind: type[Quantity]
+    devices: int
+
+    @property
+    def keys(self) -> Keys:
+        """Its path in the scenario, as users write it."""
+        return ("workers", "classes", self.device_class, *self.path, "table")
+
+
+def table_fields(scenario: Scenario) -> Iterator[TableField]:
+    """Yield all fields that tables determine."""
+    counts = scenario.workers.class_counts()
+    for name, member in scenario.workers.classes.items():
+        if isinstance(member.speed, TableDuration):
+            yield TableField(name, ("speed",), member.speed.table, Duration, counts[name])
+        for way in ("up", "down"):
+            for what in TRACED:
+                table = getattr(getattr(member.link, way), f"{what}_table")
+                if table is not None:
+                    yield TableField(name, ("link", way, what), table, KINDS[what], counts[name])
+
+
+def with_tables(
+    scenario: Scenario, document: Document, locate: Callable[[str], Path] | None
+) -> tuple[Scenario, list[Problem]]:
+    """Fill in the columns of tables; return the scenario and the problems.
+
+    The columns of a run's own scenario are already filled in, and stay as they are.
+    """
+    problems = []
+    for field in table_fields(scenario):
+        if locate is None and field.table.values:
+            continue
+        try:
+            text = _text(field.table, locate)
+            values = read_column(text, field.table, field.kind, devices=field.devices)
+        except InvalidLine as error:
+            problems.append(Problem(field.table.file, error.line, "", error.found, error.expected))
+        except (OSError, UnicodeDecodeError) as error:
+            found = f"{field.table.file}: {getattr(error, 'strerror', None) or 'not a text file'}"
+            expected = "a CSV file, relative to the scenario's folder"
+            problems.append(problem_at(document, (*field.keys, "file"), found, expected))
+        else:
+            scenario = _filled(scenario, field, values)
+    return scenario, problems
+
+
+def _filled(scenario: Scenario, field: TableField, values: tuple[str, ...]) -> Scenario:
+    """Return the scenario with a table's values, and their mean as the value of a link's field."""
+    table = field.table.model_copy(update={"values": values})
+    path = ("workers", "classes", field.device_class, *field.path)
+    if field.path == ("speed",):
+        return replaced(scenario, (*path, "table"), table)
+    mean = sum(map(float, map(field.kind.parse, values))) / len(values)
+    scenario = replaced(scenario, path, field.kind(mean))
+    return replaced(scenario, (*path[:-1], f"{path[-1]}_table"), table)
+
+
+def _text(table: Table, locate: Callable[[str], Path] | None) -> str:
+    if locate is None:
+        raise FileNotFoundError(2, "a scenario that is not in a file cannot name one")
+    with locate(table.file).open("rb") as file:
+        found = file.read(LARGEST_BYTES + 1)
+    if len(found) > LARGEST_BYTES:
+        raise InvalidLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
+    return found.decode("utf-8-sig")

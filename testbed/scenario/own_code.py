@@ -17,12 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.algorithms.custom import (
-    CustomAlgorithm,
-    check_halves,
-    config_class,
-    configured,
-)
+from testbed.algorithms.custom import CustomAlgorithm, check_halves, config_class, configured
 from testbed.algorithms.selection.custom import CustomSelection, try_selection
 from testbed.datasets.folders import FolderDataset
 from testbed.errors import Problem, ScenarioError, UserFileError

@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    GetJsonSchemaHandler,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
 from testbed.errors import InvalidValue
@@ -45,12 +40,7 @@ from testbed.values.units import Duration
 
 WAIT = Duration(60.0)
 
-WorkloadFault = Annotated[
-    Annotated[
-        Freeze | Kill | NetworkPartition | ChangedLink | SlowNode, Field(discriminator="name")
-    ],
-    Named(),
-]
+WorkloadFault = Annotated[Freeze | Kill | NetworkPartition | ChangedLink | SlowNode, Named()]
 """The faults that concern a node, whatever runs in it."""
 
 

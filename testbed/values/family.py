@@ -7,10 +7,10 @@ algorithm: {adacomp: {ratio: 0.01}}           the short form
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, GetJsonSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 
 def full_form(value: Any) -> Any:
@@ -26,11 +26,14 @@ def full_form(value: Any) -> Any:
     return value
 
 
-class Named(BeforeValidator):
-    """Annotates a discriminated union to accept the two short forms too."""
+class Named:
+    """Annotates a union of members, told apart by ``name``, to accept the two short forms too."""
 
-    def __init__(self) -> None:
-        super().__init__(full_form)
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        union = handler.generate_schema(Annotated[source, Field(discriminator="name")])
+        return core_schema.no_info_before_validator_function(full_form, union)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -59,4 +62,4 @@ class Named(BeforeValidator):
                     "additionalProperties": False,
                 }
             )
-        return {"anyOf": [{**union, "oneOf": full} if "oneOf" in union else full[0], *short]}
+        return {"anyOf": [{**union, "oneOf": full}, *short]}

@@ -20,8 +20,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
-
 from testbed.models.metrics.base import Metric as Metric
 from testbed.models.metrics.base import MetricConfig as MetricConfig
 from testbed.models.metrics.classes import AccuracyPerClass, MacroF1
@@ -46,7 +44,7 @@ AnyMetric = (
     | Clients
     | CustomMetric
 )
-EvaluationMetric = Annotated[Annotated[AnyMetric, Field(discriminator="name")], Named()]
+EvaluationMetric = Annotated[AnyMetric, Named()]
 
 DEFAULTS: tuple[AnyMetric, ...] = (Top1(name="top1"), Top5(name="top5"))
 """The metrics of a scenario that names none."""
