@@ -25,8 +25,7 @@ from typing import Any, ClassVar, get_args
 from pydantic import ValidationError
 
 from testbed.algorithms.base import AlgorithmConfig, Orders, ServerHalf, WorkerHalf
-from testbed.payloads import Payload
-from testbed.payloads.notes import TYPES
+from testbed.algorithms.frame.own_payloads import check_payloads
 from testbed.values.user_code import OwnCode, UserCode, raised_by_signal
 
 RENAMED = {"demand": "next_batch_size", "taken": "on_samples"}
@@ -136,29 +135,3 @@ def _check_complete(kind: ABCMeta, code: UserCode) -> None:
     if isabstract(kind):
         lacking = ", ".join(f"{name}()" for name in sorted(kind.__abstractmethods__))
         raise code.error(f"{kind.__name__} without {lacking}", "all methods", line=code.line())
-
-
-LEAST_NUMBER = 64
-
-
-def check_payloads(kind: type[AlgorithmConfig], code: UserCode) -> None:
-    """Refuse kinds of payload that are incomplete, cannot be told apart, or have no arrays.
-
-    Raises:
-        ScenarioError: names the kind.
-    """
-    numbers: list[int] = []
-    for one in kind.PAYLOADS:
-        if not (isinstance(one, type) and issubclass(one, Payload)):
-            raise code.error(f"{one!r} in PAYLOADS", "subclasses of Payload", line=code.line())
-        own = UserCode(code.path, one.__name__, code.path_in_scenario)
-        _check_complete(one, own)
-        number = getattr(one, "NUMBER", None)
-        if type(number) is not int or number < LEAST_NUMBER or number in numbers:
-            expected = f"a number from {LEAST_NUMBER}, another for each kind"
-            raise own.error(f"NUMBER = {number!r}", expected, line=own.line())
-        numbers.append(number)
-        types = getattr(one, "TYPES", ())
-        if not types or not set(types) <= TYPES:
-            expected = f"types among {', '.join(sorted(TYPES))}"
-            raise own.error(f"TYPES = {types!r}", expected, line=own.line())

@@ -33,8 +33,8 @@ from testbed.algorithms.base import Applied, Halves, Reply, Update, expect
 from testbed.algorithms.optimizers import Sgd
 from testbed.algorithms.parts.epochs import EpochsWorker
 from testbed.algorithms.parts.federated import FederatedRounds
-from testbed.algorithms.parts.local_training import CONSTANT
 from testbed.algorithms.parts.options import LearningRate
+from testbed.algorithms.parts.schedule import CONSTANT
 from testbed.algorithms.parts.selection import SelectingServer
 from testbed.errors import InvalidValue, RejectedError
 from testbed.payloads import Dense, Vector

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from testbed.algorithms import DiLoCo, FedAsync, FedAvg, FedBuff, FedNova, FedOpt, FedProx
 from testbed.algorithms.base import Applied, Stream, Update
 from testbed.algorithms.optimizers import Sgd
-from testbed.algorithms.parts.local_training import StepDecay
+from testbed.algorithms.parts.schedule import StepDecay
 from testbed.payloads import Dense
 
 GroupOf = Any

@@ -17,9 +17,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from testbed.algorithms.base import Applied, Reply, Update, expect
-from testbed.algorithms.parts.local_training import CONSTANT, LocalTraining
+from testbed.algorithms.parts.local_training import LocalTraining
 from testbed.algorithms.parts.options import Count, PositiveDuration, Share
 from testbed.algorithms.parts.rounds import RoundServer
+from testbed.algorithms.parts.schedule import CONSTANT
 from testbed.algorithms.selection import CustomSelection, Selection, Uniform
 from testbed.errors import InvalidValue
 from testbed.payloads import Dense
