@@ -10,8 +10,6 @@ an algorithm.
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
-
 from testbed.algorithms.adacomm import Adacomm as Adacomm
 from testbed.algorithms.adacomp import AdaComp as AdaComp
 from testbed.algorithms.adsp import Adsp as Adsp
@@ -44,37 +42,34 @@ from testbed.algorithms.term import Term as Term
 from testbed.values.family import Named
 
 Algorithm = Annotated[
-    Annotated[
-        Asgd
-        | CompAsgd
-        | AdaComp
-        | Bsp
-        | Ssp
-        | Tap
-        | FixedAdacomm
-        | Adacomm
-        | Adsp
-        | FedAvg
-        | FedProx
-        | FedOpt
-        | FedNova
-        | Scaffold
-        | QFedAvg
-        | FedBuff
-        | FedAsync
-        | DiLoCo
-        | Ddl
-        | ScaDles
-        | PlumpDp
-        | QuantDp
-        | SlimDp
-        | SignSgd
-        | MemSgd
-        | Term
-        | PowerSgd
-        | CustomAlgorithm,
-        Field(discriminator="name"),
-    ],
+    Asgd
+    | CompAsgd
+    | AdaComp
+    | Bsp
+    | Ssp
+    | Tap
+    | FixedAdacomm
+    | Adacomm
+    | Adsp
+    | FedAvg
+    | FedProx
+    | FedOpt
+    | FedNova
+    | Scaffold
+    | QFedAvg
+    | FedBuff
+    | FedAsync
+    | DiLoCo
+    | Ddl
+    | ScaDles
+    | PlumpDp
+    | QuantDp
+    | SlimDp
+    | SignSgd
+    | MemSgd
+    | Term
+    | PowerSgd
+    | CustomAlgorithm,
     Named(),
 ]
 

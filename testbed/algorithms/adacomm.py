@@ -27,14 +27,7 @@ from collections.abc import Sequence
 from math import ceil, sqrt
 from typing import ClassVar, Literal
 
-from testbed.algorithms.base import (
-    AlgorithmConfig,
-    Applied,
-    Halves,
-    Measured,
-    Orders,
-    Reply,
-)
+from testbed.algorithms.base import AlgorithmConfig, Applied, Halves, Measured, Orders, Reply
 from testbed.algorithms.parts.local_sgd import LocalStepsWorker
 from testbed.algorithms.parts.options import LearningRate, PositiveDuration, Steps
 from testbed.algorithms.parts.rounds import RoundServer
@@ -62,7 +55,6 @@ class Adacomm(AlgorithmConfig):
     adaptation_period: PositiveDuration = Duration(60)
 
     def halves(self) -> Halves:
-        """Return the halves; the worker half is that of Fixed ADACOMM."""
         return LocalStepsWorker, AdacommServer
 
 

@@ -33,5 +33,4 @@ class Bsp(LocalRateOptions):
     name: Literal["bsp"]
 
     def halves(self) -> Halves:
-        """Return the halves; the server half is the one of all barriers."""
         return StepWorker, RoundServer

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from inspect import isabstract
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from pydantic import ValidationError
 
@@ -34,6 +34,13 @@ RENAMED = {"demand": "next_batch_size", "taken": "on_samples"}
 
 class CustomAlgorithm(OwnCode):
     """A user-defined algorithm; every other key is a field of the user's config class."""
+
+    # What it can do is known once that class is loaded.
+    THINKS: ClassVar[bool] = True
+    PACKS: ClassVar[bool] = True
+    TAKES_STREAMS: ClassVar[bool] = True
+    AVERAGES_BUFFERS: ClassVar[bool] = True
+    WORKERS_EVALUATE: ClassVar[bool] = True
 
     def load(self, folder: Path) -> AlgorithmConfig:
         """Load the user's config, with the options, from the run's ``custom`` folder.
@@ -54,9 +61,7 @@ def open_config(code: UserCode, options: Mapping[str, Any]) -> AlgorithmConfig:
     try:
         config = configured(code, kind, options)
     except ValidationError as error:
-        first = error.errors()[0]
-        found = f"the option {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise code.error(found, f"options that {code.name} accepts", line=code.line()) from None
+        raise code.refuses(error) from None
     check_halves(config, code)
     return config
 

@@ -49,5 +49,4 @@ class FedAvg(FederatedRounds):
     name: Literal["fedavg"]
 
     def halves(self) -> Halves:
-        """Return halves that also serve other algorithms with rounds."""
         return EpochsWorker, SelectingServer

@@ -54,7 +54,6 @@ class FedBuff(LocalTraining):
     damping: bool = True
 
     def halves(self) -> Halves:
-        """Return the halves; the worker half also serves other algorithms."""
         return StepsWorker, FedBuffServer
 
 

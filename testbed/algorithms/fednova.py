@@ -49,7 +49,6 @@ class FedNova(FederatedRounds, PartialTraining):
         return self
 
     def halves(self) -> Halves:
-        """Return the halves; the worker half is FedProx's."""
         return PartialEpochsWorker, FedNovaServer
 
 

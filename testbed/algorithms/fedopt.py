@@ -57,7 +57,6 @@ class FedOpt(FederatedRounds):
     tau: PositiveNumber = 1e-3
 
     def halves(self) -> Halves:
-        """Return the halves; the worker half is FedAvg's."""
         return EpochsWorker, FedOptServer
 
 

@@ -43,5 +43,4 @@ class FedProx(FederatedRounds, PartialTraining):
     proximal: NonNegative = 0.01
 
     def halves(self) -> Halves:
-        """Return halves that also serve other algorithms with rounds."""
         return PartialEpochsWorker, SelectingServer

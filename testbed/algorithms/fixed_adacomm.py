@@ -43,5 +43,4 @@ class FixedAdacomm(LocalRateOptions):
     local_steps: Steps = 40
 
     def halves(self) -> Halves:
-        """Return the halves; the server half is the one of all barriers."""
         return LocalStepsWorker, RoundServer

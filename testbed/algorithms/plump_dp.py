@@ -38,5 +38,4 @@ class PlumpDp(DataParallelOptions):
     name: Literal["plump-dp"]
 
     def halves(self) -> Halves:
-        """Return the halves: those of all three, which exchange all N values."""
         return DataParallelWorker, DataParallelServer

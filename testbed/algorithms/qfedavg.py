@@ -50,11 +50,9 @@ class QFedAvg(FederatedRounds):
     q: NonNegative = 1.0
 
     def takes_losses(self) -> bool:
-        """Return True: workers report their loss."""
         return True
 
     def halves(self) -> Halves:
-        """Return the halves; the worker half is FedAvg's."""
         return EpochsWorker, QFedAvgServer
 
 

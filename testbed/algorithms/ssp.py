@@ -27,13 +27,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Literal
 
-from testbed.algorithms.base import (
-    Applied,
-    Halves,
-    Reply,
-    Update,
-    expect,
-)
+from testbed.algorithms.base import Applied, Halves, Reply, Update, expect
 from testbed.algorithms.parts.commits import CommitServer
 from testbed.algorithms.parts.local_sgd import LocalRateOptions, StepWorker
 from testbed.algorithms.parts.options import Steps

@@ -34,5 +34,4 @@ class Tap(LocalRateOptions):
     name: Literal["tap"]
 
     def halves(self) -> Halves:
-        """Return the halves; the server half applies each push on arrival."""
         return StepWorker, CommitServer

@@ -48,11 +48,9 @@ class Term(FederatedRounds):
     tilt: FiniteNumber = 1.0
 
     def takes_losses(self) -> bool:
-        """Return True: workers report their loss."""
         return True
 
     def halves(self) -> Halves:
-        """Return the halves; the worker half is FedAvg's."""
         return EpochsWorker, TermServer
 
 

@@ -22,7 +22,7 @@ from testbed.host.isolation import Opened, run_isolated
 from testbed.models import CustomModel, Network
 from testbed.models.metrics.custom import CustomMetric, try_metric
 from testbed.scenario import Scenario, load
-from testbed.scenario.data_checks import require_targets
+from testbed.scenario.checks import require_targets
 from testbed.scenario.override import Override
 from testbed.scenario.own_code import own_code
 from testbed.scenario.source import find_scenario

@@ -43,7 +43,6 @@ class FashionMnist(DatasetConfig):
     name: Literal["fashion-mnist"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """Prepare the data set."""
         return prepare_mnist(
             cache,
             environment=environment,

@@ -42,7 +42,6 @@ class HuggingFace(RowsDataset):
         return found[0], found[1] if len(found) > 1 else ()
 
     def schema_of(self, file: Path) -> pa.Schema:
-        """Return the columns of a file."""
         import pyarrow as pa
 
         with pa.memory_map(str(file)) as content, pa.ipc.open_stream(content) as stream:

@@ -52,7 +52,6 @@ class MadeText(DatasetConfig):
     name: Literal["made-text"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """Draw the text."""
         return prepare_once(cache / "prepared" / "made-text-1", _make)
 
 

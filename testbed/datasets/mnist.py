@@ -74,7 +74,6 @@ class Mnist(DatasetConfig):
     name: Literal["mnist"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """Prepare the data set."""
         return prepare_mnist(cache, environment=environment)
 
 

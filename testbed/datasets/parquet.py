@@ -39,7 +39,6 @@ class Parquet(RowsDataset):
         return train, _of_split(all_files, folder, self.test_split) if not self.test_share else ()
 
     def schema_of(self, file: Path) -> pa.Schema:
-        """Return the columns of a file."""
         import pyarrow.parquet as pq
 
         return pq.read_schema(file)

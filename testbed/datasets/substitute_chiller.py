@@ -47,7 +47,6 @@ class SubstituteChiller(DatasetConfig):
     name: Literal["substitute-chiller"]
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """Prepare the tables."""
         return prepare_once(cache / "prepared" / "substitute-chiller-1", _read)
 
 

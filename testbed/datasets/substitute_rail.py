@@ -61,7 +61,6 @@ class SubstituteRail(DatasetConfig):
     shocks: BelowOne = 0.01
 
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
-        """Prepare the series."""
         target = cache / "prepared" / f"substitute-rail-{self.series}-{self.shocks}-1"
         return prepare_once(target, lambda: _read(self.series, self.shocks))
 

@@ -7,8 +7,6 @@ README.md says how to add a kind.
 
 from typing import Annotated
 
-from pydantic import Field
-
 from testbed.faults.crash import Crash, Crashes
 from testbed.faults.kinds import (
     ChangedLink,
@@ -23,11 +21,7 @@ from testbed.faults.kinds import (
 from testbed.values.family import Named
 
 Fault = Annotated[
-    Annotated[
-        Crash | Freeze | Kill | Leave | Join | NetworkPartition | ChangedLink | Slow,
-        Field(discriminator="name"),
-    ],
-    Named(),
+    Crash | Freeze | Kill | Leave | Join | NetworkPartition | ChangedLink | Slow, Named()
 ]
 
 AnyFault = Fault | SlowNode

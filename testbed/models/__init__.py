@@ -9,56 +9,35 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
-from testbed.models.adacomp_cnn import AdaCompCnn
-from testbed.models.adsp_cnn import AdspCnn
-from testbed.models.base import BoundModel, Evaluation, ImageShape, ModelConfig, Network
-from testbed.models.char_lstm import CharLstm
-from testbed.models.custom import CustomModel
-from testbed.models.digits_cnn import DigitsCnn
-from testbed.models.gpt import Gpt
-from testbed.models.linear_svm import LinearSvm
-from testbed.models.lstm import Lstm
-from testbed.models.mlp import Mlp
-from testbed.models.resnet import ResNet
-from testbed.models.vgg_s import VggS
+from testbed.models.adacomp_cnn import AdaCompCnn as AdaCompCnn
+from testbed.models.adsp_cnn import AdspCnn as AdspCnn
+from testbed.models.base import BoundModel as BoundModel
+from testbed.models.base import Evaluation as Evaluation
+from testbed.models.base import ImageShape as ImageShape
+from testbed.models.base import ModelConfig as ModelConfig
+from testbed.models.base import Network as Network
+from testbed.models.char_lstm import CharLstm as CharLstm
+from testbed.models.custom import CustomModel as CustomModel
+from testbed.models.digits_cnn import DigitsCnn as DigitsCnn
+from testbed.models.gpt import Gpt as Gpt
+from testbed.models.linear_svm import LinearSvm as LinearSvm
+from testbed.models.lstm import Lstm as Lstm
+from testbed.models.mlp import Mlp as Mlp
+from testbed.models.resnet import ResNet as ResNet
+from testbed.models.vgg_s import VggS as VggS
 from testbed.values.family import Named
 
 Model = Annotated[
-    Annotated[
-        AdaCompCnn
-        | AdspCnn
-        | CharLstm
-        | CustomModel
-        | DigitsCnn
-        | Gpt
-        | LinearSvm
-        | Lstm
-        | Mlp
-        | ResNet
-        | VggS,
-        Field(discriminator="name"),
-    ],
+    AdaCompCnn
+    | AdspCnn
+    | CharLstm
+    | CustomModel
+    | DigitsCnn
+    | Gpt
+    | LinearSvm
+    | Lstm
+    | Mlp
+    | ResNet
+    | VggS,
     Named(),
-]
-
-__all__ = [
-    "AdaCompCnn",
-    "AdspCnn",
-    "BoundModel",
-    "CharLstm",
-    "CustomModel",
-    "DigitsCnn",
-    "Evaluation",
-    "Gpt",
-    "ImageShape",
-    "LinearSvm",
-    "Lstm",
-    "Mlp",
-    "Model",
-    "ModelConfig",
-    "Network",
-    "ResNet",
-    "VggS",
 ]

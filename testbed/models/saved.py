@@ -12,18 +12,17 @@ evaluated on other images, namely on all of them, so it is not compared with the
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from math import inf, isfinite
 from pathlib import Path
 from sys import float_info
 from typing import Any, Literal
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from testbed.errors import TestbedError
 from testbed.models.base import BoundModel, Evaluation, ImageShape, Network
@@ -144,21 +143,17 @@ class SavedModel:
             TestbedError: the file does not exist or is damaged.
         """
         path = _file(folder, which)
-        with _opened(path) as file:
-            try:
-                about = json.loads((file.metadata() or {})[KEY])
-                taken = {**about, "evaluation": Evaluation.read(about["evaluation"])}
-                shape = tuple(int(size) for size in about["image_shape"])
-                if len(shape) not in (1, 3):
-                    raise ValueError(f"image_shape {shape}")
-                return cls(
-                    path,
-                    Measurement(**{name: taken[name] for name in Measurement.__dataclass_fields__}),
-                    shape,
-                    int(about["classes"]),
-                )
-            except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
-                raise _damaged(path, f"its metadata is not that of a model ({error})") from None
+        metadata, _ = _read(path)
+        try:
+            about = json.loads(metadata[KEY])
+            taken = {**about, "evaluation": Evaluation.read(about["evaluation"])}
+            shape = tuple(int(size) for size in about["image_shape"])
+            if len(shape) not in (1, 3):
+                raise ValueError(f"image_shape {shape}")
+            measurement = Measurement(**{one.name: taken[one.name] for one in fields(Measurement)})
+            return cls(path, measurement, shape, int(about["classes"]))
+        except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
+            raise _damaged(path, f"its metadata is not that of a model ({error})") from None
 
     def load(self, network: Network) -> LoadedModel:
         """Load the model into its network.
@@ -168,16 +163,16 @@ class SavedModel:
         """
         layout = network.layout
         parameters = np.empty(layout.size, np.float32)
-        with _opened(self.path) as file:
-            if set(file.keys()) != set(layout.names):
-                found = ", ".join(sorted(file.keys())[:5])
-                raise _damaged(self.path, f"it holds {found}, expected {', '.join(layout.names)}")
-            for name, part, shape in zip(layout.names, layout.slices(), layout.shapes, strict=True):
-                tensor = file.get_tensor(name)
-                if tensor.shape != shape or tensor.dtype != np.float32:
-                    found = f"{name} is {tensor.dtype} {tensor.shape}"
-                    raise _damaged(self.path, f"{found}, expected float32 {shape}")
-                parameters[part] = tensor.reshape(-1)
+        _, tensors = _read(self.path)
+        if tensors.keys() != set(layout.names):
+            found = ", ".join(sorted(tensors)[:5])
+            raise _damaged(self.path, f"it holds {found}, expected {', '.join(layout.names)}")
+        for name, part, shape in zip(layout.names, layout.slices(), layout.shapes, strict=True):
+            tensor = tensors[name]
+            if tensor.shape != shape or tensor.dtype != np.float32:
+                found = f"{name} is {tensor.dtype} {tensor.shape}"
+                raise _damaged(self.path, f"{found}, expected float32 {shape}")
+            parameters[part] = tensor.reshape(-1)
         return LoadedModel(network.bind(parameters), layout, parameters, self.taken)
 
 
@@ -202,9 +197,8 @@ def _file(folder: Path, which: Which) -> Path:
     return folder / f"{which}.safetensors"
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Open a copy of the file, as the node that wrote it may truncate it during reading."""
+def _read(path: Path) -> tuple[Mapping[str, str], Mapping[str, NDArray[Any]]]:
+    """Return the metadata and the tensors of a file."""
     try:
         content = read_untrusted(path, node="evaluator", most=LARGEST_FILE)
     except (FileNotFoundError, NotADirectoryError):
@@ -215,13 +209,12 @@ def _opened(path: Path) -> Iterator[Any]:
         ) from None
     except PermissionError as error:
         raise _damaged(path, str(error.strerror)) from None
-    with os.fdopen(os.memfd_create("model", os.MFD_CLOEXEC), "wb", buffering=0) as copy:
-        copy.write(content)
-        try:
-            with safe_open(f"/proc/self/fd/{copy.fileno()}", framework="numpy") as file:
-                yield file
-        except SafetensorError as error:
-            raise _damaged(path, f"not a safetensors file, or truncated ({error})") from None
+    try:
+        tensors = load(content)
+    except SafetensorError as error:
+        raise _damaged(path, f"not a safetensors file, or truncated ({error})") from None
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return header.get("__metadata__", {}), tensors
 
 
 def _damaged(path: Path, what: str) -> TestbedError:

@@ -6,27 +6,17 @@ decides to compress (``algorithms``), bytes on the wire (``rpc``). A new kind is
 in ``KINDS``.
 """
 
-from testbed.payloads.base import Array, Indices, Packable, Payload, Vector, zeros
-from testbed.payloads.entries import Dense, Sparse
-from testbed.payloads.factors import Factors
-from testbed.payloads.keyed import Keyed
-from testbed.payloads.quantized import Quantized
-from testbed.payloads.signs import Signs
+from testbed.payloads.base import Array as Array
+from testbed.payloads.base import Indices as Indices
+from testbed.payloads.base import Packable as Packable
+from testbed.payloads.base import Payload as Payload
+from testbed.payloads.base import Vector as Vector
+from testbed.payloads.base import zeros as zeros
+from testbed.payloads.entries import Dense as Dense
+from testbed.payloads.entries import Sparse as Sparse
+from testbed.payloads.factors import Factors as Factors
+from testbed.payloads.keyed import Keyed as Keyed
+from testbed.payloads.quantized import Quantized as Quantized
+from testbed.payloads.signs import Signs as Signs
 
 KINDS: tuple[type[Payload], ...] = (Dense, Sparse, Keyed, Quantized, Signs, Factors)
-
-__all__ = [
-    "KINDS",
-    "Array",
-    "Dense",
-    "Factors",
-    "Indices",
-    "Keyed",
-    "Packable",
-    "Payload",
-    "Quantized",
-    "Signs",
-    "Sparse",
-    "Vector",
-    "zeros",
-]

@@ -30,8 +30,8 @@ from testbed.roles.compute_process import serve
 from testbed.roles.process import run
 from testbed.roles.segment import MESSAGE_BYTES, WELCOME, worker_bytes
 from testbed.rpc.tokens import token_of
-from testbed.scenario.compute import Shared
 from testbed.scenario.experiment import Experiment
+from testbed.scenario.settings import Shared
 
 HELLO_SECONDS = 1.0
 """How long a worker may take to introduce itself."""

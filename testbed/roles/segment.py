@@ -25,7 +25,7 @@ from testbed.algorithms.frame.actions import Step
 from testbed.errors import NodeError, UserCodeError
 from testbed.payloads import Vector
 from testbed.payloads.base import CACHE_LINE_BYTES
-from testbed.scenario.compute import MOST_SAMPLES
+from testbed.scenario.settings import MOST_SAMPLES
 
 MESSAGE_BYTES = 8 * (MOST_SAMPLES + 1)
 """Maximum size of a message; the default buffer of a socket holds it."""

@@ -15,7 +15,7 @@ import numpy as np
 from testbed.algorithms import Asgd, CustomAlgorithm
 from testbed.algorithms.base import Reply
 from testbed.algorithms.frame.actions import Step
-from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.compute import batch_of
 from testbed.datasets import Prepared, load
 from testbed.models import BoundModel, CustomModel
 from testbed.payloads import Dense

@@ -17,8 +17,7 @@ from testbed.errors import HostError
 from testbed.host.isolation import Opened, run_isolated
 from testbed.models import CustomModel, ImageShape, ModelConfig
 from testbed.models.base import BoundModel, Images, Network, Targets
-from testbed.models.cost import count_flops
-from testbed.models.noise import noise
+from testbed.models.cost import count_flops, noise
 from testbed.scenario.durations import ModelCost, ProfileTime
 from testbed.scenario.profiles import DeviceProfile
 from testbed.telemetry.host import parse_cpu_model

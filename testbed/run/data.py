@@ -14,9 +14,13 @@ from testbed.host.isolation import Opened, run_isolated
 from testbed.models import CustomModel, ImageShape
 from testbed.models.cost import count_flops
 from testbed.run.prepare import RunRequest
-from testbed.scenario.checks import check_model_targets, model_too_large
+from testbed.scenario.checks import (
+    check_model_targets,
+    model_too_large,
+    require_batch,
+    require_targets,
+)
 from testbed.scenario.costs import uses_profiles, with_cost
-from testbed.scenario.data_checks import require_batch, require_targets
 from testbed.scenario.dealing import deal, split
 from testbed.scenario.durations import ModelCost
 from testbed.scenario.experiment import record_format

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, get_args
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from testbed.runtimes.config import Auto, Simulated
 from testbed.runtimes.docker import Docker
@@ -21,7 +21,7 @@ from testbed.values.family import Named
 Real = Native | Docker | Lxc
 """The runtimes that create containers."""
 
-Runtime = Annotated[Annotated[Real | Auto | Simulated, Field(discriminator="name")], Named()]
+Runtime = Annotated[Real | Auto | Simulated, Named()]
 
 
 def names(*, gpus: bool = False) -> tuple[str, ...]:

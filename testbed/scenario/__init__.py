@@ -6,18 +6,10 @@ scenario describes (``experiment``): its model, data and algorithm. Not here: me
 fields, and the nodes (``plan``).
 """
 
-from testbed.scenario.dump import dump
-from testbed.scenario.json_schema import json_schema, json_schema_text
-from testbed.scenario.load import load, load_text
-from testbed.scenario.override import Override
-from testbed.scenario.schema import Scenario
-
-__all__ = [
-    "Override",
-    "Scenario",
-    "dump",
-    "json_schema",
-    "json_schema_text",
-    "load",
-    "load_text",
-]
+from testbed.scenario.dump import dump as dump
+from testbed.scenario.json_schema import json_schema as json_schema
+from testbed.scenario.json_schema import json_schema_text as json_schema_text
+from testbed.scenario.load import load as load
+from testbed.scenario.load import load_text as load_text
+from testbed.scenario.override import Override as Override
+from testbed.scenario.schema import Scenario as Scenario

@@ -7,18 +7,12 @@ from collections.abc import Iterator, Sequence
 from testbed.errors import Problem
 from testbed.faults import Join, Kill, Leave
 from testbed.faults.population import Availability
-from testbed.scenario.attendance import Presence
 from testbed.scenario.devices import device_pace
 from testbed.scenario.direction import Recording
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.schema import Scenario
-from testbed.scenario.traces import (
-    Locate,
-    offset_of,
-    parse_recording,
-    recorded_text,
-    unreadable,
-)
+from testbed.scenario.settings import Presence
+from testbed.scenario.traces import Locate, offset_of, parse_recording, recorded_text, unreadable
 from testbed.values.presence import is_of_devices, read_devices
 from testbed.values.seeds import stream
 from testbed.values.traces import AVAILABLE, SHORTEST_SECONDS, InvalidLine, Trace

@@ -1,91 +1,46 @@
-"""Checks of a scenario across its fields, and against the host."""
+"""Checks of a scenario across its fields, against the host, and with its code and data."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from math import floor, inf
+from typing import Any
 
-from testbed.algorithms import Adsp
+from testbed.algorithms import Adsp, ScaDles
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.faults import ChangedLink, Kill
+from testbed.algorithms.parts.federated import FederatedRounds
+from testbed.datasets.streams import Each, Steady, Traced
+from testbed.errors import ScenarioError
 from testbed.faults.base import TimedFault
-from testbed.faults.check import contradictions, rejoining
+from testbed.models import Network
 from testbed.models.base import AT_WORKERS
-from testbed.network.offloads import needs_packets
 from testbed.rpc.limits import LARGEST_MODEL
-from testbed.runtimes import Simulated, names
-from testbed.scenario.compute_checks import check_compute
-from testbed.scenario.device_checks import check_deal, check_device_links
-from testbed.scenario.direction import Link
-from testbed.scenario.document import (
-    METRICS,
-    PARTITION,
-    SELECTION,
-    Document,
-    Finding,
-    Keys,
-    member_option,
-)
+from testbed.runtimes import Lxc, Native, Simulated, names
+from testbed.scenario.document import Finding, Keys
 from testbed.scenario.durations import LEAST_INTERVAL
-from testbed.scenario.links import (
-    addressed,
-    feeders,
-    link_spec,
-    linked_nodes,
-    links_after,
-    restarts_feeders,
-    unshapable,
-)
+from testbed.scenario.fault_checks import check_deal, check_faults, check_links
+from testbed.scenario.links import addressed, linked_nodes
 from testbed.scenario.metrics import check_metrics, check_targets, clients_by
-from testbed.scenario.rounds import check_rounds
-from testbed.scenario.scalars import display
-from testbed.scenario.schema import DeviceClass, PsSettings, Scenario
-from testbed.scenario.stream_checks import check_streams
-from testbed.scenario.traces import recorded_fields
-from testbed.values.family import full_form
+from testbed.scenario.schema import Scenario
+from testbed.scenario.settings import MOST_SAMPLES, Own
+from testbed.scenario.streams import StreamSettings
 from testbed.values.samples import Inputs, Targets
-from testbed.values.topology import LinkSpec
 from testbed.values.units import Duration
+from testbed.values.user_code import OwnCode
 
 MOST_WORKERS = 1022
 """A Linux bridge has 1,023 ports, one of which is for the parameter server."""
+
+
 SIMULATED_HAVE_MORE = "For more, use `runtime: simulated`: a simulation needs no switch"
+
 
 PARAMETER_BYTES = 4
 
-FILES = {
-    ("partition", "by_user"): "JSON",
-    ("partition", "lists"): "JSON",
-    ("dataset", "text"): "text",
-}
-"""Members with a file of the user's own, and its kind; that of ``custom`` members is Python."""
 
 TAKEN = re.compile(r"ps|evaluator|compute|agent|controller|broker|w\d+|probe\d*|producer\d*")
 """Names that are reserved for nodes, and for other processes with a log."""
-
-
-def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Finding]:
-    """Check that the user's own files exist; ``locate`` returns the path of a file by its name."""
-    listed = document.at(METRICS)
-    places = range(len(listed)) if isinstance(listed, tuple | list) else ()
-    metrics: dict[Keys, str] = {(*METRICS, place): "metric" for place in places}
-    members: dict[Keys, str] = {(family,): family for family in ("algorithm", "model", "dataset")}
-    members[member_option(document, SELECTION)] = "selection"
-    members[member_option(document, PARTITION)] = "partition"
-    for path, family in (members | metrics).items():
-        member = full_form(document.at(path))
-        name = member.get("name") if isinstance(member, dict) else None
-        kind = "Python" if name == "custom" else FILES.get((family, str(name)))
-        if kind is None:
-            continue
-        file = member.get("file")
-        # Path.is_file would raise for a name that is too long.
-        if isinstance(file, str) and not os.path.isfile(locate(file)):  # noqa: PTH113
-            expected = f"the {family}'s {kind} file, relative to the folder of the scenario"
-            found = f"no file {display(file)}"
-            yield (*path, "file"), found, expected
 
 
 def check_device(scenario: Scenario, has_cuda: Callable[[], bool]) -> Iterator[Finding]:
@@ -133,21 +88,13 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
     if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario)
     yield from check_deal(scenario)
-    yield from _check_links(scenario)
+    yield from check_links(scenario)
 
 
-def _check_links(scenario: Scenario) -> Iterator[Finding]:
-    """Check that the kernel can create the links."""
-    links: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
-    for name, member in scenario.workers.classes.items():
-        links[("workers", "classes", name, "link")] = member.link
-    for name, program in scenario.programs.items():
-        links[("programs", name, "link")] = program.link
-    for path, link in links.items():
-        spec = link_spec(link, address="", mac="", time_scale=scenario.time_scale)
-        for direction, reason in unshapable(spec):
-            yield (*path, direction), "", "", reason
-    yield from check_device_links(scenario)
+def of_classes(scenario: Scenario, field: str) -> dict[Keys, Any]:
+    """Return the values of a field of all device classes, by their paths."""
+    classes = scenario.workers.classes.items()
+    return {("workers", "classes", name, field): getattr(one, field) for name, one in classes}
 
 
 def model_too_large(parameters: int) -> tuple[str, str] | None:
@@ -175,20 +122,15 @@ def _check_intervals(scenario: Scenario) -> Iterator[Finding]:
 def _check_algorithm(scenario: Scenario) -> Iterator[Finding]:
     """Check that the algorithm uses all options that are set, and gets the evaluations it needs."""
     algorithm, every = scenario.algorithm, scenario.evaluate.every
-    thinks = not isinstance(algorithm, AlgorithmConfig) or algorithm.THINKS
-    waits: dict[Keys, object] = {("workers", "think"): scenario.workers.think}
-    for name, member in scenario.workers.classes.items():
-        waits[("workers", "classes", name, "think")] = member.think
-    for path in [path for path, think in waits.items() if think is not None and not thinks]:
+    waits = {("workers", "think"): scenario.workers.think, **of_classes(scenario, "think")}
+    for path in [path for path, think in waits.items() if think and not algorithm.THINKS]:
         expected = f"none: {algorithm.name} has no think time; set `speed` instead"
         yield path, "a think time", expected
-    packs = not isinstance(algorithm, AlgorithmConfig) or algorithm.PACKS
-    if not packs and scenario.encoding != "raw":
+    if not algorithm.PACKS and scenario.encoding != "raw":
         expected = f"raw: {algorithm.name} encodes its pushes itself"
         yield ("encoding",), scenario.encoding, expected
-    averages = not isinstance(algorithm, AlgorithmConfig) or algorithm.AVERAGES_BUFFERS
     buffers = getattr(scenario.model, "buffers", "dropped")
-    if not averages and buffers != "dropped":
+    if not algorithm.AVERAGES_BUFFERS and buffers != "dropped":
         expected = "dropped, or an algorithm that averages models, such as fedavg or fedprox"
         yield ("model", "buffers"), f"{buffers}, with {algorithm.name}", expected
     elif buffers in AT_WORKERS and clients_by("workers", scenario) is None:
@@ -211,13 +153,16 @@ def _divides(part: float, whole: float) -> bool:
 
 def _check_simulation(scenario: Scenario) -> Iterator[Finding]:
     """Check that a simulation, which has no containers, sets nothing that needs one."""
-    for name, member in scenario.workers.classes.items():
-        path: Keys = ("workers", "classes", name)
-        if member.speed is None:
+    for path, speed in of_classes(scenario, "speed").items():
+        if speed is None:
             expected = "the emulated time of a step, such as 50ms: a simulation measures no time"
-            yield (*path, "speed"), "nothing", expected
-        yield from _check_unlimited(member, path)
-    yield from _check_unlimited(scenario.ps, ("ps",))
+            yield path, "nothing", expected
+    for field in ("cpu", "cpuset", "memory", "scratch"):
+        limits = {**of_classes(scenario, field), ("ps", field): getattr(scenario.ps, field)}
+        for path, limit in limits.items():
+            if limit is not None:
+                expected = f"no {field} limit: in a simulation, only `speed` determines computing"
+                yield path, str(limit), f"{expected} time"
     if scenario.programs:
         able = " or ".join(names())
         expected = f"none: a simulation runs no commands; runtime {able} does"
@@ -245,112 +190,11 @@ def _check_programs(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _check_no_gpus(scenario: Scenario) -> Iterator[Finding]:
-    fields: dict[Keys, float] = {("evaluate", "gpus"): scenario.evaluate.gpus}
-    for name, member in scenario.workers.classes.items():
-        fields[("workers", "classes", name, "gpus")] = member.gpus
+    fields = {("evaluate", "gpus"): scenario.evaluate.gpus, **of_classes(scenario, "gpus")}
     for path in [path for path, gpus in fields.items() if gpus]:
         able = " or ".join(names(gpus=True))
         expected = f"0: runtime {scenario.runtime.name} does not support GPUs, {able} does"
         yield path, f"{fields[path]:g}", expected
-
-
-def _check_unlimited(limited: DeviceClass | PsSettings, path: Keys) -> Iterator[Finding]:
-    for field in ("cpu", "cpuset", "memory", "scratch"):
-        value = getattr(limited, field)
-        if value is not None:
-            expected = f"no {field} limit: in a simulation, only `speed` determines computing time"
-            yield (*path, field), str(value), expected
-
-
-def check_faults(scenario: Scenario) -> Iterator[Finding]:
-    """Check that faults target existing nodes, and do not contradict one another."""
-    classes, others = scenario.workers.worker_classes(), feeders(scenario)
-    missing = list(_check_targets(scenario))
-    if missing:
-        yield from missing
-        return
-    for place, fault in enumerate(scenario.faults):
-        if isinstance(fault, TimedFault) and fault.at.log is not None:
-            expected = "a time, a version or an accuracy: only nodes of a workload print lines"
-            yield ("faults", place, "at"), str(fault.at), expected
-    if scenario.runtime.capabilities.engine:
-        yield from _check_engine(scenario)
-    restarted = restarts_feeders(scenario)
-    for place, found in contradictions(
-        scenario.faults, classes, seed=scenario.seed, others=others, restarted=restarted
-    ):
-        expected = "faults that do not contradict one another"
-        yield ("faults", place), found, expected
-
-    for place, fault in enumerate(scenario.faults):
-        if isinstance(fault, ChangedLink):
-            path = ("faults", place)
-            numbers = fault.pick_targets(classes, seed=scenario.seed, place=place)
-            traced = {one.device_class for one in recorded_fields(scenario)}
-            for name in sorted(traced.intersection(classes[one] for one in numbers)):
-                found = f"a change to links of class {name}, which follow a recording"
-                expected = "links without a recording: a recording determines all their changes"
-                yield (*path, fault.name), found, expected
-            links = {whose: link for _, whose, link in links_after(scenario, fault, place)}
-            for whose, link in links.items():
-                yield from _check_link(scenario, path, link, whose)
-            if scenario.network.offload == "on" and any(map(needs_packets, links.values())):
-                expected = "`network: {offload: off}`: otherwise netem cannot emulate this link"
-                yield (*path, fault.name), "offload: on", expected
-
-
-def _check_targets(scenario: Scenario) -> Iterator[Finding]:
-    """Check that every selector matches nodes, and that there are enough to draw from."""
-    classes, others = scenario.workers.worker_classes(), feeders(scenario)
-    of_workers = (
-        f"a worker (w0 to w{len(classes) - 1}), a pattern like 'w[0-9]', or class=NAME "
-        f"with a class of workers ({', '.join(scenario.workers.classes)})"
-    )
-    for place, fault in enumerate(scenario.faults):
-        path = ("faults", place)
-        key, expected = ("workers", of_workers) if fault.targets_workers else _feeders(scenario)
-        for selector in fault.unmatched_selectors(classes, others):
-            yield (*path, key), display(selector), expected
-        available = len(fault.candidates(classes, others))
-        if fault.count is not None and fault.count > available:
-            expected = f"at most {available:,}, the number of nodes that match the selectors"
-            found = f"{fault.count:,}"
-            yield (*path, "count"), found, expected
-
-
-def _feeders(scenario: Scenario) -> tuple[str, str]:
-    """Return the field that selects nodes that feed streams, and its valid values."""
-    if scenario.streams is None:
-        return "nodes", "none: there are no producers or brokers without `streams`"
-    if scenario.simulated:
-        return "nodes", "none: a simulation has neither producers nor a broker"
-    return "nodes", f"one of {', '.join(feeders(scenario))}, or a pattern like 'producer*'"
-
-
-def _check_engine(scenario: Scenario) -> Iterator[Finding]:
-    """Check that no node has to start again after its container has exited."""
-    for place, worker in rejoining(
-        scenario.faults, scenario.workers.worker_classes(), seed=scenario.seed
-    ):
-        expected = "a worker that has not left before: its container cannot be started again"
-        yield ("faults", place), f"a join of w{worker}, which has left before", expected
-    for place, fault in enumerate(scenario.faults):
-        if isinstance(fault, Kill) and fault.duration is not None:
-            path = ("faults", place, "for")
-            expected = "no duration: the container exits too; kafka's `restart` restarts a broker"
-            yield path, str(fault.duration), expected
-
-
-def _check_link(scenario: Scenario, path: Keys, link: LinkSpec, whose: str) -> Iterator[Finding]:
-    """Check a link as changed by a fault: the kernel must be able to create it."""
-    for direction, shape in (("up", link.up), ("down", link.down)):
-        if shape.jitter is not None and shape.delay is not None and shape.jitter > shape.delay:
-            found = f"a delay below the jitter of {whose}"
-            expected = f"a delay of at least the jitter, {shape.jitter * scenario.time_scale:g} s"
-            place = (*path, direction, "delay")
-            yield place, found, expected
-    for direction, reason in unshapable(link):
-        yield (*path, direction), "", "", f"{whose}: {reason}"
 
 
 def substitutes(scenario: Scenario) -> tuple[str, ...]:
@@ -392,3 +236,141 @@ def check_model_targets(
         if isinstance(fault, TimedFault) and fault.at.accuracy is not None:
             expected = f"a time or a version: {name} predicts numbers, which have no accuracy"
             yield ("faults", place), f"an accuracy of {fault.at.accuracy:g}", expected
+
+
+def check_rounds(scenario: Scenario) -> Iterator[Finding]:
+    """Check that rounds can begin, and that over-selection has workers to choose from."""
+    algorithm, count = scenario.algorithm, scenario.workers.count
+    if not isinstance(algorithm, FederatedRounds):
+        return
+    rules = algorithm.rounds
+    if rules.min_available > count:
+        found, expected = f"{rules.min_available:,}", f"at most {count:,}: the number of workers"
+        yield ("algorithm", "rounds", "min_available"), found, expected
+    needed = max(1, round(algorithm.fraction * count))
+    if rules.over_selection > 1 and needed == count:
+        found = f"{rules.over_selection:g} with rounds of all {count:,} workers"
+        expected = "1, or an algorithm.fraction that leaves some out"
+        yield ("algorithm", "rounds", "over_selection"), found, expected
+
+
+def check_compute(scenario: Scenario) -> Iterator[Finding]:
+    """Check that shared processes can compute what the scenario trains."""
+    if isinstance(scenario.compute, Own):
+        return
+    runtime, refused = scenario.runtime, dict[Keys, tuple[object, str]]()
+    if not isinstance(runtime, Native | Lxc):
+        able = "native and lxc support it"
+        why = "a simulation shares processes anyway" if scenario.simulated else able
+        refused["compute",] = f"shared, with runtime {runtime.name}", f"own: {why}"
+    if scenario.launch == "cold":
+        refused["launch",] = "cold", "warm: a worker that imports everything itself saves no memory"
+    if scenario.streams is not None:
+        refused["streams",] = "streams", "none: samples of a stream exist in its worker only"
+    if scenario.workers.batch_size > MOST_SAMPLES:
+        most = f"at most {MOST_SAMPLES:,}, as many as a request holds"
+        refused["workers", "batch_size"] = f"{scenario.workers.batch_size:,}", most
+    if clients_by("workers", scenario) is not None:
+        able = "clients by the evaluator: workers have no network then"
+        refused["evaluate", "metrics"] = "clients by workers", able
+    for field in ("cpu", "cpuset", "memory", "gpus"):
+        why = f"no {field}: it does not apply to the node that computes"
+        given = of_classes(scenario, field).items()
+        refused |= {path: (value, why) for path, value in given if value}
+    for path, (found, expected) in refused.items():
+        yield path, str(found), expected, "" if "compute" in path else "Or set `compute: own`"
+
+
+def check_streams(scenario: Scenario) -> Iterator[Finding]:
+    """Check that the algorithm accepts streams, and that every device can be fed."""
+    streams, algorithm, count = scenario.streams, scenario.algorithm, scenario.workers.count
+    if streams is None:
+        return
+    if not algorithm.TAKES_STREAMS:
+        expected = "no streams, or an algorithm that supports streams, such as ddl or scadles"
+        yield ("streams",), f"streams with {algorithm.name}", expected
+    least = algorithm.min_batch if isinstance(algorithm, ScaDles) else scenario.workers.batch_size
+    if streams.samples_per_record > least:
+        expected = f"at most {least:,}, the smallest batch: a step waits only for samples it uses"
+        found = f"{streams.samples_per_record:,}"
+        yield ("streams", "samples_per_record"), found, expected
+    if isinstance(streams.rates, Each) and len(streams.rates.given) != count:
+        found, expected = f"{len(streams.rates.given):,} rates", f"{count:,}, one for each worker"
+        yield ("streams", "rates", "per_second"), found, expected
+        return
+    lowest, largest = streams.range or (0.0, inf)
+    for rate in [rate for rate in streams.rates.given if not lowest <= rate <= largest][:1]:
+        expected = f"a rate from {lowest:g} to {largest:g} samples per second, or `clip: off`"
+        yield ("streams", "rates", "per_second"), f"{rate:g}", expected
+    change = streams.over_time
+    yield from _records_in_time(scenario, streams)
+    stops = not isinstance(change, Traced) and change.falls_silent  # recordings: see elsewhere
+    if (stops or 0.0 in streams.per_second(count, seed=scenario.seed)) and streams.patience == inf:
+        expected = "a duration: some streams stop, and training would wait for them forever"
+        yield ("streams", "stream_timeout"), "off", expected
+
+
+def _records_in_time(scenario: Scenario, streams: StreamSettings) -> Iterator[Finding]:
+    """Check that records are complete within the timeout; otherwise a device misses all rounds."""
+    rates = streams.per_second(scenario.workers.count, seed=scenario.seed)
+    slowest = min((rate for rate in rates if rate), default=inf)
+    seconds = streams.samples_per_record / slowest
+    steady = isinstance(streams.over_time, Steady)  # otherwise rates may rise later
+    if steady and streams.samples_per_record > 1 and seconds > streams.patience:
+        found = (
+            f"{streams.samples_per_record:,}, which take {seconds:g} s at {slowest:g} per second"
+        )
+        most = max(1, floor(streams.patience * slowest))
+        expected = f"at most {most:,}, which take no longer than stream_timeout"
+        yield ("streams", "samples_per_record"), found, expected
+
+
+def require_algorithm(scenario: Scenario, algorithm: AlgorithmConfig) -> None:
+    """Check that the algorithm, which may be the user's own, can do what the scenario asks of it.
+
+    Raises:
+        ScenarioError: it cannot.
+    """
+    if scenario.streams is not None and not algorithm.TAKES_STREAMS:
+        expected = "none, or an algorithm whose config sets TAKES_STREAMS = True"
+        raise ScenarioError.at("streams", "streams", expected)
+    buffers = getattr(scenario.model, "buffers", "dropped")
+    if buffers != "dropped" and not algorithm.AVERAGES_BUFFERS:
+        expected = "dropped, or an algorithm whose config sets AVERAGES_BUFFERS = True"
+        raise ScenarioError.at("model.buffers", buffers, expected)
+    if clients_by("workers", scenario) is not None and not algorithm.WORKERS_EVALUATE:
+        expected = "evaluator, or an algorithm whose config sets WORKERS_EVALUATE = True"
+        raise ScenarioError.at("evaluate.metrics", "clients by workers", expected)
+
+
+def require_batch(scenario: Scenario, least_samples: int) -> None:
+    """Check that batches are large enough for the model.
+
+    Raises:
+        ScenarioError: they are not.
+    """
+    batch, model = scenario.workers.batch_size, scenario.model
+    if batch < least_samples:
+        name = model.class_name if isinstance(model, OwnCode) else model.name
+        expected = f"at least {least_samples}: {name} cannot train on fewer, as with "
+        raise ScenarioError.at("workers.batch_size", str(batch), f"{expected}nn.BatchNorm1d")
+
+
+def require_targets(scenario: Scenario, network: Network, tokens: int) -> None:
+    """Check that the outputs of the model are those of the targets.
+
+    Args:
+        scenario: names the model.
+        network: the model.
+        tokens: number of tokens of a target; 0 for labels and numbers.
+
+    Raises:
+        ScenarioError: they are not.
+    """
+    if network.tokens == tokens:
+        return
+    outputs = {0: "(b, classes)"}
+    expected = f"{outputs.get(tokens, f'(b, {tokens}, classes)')}: {scenario.dataset.name} has "
+    expected += "a target for each token" if tokens else "one target for each sample"
+    found = f"outputs of shape {outputs.get(network.tokens, f'(b, {network.tokens}, classes)')}"
+    raise ScenarioError.at("model", found, expected)

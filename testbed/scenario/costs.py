@@ -1,68 +1,79 @@
-"""Device profiles in a scenario: their numbers, and the cost of the model on them."""
+"""What comes from files about devices: tables with a row for each, and device profiles.
+
+With the cost of the model, a profile gives the time of a step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import InvalidValue, Problem
-from testbed.scenario.document import Document, Keys, problem_at
-from testbed.scenario.durations import ModelCost, ProfileTime
-from testbed.scenario.profiles import is_file, known_device, read_profile
+from testbed.scenario.devices import KINDS
+from testbed.scenario.direction import TRACED
+from testbed.scenario.document import Document, Finding, Keys, problem_at
+from testbed.scenario.durations import ModelCost, ProfileTime, TableDuration
+from testbed.scenario.per_device import Table, read_column
+from testbed.scenario.profiles import DeviceProfile, is_file, known_device, read_profile
 from testbed.scenario.schema import Scenario
+from testbed.values.fields import replaced
+from testbed.values.traces import InvalidLine
+from testbed.values.units import Duration, Quantity
+
+Locate = Callable[[str], Path]
 
 
-def uses_profiles(scenario: Scenario) -> bool:
-    """Whether step times follow from the cost of the model."""
-    members = scenario.workers.classes.values()
-    return any(isinstance(member.speed, ProfileTime) for member in members)
-
-
-def with_profiles(
-    scenario: Scenario, document: Document, locate: Callable[[str], Path] | None
-) -> tuple[Scenario, list[Problem]]:
-    """Fill in the numbers of device profiles; return the scenario and the problems."""
-    problems: list[Problem] = []
-
-    def filled(speed: ProfileTime, name: str) -> ProfileTime:
+def check_profiles(document: Document, locate: Locate | None) -> Iterator[Finding]:
+    """Check the device profiles that a document names, whatever else is wrong in it."""
+    classes = document.at(("workers", "classes"))
+    for name in classes if isinstance(classes, dict) else ():
         path: Keys = ("workers", "classes", name, "speed", "profile")
+        profile = document.at(path)
+        if not isinstance(profile, str) or "\0" in profile:
+            continue  # no field accepts it
         try:
-            if not is_file(speed.profile):
-                found = known_device(speed.profile)
-            elif locate is None:
-                return speed
-            else:
-                found = read_profile(locate(speed.profile))
+            _device(profile, locate)
         except InvalidValue as error:
-            problems.append(problem_at(document, path, error.found, error.expected))
-            return speed
+            yield path, error.found, error.expected
         except OSError as error:
-            found_text = f"{speed.profile}: {error.strerror}"
             expected = "a shipped device, or a file that `testbed calibrate` wrote"
-            problems.append(problem_at(document, path, found_text, expected))
-            return speed
-        memory = found.memory_gb_per_second
-        return speed.model_copy(update={"gflops": found.gflops, "memory_gb_per_second": memory})
+            yield path, f"{profile}: {error.strerror}", expected
 
-    return _changed(scenario, filled), problems
+
+def with_profiles(scenario: Scenario, locate: Locate | None) -> Scenario:
+    """Fill in the numbers of device profiles, which are valid."""
+    for path, speed in _profiles(scenario):
+        if (found := _device(speed.profile, locate)) is not None:
+            numbers = {"gflops": found.gflops, "memory_gb_per_second": found.memory_gb_per_second}
+            scenario = replaced(scenario, path, speed.model_copy(update=numbers))
+    return scenario
 
 
 def with_cost(scenario: Scenario, cost: ModelCost | None) -> Scenario:
     """Return the scenario with the cost of its model in all device profiles, or without one."""
-    return _changed(scenario, lambda speed, _: speed.model_copy(update={"cost": cost}))
+    for path, _ in _profiles(scenario):
+        scenario = replaced(scenario, (*path, "cost"), cost)
+    return scenario
 
 
-def _changed(scenario: Scenario, change: Callable[[ProfileTime, str], ProfileTime]) -> Scenario:
-    if not uses_profiles(scenario):
-        return scenario
-    classes = {
-        name: member.model_copy(update={"speed": change(member.speed, name)})
-        if isinstance(member.speed, ProfileTime)
-        else member
-        for name, member in scenario.workers.classes.items()
-    }
-    workers = scenario.workers.model_copy(update={"classes": classes})
-    return scenario.model_copy(update={"workers": workers})
+def uses_profiles(scenario: Scenario) -> bool:
+    """Whether step times follow from the cost of the model."""
+    return any(_profiles(scenario))
+
+
+def _profiles(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], ProfileTime]]:
+    """Yield the speeds by device profiles, each with its path."""
+    for name, member in scenario.workers.classes.items():
+        if isinstance(member.speed, ProfileTime):
+            yield ("workers", "classes", name, "speed"), member.speed
+
+
+def _device(profile: str, locate: Locate | None) -> DeviceProfile | None:
+    """Return a shipped device or that of a file; None for a file without ``locate``."""
+    if not is_file(profile):
+        return known_device(profile)
+    return None if locate is None else read_profile(locate(profile))
 
 
 def builtin_cost(scenario: Scenario) -> ModelCost | None:
@@ -79,3 +90,87 @@ def builtin_cost(scenario: Scenario) -> ModelCost | None:
         return None
     network = scenario.model.build(*images, folder=Path())
     return ModelCost(flops=count_flops(network, *images), parameters=network.layout.size)
+
+
+LARGEST_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class TableField:
+    """A field of a class that a table determines.
+
+    Attributes:
+        path: its path in the class.
+        kind: what the column's values are.
+        devices: number of devices of the class.
+    """
+
+    device_class: str
+    path: tuple[str, ...]
+    table: Table
+    kind: type[Quantity]
+    devices: int
+
+    @property
+    def keys(self) -> Keys:
+        """Its path in the scenario, as users write it."""
+        return ("workers", "classes", self.device_class, *self.path, "table")
+
+
+def table_fields(scenario: Scenario) -> Iterator[TableField]:
+    """Yield all fields that tables determine."""
+    counts = scenario.workers.class_counts()
+    for name, member in scenario.workers.classes.items():
+        if isinstance(member.speed, TableDuration):
+            yield TableField(name, ("speed",), member.speed.table, Duration, counts[name])
+        for way in ("up", "down"):
+            for what in TRACED:
+                table = getattr(getattr(member.link, way), f"{what}_table")
+                if table is not None:
+                    yield TableField(name, ("link", way, what), table, KINDS[what], counts[name])
+
+
+def with_tables(
+    scenario: Scenario, document: Document, locate: Callable[[str], Path] | None
+) -> tuple[Scenario, list[Problem]]:
+    """Fill in the columns of tables; return the scenario and the problems.
+
+    The columns of a run's own scenario are already filled in, and stay as they are.
+    """
+    problems = []
+    for field in table_fields(scenario):
+        if locate is None and field.table.values:
+            continue
+        try:
+            text = _text(field.table, locate)
+            values = read_column(text, field.table, field.kind, devices=field.devices)
+        except InvalidLine as error:
+            problems.append(Problem(field.table.file, error.line, "", error.found, error.expected))
+        except (OSError, UnicodeDecodeError) as error:
+            found = f"{field.table.file}: {getattr(error, 'strerror', None) or 'not a text file'}"
+            expected = "a CSV file, relative to the scenario's folder"
+            problems.append(problem_at(document, (*field.keys, "file"), found, expected))
+        else:
+            scenario = _filled(scenario, field, values)
+    return scenario, problems
+
+
+def _filled(scenario: Scenario, field: TableField, values: tuple[str, ...]) -> Scenario:
+    """Return the scenario with a table's values, and their mean as the value of a link's field."""
+    table = field.table.model_copy(update={"values": values})
+    path = ("workers", "classes", field.device_class, *field.path)
+    if field.path == ("speed",):
+        return replaced(scenario, (*path, "table"), table)
+    mean = sum(map(float, map(field.kind.parse, values))) / len(values)
+    scenario = replaced(scenario, path, field.kind(mean))
+    return replaced(scenario, (*path[:-1], f"{path[-1]}_table"), table)
+
+
+def _text(table: Table, locate: Callable[[str], Path] | None) -> str:
+    if locate is None:
+        raise FileNotFoundError(2, "a scenario that is not in a file cannot name one")
+    with locate(table.file).open("rb") as file:
+        found = file.read(LARGEST_BYTES + 1)
+    if len(found) > LARGEST_BYTES:
+        raise InvalidLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
+    return found.decode("utf-8-sig")

@@ -151,12 +151,6 @@ class Document:
         return node
 
 
-def member_option(document: Document, path: Keys) -> Keys:
-    """Return the path of a member's option, in whichever form the member is written."""
-    member = document.origin(path[:1])
-    return (path[0], member.short[0], *path[1:]) if member.short else path
-
-
 def problem_at(
     document: Document, path: Keys, found: str = "", expected: str = "", hint: str = ""
 ) -> Problem:

@@ -9,14 +9,7 @@ from pydantic import Discriminator, Tag
 
 from testbed.payloads import Dense, Keyed, Payload, Quantized, Signs, Sparse
 from testbed.scenario.per_device import Table, is_law, quantities
-from testbed.values.fields import (
-    Count,
-    PositiveDuration,
-    PositiveNumber,
-    Share,
-    StrictModel,
-    Word,
-)
+from testbed.values.fields import Count, PositiveDuration, PositiveNumber, Share, StrictModel, Word
 from testbed.values.laws import Law
 from testbed.values.units import Duration
 

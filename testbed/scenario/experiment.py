@@ -33,7 +33,7 @@ from testbed.models.saved import LoadedModel, ModelWriter, SavedModel, Which
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 from testbed.scenario.availability import availabilities
-from testbed.scenario.data_checks import require_algorithm, require_batch, require_targets
+from testbed.scenario.checks import require_algorithm, require_batch, require_targets
 from testbed.scenario.dealing import deal, split
 from testbed.scenario.devices import Device, devices
 from testbed.scenario.links import feeders, restarts_feeders
@@ -203,7 +203,7 @@ class Experiment:
 
     def think(self, index: int) -> Callable[[], float]:
         """Return a sampler of worker ``index``'s emulated waits between computing and pushing."""
-        think = self.scenario.workers.think_of(self._class_name(index))
+        think = self.scenario.workers.think_of(self.devices[index].device_class)
         if think is None:
             return Constant(0.0)
         draws = stream(self.scenario.seed, f"w{index}", "think")
@@ -234,14 +234,7 @@ class Experiment:
 
     def device_class(self, index: int) -> DeviceClass:
         """Return the class of worker ``index``."""
-        return self.scenario.workers.classes[self._class_name(index)]
-
-    def _class_name(self, index: int) -> str:
-        return self._worker_classes[index]
-
-    @cached_property
-    def _worker_classes(self) -> tuple[str, ...]:
-        return self.scenario.workers.worker_classes()
+        return self.scenario.workers.classes[self.devices[index].device_class]
 
     @cached_property
     def shards(self) -> Sequence[Samples]:

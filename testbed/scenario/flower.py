@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from packaging.version import Version
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from testbed.errors import InvalidValue
 from testbed.scenario.direction import Link
@@ -127,7 +127,7 @@ class Flower(StrictModel):
         return {**self.config, **({} if self.rounds is None else {ROUNDS: self.rounds})}
 
 
-class FlowerAndPrograms(BaseModel):
+class FlowerAndPrograms(StrictModel):
     """The programs of a workload, by name.
 
     Attributes:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -19,36 +15,26 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 IDENTITY = "urn:edge-testbed:scenario:1"
 """A name, not an address; it ends with the scenario's `version`."""
 
-SHORT = 200
-"""Length of the JSON text of a part that is not worth a definition of its own."""
-
-_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
-
 
 def json_schema(document: type[BaseModel] = Scenario) -> dict[str, Any]:
-    """Return the schema, with keys described by the ``Attributes`` of their class's docstring."""
+    """Return the schema; docstrings describe its keys."""
     schema = _scenario() if document is Scenario else _of(document)
-    _define_repeated(schema)
     return {"$schema": DIALECT, **schema}
 
 
 def training_schema() -> dict[str, Any]:
     """Return the schema of a scenario that is a training."""
-    schema = _of(Scenario, in_a_file=True)
-    _define_repeated(schema)
-    return schema
+    return _of(Scenario, in_a_file=True)
 
 
 def workload_schema() -> dict[str, Any]:
     """Return the schema of a scenario that is a workload."""
-    schema = _of(WorkloadFile, in_a_file=True)
-    _define_repeated(schema)
-    return schema
+    return _of(WorkloadFile, in_a_file=True)
 
 
 def _scenario() -> dict[str, Any]:
     """Return the schema of a scenario of either kind: it is a workload if it has that key."""
-    training, workload = _of(Scenario, in_a_file=True), _of(WorkloadFile, in_a_file=True)
+    training, workload = training_schema(), workload_schema()
     title, description = training.pop("title"), training.pop("description")
     # Where they differ, those of a training require fewer keys, which another document may have.
     definitions = {**workload.pop("$defs"), **training.pop("$defs")}
@@ -62,7 +48,6 @@ def _scenario() -> dict[str, Any]:
 def _of(document: type[BaseModel], *, in_a_file: bool = False) -> dict[str, Any]:
     """Return the schema of a document; one ``in_a_file`` may extend another, and have anchors."""
     schema = document.model_json_schema(by_alias=True)
-    _describe(schema)
     if in_a_file:
         _add_extends(schema)
         ignored = {"description": "Ignored: for your YAML anchors."}
@@ -73,70 +58,6 @@ def _of(document: type[BaseModel], *, in_a_file: bool = False) -> dict[str, Any]
 def json_schema_text() -> str:
     """Return the schema as the text of a file."""
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-def _describe(schema: Any) -> None:
-    """Move attribute descriptions from each docstring to its keys, recursively."""
-    if isinstance(schema, list):
-        for item in schema:
-            _describe(item)
-    if not isinstance(schema, dict):
-        return
-    for item in schema.values():
-        _describe(item)
-    text, attributes = schema.get("description", ""), ""
-    if text and "properties" in schema:
-        text, _, attributes = text.partition("Attributes:\n")
-        schema["description"] = _one_line(text)
-    for name, meaning in reversed(_ATTRIBUTE.findall(attributes)):  # a class is before its bases
-        if name in schema["properties"]:
-            schema["properties"][name]["description"] = _one_line(meaning)
-
-
-def _define_repeated(schema: dict[str, Any]) -> None:
-    """Move titled parts that repeat to ``$defs``, and refer to them.
-
-    Each algorithm has all options of the families it uses (optimizers, selections), in its full
-    form and in its short form.
-    """
-    times = Counter(json.dumps(part) for part in _titled(schema))
-    definitions = schema["$defs"]
-    references: dict[str, dict[str, str]] = {}
-
-    def shared(part: Any) -> Any:
-        if isinstance(part, list):
-            return [shared(item) for item in part]
-        if not isinstance(part, dict):
-            return part
-        text = json.dumps(part)
-        short = {key: shared(item) for key, item in part.items()}
-        if times[text] < 2 or len(text) <= SHORT:
-            return short
-        if text not in references:
-            name = _free(part["title"].replace(" ", ""), definitions)
-            references[text] = {"$ref": f"#/$defs/{name}"}
-            definitions[name] = short
-        return references[text]
-
-    for key, part in list(schema.items()):
-        schema[key] = shared(part) if key != "$defs" else part
-    for name, part in list(definitions.items()):
-        definitions[name] = {key: shared(item) for key, item in part.items()}
-
-
-def _titled(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a schema that have a title, at any depth."""
-    if isinstance(part, dict) and isinstance(part.get("title"), str):
-        yield part
-    if isinstance(part, dict | list):
-        for item in part.values() if isinstance(part, dict) else part:
-            yield from _titled(item)
-
-
-def _free(name: str, taken: dict[str, Any]) -> str:
-    """Return the name, with the lowest number that makes it a new one if it is taken."""
-    numbered = (f"{name}{number}" for number in itertools.count(2))
-    return next(one for one in itertools.chain([name], numbered) if one not in taken)
 
 
 def _add_extends(schema: dict[str, Any]) -> None:
@@ -163,7 +84,3 @@ def _take_required(part: dict[str, Any], definitions: dict[str, Any]) -> dict[st
             if "properties" in definition and (inner := _take_required(definition, definitions)):
                 inside[name] = inner
     return {**taken, "properties": inside} if inside else taken
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.replace("``", "`").split())

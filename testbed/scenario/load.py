@@ -13,17 +13,16 @@ from pydantic_core import ErrorDetails
 
 from testbed.errors import UNKNOWN_FILE, Problem, ScenarioError
 from testbed.scenario.availability import check_availability
-from testbed.scenario.checks import check_device, check_files, check_whole
-from testbed.scenario.costs import with_profiles
+from testbed.scenario.checks import check_device, check_whole
+from testbed.scenario.costs import check_profiles, with_profiles, with_tables
 from testbed.scenario.document import Document, problem_at
 from testbed.scenario.override import Override, extend
-from testbed.scenario.own_code import apply_own_code, with_folder
+from testbed.scenario.own_code import apply_own_code, check_files, with_folder
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
-from testbed.scenario.tables import with_tables
 from testbed.scenario.traces import check_recorded_rates, with_means
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -37,8 +36,6 @@ def load(
     *,
     overrides: Sequence[Override] = (),
     custom_files: Path | None = None,
-    has_cuda: HasCuda | None = None,
-    seeds: Sequence[int] = (),
 ) -> Scenario:
     """Load a scenario file.
 
@@ -50,8 +47,6 @@ def load(
         overrides: values that replace the file's.
         custom_files: folder with copies of the user's own files, as in a run; by default their
             paths are relative to the scenario's folder.
-        has_cuda: called before a run if a simulation uses a GPU; None to skip the check.
-        seeds: seeds to check it with, instead of its own.
 
     Raises:
         ScenarioError: holds all problems, each with its line.
@@ -66,8 +61,6 @@ def load(
         locate=locate,
         overrides=overrides,
         own_code=custom_files is None,
-        has_cuda=has_cuda,
-        seeds=seeds,
     )
 
 
@@ -77,7 +70,6 @@ def load_text(
     file: str = "scenario",
     locate: Callable[[str], Path] | None = None,
     overrides: Sequence[Override] = (),
-    own_code: bool = False,
     has_cuda: HasCuda | None = None,
 ) -> Scenario:
     """Load a scenario from YAML text.
@@ -88,19 +80,13 @@ def load_text(
         locate: returns the path of a file that the scenario refers to: a base, or one of the
             user's own; None if there are no files, and no base.
         overrides: values that replace the text's.
-        own_code: whether the user's own files, found with ``locate``, check their options.
-        has_cuda: see ``load``.
+        has_cuda: see ``load_document``.
 
     Raises:
         ScenarioError: holds all problems, each with its line.
     """
-    return load_document(
-        parse_document(text, file),
-        locate=locate,
-        overrides=overrides,
-        own_code=own_code,
-        has_cuda=has_cuda,
-    )
+    document = parse_document(text, file)
+    return load_document(document, locate=locate, overrides=overrides, has_cuda=has_cuda)
 
 
 def load_document(
@@ -114,7 +100,16 @@ def load_document(
 ) -> Scenario:
     """Check a parsed scenario, also one inside another document.
 
-    Args and errors are those of ``load_text``, and of ``load``.
+    Args:
+        document: the scenario.
+        locate: see ``load_text``.
+        overrides: values that replace the document's.
+        own_code: whether the user's own files, found with ``locate``, check their options.
+        has_cuda: called before a run if a simulation uses a GPU; None to skip the check.
+        seeds: seeds to check it with, instead of its own.
+
+    Raises:
+        ScenarioError: holds all problems, each with its line.
     """
     file = document.root.file
     if isinstance(document.data, dict) and "scenario" in document.data:
@@ -133,10 +128,13 @@ def load_document(
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if locate is not None:
         problems += [problem_at(document, *one) for one in check_files(document, locate)]
+    if own_code or locate is None:
+        problems += [problem_at(document, *one) for one in check_profiles(document, locate)]
     if scenario is not None and (own_code or locate is None):
-        for filled in (with_tables, with_profiles, with_means):
+        for filled in (with_tables, with_means):
             scenario, unread = filled(scenario, document, locate)
             problems += unread
+        scenario = scenario if problems else with_profiles(scenario, locate)
     if scenario is not None and own_code and locate is not None:
         problems += check_availability(scenario, document, locate)
         problems += check_recorded_rates(scenario, document, locate)

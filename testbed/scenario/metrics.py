@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from testbed.algorithms.base import AlgorithmConfig
 from testbed.faults.base import TimedFault
 from testbed.models.metrics import ACCURACY, DEFAULTS, unit_of
 from testbed.models.metrics.clients import FORWARD, Clients, Evaluators
@@ -62,7 +61,7 @@ def _check_clients(scenario: Scenario, metric: Clients, path: Keys) -> Iterator[
             yield (*path, "cost"), f"{metric.cost:g}", "none: the evaluator takes no emulated time"
         return
     algorithm = scenario.algorithm
-    if isinstance(algorithm, AlgorithmConfig) and not algorithm.WORKERS_EVALUATE:
+    if not algorithm.WORKERS_EVALUATE:
         expected = "evaluator, or an algorithm with rounds of local training, such as fedavg"
         yield (*path, "by"), f"workers, with {algorithm.name}", expected
     if metric is scenario.evaluate.metrics[0]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import symtable
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -11,21 +12,16 @@ from functools import partial
 from importlib.util import decode_source, find_spec
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
 from testbed.algorithms.base import AlgorithmConfig
-from testbed.algorithms.custom import (
-    CustomAlgorithm,
-    check_halves,
-    config_class,
-    configured,
-)
+from testbed.algorithms.custom import CustomAlgorithm, check_halves, config_class, configured
 from testbed.algorithms.selection.custom import CustomSelection, try_selection
 from testbed.datasets.folders import FolderDataset
 from testbed.errors import Problem, ScenarioError, UserFileError
-from testbed.host.isolation import Opened, run_isolated
+from testbed.host.isolation import run_isolated
 from testbed.models.metrics.custom import CustomMetric, try_metric
 from testbed.scenario.direction import TRACED
 from testbed.scenario.document import (
@@ -34,36 +30,65 @@ from testbed.scenario.document import (
     PARTITION,
     SELECTION,
     Document,
+    Finding,
     Keys,
     Node,
-    member_option,
     problem_at,
 )
 from testbed.scenario.parse import parse_value
 from testbed.scenario.problems import explain
 from testbed.scenario.profiles import is_file
-from testbed.scenario.scalars import dotted, on_one_line
+from testbed.scenario.scalars import display, dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode, one_of
 from testbed.scenario.synonyms import nearest
 from testbed.values.family import full_form
+from testbed.values.fields import replaced
 from testbed.values.user_code import OwnCode, UserCode
 
 COPIES = "custom"
 """The folder in a run folder for copies of the user's own files."""
 
-_MEMBERS: Mapping[Keys, str] = {
-    ("algorithm",): "custom",
-    ("model",): "custom",
-    ("dataset",): "custom",
-    ("streams", "over_time"): "trace",
+PYTHON = {"custom": "Python"}
+OWN: Mapping[Keys, tuple[str, Mapping[str, str]]] = {
+    ("algorithm",): ("algorithm", PYTHON),
+    SELECTION: ("selection", PYTHON),
+    ("model",): ("model", PYTHON),
+    ("dataset",): ("dataset", {**PYTHON, "text": "text"}),
+    PARTITION: ("partition", {**PYTHON, "by_user": "JSON", "lists": "JSON"}),
+    ("streams", "over_time"): ("stream", {"trace": "CSV"}),
 }
-"""Families, and their member that refers to a user's own file."""
+"""Families, and the kind of file that some of their members have."""
+
+
+def own_members(document: Document) -> Iterator[tuple[Keys, str, str]]:
+    """Yield the path of the file of each member that has one, its family, and the kind of file."""
+    metrics = document.at(METRICS)
+    listed = range(len(metrics)) if isinstance(metrics, tuple | list) else ()
+    families = {**OWN, **{(*METRICS, place): ("metric", PYTHON) for place in listed}}
+    for path, (family, kinds) in families.items():
+        member = full_form(document.at(document.written(path)))
+        name = member.get("name") if isinstance(member, dict) else None
+        if isinstance(name, str) and name in kinds:
+            yield document.written((*path, "file")), family, kinds[name]
+
+
+def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Finding]:
+    """Check that the user's own files exist; ``locate`` returns the path of a file by its name."""
+    for path, family, kind in own_members(document):
+        file = document.at(path)
+        if kind == "CSV":
+            continue  # read, and checked, with the other recordings
+        # Path.is_file would raise for a name that is too long.
+        if isinstance(file, str) and not os.path.isfile(locate(file)):  # noqa: PTH113
+            expected = f"the {family}'s {kind} file, relative to the folder of the scenario"
+            yield path, f"no file {display(file)}", expected
 
 
 def own_names(document: Document) -> Iterator[tuple[Keys, str]]:
     """Yield path and name of each of the user's own files in a document."""
-    for path in _paths(document):
+    members = (path for path, _, _ in own_members(document))
+    for path in (*members, *map(document.written, _recordings(document))):
         name = document.at(path)
         if isinstance(name, str):
             yield path, name
@@ -74,7 +99,7 @@ def relative_names(document: Document) -> Iterator[tuple[Keys, str]]:
     yield from own_names(document)
     member = full_form(document.at(FOLDER[:1]))
     own = isinstance(member, dict) and member.get("name") == "custom"  # the option is its own
-    path = member_option(document, FOLDER)
+    path = document.written(FOLDER)
     if not own and isinstance(folder := document.at(path), str):
         yield path, folder
 
@@ -88,24 +113,8 @@ def with_folder(scenario: Scenario, locate: Callable[[str], Path]) -> Scenario:
     return scenario.model_copy(update={"dataset": found})
 
 
-def _paths(document: Document) -> Iterator[Keys]:
-    metrics = document.at(METRICS)
-    listed = range(len(metrics)) if isinstance(metrics, tuple | list) else ()
-    partition = member_option(document, PARTITION)
-    customs = {
-        member_option(document, SELECTION),
-        partition,
-        *((*METRICS, place) for place in listed),
-    }
-    members = {**_MEMBERS, **dict.fromkeys(customs, "custom")}
-    for family, member in members.items():
-        named = document.at((*family, "name")) == member
-        yield (*family, "file") if named else (*family, member, "file")
-    named = document.at(("dataset", "name")) == "text"
-    yield ("dataset", "file") if named else ("dataset", "text", "file")
-    for member in ("by_user", "lists"):
-        named = document.at((*partition, "name")) == member
-        yield (*partition, "file") if named else (*partition, member, "file")
+def _recordings(document: Document) -> Iterator[Keys]:
+    """Yield the possible paths of recordings, tables and device profiles."""
     yield ("workers", "availability", "trace")
     classes = document.at(("workers", "classes"))
     for name in classes if isinstance(classes, dict) else ():
@@ -231,20 +240,33 @@ def apply_own_code(
             unfit[path] += _unknown_keywords(one, code.keywords(given), document, path)
         problems += unfit[path]
     if not problems:
-        scenario, problems = _with_metrics(scenario, locate)
-        problems += _selection_problems(scenario, locate)
-    if isinstance(scenario.algorithm, CustomAlgorithm) and not unfit[ALGORITHM]:
-        member = scenario.algorithm
-        code = UserCode(locate(member.file), member.class_name, "algorithm")
-        try:
-            written = run_isolated(lambda _: _configured(member, code, document), label=member.file)
-        except UserFileError:
-            raise
-        except ScenarioError as error:
-            return scenario, [*problems, *error.problems]
-        algorithm = _filled(member, written)
-        return scenario.model_copy(update={"algorithm": algorithm}), problems
+        scenario = _with_metrics(scenario, locate, problems)
+        select = getattr(scenario.algorithm, "select", None)
+        if isinstance(select, CustomSelection):
+            code = UserCode(locate(select.file), select.class_name, dotted(SELECTION))
+            _isolated(partial(try_selection, select, code), select.file, problems)
+    member = scenario.algorithm
+    if isinstance(member, CustomAlgorithm) and not unfit[ALGORITHM]:
+        code = UserCode(locate(member.file), member.class_name, dotted(ALGORITHM))
+        written = _isolated(partial(_configured, member, code, document), member.file, problems)
+        if written is not None:
+            scenario = scenario.model_copy(update={"algorithm": _filled(member, written)})
     return scenario, problems
+
+
+def _isolated(work: Callable[[], Any], file: str, problems: list[Problem]) -> Any:
+    """Run a user's code in a process of its own; add what is wrong with it, and return None.
+
+    Raises:
+        UserFileError, UserCodeError: it failed.
+    """
+    try:
+        return run_isolated(lambda _: work(), label=file)
+    except UserFileError:
+        raise
+    except ScenarioError as error:
+        problems += error.problems
+        return None
 
 
 def own_code(scenario: Scenario) -> dict[Keys, OwnCode]:
@@ -260,63 +282,18 @@ def own_code(scenario: Scenario) -> dict[Keys, OwnCode]:
     return {path: one for path, one in members.items() if isinstance(one, OwnCode)}
 
 
-def _try(
-    metric: CustomMetric, code: UserCode, classes: int | None, _: Opened
-) -> Literal["higher", "lower"]:
-    return try_metric(metric, code, classes)
-
-
 def _with_metrics(
-    scenario: Scenario, locate: Callable[[str], Path]
-) -> tuple[Scenario, list[Problem]]:
-    """Try the user's metrics on random outputs.
-
-    Returns:
-        The scenario with which of their values are better, and the problems.
-
-    Raises:
-        UserFileError, UserCodeError: one failed.
-    """
-    metrics, problems = list(scenario.evaluate.metrics), list[Problem]()
+    scenario: Scenario, locate: Callable[[str], Path], problems: list[Problem]
+) -> Scenario:
+    """Try the user's metrics on random outputs; fill in which of their values are better."""
     classes = scenario.dataset.images and scenario.dataset.images[1]
+    metrics = list(scenario.evaluate.metrics)
     for place, one in enumerate(metrics):
-        if not isinstance(one, CustomMetric):
-            continue
-        code = UserCode(locate(one.file), one.class_name, dotted((*METRICS, place)))
-        try:
-            better = run_isolated(partial(_try, one, code, classes), label=one.file)
-        except UserFileError:
-            raise
-        except ScenarioError as error:
-            problems += error.problems
-            continue
-        metrics[place] = one.model_copy(update={"better": one.better or better})
-    evaluate = scenario.evaluate.model_copy(update={"metrics": tuple(metrics)})
-    return scenario.model_copy(update={"evaluate": evaluate}), problems
-
-
-def _try_selection(config: CustomSelection, code: UserCode, _: Opened) -> str:
-    try_selection(config, code)
-    return ""
-
-
-def _selection_problems(scenario: Scenario, locate: Callable[[str], Path]) -> list[Problem]:
-    """Let the user's selection choose among workers that nothing is known of.
-
-    Raises:
-        UserFileError, UserCodeError: it failed.
-    """
-    config = getattr(scenario.algorithm, "select", None)
-    if not isinstance(config, CustomSelection):
-        return []
-    code = UserCode(locate(config.file), config.class_name, dotted(SELECTION))
-    try:
-        run_isolated(partial(_try_selection, config, code), label=config.file)
-    except UserFileError:
-        raise
-    except ScenarioError as error:
-        return list(error.problems)
-    return []
+        if isinstance(one, CustomMetric):
+            code = UserCode(locate(one.file), one.class_name, dotted((*METRICS, place)))
+            better = _isolated(partial(try_metric, one, code, classes), one.file, problems)
+            metrics[place] = one.model_copy(update={"better": one.better or better})
+    return replaced(scenario, ("evaluate", "metrics"), tuple(metrics))
 
 
 def own_files(scenario: Scenario) -> str:
@@ -347,7 +324,7 @@ def _configured(member: CustomAlgorithm, code: UserCode, document: Document) -> 
     Raises:
         ScenarioError: the file, the class, an option or a half is invalid.
     """
-    kind, path = config_class(code), _place(document, "algorithm")
+    kind, path = config_class(code), document.written((*ALGORITHM, "file"))[:-1]
     try:
         config = configured(code, kind, member.options)
     except ValidationError as error:
@@ -386,8 +363,3 @@ def _filled(member: CustomAlgorithm, options: str) -> CustomAlgorithm:
     """Return the member with the defaults of its options, from all options as JSON."""
     written = parse_value(options, member.class_name) or {}
     return CustomAlgorithm.model_validate({**written, **member.model_dump(by_alias=True)})
-
-
-def _place(document: Document, family: str) -> Keys:
-    """Return the path of a member's options, in whichever form it is written."""
-    return document.written((family, "file"))[:-1]

@@ -38,27 +38,26 @@ class Table(StrictModel):
     values: Annotated[tuple[Word, ...], Field(strict=False)] = ()
 
 
-class DrawnRate(StrictModel):
-    """A rate that is drawn once for each device: a draw of `each` times `mean`.
+class _Drawn(StrictModel):
+    """A value that is drawn once for each device: a draw of `each` times `mean`.
 
     Attributes:
         each: a law of mean 1.
-        mean: mean rate of the devices.
+        mean: mean of the devices.
     """
 
     each: Law
+
+
+class DrawnRate(_Drawn):
+    """A rate that is drawn once for each device: a draw of `each` times `mean`."""
+
     mean: PositiveRate
 
 
-class DrawnDelay(StrictModel):
-    """A delay that is drawn once for each device: a draw of `each` times `mean`.
+class DrawnDelay(_Drawn):
+    """A delay that is drawn once for each device: a draw of `each` times `mean`."""
 
-    Attributes:
-        each: a law of mean 1.
-        mean: mean delay of the devices.
-    """
-
-    each: Law
     mean: PositiveDuration
 
 

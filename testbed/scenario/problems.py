@@ -10,10 +10,11 @@ from pydantic_core import ErrorDetails
 
 from testbed.errors import InvalidValue, Problem
 from testbed.scenario.document import Document, Keys, Node, Refused, problem_at
+from testbed.scenario.per_device import is_law
 from testbed.scenario.scalars import display, is_number, is_number_elsewhere
 from testbed.scenario.schema_node import SchemaNode, is_shown, one_of
 from testbed.scenario.synonyms import nearest, nearest_key
-from testbed.values.laws import FAMILIES, Law
+from testbed.values.laws import Law
 
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%")
 
@@ -170,13 +171,9 @@ def _type_hint(value: Any, schema: SchemaNode) -> str:
     return ""
 
 
-def _is_law(value: Any) -> bool:
-    return isinstance(value, str) and ("(" in value or value in FAMILIES)
-
-
 def _suggestion(value: Any, schema: SchemaNode) -> str:
     """Return how to write the intended value, if known."""
-    if "law" in schema.keys and _is_law(value):
+    if "law" in schema.keys and is_law(value):
         return f'Write {{law: "lognormal(1,0.5)", mean: 50ms}} for {Law.WANTED}'
     share = _PERCENT.fullmatch(str(value))
     is_number = float in {option.bare for option in schema.options}

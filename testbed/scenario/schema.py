@@ -17,31 +17,21 @@ from testbed.faults import Fault
 from testbed.models import Model
 from testbed.payloads.encodings import Encoding
 from testbed.runtimes import Native, Runtime, Simulated
-from testbed.scenario.attendance import Attendance
-from testbed.scenario.compute import ComputeSettings, Own
 from testbed.scenario.direction import Link
-from testbed.scenario.durations import (
-    LEAST_INTERVAL,
-    Codec,
-    RandomDuration,
-    Speed,
-    class_pace,
-)
-from testbed.scenario.evaluation import Evaluate
+from testbed.scenario.durations import Codec, RandomDuration, Speed, class_pace
 from testbed.scenario.per_device import Deal
+from testbed.scenario.settings import Attendance, Checkpoint, ComputeSettings, Evaluate, Own, Stop
 from testbed.scenario.streams import StreamSettings
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.fields import (
     Count,
     Cpus,
-    FiniteNumber,
     Folder,
     Gpus,
     Key,
     Name,
     NodeName,
     PositiveDuration,
-    PositiveNumber,
     PositiveSize,
     Seed,
     Share,
@@ -49,6 +39,7 @@ from testbed.values.fields import (
     Word,
     not_auto,
     not_empty,
+    replaced,
     version_one,
 )
 from testbed.values.topology import End, LaunchMode, Missing, Offload
@@ -225,47 +216,6 @@ class NetworkSettings(StrictModel):
     offload: Offload = "auto"
 
 
-class Stop(StrictModel):
-    """When training ends: at the first criterion that is met. At least one is required.
-
-    Attributes:
-        updates: number of updates applied to the model. Updates that are applied together may
-            exceed it.
-        steps: number of training steps, of all workers, in the updates applied to the model.
-        time: emulated time since the start of training.
-        accuracy: top-1 accuracy that an evaluation during training reaches or exceeds.
-        loss: loss that an evaluation during training reaches or falls below.
-        metrics: values of metrics, by name, that an evaluation during training reaches: exceeds, or
-            falls below if lower values are better.
-    """
-
-    updates: Count | None = None
-    steps: Count | None = None
-    time: PositiveDuration | None = None
-    accuracy: Share | None = None
-    loss: PositiveNumber | None = None
-    metrics: dict[Key, FiniteNumber] = Field(default={})
-
-    @model_validator(mode="after")
-    def _something(self) -> Stop:
-        if all(rule in (None, {}) for _, rule in self):
-            expected = "at least one of updates, steps, time, accuracy, loss and metrics"
-            raise InvalidValue("no criterion", expected)
-        return self
-
-    def twentieth(self, local_steps: int) -> int | Duration:
-        """Return the evaluation interval for a curve of at least twenty points.
-
-        Args:
-            local_steps: training steps per update.
-        """
-        steps = None if self.steps is None else self.steps // local_steps
-        counts = [count for count in (self.updates, steps) if count is not None]
-        if not counts and self.time is not None:
-            return Duration(max(self.time / 20, LEAST_INTERVAL))
-        return max(1, min([1000, *(count // 20 for count in counts)])) if counts else 100
-
-
 class CommandSettings(StrictModel):
     """What a program runs, and what its node has.
 
@@ -302,16 +252,6 @@ class ProgramSettings(CommandSettings):
     """
 
     end: End = "fatal"
-
-
-class Checkpoint(StrictModel):
-    """Saves the state of training, to resume it after the parameter server was killed.
-
-    Attributes:
-        every: checkpoint interval, in updates or in emulated time.
-    """
-
-    every: Count | PositiveDuration
 
 
 class Scenario(StrictModel):
@@ -381,8 +321,7 @@ class Scenario(StrictModel):
         if isinstance(every, Duration) and isinstance(self.algorithm, Adsp):
             trial = self.algorithm.check_period  # must be a multiple of the interval
             every = Duration(trial / max(1, ceil(trial / every)))
-        evaluate = self.evaluate.model_copy(update={"every": every})
-        return self.model_copy(update={"evaluate": evaluate})
+        return replaced(self, ("evaluate", "every"), every)
 
     @property
     def simulated(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from typing_extensions import TypeAliasType
 
 from testbed.values.family import Named
 from testbed.values.text_value import TextValue
@@ -29,15 +30,22 @@ class SchemaNode:
     @property
     def bare(self) -> Any:
         """The annotation without its Annotated parts."""
-        inner = self.annotation
-        while get_origin(inner) is Annotated:
-            inner = get_args(inner)[0]
-        return inner
+        return self._parted[0]
+
+    @property
+    def _parted(self) -> tuple[Any, list[Any]]:
+        """The annotation, and its Annotated parts, including those inside pydantic fields."""
+        inner, metadata = self.annotation, list[Any]()
+        while (named := isinstance(inner, TypeAliasType)) or get_origin(inner) is Annotated:
+            inner, *parts = [inner.__value__] if named else get_args(inner)
+            for part in parts:
+                metadata += part.metadata if isinstance(part, FieldInfo) else [part]
+        return inner, metadata
 
     @property
     def is_family(self) -> bool:
         """Whether a member may be written in a short form."""
-        return any(isinstance(part, Named) for part in self._metadata())
+        return any(isinstance(part, Named) for part in self._parted[1])
 
     @property
     def options(self) -> tuple[SchemaNode, ...]:
@@ -125,7 +133,7 @@ class SchemaNode:
     def _limits(self) -> str:
         limits = []
         pattern = ""
-        for part in self._metadata():
+        for part in self._parted[1]:
             match part:
                 case annotated_types.Gt():
                     limits.append(f"above {_figure(part.gt)}")
@@ -138,14 +146,6 @@ class SchemaNode:
                 case _ if getattr(part, "pattern", None):
                     pattern = f" that matches {part.pattern}"
         return (" " if limits else "") + " and ".join(limits) + pattern
-
-    def _metadata(self) -> Iterator[Any]:
-        """Yield the annotations of the type, including those inside pydantic fields."""
-        inner = self.annotation
-        while get_origin(inner) is Annotated:
-            inner, *parts = get_args(inner)
-            for part in parts:
-                yield from part.metadata if isinstance(part, FieldInfo) else (part,)
 
 
 def one_of(words: Sequence[str]) -> str:

@@ -92,7 +92,7 @@ class Kafka(StrictModel):
     memory: PositiveSize | None = None
 
 
-Transport = Annotated[Annotated[Direct | Kafka, Field(discriminator="name")], Named()]
+Transport = Annotated[Direct | Kafka, Named()]
 
 
 RECORDS_PER_SECOND = 1500

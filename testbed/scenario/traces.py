@@ -15,6 +15,7 @@ from testbed.scenario.direction import TRACED, Link, Recording, TracedDirection
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.schema import Scenario
+from testbed.values.fields import replaced
 from testbed.values.recordings import LAYOUTS, Reading, check_plausible, guess, read_foreign
 from testbed.values.seeds import stream
 from testbed.values.traces import DELAY, FACTOR, RATE, InvalidLine, Trace, read_trace
@@ -40,7 +41,7 @@ class RecordedField(NamedTuple):
         return getattr(getattr(link, self.direction), self.what) is not None
 
     @property
-    def path(self) -> Keys:
+    def path(self) -> tuple[str, ...]:
         """Its path in the scenario."""
         return ("workers", "classes", self.device_class, "link", self.direction, self.what)
 
@@ -199,14 +200,8 @@ def unreadable(recording: Recording, error: Exception, document: Document, path:
 
 
 def _with_value(scenario: Scenario, followed: RecordedField, number: float) -> Scenario:
-    name, member = followed.device_class, scenario.workers.classes[followed.device_class]
     value = Rate(number) if followed.what == "rate" else Duration(number)
-    direction: TracedDirection = getattr(member.link, followed.direction)
-    direction = direction.model_copy(update={followed.what: value})
-    link = member.link.model_copy(update={followed.direction: direction})
-    classes = {**scenario.workers.classes, name: member.model_copy(update={"link": link})}
-    workers = scenario.workers.model_copy(update={"classes": classes})
-    return scenario.model_copy(update={"workers": workers})
+    return replaced(scenario, followed.path, value)
 
 
 def _misplaced(scenario: Scenario, document: Document) -> Iterator[Problem]:

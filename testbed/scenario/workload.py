@@ -48,12 +48,7 @@ from testbed.values.units import Duration
 
 WAIT = Duration(60.0)
 
-WorkloadFault = Annotated[
-    Annotated[
-        Freeze | Kill | NetworkPartition | ChangedLink | SlowNode, Field(discriminator="name")
-    ],
-    Named(),
-]
+WorkloadFault = Annotated[Freeze | Kill | NetworkPartition | ChangedLink | SlowNode, Named()]
 """The faults that concern a node, whatever runs in it."""
 
 

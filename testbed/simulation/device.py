@@ -14,7 +14,7 @@ from testbed.errors import AlgorithmError
 from testbed.simulation.event_queue import Callback
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.model import Path
-from testbed.simulation.worker import Cycle, Paused, TimedOrders
+from testbed.simulation.worker import Course, Cycle, Paused, TimedOrders
 
 
 @dataclass
@@ -123,10 +123,10 @@ class DeviceModel:
             )
         self.pending_orders.append((arrival, standing))
 
-    def take_pending_orders(self) -> list[TimedOrders]:
-        """Return the orders to deliver to the worker now, and clear them."""
-        taken, self.pending_orders = self.pending_orders, []
-        return taken
+    def course(self, horizon: float) -> Course:
+        """Return the worker's course up to a new horizon, with the orders that are pending."""
+        self.horizon, orders, self.pending_orders = horizon, tuple(self.pending_orders), []
+        return Course(horizon, orders, self.slow)
 
 
 def buckets_of(devices: Sequence[DeviceModel]) -> dict[str, object]:

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from testbed.algorithms.base import Measured, Samples
-from testbed.algorithms.frame.effects import Effects, Release
+from testbed.algorithms.frame.effects import NOTHING, Effects, Release
 from testbed.algorithms.frame.record import UpdateRecord, shared_bytes
 from testbed.algorithms.frame.stop import Due, Schedule, silence_reason
 from testbed.errors import RejectedError
@@ -93,7 +93,7 @@ class Engine(SimulatedRun):
         for worker in present:
             self.call(worker)
         self.faults.plan()
-        self._carry_out(Effects())
+        self._carry_out(NOTHING)
         if self.checkpoints is not None:
             self._save_at = self.checkpoints.after(0, 0.0)
 
@@ -221,10 +221,8 @@ class Engine(SimulatedRun):
         device.frozen_seconds = 0.0
         if device.think is None:
             device.think = device.draw_think()
-        orders, device.horizon = device.take_pending_orders(), self._horizon()
-        self.workers.begin(
-            worker, now, think=device.think, horizon=device.horizon, orders=orders, slow=device.slow
-        )
+        course = device.course(self._horizon())
+        self.workers.begin(worker, now, think=device.think, course=course)
         device.computing = True
         config = self.server.half.config
         at_once = config.SENDS_MESSAGES or config.WAKES  # it may push as soon as it has a reply
@@ -330,9 +328,7 @@ class Engine(SimulatedRun):
 
     def _resume(self, worker: int, device: DeviceModel) -> None:
         """Resume a worker up to the new horizon."""
-        device.horizon = self._horizon()
-        orders, slow = device.take_pending_orders(), device.slow
-        self.workers.resume(worker, horizon=device.horizon, orders=orders, slow=slow)
+        self.workers.resume(worker, device.course(self._horizon()))
         if device.paused is not None:
             wakes = self.server.half.config.WAKES  # new orders may make it earlier
             self._schedule_finish(worker, self.events.now if wakes else device.paused.step_ends)
@@ -340,7 +336,7 @@ class Engine(SimulatedRun):
 
     def _look(self, now: float) -> None:
         """Check whether an evaluation is due."""
-        self._carry_out(Effects())
+        self._carry_out(NOTHING)
 
     def _is_due(self, now: float) -> bool:
         return self.server.version >= self._due.version and now >= self._due.time

@@ -7,15 +7,14 @@ they fit there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from testbed.algorithms.base import Reply, Update
-from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
+from testbed.algorithms.frame.effects import StandingOrders
 from testbed.payloads import Payload, Vector
-from testbed.simulation.worker import Cycle, Paused, TimedOrders
+from testbed.simulation.worker import Course, Cycle, Paused
 
 M = TypeVar("M", Reply, Update)
 
@@ -40,9 +39,6 @@ class Begin(NamedTuple):
     Attributes:
         think: the next draw of the think law.
         standing: the orders that came with the reply.
-        horizon: how far the worker may be computed.
-        orders: orders between replies, with their arrival times at the worker.
-        slow: factor that multiplies the time of steps that start from now on.
     """
 
     worker: int
@@ -50,10 +46,8 @@ class Begin(NamedTuple):
     think: float
     row: int
     reply: Stored
-    standing: StandingOrders = NO_STANDING
-    horizon: float = inf
-    orders: tuple[TimedOrders, ...] = ()
-    slow: float = 1.0
+    standing: StandingOrders
+    course: Course
 
 
 class Resume(NamedTuple):
@@ -61,9 +55,7 @@ class Resume(NamedTuple):
 
     worker: int
     row: int
-    horizon: float
-    orders: tuple[TimedOrders, ...]
-    slow: float = 1.0
+    course: Course
 
 
 class Restart(NamedTuple):

@@ -27,7 +27,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import Any, NamedTuple, Self
@@ -54,7 +53,7 @@ from testbed.simulation.messages import (
     store,
 )
 from testbed.simulation.process import Build, ControlRequest, Rows, evaluate, restore, save, serve
-from testbed.simulation.worker import Cycle, Paused, TimedOrders
+from testbed.simulation.worker import TO_THE_END, Course, Cycle, Paused
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 BATCH = 16
@@ -221,26 +220,15 @@ class Pool:
         row = self._free.pop()
         self._loans[worker] = Loan(row, store(reply, self._rows[row]), standing)
 
-    def begin(
-        self,
-        worker: int,
-        now: float,
-        *,
-        think: float,
-        horizon: float = inf,
-        orders: Sequence[TimedOrders] = (),
-        slow: float = 1.0,
-    ) -> None:
+    def begin(self, worker: int, now: float, *, think: float, course: Course = TO_THE_END) -> None:
         """Start computing from the lent reply, which has arrived at the worker."""
-        self._add(Begin(worker, now, think, *self._loans[worker], horizon, tuple(orders), slow))
+        self._add(Begin(worker, now, think, *self._loans[worker], course))
 
-    def resume(
-        self, worker: int, *, horizon: float, orders: Sequence[TimedOrders] = (), slow: float = 1.0
-    ) -> None:
+    def resume(self, worker: int, course: Course) -> None:
         """Continue up to a new horizon, with the orders that came in between."""
         loan = self._loans.get(worker)  # None once its push was taken out: then it is not paused
         row = -1 if loan is None else loan.row
-        self._add(Resume(worker, row, horizon, tuple(orders), slow))
+        self._add(Resume(worker, row, course))
 
     def discard(self, worker: int) -> None:
         """Restart a worker whose process has ended, and free its row."""

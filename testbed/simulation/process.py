@@ -22,15 +22,7 @@ from testbed.host.allocation import keep_freed_memory
 from testbed.host.isolation import CLOSED
 from testbed.models import Evaluation
 from testbed.payloads import Vector
-from testbed.simulation.messages import (
-    Answer,
-    Begin,
-    Restart,
-    Result,
-    Task,
-    Unchanged,
-    load,
-)
+from testbed.simulation.messages import Answer, Begin, Restart, Result, Task, Unchanged, load
 from testbed.simulation.worker import Cycle, Learner, Paused, SimulatedWorker
 from testbed.values.state import PlainState
 from testbed.values.user_code import own_failures
@@ -132,20 +124,12 @@ def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner
         return Unchanged(task.worker)
     row = rows[task.row]
     if isinstance(task, Begin):
-        worker.next_think = task.think
+        worker.next_think, reply = task.think, load(Reply, task.reply, row)
         reached = worker.advance(
-            load(Reply, task.reply, row),
-            now=task.now,
-            learner=learner,
-            horizon=task.horizon,
-            standing=task.standing,
-            orders=task.orders,
-            slow=task.slow,
+            reply, now=task.now, learner=learner, course=task.course, standing=task.standing
         )
     else:
-        reached = worker.resume(
-            learner=learner, horizon=task.horizon, orders=task.orders, slow=task.slow
-        )
+        reached = worker.resume(task.course, learner=learner)
     if isinstance(reached, Cycle):
         return Result.of(reached, row)
     return Unchanged(task.worker) if reached is None else reached

@@ -7,7 +7,7 @@ there, in any process. A step that would end at or after the horizon is not star
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf, nan
@@ -33,8 +33,7 @@ from testbed.algorithms.frame.actions import (
     Think,
     Work,
 )
-from testbed.algorithms.frame.batch import batch_of
-from testbed.algorithms.frame.compute import Gradient, OwnCompute
+from testbed.algorithms.frame.compute import Gradient, OwnCompute, batch_of
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.algorithms.frame.record import Intake, shared_bytes
 from testbed.algorithms.frame.worker import Worker
@@ -52,6 +51,23 @@ from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 TimedOrders = tuple[float, StandingOrders]
 """Emulated arrival time at the worker, and orders."""
+
+
+class Course(NamedTuple):
+    """How far a worker may be computed, and what it meets on the way.
+
+    Attributes:
+        horizon: the time up to which it may be computed.
+        orders: orders between replies.
+        slow: factor that multiplies the time of steps that start from now on.
+    """
+
+    horizon: float = inf
+    orders: tuple[TimedOrders, ...] = ()
+    slow: float = 1.0
+
+
+TO_THE_END = Course()
 
 
 class Cycle(NamedTuple):
@@ -233,53 +249,43 @@ class SimulatedWorker:
         *,
         now: float,
         learner: Learner,
-        horizon: float = inf,
+        course: Course,
         standing: StandingOrders = NO_STANDING,
-        orders: Sequence[TimedOrders] = (),
-        slow: float = 1.0,
     ) -> Cycle | Paused:
         """Apply a reply at emulated time ``now`` and continue to the next push.
 
-        ``standing`` holds the orders that came with it, ``orders`` those between replies.
-        Step times are multiplied by ``slow``.
+        ``standing`` holds the orders that came with it.
         """
-        self._receive_orders(orders)
+        self._receive_orders(course)
         if self._loop is None:
             self._loop = self.worker.loop()
             if not isinstance(next(self._loop), Pull):
                 raise AssertionError("a worker's loop begins with a pull")
         self._now = now
         action = self._loop.send(Arrived(now, reply, standing))
-        return self._run(action, learner, horizon, slow)
+        return self._run(action, learner, course)
 
-    def resume(
-        self,
-        *,
-        learner: Learner,
-        horizon: float = inf,
-        orders: Sequence[TimedOrders] = (),
-        slow: float = 1.0,
-    ) -> Cycle | Paused | None:
+    def resume(self, course: Course, *, learner: Learner) -> Cycle | Paused | None:
         """Continue to a later horizon; return None if the worker was not paused.
 
         The pending step has already started, and keeps its duration.
         """
-        self._receive_orders(orders)
+        self._receive_orders(course)
         action, self._paused = self._paused, None
         if action is None:
             return None
-        begun = isinstance(action, Step | Evaluate)
-        return self._run(action, learner, horizon, slow, begun=begun)
+        return self._run(action, learner, course, begun=isinstance(action, Step | Evaluate))
 
-    def _receive_orders(self, orders: Sequence[TimedOrders]) -> None:
-        for at, standing in orders:
+    def _receive_orders(self, course: Course) -> None:
+        for at, standing in course.orders:
             self.worker.order(standing, at)
 
     def _run(
-        self, action: Action, learner: Learner, horizon: float, slow: float, *, begun: bool = False
+        self, action: Action, learner: Learner, course: Course, *, begun: bool = False
     ) -> Cycle | Paused:
-        """Multiply step times by ``slow``, except that of a step that has ``begun``."""
+        """Continue to the next push; a step that has ``begun`` keeps its duration."""
         assert self._loop is not None
+        horizon, _, slow = course
         think = 0.0
         while not isinstance(action, Push):
             match action:

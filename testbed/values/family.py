@@ -7,10 +7,10 @@ algorithm: {adacomp: {ratio: 0.01}}           the short form
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, GetJsonSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 
 def full_form(value: Any) -> Any:
@@ -26,26 +26,32 @@ def full_form(value: Any) -> Any:
     return value
 
 
-class Named(BeforeValidator):
-    """Annotates a discriminated union to accept the two short forms too."""
+class Named:
+    """Annotates a union of members, told apart by ``name``, to accept the two short forms too."""
 
-    def __init__(self) -> None:
-        super().__init__(full_form)
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        union = handler.generate_schema(Annotated[source, Field(discriminator="name")])
+        return core_schema.no_info_before_validator_function(full_form, union)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the schema of all three forms; a bare name only if no option is required."""
-        full = handler(schema)
-        short: list[dict[str, Any]] = []
-        for member in full.get("oneOf", [full]):
-            options = dict(handler.resolve_ref_schema(member))
-            properties = dict(options["properties"])
-            name = properties.pop("name")["const"]
-            required = [key for key in options.get("required", []) if key != "name"]
-            if not required:
-                short.append({"const": name})
-            inner = {**options, "properties": properties, "required": required}
+        """Return the schema of all three forms; a bare name only if no option is required.
+
+        All refer to one definition of each member's options, in which only they are required.
+        """
+        union, full, short = handler(schema), list[dict[str, Any]](), list[dict[str, Any]]()
+        for member in union.get("oneOf", [union]):
+            options = handler.resolve_ref_schema(member)
+            name = options["properties"]["name"]["const"]
+            required = [key for key in options.pop("required", ()) if key != "name"]
+            if required:
+                options["required"] = required
+            full.append({**member, "required": ["name", *required]})
+            inner = {**member, "not": {"required": ["name"]}}
+            short += [] if required else [{"const": name}]
             short.append(
                 {
                     "type": "object",
@@ -56,4 +62,4 @@ class Named(BeforeValidator):
                     "additionalProperties": False,
                 }
             )
-        return {"anyOf": [full, *short]}
+        return {"anyOf": [{**union, "oneOf": full}, *short]}

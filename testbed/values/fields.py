@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +22,8 @@ from pydantic_core import CoreSchema
 from testbed.errors import InvalidValue, Problem, ScenarioError
 from testbed.values.units import Duration, Quantity, Rate, Size
 
+Part = TypeVar("Part")
+
 LARGEST_COUNT = 10**12
 MOST_GPUS = 64
 
@@ -28,6 +31,10 @@ SYSTEM_FOLDERS = ("/dev", "/proc", "/run", "/sys")
 """System folders, of which a node has its own."""
 
 NAMES = "a name of at most 40 letters, digits, dots, hyphens and underscores, like lr0.01_s1"
+KEYS = "a name of at most 40 letters, digits, hyphens and underscores, like my-run-2"
+NODES = "a name of at most 40 lowercase letters, digits, hyphens and underscores, like my-program-2"
+_ATTRIBUTES = "Attributes:\n"
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
 _KEY = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"  # no dot: paths such as those of --set are split at dots
 _NODE = "[a-z0-9][a-z0-9_-]{0,39}"  # in a command `${HOME}` is the shell's, `{other}` a node
@@ -42,24 +49,44 @@ class StrictModel(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the schema; its description also has the attributes that the bases describe."""
+        """Return the schema, whose keys the ``Attributes`` of the class and its bases describe."""
         schema = handler(core_schema)
-        docs = [inspect.cleandoc(kind.__doc__ or "") for kind in cls.__mro__]
-        text, _, own = docs[0].partition("Attributes:\n")
-        inherited = [doc.partition("Attributes:\n")[2] for doc in docs[1:]]
-        attributes = "\n".join([own, *inherited])
+        described, meanings = handler.resolve_ref_schema(schema), dict[str, str]()
+        docs = [
+            inspect.cleandoc(kind.__doc__ or "") for kind in cls.__mro__ if kind is not BaseModel
+        ]
+        for doc in reversed(docs):
+            meanings |= _ATTRIBUTE.findall(doc.partition(_ATTRIBUTES)[2])
         for name, field in cls.model_fields.items():
-            attributes = attributes.replace(f"    {name}: ", f"    {field.alias or name}: ")
-        described = handler.resolve_ref_schema(schema)
-        if "description" in described:
-            described["description"] = f"{text}Attributes:\n{attributes}"
+            key = field.alias or name
+            if meaning := meanings.get(name) or meanings.get(key):
+                described["properties"][key]["description"] = _one_line(meaning)
+        described["description"] = _one_line(docs[0].partition(_ATTRIBUTES)[0])
         return schema
 
 
-def _name(text: str) -> str:
-    if not re.fullmatch(_NAME, text):
-        raise InvalidValue("", NAMES)
-    return text
+def _one_line(text: str) -> str:
+    return " ".join(text.replace("``", "`").split())
+
+
+def replaced(part: Part, path: Sequence[str], value: object) -> Part:
+    """Return a copy of a model or mapping with another value at a path in it, not validated."""
+    name, *inner = path
+    holder: Any = part
+    mapping = isinstance(part, dict)
+    if inner:
+        value = replaced(holder[name] if mapping else getattr(part, name), inner, value)
+    changed = {**holder, name: value} if mapping else holder.model_copy(update={name: value})
+    return cast(Part, changed)
+
+
+def _matching(pattern: str, expected: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise InvalidValue("", expected)
+        return text
+
+    return AfterValidator(check)
 
 
 def check_name(text: str, *, option: str) -> None:
@@ -70,20 +97,6 @@ def check_name(text: str, *, option: str) -> None:
     """
     if not re.fullmatch(_NAME, text):
         raise ScenarioError([Problem(option, 0, "", repr(text), NAMES)])
-
-
-def _key(text: str) -> str:
-    if not re.fullmatch(_KEY, text):
-        letters = "at most 40 letters, digits, hyphens and underscores"
-        raise InvalidValue("", f"a name of {letters}, like my-run-2")
-    return text
-
-
-def _node(text: str) -> str:
-    if not re.fullmatch(_NODE, text):
-        letters = "at most 40 lowercase letters, digits, hyphens and underscores"
-        raise InvalidValue("", f"a name of {letters}, like my-program-2")
-    return text
 
 
 def _word(text: str) -> str:
@@ -155,13 +168,13 @@ def not_auto(value: Any) -> Any:
 
 
 Name = Annotated[
-    str, AfterValidator(_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})
+    str, _matching(_NAME, NAMES), WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"})
 ]
 Key = Annotated[
-    str, AfterValidator(_key), WithJsonSchema({"type": "string", "pattern": f"^{_KEY}$"})
+    str, _matching(_KEY, KEYS), WithJsonSchema({"type": "string", "pattern": f"^{_KEY}$"})
 ]
 NODE_SCHEMA = {"type": "string", "pattern": f"^{_NODE}$"}
-NodeName = Annotated[str, AfterValidator(_node), WithJsonSchema(NODE_SCHEMA)]
+NodeName = Annotated[str, _matching(_NODE, NODES), WithJsonSchema(NODE_SCHEMA)]
 Share = Annotated[float, Field(gt=0, le=1, strict=True)]
 Portion = Annotated[float, Field(ge=0, le=1, strict=True)]
 BelowOne = Annotated[float, Field(ge=0, lt=1, strict=True)]

@@ -23,6 +23,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    ValidationError,
     model_serializer,
 )
 
@@ -127,6 +128,12 @@ class UserCode:
     def error(self, found: str, expected: str, *, line: int = 0) -> ScenarioError:
         """Return the error for an invalid file."""
         return ScenarioError([self._problem(found, expected, line)])
+
+    def refuses(self, error: ValidationError) -> ScenarioError:
+        """Return the error for options that the class does not accept."""
+        first = error.errors()[0]
+        found = f"the option {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return self.error(found, f"options that {self.name} accepts", line=self.line())
 
     def changed(self, found: str, expected: str) -> UserFileError:
         """Return the error for code that now builds something different."""

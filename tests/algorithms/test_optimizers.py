@@ -11,8 +11,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from testbed.algorithms.optimizers import Optimizer, OptimizerState
-from testbed.algorithms.parts.clip import Clip
-from testbed.algorithms.parts.schedule import Constant, Cosine, StepDecay
+from testbed.algorithms.parts.schedule import Clip, Constant, Cosine, StepDecay
 
 OURS_AND_TORCHS: list[tuple[dict[str, Any], Any, dict[str, Any]]] = [
     ({"sgd": {}}, torch.optim.SGD, {}),

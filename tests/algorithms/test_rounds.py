@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from testbed.algorithms import FedAvg
 from testbed.algorithms.base import Applied, Stream
-from testbed.algorithms.parts.round_rules import RoundRules
+from testbed.algorithms.parts.federated import RoundRules
 from testbed.algorithms.selection import Oort
 
 GroupOf = Any

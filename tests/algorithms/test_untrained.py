@@ -8,7 +8,7 @@ import pytest
 from testbed.algorithms import Asgd, FedAvg, FedOpt, FedProx
 from testbed.algorithms.base import Reply, Stream, WorkerHalf
 from testbed.algorithms.optimizers import Adam, AdamW, Optimizer, Sgd
-from testbed.algorithms.parts.clip import Clip
+from testbed.algorithms.parts.schedule import Clip
 from testbed.payloads import Dense
 from testbed.payloads.layout import Layout
 

@@ -45,8 +45,8 @@ def test_an_algorithm(copy: Any) -> None:
     copy.enter(
         "algorithms/__init__.py",
         "algorithms.signed.Signed",
-        before="Asgd\n        | CompAsgd",
-        entry="Signed | ",
+        before="| CompAsgd",
+        entry="| Signed ",
     )
     copy.change("asgd", "signed")
     assert copy.train()["updates"]["total"] == 20
@@ -133,8 +133,8 @@ def test_a_data_set(copy: Any) -> None:
     copy.enter(
         "datasets/__init__.py",
         "datasets.noise.Noise",
-        before="Cifar10\n        |",
-        entry="Noise | ",
+        before="| CustomDataset",
+        entry="| Noise ",
     )
     copy.change("dataset: digits", "dataset: noise")
     assert copy.train()["updates"]["total"] == 20
@@ -215,8 +215,8 @@ def test_a_kind_of_payload(copy: Any) -> None:
     copy.enter(
         "algorithms/__init__.py",
         "algorithms.half_asgd.HalfAsgd",
-        before="Asgd\n        | CompAsgd",
-        entry="HalfAsgd | ",
+        before="| CompAsgd",
+        entry="| HalfAsgd ",
     )
     copy.change("asgd", "half-asgd")
     assert copy.train()["ingress"]["payload_bytes"] == 20 * 2 * 17_258

@@ -13,7 +13,7 @@ from testbed.errors import NodeError
 from testbed.reports.compare import compare, scenario_differences
 from testbed.reports.frames import Run
 from testbed.scenario import load_text
-from testbed.scenario.evaluation import Evaluate
+from testbed.scenario.settings import Evaluate
 
 SCENARIO = """\
 name: one

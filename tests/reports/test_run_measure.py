@@ -15,7 +15,7 @@ from testbed.errors import InvalidValue
 from testbed.reports.frames import Run
 from testbed.reports.registry import MEASURES, UNITS
 from testbed.reports.run_measure import Measure
-from testbed.scenario.evaluation import Evaluate
+from testbed.scenario.settings import Evaluate
 from testbed.values.units import Duration
 
 

@@ -11,8 +11,7 @@ import torch
 
 from testbed import Run
 from testbed.algorithms.frame.actions import Step
-from testbed.algorithms.frame.batch import batch_of
-from testbed.algorithms.frame.compute import OwnCompute
+from testbed.algorithms.frame.compute import OwnCompute, batch_of
 from testbed.datasets import load
 from testbed.models import CustomModel
 from testbed.roles.clock import EmulatedClock

@@ -28,7 +28,7 @@ from testbed.algorithms import (
 )
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.frame.stop import StopRule
-from testbed.algorithms.parts.round_rules import RoundRules
+from testbed.algorithms.parts.federated import RoundRules
 from testbed.algorithms.parts.schedule import Cosine
 from testbed.algorithms.selection import Oort
 from testbed.datasets.streams import Persistence, Policy, Truncation

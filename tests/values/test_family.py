@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import pytest
 from jsonschema import Draft202012Validator
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from testbed.values.family import Named, full_form
 
@@ -21,7 +21,7 @@ class Box(BaseModel):
     width: int
 
 
-Figure = Annotated[Annotated[Square | Box, Field(discriminator="name")], Named()]
+Figure = Annotated[Square | Box, Named()]
 FIGURE: TypeAdapter[Square | Box] = TypeAdapter(Figure)
 
 

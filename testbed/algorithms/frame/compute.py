@@ -1,4 +1,4 @@
-"""Where the gradients of a worker come from, live and simulated: a ``Compute``.
+"""Where the gradients of a worker come from, live and simulated: a batch, and a ``Compute``.
 
 ``OwnCompute`` computes in this process. With ``compute: shared``, a live worker asks another
 process (``testbed.roles.shared_compute``), which computes with an ``OwnCompute`` too.
@@ -7,12 +7,33 @@ process (``testbed.roles.shared_compute``), which computes with an ``OwnCompute`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from numpy.typing import NDArray
+
+from testbed.algorithms.base import Samples
 from testbed.algorithms.frame.actions import Step
-from testbed.algorithms.frame.batch import Source, batch_of
 from testbed.models import BoundModel
 from testbed.payloads import Vector
+from testbed.values.seeds import seed_globals
+
+
+class Source(Protocol):
+    """Provides images and targets by sample index."""
+
+    def batch(self, samples: Samples, draw: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return prepared images (b, channels, height, width) and targets (b,)."""
+
+
+def batch_of(step: Step, source: Source) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the images and targets of a step; compute its gradient next.
+
+    A step with a draw seeds the global generators. The random numbers of a model, loss or
+    transform then depend only on the worker and the step, not on the process.
+    """
+    if step.draw:
+        seed_globals(step.draw)
+    return source.batch(step.samples, step.draw)
 
 
 class Gradient(NamedTuple):

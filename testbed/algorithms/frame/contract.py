@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 from typing import Any, TypeVar
 
@@ -194,12 +195,8 @@ def check_streams(config: AlgorithmConfig) -> None:
     """The same random streams give the same updates."""
     one, other = (_first_update(config, 2) for _ in range(2))
     if not _equal(list(one.payload.arrays), other.payload.arrays):
-        half = worker_half(config)
-        raise breach(
-            half,
-            "step",
-            "its update is not reproducible: draw from `rng` only",
-        )
+        what = "its update is not reproducible: draw from `rng` only"
+        raise breach(worker_half(config), "step", what)
 
 
 def check_restored(config: AlgorithmConfig) -> None:
@@ -207,28 +204,33 @@ def check_restored(config: AlgorithmConfig) -> None:
     whole = Trial.of(config)
     whole.run()
     for renew in (Trial.renew_server, Trial.renew_workers):
-        trial = Trial.of(config)
-        trial.run(_once(renew, updates=UPDATES // 2))
+        trial, renewed = Trial.of(config), False
+        for _ in trial.turns():
+            if not renewed and trial.server.version >= UPDATES // 2:
+                renewed = True
+                renew(trial)
         of_server = renew is Trial.renew_server
-        half: WorkerHalf[Any] | ServerHalf[Any] = trial.server.half
-        if not of_server:
-            half = trial.workers[0].half
-        same = whole.now == trial.now and _equal(_models(whole), _models(trial))
-        if not same:
+        half: Any = trial.server.half if of_server else trial.workers[0].half
+        if whole.now != trial.now or not _equal(_models(whole), _models(trial)):
             differs = "restored from its state, it did not continue identically"
             raise breach(half, "state", differs)
 
 
 def check_succession(config: AlgorithmConfig) -> None:
     """A server restored from a checkpoint takes over from one that has died since."""
-    for saved in SAVED_AFTER:
-        for lost in LOST:
-            trial = Trial.of(config, updates=2 * (saved + lost))
-            trial.run(_Death(saved, lost))
-            server = trial.server
-            if server.stalled:
-                stalled = f"after another server took over, training {server.finished}"
-                raise breach(server.half, "join", stalled)
+    for saved, lost in product(SAVED_AFTER, LOST):
+        trial = Trial.of(config, updates=2 * (saved + lost))
+        state: PlainState | None = None
+        died = False
+        for _ in trial.turns():
+            if state is None and trial.pushes >= saved:
+                state = trial.server.state()
+            if state is not None and not died and trial.pushes >= saved + lost:
+                died = True
+                trial.take_over(state)
+        if trial.server.stalled:
+            stalled = f"after another server took over, training {trial.server.finished}"
+            raise breach(trial.server.half, "join", stalled)
 
 
 CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
@@ -243,36 +245,6 @@ CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
     check_restored,
     check_succession,
 )
-
-
-def _once(action: Callable[[Trial], None], *, updates: int) -> Callable[[Trial], None]:
-    """Call ``action`` after the turn that brings the model to this many updates."""
-    done = False
-
-    def after_turn(trial: Trial) -> None:
-        nonlocal done
-        if not done and trial.server.version >= updates:
-            done = True
-            action(trial)
-
-    return after_turn
-
-
-@dataclass
-class _Death:
-    """Saves a checkpoint after some pushes; the server dies after some more, which are lost."""
-
-    saved: int
-    lost: int
-    state: PlainState | None = None
-    done: bool = False
-
-    def __call__(self, trial: Trial) -> None:
-        if self.state is None and trial.pushes >= self.saved:
-            self.state = trial.server.state()
-        if self.state is not None and not self.done and trial.pushes >= self.saved + self.lost:
-            self.done = True
-            trial.take_over(self.state)
 
 
 def _first_update(config: AlgorithmConfig, index: int) -> Update:

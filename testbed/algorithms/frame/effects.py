@@ -51,3 +51,6 @@ class Effects:
     removed: Sequence[int] = ()
     orders: Mapping[int, StandingOrders] = field(default_factory=dict)
     measure: bool = False
+
+
+NOTHING = Effects()

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.algorithms.frame.actions import Step
-from testbed.algorithms.frame.batch import batch_of
+from testbed.algorithms.frame.compute import batch_of
 from testbed.algorithms.frame.contract import CheckResult, run_checks
 from testbed.datasets import Prepared
 from testbed.errors import UserCodeError
 from testbed.models import BoundModel, ImageShape, Network
 from testbed.models.base import Images, Targets
-from testbed.models.noise import noise
+from testbed.models.cost import noise
 from testbed.payloads import Vector
 
 IMAGES = 6

@@ -11,21 +11,19 @@ worker can push any more: all have left, are silent, or wait for such a worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Any
 
-from testbed.algorithms.base import (
-    NO_ORDERS,
-    Applied,
-    Measured,
-    Orders,
-    ServerHalf,
-    Ticked,
-    Update,
-)
+from testbed.algorithms.base import NO_ORDERS, Applied, Measured, Orders, ServerHalf, Ticked, Update
 from testbed.algorithms.frame.breach import breach, checked_applied, checked_orders, checked_reply
-from testbed.algorithms.frame.effects import NO_STANDING, Effects, Release, StandingOrders
+from testbed.algorithms.frame.effects import (
+    NO_STANDING,
+    NOTHING,
+    Effects,
+    Release,
+    StandingOrders,
+)
 from testbed.algorithms.frame.stop import DIVERGED, StopRule, stall
 from testbed.algorithms.frame.worker_session import NoCrashes, NotFiniteError, WorkerSession
 from testbed.algorithms.parts.state import pack_half, restore_half
@@ -125,7 +123,7 @@ class Server:
         """Remove a worker. Its pushes are in the model, or will be unless training ends."""
         self._watch_clock(now)
         there = worker in self._sessions
-        return self._effects(now, applied=self._drop(worker, now)) if there else Effects()
+        return self._effects(now, Effects(applied=self._drop(worker, now))) if there else NOTHING
 
     def silence(self, worker: int, now: float) -> Effects:
         """Mark a worker as silent without notifying the algorithm: it may be frozen.
@@ -183,7 +181,7 @@ class Server:
             self.half.join(worker)  # its model is not one that this half sent
             self._watch_clock(now)
             self._waiting[worker] = None
-            return self._effects(now, lost=lost)
+            return self._effects(now, Effects(lost=lost))
         try:
             self.check(worker, sequence, update)
         except NotFiniteError:
@@ -206,7 +204,7 @@ class Server:
         session.heard()
         self._waiting[worker] = None
         crashed = accepted and session.crashed
-        return self._effects(now, applied=applied, accepted=accepted, crashed=crashed)
+        return self._effects(now, Effects(accepted, crashed, applied=applied))
 
     def _lost(self, worker: int, sequence: int, update: Update) -> int:
         """Return how many pushes of a worker were lost with the previous server.
@@ -246,7 +244,7 @@ class Server:
         applied = ticked.applied
         for worker in removed:
             applied = [*applied, *self._drop(worker, now)]
-        return self._effects(now, applied=applied, orders=orders, removed=removed)
+        return self._effects(now, Effects(applied=applied, orders=orders, removed=removed))
 
     def _dead(self, now: float) -> tuple[int, ...]:
         """Return the workers that sent nothing for too long."""
@@ -277,20 +275,10 @@ class Server:
             self._measuring = None
         return self._effects(now)
 
-    def _effects(
-        self,
-        now: float,
-        *,
-        applied: Sequence[Applied] = (),
-        accepted: bool = False,
-        crashed: bool = False,
-        lost: int = 0,
-        orders: Mapping[int, StandingOrders] | None = None,
-        removed: Sequence[int] = (),
-    ) -> Effects:
-        """Apply the stop rule, check progress and return the effects of a call."""
-        if applied:
-            self._account(applied)
+    def _effects(self, now: float, call: Effects = NOTHING) -> Effects:
+        """Apply the stop rule, check progress and return all effects of a call."""
+        if call.applied:
+            self._account(call.applied)
         if not self.finished:
             self.finished = self.stop.by_progress(self.version, self.steps)
             self._check_tick(now)
@@ -301,16 +289,8 @@ class Server:
             self.finished = stall(len(waiting), self.half.awaited(), silent=silent)
             self.stalled = True
             releases += self._releases(now)
-        return Effects(
-            accepted=accepted,
-            crashed=crashed,
-            lost=lost,
-            applied=applied,
-            releases=releases,
-            removed=removed,
-            orders={} if orders is None or self.finished else orders,
-            measure=self._measures(now),
-        )
+        orders = {} if self.finished else call.orders
+        return replace(call, releases=releases, orders=orders, measure=self._measures(now))
 
     def _measures(self, now: float) -> bool:
         """Whether the algorithm requests the loss of the current model, with no request pending."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
@@ -79,10 +79,13 @@ class Trial:
         ]
         return cls(server, workers, config)
 
-    def run(self, after_turn: Callable[[Trial], None] = lambda trial: None) -> None:
-        """Train until the server has finished, or for MOST_STEPS steps.
+    def run(self) -> None:
+        """Take all turns; raises as ``turns`` does."""
+        for _ in self.turns():
+            pass
 
-        ``after_turn`` is called after every turn.
+    def turns(self) -> Iterator[None]:
+        """Train until the server has finished, or for MOST_STEPS steps; yield after every turn.
 
         Raises:
             AlgorithmError: a half violated the contract, or too few updates came of MOST_STEPS.
@@ -103,7 +106,7 @@ class Trial:
                     action = loops[index].send(self._computed())
                 if isinstance(action, Push):  # a shard has samples at once, and no worker thinks
                     self._push(index, action)
-            after_turn(self)
+            yield
 
     def renew_server(self) -> None:
         """Replace the server half by a new one with its state."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from testbed.algorithms.optimizers.adagrad import Adagrad as Adagrad
 from testbed.algorithms.optimizers.adam import Adam as Adam
@@ -20,4 +20,4 @@ from testbed.algorithms.optimizers.sgd import Sgd as Sgd
 from testbed.values.family import Named
 
 AnyOptimizer = Sgd | Adam | AdamW | Adagrad | RmsProp
-Optimizer = Annotated[Annotated[AnyOptimizer, Field(discriminator="name")], Named()]
+Optimizer = TypeAliasType("Optimizer", Annotated[AnyOptimizer, Named()])

@@ -16,6 +16,14 @@ from testbed.values.fields import BelowOne, NonNegative, PositiveNumber
 
 
 class _Adam(OptimizerConfig):
+    """Options of both.
+
+    Attributes:
+        beta1: decay of the first moment.
+        beta2: decay of the second moment.
+        epsilon: ε, added to the denominator.
+    """
+
     beta1: BelowOne = 0.9
     beta2: BelowOne = 0.999
     epsilon: PositiveNumber = 1e-8
@@ -35,13 +43,7 @@ class _Adam(OptimizerConfig):
 
 
 class Adam(_Adam):
-    """Adam's options.
-
-    Attributes:
-        beta1: decay of the first moment.
-        beta2: decay of the second moment.
-        epsilon: ε, added to the denominator.
-    """
+    """Adam's options."""
 
     name: Literal["adam"] = "adam"
 
@@ -56,9 +58,6 @@ class AdamW(_Adam):
     """AdamW's options.
 
     Attributes:
-        beta1: decay of the first moment.
-        beta2: decay of the second moment.
-        epsilon: ε, added to the denominator.
         weight_decay: λ, weight decay, multiplied by the learning rate only.
     """
 

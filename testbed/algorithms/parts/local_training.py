@@ -11,10 +11,9 @@ from pydantic import Field, model_validator
 
 from testbed.algorithms.base import AlgorithmConfig, Reply, Update, WorkerHalf
 from testbed.algorithms.optimizers import Optimizer, OptimizerState, Sgd
-from testbed.algorithms.parts.clip import Clip
 from testbed.algorithms.parts.local_sgd import Accumulation
 from testbed.algorithms.parts.options import LearningRate
-from testbed.algorithms.parts.schedule import CONSTANT, Schedule
+from testbed.algorithms.parts.schedule import CONSTANT, Clip, Schedule
 from testbed.errors import InvalidValue
 from testbed.payloads import Vector
 from testbed.values.fields import NonNegative

@@ -7,8 +7,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from testbed.algorithms.base import Applied, Reply, Ticked, Update
-from testbed.algorithms.parts.federated import FederatedRounds, TrainingServer
-from testbed.algorithms.parts.round_rules import scaled
+from testbed.algorithms.parts.federated import FederatedRounds, TrainingServer, scaled
 from testbed.algorithms.parts.rounds import own, weighted
 from testbed.algorithms.selection import History
 from testbed.algorithms.selection.custom import chosen

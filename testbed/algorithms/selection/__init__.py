@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from testbed.algorithms.selection.availability import ByAvailability as ByAvailability
 from testbed.algorithms.selection.base import History as History
@@ -28,4 +28,4 @@ from testbed.algorithms.selection.uniform import Uniform as Uniform
 from testbed.values.family import Named
 
 AnySelection = Uniform | ByLoss | Oort | ByAvailability | CustomSelection
-Selection = Annotated[Annotated[AnySelection, Field(discriminator="name")], Named()]
+Selection = TypeAliasType("Selection", Annotated[AnySelection, Named()])

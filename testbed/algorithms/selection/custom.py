@@ -54,9 +54,7 @@ def own_selection(config: CustomSelection, code: UserCode) -> SelectionConfig:
     try:
         return kind.model_validate(config.options)
     except ValidationError as error:
-        first = error.errors()[0]
-        found = f"the option {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise code.error(found, f"options that {code.name} accepts", line=code.line()) from None
+        raise code.refuses(error) from None
 
 
 def flaw(chosen: object, candidates: Sequence[int], count: int) -> str:

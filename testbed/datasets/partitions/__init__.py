@@ -24,14 +24,13 @@ from typing import Annotated, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from typing_extensions import TypeAliasType
 
 from testbed.datasets.partitions.base import Samples
 from testbed.datasets.partitions.custom import CustomPartition
-from testbed.datasets.partitions.labels import ByLabel, Dirichlet, DirichletBySize
+from testbed.datasets.partitions.labels import ByLabel, Dirichlet, DirichletBySize, SortedShards
 from testbed.datasets.partitions.listed import ByUser, Lists
 from testbed.datasets.partitions.sizes import ByOrder, BySize, Iid, Shared
-from testbed.datasets.partitions.sorted_shards import SortedShards
 from testbed.errors import ScenarioError
 from testbed.values.family import Named
 
@@ -48,7 +47,7 @@ AnyPartition = (
     | Shared
     | SortedShards
 )
-Partition = Annotated[Annotated[AnyPartition, Field(discriminator="name")], Named()]
+Partition = TypeAliasType("Partition", Annotated[AnyPartition, Named()])
 
 
 def shards(

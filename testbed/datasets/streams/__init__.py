@@ -6,47 +6,29 @@ kept until a step takes them. In a live run, samples travel as records (``record
 ``transport``, and a device's ``reception`` checks and keeps them. The transports are elsewhere.
 """
 
-from testbed.datasets.streams.arrivals import Arrivals
-from testbed.datasets.streams.buffers import Bounded, Buffer, Persistence, Policy, Truncation
-from testbed.datasets.streams.over_time import (
-    OnOff,
-    OverTime,
-    RateStep,
-    Recorded,
-    Sine,
-    Steady,
-    Traced,
-)
-from testbed.datasets.streams.rates import ConstantRate, Each, Normal, Rates, Table1, Uniform
-from testbed.datasets.streams.reception import RateMeter, Reception
-from testbed.datasets.streams.records import BadRecordError, RecordFormat, Sample
-from testbed.datasets.streams.transport import Receiver, Sender
-
-__all__ = [
-    "Arrivals",
-    "BadRecordError",
-    "Bounded",
-    "Buffer",
-    "ConstantRate",
-    "Each",
-    "Normal",
-    "OnOff",
-    "OverTime",
-    "Persistence",
-    "Policy",
-    "RateMeter",
-    "RateStep",
-    "Rates",
-    "Receiver",
-    "Reception",
-    "RecordFormat",
-    "Recorded",
-    "Sample",
-    "Sender",
-    "Sine",
-    "Steady",
-    "Table1",
-    "Traced",
-    "Truncation",
-    "Uniform",
-]
+from testbed.datasets.streams.arrivals import Arrivals as Arrivals
+from testbed.datasets.streams.buffers import Bounded as Bounded
+from testbed.datasets.streams.buffers import Buffer as Buffer
+from testbed.datasets.streams.buffers import Persistence as Persistence
+from testbed.datasets.streams.buffers import Policy as Policy
+from testbed.datasets.streams.buffers import Truncation as Truncation
+from testbed.datasets.streams.over_time import OnOff as OnOff
+from testbed.datasets.streams.over_time import OverTime as OverTime
+from testbed.datasets.streams.over_time import RateStep as RateStep
+from testbed.datasets.streams.over_time import Recorded as Recorded
+from testbed.datasets.streams.over_time import Sine as Sine
+from testbed.datasets.streams.over_time import Steady as Steady
+from testbed.datasets.streams.over_time import Traced as Traced
+from testbed.datasets.streams.rates import ConstantRate as ConstantRate
+from testbed.datasets.streams.rates import Each as Each
+from testbed.datasets.streams.rates import Normal as Normal
+from testbed.datasets.streams.rates import Rates as Rates
+from testbed.datasets.streams.rates import Table1 as Table1
+from testbed.datasets.streams.rates import Uniform as Uniform
+from testbed.datasets.streams.reception import RateMeter as RateMeter
+from testbed.datasets.streams.reception import Reception as Reception
+from testbed.datasets.streams.records import BadRecordError as BadRecordError
+from testbed.datasets.streams.records import RecordFormat as RecordFormat
+from testbed.datasets.streams.records import Sample as Sample
+from testbed.datasets.streams.transport import Receiver as Receiver
+from testbed.datasets.streams.transport import Sender as Sender

@@ -58,9 +58,7 @@ class Bounded(StrictModel):
         return Buffer(room=self.samples)
 
 
-Policy = Annotated[
-    Annotated[Persistence | Truncation | Bounded, Field(discriminator="name")], Named()
-]
+Policy = Annotated[Persistence | Truncation | Bounded, Named()]
 
 
 @dataclass

@@ -153,9 +153,7 @@ class Traced(StrictModel):
     offset: Literal["drawn", "none"] = "drawn"
 
 
-OverTime = Annotated[
-    Annotated[Steady | RateStep | Sine | OnOff | Traced, Field(discriminator="name")], Named()
-]
+OverTime = Annotated[Steady | RateStep | Sine | OnOff | Traced, Named()]
 
 
 ROUNDING = 1e-9

@@ -80,8 +80,8 @@ class _Drawn(RatesConfig):
     """Rates that are drawn once for each device.
 
     Attributes:
-        mean: of the law, in samples an emulated second.
-        deviation: its standard deviation.
+        mean: mean of the law, in samples per emulated second.
+        deviation: standard deviation of the law.
     """
 
     mean: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
@@ -95,12 +95,7 @@ class _Drawn(RatesConfig):
 
 
 class Uniform(_Drawn):
-    """Rates drawn from a uniform law: between mean ± √3 deviations.
-
-    Attributes:
-        mean: its mean, in samples per emulated second.
-        deviation: its standard deviation.
-    """
+    """Rates drawn from a uniform law: between mean ± √3 deviations."""
 
     name: Literal["uniform"]
 
@@ -110,12 +105,7 @@ class Uniform(_Drawn):
 
 
 class Normal(_Drawn):
-    """Rates drawn from a normal law.
-
-    Attributes:
-        mean: its mean, in samples per emulated second.
-        deviation: its standard deviation.
-    """
+    """Rates drawn from a normal law."""
 
     name: Literal["normal"]
 
@@ -146,9 +136,7 @@ class Table1(RatesConfig):
         return TABLE_1[self.set].of(devices, clip=clip, rng=rng)
 
 
-Rates = Annotated[
-    Annotated[ConstantRate | Each | Uniform | Normal | Table1, Field(discriminator="name")], Named()
-]
+Rates = Annotated[ConstantRate | Each | Uniform | Normal | Table1, Named()]
 
 
 def rounded(drawn: NDArray[np.float64], clip: Clip | None) -> Sequence[float]:

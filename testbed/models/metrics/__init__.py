@@ -20,9 +20,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
-
-from testbed.models.metrics.base import Metric, MetricConfig
+from testbed.models.metrics.base import Metric as Metric
+from testbed.models.metrics.base import MetricConfig as MetricConfig
 from testbed.models.metrics.classes import AccuracyPerClass, MacroF1
 from testbed.models.metrics.clients import Clients
 from testbed.models.metrics.custom import CustomMetric
@@ -45,7 +44,7 @@ AnyMetric = (
     | Clients
     | CustomMetric
 )
-EvaluationMetric = Annotated[Annotated[AnyMetric, Field(discriminator="name")], Named()]
+EvaluationMetric = Annotated[AnyMetric, Named()]
 
 DEFAULTS: tuple[AnyMetric, ...] = (Top1(name="top1"), Top5(name="top5"))
 """The metrics of a scenario that names none."""
@@ -97,20 +96,3 @@ def values_of(
 def _kind_of(name: str) -> type[MetricConfig] | None:
     kinds: tuple[type[MetricConfig], ...] = get_args(AnyMetric)
     return next((kind for kind in kinds if re.fullmatch(kind.NAMES, name)), None)
-
-
-__all__ = [
-    "ACCURACY",
-    "DEFAULTS",
-    "AnyMetric",
-    "EvaluationMetric",
-    "Metric",
-    "MetricConfig",
-    "besides_defaults",
-    "group_of",
-    "higher_is_better",
-    "samples_of",
-    "title_of",
-    "unit_of",
-    "values_of",
-]

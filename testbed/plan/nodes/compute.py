@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from testbed.plan.nodes.base import COMPUTE_UID, INSIDE, SERVICE_WEIGHT, Inputs, Role
 from testbed.runtimes.agent.launch import Mount
-from testbed.scenario.compute import Shared
 from testbed.scenario.schema import Scenario
+from testbed.scenario.settings import Shared
 from testbed.values.topology import NodeSpec, Plan
 from testbed.values.units import Size
 
