@@ -220,13 +220,14 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
 def _try_models(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
     """Build each custom model once, if the shape of the images is known."""
     from testbed.models import CustomModel
-    from testbed.run.data import try_model
 
     tried = set()
     for scenario, beside in scenarios:
         model, shape = scenario.model, scenario.dataset.images
         if not isinstance(model, CustomModel) or shape is None:
             continue
+        from testbed.run.data import try_model  # takes a while, and few scenarios need it
+
         known = (repr(model), beside, shape, scenario.workers.batch_size)
         if known not in tried:
             tried.add(known)

@@ -41,9 +41,12 @@ _NODE = "[a-z0-9][a-z0-9_-]{0,39}"  # in a command `${HOME}` is the shell's, `{o
 
 
 class StrictModel(BaseModel):
-    """Base of every part of a scenario: frozen, and strict about unknown keys."""
+    """Base of every part of a scenario: frozen, and strict about unknown keys.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    A part's own validator is built on first use, which is rare: the scenario's checks all parts.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -1,16 +1,22 @@
 """``testbed schema``."""
 
-import json
+from pathlib import Path
 
 import pytest
 
 from testbed.cli import main
-from testbed.scenario import json_schema
-from testbed.studies.document import study_schema
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
-def test_the_command_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema"]) == 0
-    assert json.loads(capsys.readouterr().out) == json_schema()
-    assert main(["schema", "study"]) == 0
-    assert json.loads(capsys.readouterr().out) == study_schema()
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [(["schema"], "schema.json"), (["schema", "study"], "study-schema.json")],
+    ids=["scenario", "study"],
+)
+def test_the_command_prints_the_committed_schema(
+    words: list[str], file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 0
+    committed = (SCENARIOS / file).read_text(encoding="utf-8")
+    assert capsys.readouterr().out == committed, "run: make schema"

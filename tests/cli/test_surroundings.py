@@ -65,10 +65,6 @@ def test_paths_that_are_not_text(
         ("ulimit -v 900000; exec testbed up quickstart", "`ulimit -v` is 900,000; a run needs"),
         ("ulimit -n 70; exec testbed up quickstart", "`ulimit -Hn` is 70, but a run of 14 nodes"),
         ("exec testbed ps > /dev/full", "writing: No space left on device."),
-        (
-            "XDG_STATE_HOME=/dev/null/x exec testbed up quickstart --runtime simulated",
-            "/dev/null/x/testbed/runs, the list of your runs, cannot be created",
-        ),
     ],
 )
 def test_a_host_without_a_requirement(command: str, told: str, tmp_path: Path) -> None:
@@ -85,5 +81,17 @@ def test_a_host_without_a_requirement(command: str, told: str, tmp_path: Path) -
     assert done.returncode == 3
     message, *hint = done.stderr.splitlines()
     assert message.startswith(told)
+    assert len(hint) <= 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_list_of_runs_that_cannot_be_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/x")
+    assert main(["up", "quickstart", "--runtime", "simulated"]) == 3
+    message, *hint = capsys.readouterr().err.splitlines()
+    assert message.startswith("/dev/null/x/testbed/runs, the list of your runs, cannot be created")
     assert len(hint) <= 1
     assert not (tmp_path / "runs").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,9 +43,13 @@ def test_runs_are_compared_within_tolerances(check: Any) -> None:
 
 
 @pytest.mark.skipif(bool(find_gpus()), reason="there is a GPU")
-def test_without_a_gpu_it_says_so_and_exits_with_3() -> None:
-    done = subprocess.run(
-        [sys.executable, BENCH / "gpu_check.py"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 3
-    assert done.stdout == ("gpu-check: this machine has no NVIDIA GPU: nothing was checked.\n")
+def test_without_a_gpu_it_says_so_and_exits_with_3(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(BENCH)
+    monkeypatch.setattr(sys, "argv", ["gpu_check.py"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(BENCH / "gpu_check.py"), run_name="__main__")
+    assert ended.value.code == 3
+    told = "gpu-check: this machine has no NVIDIA GPU: nothing was checked.\n"
+    assert capsys.readouterr().out == told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -72,8 +71,9 @@ def test_the_program_prints_and_draws(
     codec = {size: {"worker": times, "ps": times} for size in (13_400_000, 138_357_544)}
     file, picture = tmp_path / "codec.json", tmp_path / "savings.png"
     file.write_text(json.dumps(codec), encoding="utf-8")
-    program = [sys.executable, FOLDER / "savings.py"]
-    bare = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    monkeypatch.setattr(sys, "argv", ["savings.py"])
+    assert savings.main() == 0
+    bare = capsys.readouterr().out
     arguments = ["savings.py", "--codec", str(file), "--picture", str(picture)]
     monkeypatch.setattr(sys, "argv", arguments)
     assert savings.main() == 0

@@ -30,8 +30,8 @@ def test_tokens_live_and_simulated(make: Make, play_both: Any, tmp_path: Path, m
         "model": model,
         "dataset": "{name: made-text, partition: by_user, held_out: 0.2}",
         "workers": "{count: 3, batch_size: 8, classes: {any: {speed: 1ms}}}",
-        "stop": "{updates: 12}",
-        "evaluate": f"{{every: 6, images: 20, metrics: [perplexity, top1, {PERSONALISED}]}}",
+        "stop": "{updates: 6}",
+        "evaluate": f"{{every: 3, images: 20, metrics: [perplexity, top1, {PERSONALISED}]}}",
     }
     cast, virtual = make(**parts), make(**parts, runtime="simulated")
     for one in (cast, virtual):
