@@ -334,6 +334,3 @@ class Scenario(StrictModel):
         classes = self.workers.classes.values()
         paces = [self.workers.think, self.ps.service, *(one.speed or one.think for one in classes)]
         return self.paced and any(pace is not None for pace in paces)
-
-
-Scenario.model_rebuild()  # once, before a process forks, rather than in every child

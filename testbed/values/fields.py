@@ -43,10 +43,11 @@ _NODE = "[a-z0-9][a-z0-9_-]{0,39}"  # in a command `${HOME}` is the shell's, `{o
 class StrictModel(BaseModel):
     """Base of every part of a scenario: frozen, and strict about unknown keys.
 
-    A part's own validator is built on first use, which is rare: the scenario's checks all parts.
+    Validators are built on import. Were they built on first use, a signal that arrives in a role
+    meanwhile would become pydantic's error.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
     def __get_pydantic_json_schema__(
