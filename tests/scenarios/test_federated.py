@@ -12,6 +12,7 @@ STUDY = Path(__file__).parents[2] / "scenarios/federated/partial.yaml"
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_an_experiment_in_one_file(tmp_path: Path) -> None:
     """Three methods and three seeds on one of the networks, for 9 emulated seconds each."""
     swept = testbed.sweep(STUDY, only="mixed", scale=0.05, runs=tmp_path)
