@@ -69,7 +69,8 @@ def nearest_key(word: object, keys: Sequence[str]) -> str:
     """
     meant = [path for path, words in MEANINGS.items() if str(word).lower() in words]
     here = [path for path in meant if path.rpartition(".")[2] in keys]
-    if not meant or (len(meant) > 1 and not here and word in AMBIGUOUS):
+    misspelt = get_close_matches(str(word)[:60], keys, n=1, cutoff=0.85)
+    if not meant or (misspelt and not here) or (len(meant) > 1 and not here and word in AMBIGUOUS):
         return nearest(word, keys)
     path = (here or meant)[0]
     key = path.rpartition(".")[2]

@@ -52,3 +52,9 @@ def test_the_intended_key_is_suggested(word: str, keys: list[str], hint: str) ->
     found = nearest_key(word, keys)
     assert found.startswith(hint)
     assert bool(found) == bool(hint)
+
+
+def test_a_misspelt_key_is_preferred_to_a_meaning_elsewhere() -> None:
+    """Alone, `epoch` means `stop.steps`."""
+    assert nearest_key("epoch", ["epochs", "learning_rate"]) == "Did you mean epochs?"
+    assert nearest_key("epoch", ["learning_rate"]).startswith("Did you mean stop.steps?")
