@@ -19,6 +19,7 @@ import click
 
 from testbed import __version__
 from testbed.errors import HostError, TestbedError
+from testbed.host.process import end_command_with
 
 VERBS = {
     "init": "Create an example scenario.",
@@ -114,10 +115,14 @@ def cli() -> None:
 
 def run() -> Never:
     """Run the command as a process; signals after its end have no effect."""
-    status = main()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    sys.exit(status)
+
+    def work() -> int:
+        status = main()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        return status
+
+    end_command_with(work)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

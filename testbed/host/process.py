@@ -5,6 +5,7 @@ Functions that take a pid raise ProcessLookupError if there is no such process.
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import select
@@ -23,6 +24,9 @@ from testbed.errors import NodeError, TestbedError
 PROC = Path("/proc")
 YOUNG = 50
 """Pids that are tried before all are listed."""
+
+YOUNG_OBJECTS = 50_000
+"""How many a command makes before the collector looks at them; Python's own number is 700."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,18 @@ def end_with(work: Callable[[], int]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status & 0xFF)
+
+
+def end_command_with(work: Callable[[], int]) -> NoReturn:
+    """Do the work of a command and exit this process with its status.
+
+    A command imports a million objects, lives briefly and leaves little garbage: collecting it, and
+    looking for more before the exit, would take a fifth of the time of the imports.
+    """
+    gc.set_threshold(YOUNG_OBJECTS)
+    status = work()
+    gc.freeze()
+    sys.exit(status)
 
 
 def every_pid() -> Iterator[int]:

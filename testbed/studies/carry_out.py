@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from testbed.errors import TestbedError
 from testbed.host import syscalls
+from testbed.host.process import end_command_with
 from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources, carry_out, resume
 from testbed.run.up import RunListener
@@ -84,4 +85,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_command_with(main)

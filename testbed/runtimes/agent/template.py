@@ -51,6 +51,7 @@ def main() -> int:
 
 def prepare(template: Template) -> Warm:
     """Import and warm up, so that what every node needs is in pages that all of them share."""
+    gc.disable()  # nothing is garbage until all is imported
     for module in template.preload:
         importlib.import_module(module)
     warmed = resolve(template.warm_up)(template.arguments) if template.warm_up else None
@@ -58,6 +59,7 @@ def prepare(template: Template) -> Warm:
     # Otherwise the garbage collector would write into the pages of all existing objects.
     gc.collect()
     gc.freeze()
+    gc.enable()
     if template.forks >= FORKS_WORTH_HUGE_PAGES:
         use_huge_pages()
     return ready
