@@ -40,6 +40,15 @@ def test_every_profile_has_a_source_and_a_date() -> None:
         assert one.note
 
 
+def test_inference_is_counted_operations_over_a_measured_time() -> None:
+    """ResNet-18 has 1.814 GMAC: 3.628 GFLOP in 282.03 ms are 12.86 GFLOP/s."""
+    inferences = [one for one in device_profiles().values() if one.note.startswith("inference")]
+    assert len(inferences) == 6
+    for one in inferences:
+        milliseconds = float(one.source.split("ResNet-18 in ")[1].removesuffix(" ms"))
+        assert one.gflops == pytest.approx(3628.147 / milliseconds, rel=5e-4)
+
+
 def test_step_times_follow_from_device_and_model() -> None:
     """2e6 operations a sample at a tenth of 4e9 a second; 12 bytes a parameter at 6e9 a second."""
     cost = ModelCost(flops=2e6, parameters=1000)

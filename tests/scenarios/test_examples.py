@@ -31,6 +31,7 @@ WHOLE = (
 CUT = (
     "adsl",
     "devices/one-by-one",
+    "devices/phones",
     "devices/profiles",
     "faults",
     "first",
