@@ -170,7 +170,7 @@ def runtime(example: Example) -> str:
 def gallery() -> str:
     """Return the page with all cards, by folder."""
     parts = [
-        "# Examples\n\n`testbed up NAME` runs a scenario, `testbed sweep NAME` a study, and "
+        "# Examples\n\n`testbed up NAME` runs a scenario, `testbed sweep FILE` a study, and "
         "`testbed init --from NAME` copies a scenario. Times are those of two CPUs; memory is "
         "what `testbed plan` estimates. A drawing shows the devices by class, and the rates up "
         "and down of their links.\n"
@@ -186,7 +186,7 @@ def gallery() -> str:
 
 def card(example: Example) -> str:
     """Return the card of an example, as Markdown."""
-    command = "up" if example.study is None else "sweep"
+    command = command_of(example.file)
     runs = "" if example.study is None else f" · {len(example.study.runs)} runs"
     return f"""```{{container}} card
 {picture(example)}
@@ -195,11 +195,18 @@ def card(example: Example) -> str:
 
 {example.shows}
 
-`testbed {command} {example.name}`
+`{command}`
 
 {runtime(example)}{runs} · {minutes(example)} · memory {memory(example)} · CPU {processors(example)}
 ```
 """
+
+
+def command_of(file: Path) -> str:
+    """Return the command that runs a scenario, by its name, or a study, by its file."""
+    if is_study(file):
+        return f"testbed sweep {file.relative_to(SCENARIOS.parent)}"
+    return f"testbed up {file.relative_to(SCENARIOS).with_suffix('')}"
 
 
 def picture(example: Example) -> str:

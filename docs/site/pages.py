@@ -20,7 +20,6 @@ import reference
 
 from testbed.cli import cli
 from testbed.scenario.json_schema import training_schema, workload_schema
-from testbed.studies import is_study
 from testbed.studies.document import study_schema
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +57,7 @@ def write_pages(folder: Path) -> None:
         _write(folder / place(document), page)
     for file in sorted(gallery.SCENARIOS.rglob("*.yaml")):
         _write(folder / place(file.relative_to(ROOT).as_posix()), scenario(file))
+    shutil.copytree(gallery.PICTURES, folder / "pictures", dirs_exist_ok=True)
     _write(folder / "examples.md", gallery.gallery())
     for name, write in GENERATED.items():
         _write(folder / "reference" / name, write())
@@ -65,7 +65,7 @@ def write_pages(folder: Path) -> None:
 
 def documents() -> list[str]:
     """Return the paths of all documents in the repository."""
-    found = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     for folder in ("testbed", "scenarios"):
         found += (ROOT / folder).rglob("*.md")
     return sorted(path.relative_to(ROOT).as_posix() for path in found)
@@ -127,7 +127,7 @@ def redirected(text: str, document: str, folder: Path) -> str:
 
 def scenario(file: Path) -> str:
     """Return the page of a shipped scenario or study."""
-    name, command = _name(file), "sweep" if is_study(file) else "up"
+    name = _name(file)
     text = file.read_text(encoding="utf-8").partition("\n")[2]
     return f"""---
 orphan: true
@@ -137,7 +137,7 @@ orphan: true
 {gallery.head_of(file)}
 
 ```sh
-testbed {command} {name}
+{gallery.command_of(file)}
 ```
 
 ```yaml

@@ -62,7 +62,7 @@ def test_a_card_of_a_scenario(gallery: ModuleType) -> None:
 
 def test_a_card_of_a_study(gallery: ModuleType) -> None:
     example = gallery.read_example(SCENARIOS / "adsp/fig4.yaml")
-    assert "`testbed sweep adsp/fig4`" in gallery.card(example)
+    assert "`testbed sweep scenarios/adsp/fig4.yaml`" in gallery.card(example)
     assert "simulated · 6 runs · half an hour" in gallery.card(example)
 
 
