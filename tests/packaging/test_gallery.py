@@ -57,7 +57,9 @@ def test_a_card_of_a_scenario(gallery: ModuleType) -> None:
     assert "[quickstart](scenarios/quickstart.md)" in text
     assert "`testbed up quickstart`" in text
     assert "live · about a minute · memory about 0.6 GB · CPU shared by 14 nodes" in text
-    assert "3 fast: 10mbit / 50mbit" in text
+    assert "pictures/quickstart-dark.png" in text
+    first = gallery.read_example(SCENARIOS / "first.yaml")
+    assert "4 wired: 10mbit / 50mbit" in gallery.card(first)
 
 
 def test_a_card_of_a_study(gallery: ModuleType) -> None:
