@@ -42,7 +42,7 @@ python := $(VENV)/bin/python
 install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test slow test-netem privileged check format lint \
-	types docs contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower gpu-check clean soak \
+	types docs pictures contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower gpu-check clean soak \
 	privileged-shared privileged-alone nightly \
 	test-netem-shared test-netem-alone test-netem-nightly
 
@@ -151,7 +151,10 @@ types: setup ## strict static types
 	@$(python) -m mypy
 	$(python) -m mypy tests/bench/*.py
 	MYPYPATH=compose/grafana $(python) -m mypy compose/grafana/generate.py
-	MYPYPATH=docs/site $(python) -m mypy docs/site/pages.py docs/site/conf.py
+	MYPYPATH=docs/site $(python) -m mypy docs/site/pages.py docs/site/pictures.py docs/site/conf.py
+
+pictures: $(VENV)/.installed-dev ## make docs/pictures, for light and dark pages: needs chromium
+	@$(python) docs/site/pictures.py
 
 docs: setup ## write the documentation as a site to site/
 	@rm -rf build/pages site

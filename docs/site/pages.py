@@ -8,7 +8,6 @@ pages in order.
 
 from __future__ import annotations
 
-import itertools
 import posixpath
 import re
 import shutil
@@ -16,11 +15,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import gallery
 import reference
 
 from testbed.cli import cli
 from testbed.scenario.json_schema import training_schema, workload_schema
-from testbed.studies import is_study
 from testbed.studies.document import study_schema
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +38,10 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 _CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
-_SENTENCE = re.compile(r"(?<=[\w)][\w)]\.) (?=[A-Z])")
+_PICTURE = re.compile(
+    r'<picture>.*?srcset="([^"]+)".*?src="([^"]+)" alt="([^"]+)".*?</picture>', re.S
+)
+"""A picture for dark pages and one for light pages, as GitHub shows them."""
 
 
 def write_pages(folder: Path) -> None:
@@ -53,16 +55,17 @@ def write_pages(folder: Path) -> None:
         elif not any(place(document) in pages for _, pages in parts):
             page = f"---\norphan: true\n---\n{page}"
         _write(folder / place(document), page)
-    for file in sorted((ROOT / "scenarios").rglob("*.yaml")):
+    for file in sorted(gallery.SCENARIOS.rglob("*.yaml")):
         _write(folder / place(file.relative_to(ROOT).as_posix()), scenario(file))
-    _write(folder / "examples.md", examples())
+    shutil.copytree(gallery.PICTURES, folder / "pictures", dirs_exist_ok=True)
+    _write(folder / "examples.md", gallery.gallery())
     for name, write in GENERATED.items():
         _write(folder / "reference" / name, write())
 
 
 def documents() -> list[str]:
     """Return the paths of all documents in the repository."""
-    found = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     for folder in ("testbed", "scenarios"):
         found += (ROOT / folder).rglob("*.md")
     return sorted(path.relative_to(ROOT).as_posix() for path in found)
@@ -117,24 +120,24 @@ def redirected(text: str, document: str, folder: Path) -> str:
             shutil.copyfile(ROOT / found, folder / page)
         return f"{opening}{posixpath.relpath(page, here)}{mark}{anchor}{closing}"
 
-    pieces = _CODE.split(text)
+    pieces = _CODE.split(_PICTURE.sub(r"![\3](\2){.only-light}![\3](\1){.only-dark}", text))
     pieces[::2] = (_LINK.sub(redirect, piece) for piece in pieces[::2])
     return "".join(pieces)
 
 
 def scenario(file: Path) -> str:
     """Return the page of a shipped scenario or study."""
-    name, command = _name(file), "sweep" if is_study(file) else "up"
+    name = _name(file)
     text = file.read_text(encoding="utf-8").partition("\n")[2]
     return f"""---
 orphan: true
 ---
 # {name}
 
-{_heading(file)}
+{gallery.head_of(file)}
 
 ```sh
-testbed {command} {name}
+{gallery.command_of(file)}
 ```
 
 ```yaml
@@ -142,30 +145,8 @@ testbed {command} {name}
 """
 
 
-def examples() -> str:
-    """Return the page that lists the shipped scenarios and studies by folder."""
-    parts = [
-        "# Examples\n\n`testbed up NAME` runs a scenario, `testbed sweep NAME` a study, and "
-        "`testbed init --from NAME` copies a scenario."
-    ]
-    for folder in sorted({file.parent for file in (ROOT / "scenarios").rglob("*.yaml")}):
-        parts.append(f"\n## {folder.relative_to(ROOT).as_posix()}\n\n| name | what it shows |")
-        parts.append("| --- | --- |")
-        for file in sorted(folder.glob("*.yaml")):
-            first = _SENTENCE.split(_heading(file).replace("|", "\\|"), maxsplit=1)[0]
-            parts.append(f"| [{_name(file)}](scenarios/{_name(file)}.md) | {first} |")
-    return "\n".join(parts) + "\n"
-
-
-def _heading(file: Path) -> str:
-    """Return the comment at the head of a scenario or study, as one paragraph."""
-    lines = file.read_text(encoding="utf-8").splitlines()[1:]
-    comment = itertools.takewhile(lambda line: line.startswith("#"), lines)
-    return " ".join(line.removeprefix("#").strip() for line in comment)
-
-
 def _name(file: Path) -> str:
-    return file.relative_to(ROOT / "scenarios").with_suffix("").as_posix()
+    return file.relative_to(gallery.SCENARIOS).with_suffix("").as_posix()
 
 
 def _write(path: Path, text: str) -> None:

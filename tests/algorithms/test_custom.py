@@ -191,9 +191,8 @@ def test_the_shipped_algorithm_keeps_the_contract(tmp_path: Path) -> None:
 
 
 def test_the_documented_algorithm_keeps_the_contract(tmp_path: Path) -> None:
-    document = (SHIPPED.parents[1] / "docs" / "own-code.md").read_text(encoding="utf-8")
-    found = re.findall(r"^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
-    (source,) = (one for one in found if one.startswith("from testbed.algorithms.base"))
+    document = (SHIPPED.parents[1] / "docs/guides/own-algorithm.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"^```python \S+\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
     (tmp_path / "mine.py").write_text(source, encoding="utf-8")
     config = open_config(UserCode(tmp_path / "mine.py", "Mine", "algorithm"), {})
     assert [one for one in examine(config) if one.problem] == []

@@ -12,7 +12,7 @@ from testbed.cli import main
 from testbed.datasets import custom as custom_dataset
 from testbed.models import custom as custom_model
 
-DOCS = Path(__file__).parents[2] / "docs" / "own-code.md"
+DOCS = Path(__file__).parents[2] / "docs"
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "custom"
 
 
@@ -196,21 +196,26 @@ def test_a_model_of_texts_is_tried_on_the_scenarios_data(
     assert "kept    Its gradient is finite" in capsys.readouterr().out
 
 
-def of_docs(beginning: str) -> str:
+def of_docs(beginning: str, page: str = "own-code.md") -> str:
     """The page's only block of Python that begins like this."""
-    blocks = re.findall(r"^```python\n(.*?)^```", DOCS.read_text("utf-8"), re.M | re.S)
+    text = (DOCS / page).read_text("utf-8")
+    blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", text, re.M | re.S)
     (found,) = (block for block in blocks if block.startswith(beginning))
     return str(found)
 
 
 def test_the_algorithm_of_the_docs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "mine.py").write_text(of_docs("from testbed.algorithms.base"), encoding="utf-8")
+    (tmp_path / "mine.py").write_text(
+        of_docs("import numpy", "guides/own-algorithm.md"), encoding="utf-8"
+    )
     assert main(["check", str(tmp_path / "mine.py")]) == 0
     assert "Mine (learning_rate=0.1)" in capsys.readouterr().out
 
 
 def test_the_metric_of_the_docs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "mine.py").write_text(of_docs("class Recall"), encoding="utf-8")
+    (tmp_path / "mine.py").write_text(
+        of_docs("class Recall", "guides/own-metric.md"), encoding="utf-8"
+    )
     (tmp_path / "s.yaml").write_text(
         "{name: s, algorithm: asgd, model: digits-cnn, dataset: digits, workers: {count: 2}, "
         "stop: {updates: 1}, "

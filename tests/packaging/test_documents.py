@@ -116,7 +116,8 @@ def test_the_readme_has_two_screens() -> None:
 
 def test_the_documentation_lists_every_page() -> None:
     listed = _LINK.findall((ROOT / "docs/README.md").read_text(encoding="utf-8"))
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    found = (ROOT / "docs").rglob("*.md")
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in found} - {"README.md"}
     assert pages - {link.partition("#")[0] for link in listed} == set()
 
 
@@ -131,6 +132,24 @@ def test_the_documentation_lists_every_exit_code() -> None:
     classes = [errors.TestbedError, *errors.TestbedError.__subclasses__()]
     statuses = {0, up.INVALID, report.DIFFERENT, runs.TIMED_OUT, INTERRUPTED, BROKEN_PIPE}
     assert listed == statuses | {one.exit_code for one in classes}
+
+
+def test_every_exit_code_and_verdict_rule_has_a_cause_and_a_cure() -> None:
+    codes = (ROOT / "docs/commands.md").read_text(encoding="utf-8").split("## Exit codes")[1]
+    rows = [row.split(" | ") for row in codes.splitlines() if re.match(r"\| [1-9]", row)]
+    rules = (ROOT / "docs/trust.md").read_text(encoding="utf-8")
+    rows += [row.split(" | ") for row in rules.splitlines() if row.startswith("| `")]
+    assert [row for row in rows if len(row) != 4 or not all(cell.strip(" |") for cell in row)] == []
+
+
+def test_pictures_for_light_and_dark_pages_exist() -> None:
+    named = {
+        (document, path)
+        for document in DOCUMENTS
+        for path in re.findall(r'src(?:set)?="([^"]+)"', document.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 10
+    assert {one for one in named if not (one[0].parent / one[1]).is_file()} == set()
 
 
 def test_one_version_everywhere() -> None:
