@@ -48,7 +48,9 @@ ELSEWHERE = {
     "data/leaf": "tests/scenarios/test_data_files.py",
     "data/parquet": "tests/scenarios/test_data_files.py",
     "ddp/ddp": "tests/e2e/test_workloads.py",
+    "ddp/elastic": "tests/e2e/test_launchers.py",
     "flower/flower": "tests/e2e/test_flower.py",
+    "mpi/mpi": "tests/e2e/test_launchers.py",
     "gpu": "tests/bench/gpu_check.py",  # on a host with one
     "sites/sites": "tests/e2e/test_sites.py",
 }
