@@ -31,6 +31,7 @@ def check_workload(workload: Workload) -> Iterator[Finding]:
     for name, program in workload.workload.items():
         path: Keys = (ROOT, name)
         yield from _check_braces(workload, program, path)
+        yield from _check_image(workload, program, path)
         yield from _check_after(workload, program, path)
     yield from check_links(workload)
     yield from _check_order(workload)
@@ -77,6 +78,21 @@ def check_program_files(workload: Workload, locate: Callable[[str], Path]) -> It
         for place, folder in enumerate(program.folders):
             if not Path(folder).is_dir():
                 yield (ROOT, name, "folders", place), repr(folder), "a folder on this host"
+
+
+def _check_image(workload: Workload, program: Program, path: Keys) -> Iterator[Finding]:
+    """Check that the runtime can use an image of the user, and that nothing else needs the host's
+    programs.
+    """
+    if program.image is None:
+        return
+    runtime = workload.runtime
+    if not (runtime.capabilities.images or isinstance(runtime, Simulated)):
+        expected = "`runtime: docker`: other nodes have the programs of this host"
+        yield (*path, "image"), f"{program.image}, with runtime {runtime.name}", expected
+    if program.python is not None:
+        expected = "either `image` or `python`, whose interpreter the image would have to contain"
+        yield (*path, "python"), program.python, expected
 
 
 def _check_names(workload: Workload) -> Iterator[Finding]:

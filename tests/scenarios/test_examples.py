@@ -50,6 +50,7 @@ ELSEWHERE = {
     "ddp/ddp": "tests/e2e/test_workloads.py",
     "ddp/elastic": "tests/e2e/test_launchers.py",
     "flower/flower": "tests/e2e/test_flower.py",
+    "image": "tests/e2e/test_docker_images.py",
     "mpi/mpi": "tests/e2e/test_launchers.py",
     "gpu": "tests/bench/gpu_check.py",  # on a host with one
     "sites/sites": "tests/e2e/test_sites.py",
