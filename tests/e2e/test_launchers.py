@@ -41,7 +41,7 @@ def test_torchrun_restarts_the_ranks_after_a_node_was_killed(bed: Any) -> None:
         for entry in read_events(up.folder.events)
         if isinstance(entry.event, FaultApplied)
     ]
-    assert kills == [(True, ["node1"]), (False, ["node1"])]
+    assert kills == [(True, ("node1",)), (False, ("node1",))]
     for node in ("node0", "node1"):
         log = up.folder.log(node).read_text()
         starts = [int(found) for found in re.findall(r"rank \d of 2 starts after (\d+) steps", log)]
