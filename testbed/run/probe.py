@@ -291,7 +291,8 @@ def _spare(node: NodeSpec, name: str, link: LinkSpec, number: int) -> NodeSpec:
         node, name=name, cpu=None, cpuset=None, memory=None, gpus=0, dealt=(), command=()
     )
     placed = replace(link, address=address, mac=mac)
-    return replace(free, link=placed, role=PROBE.name, part=PROBE.part, end=PROBE.end)
+    own = replace(free, link=placed, role=PROBE.name, part=PROBE.part, end=PROBE.end)
+    return replace(own, image="nodes")  # it runs testbed's Python, in whatever image the node is
 
 
 def _last_json(log: Path) -> dict[str, Any] | None:

@@ -20,11 +20,13 @@ class Capabilities:
         engine: whether an engine creates the containers, which is root for every user; otherwise
             nodes have what this user may have: uids, links, control groups.
         gpus: whether a node can have GPUs.
+        images: whether a container can be made from an image of the user.
         container_bytes: memory that an engine needs for each container.
     """
 
     engine: bool = False
     gpus: bool = False
+    images: bool = False
     container_bytes: int = 0
 
 

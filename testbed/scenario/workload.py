@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema
 from testbed.errors import InvalidValue
 from testbed.faults import ChangedLink, Freeze, Kill, NetworkPartition, SlowNode
 from testbed.runtimes import Native, Runtime
+from testbed.runtimes.docker import Image
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import CommandSettings, NetworkSettings
 from testbed.scenario.workload_metrics import Metric, Port
@@ -155,8 +156,8 @@ class Program(CommandSettings):
 
     In the command and the environment, `{index}` is replaced by the number of the node among those
     of the program, from 0, `{count}` by their number, `{NODE}` by the address of a node, `{NODE:x}`
-    by the address and the port x of its program, and `{port:x}` by the number of the program's own
-    port x.
+    by the address and the port x of its program, `{port:x}` by the number of the program's own
+    port x, and `{hosts:x}` by the names of all nodes of the program x, separated by commas.
 
     Attributes:
         command: the program and its arguments, without a shell.
@@ -170,6 +171,8 @@ class Program(CommandSettings):
         classes: classes of nodes with links and limits of their own, in the order in which nodes
             are assigned to them; their counts add up to `count`.
         environment: variables, in addition to those of `testbed up` (in Docker: of the image).
+        image: an image of the Docker engine from which the containers of the nodes are made; by
+            default testbed's, with Python and torch. `command` replaces its entrypoint.
         python: a Python environment (a folder that `python -m venv` or `uv venv` created), whose
             programs come first; relative to the scenario.
         files: files and folders that the program sees in its working folder, read-only, by their
@@ -185,6 +188,7 @@ class Program(CommandSettings):
     switch: NodeName = CORE
     classes: dict[Key, ProgramClass] = Field(default={})
     environment: dict[Key, Word] = Field(default={})
+    image: Image | None = None
     python: Word | None = None
     files: Annotated[tuple[Word, ...], Field(strict=False)] = ()
     ports: dict[Key, Port] = Field(default={})

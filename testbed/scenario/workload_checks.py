@@ -14,7 +14,7 @@ from testbed.scenario.document import Finding, Keys
 from testbed.scenario.link_checks import check_links
 from testbed.scenario.workload import Program, Workload
 from testbed.scenario.workload_metrics import Metric
-from testbed.scenario.workload_names import COUNT, INDEX, PORT, RESERVED, in_braces, placed
+from testbed.scenario.workload_names import COUNT, HOSTS, INDEX, PORT, RESERVED, in_braces, placed
 
 ROOT = "workload"
 INTERPRETER = Path("bin/python")
@@ -31,6 +31,7 @@ def check_workload(workload: Workload) -> Iterator[Finding]:
     for name, program in workload.workload.items():
         path: Keys = (ROOT, name)
         yield from _check_braces(workload, program, path)
+        yield from _check_image(workload, program, path)
         yield from _check_after(workload, program, path)
     yield from check_links(workload)
     yield from _check_order(workload)
@@ -79,6 +80,21 @@ def check_program_files(workload: Workload, locate: Callable[[str], Path]) -> It
                 yield (ROOT, name, "folders", place), repr(folder), "a folder on this host"
 
 
+def _check_image(workload: Workload, program: Program, path: Keys) -> Iterator[Finding]:
+    """Check that the runtime can use an image of the user, and that nothing else needs the host's
+    programs.
+    """
+    if program.image is None:
+        return
+    runtime = workload.runtime
+    if not (runtime.capabilities.images or isinstance(runtime, Simulated)):
+        expected = "`runtime: docker`: other nodes have the programs of this host"
+        yield (*path, "image"), f"{program.image}, with runtime {runtime.name}", expected
+    if program.python is not None:
+        expected = "either `image` or `python`, whose interpreter the image would have to contain"
+        yield (*path, "python"), program.python, expected
+
+
 def _check_names(workload: Workload) -> Iterator[Finding]:
     nodes = placed(workload)
     times = Counter(one.name for one in nodes)
@@ -105,10 +121,15 @@ def _check_braces(workload: Workload, program: Program, path: Keys) -> Iterator[
             other = program if name == PORT else programs.get(name)
             if name in (INDEX, COUNT) and not port:
                 continue
+            if name == HOSTS:
+                if port not in workload.workload:
+                    expected = f"the name of a program: {', '.join(workload.workload)}"
+                    yield (*path, field), shown, expected
+                continue
             if other is None:
                 expected = (
-                    f"a node ({', '.join(list(programs)[:8])}), index, count or port:NAME; for "
-                    "braces, write {{...}}"
+                    f"a node ({', '.join(list(programs)[:8])}), index, count, port:NAME or "
+                    "hosts:NAME; for braces, write {{...}}"
                 )
                 yield (*path, field), shown, expected
             elif (port or name == PORT) and not _has_port(other, port):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from testbed.faults.timeline import Timeline
 from testbed.scenario.workload import Program, Workload
 
-INDEX, COUNT, PORT = "index", "count", "port"
-RESERVED = (INDEX, COUNT, PORT)
+INDEX, COUNT, PORT, HOSTS = "index", "count", "port", "hosts"
+RESERVED = (INDEX, COUNT, PORT, HOSTS)
 """Names in braces that stand for no node."""
 
 _BRACES = re.compile(r"\{(\{[a-z0-9_-]+(?::[A-Za-z0-9_-]+)?\})\}|\{([a-z0-9_-]+)(?::([\w-]+))?\}")
@@ -74,6 +74,8 @@ def fill(text: str, own: Placed, workload: Workload, addresses: Mapping[str, str
                 return str(program.count)
             case "port":
                 return str(program.ports[port])
+            case "hosts":
+                return ",".join(workload.workload[port].node_names(port))
         return f"{addresses[name]}:{port_of(programs[name], port)}" if port else addresses[name]
 
     return _BRACES.sub(replace, text)

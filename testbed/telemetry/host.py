@@ -164,7 +164,7 @@ class Circumstances:
     uid_mode: str  # the uids of the roles, such as ``own uid per worker``
     offload: str  # the links' segmentation offloads, as configured
     left_out: Sequence[str] = ()  # network features missing because the kernel lacks netem
-    images: Mapping[str, str] = field(default_factory=dict)  # IDs, by kind: nodes, kafka
+    images: Mapping[str, str] = field(default_factory=dict)  # IDs, by NodeSpec.image
 
 
 def write_environment(

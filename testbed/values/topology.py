@@ -40,8 +40,8 @@ Ending = End | Literal["restarted", "final"]
 """Like ``End``; ``restarted``: a killed node is started again; ``final``: the run ends well once
 all final nodes have ended well."""
 
-Image = Literal["nodes", "kafka"]
-"""The image of a node's container: this package's, or Kafka's."""
+OWN_IMAGES = ("nodes", "kafka")
+"""What stands for the image of this package and for Kafka's in ``NodeSpec.image``."""
 
 LaunchMode = Literal["warm", "cold"]
 Missing = Literal["fail", "warn"]
@@ -193,13 +193,18 @@ class NodeSpec:
     part: TrainingRole = "aside"
     end: Ending = "fatal"
     command: tuple[str, ...] = ()  # its command, for a role without an entry point of ours
-    image: Image = "nodes"
+    image: str = "nodes"  # of its container: one of OWN_IMAGES, or a name with a tag
     scratch: Size = SCRATCH  # the size of its /tmp, and of its /dev/shm
     folders: tuple[str, ...] = ()  # of the host, mounted read-only at the same paths
     memory_estimate: Size | None = None  # set if the role alone does not determine it
     environment: Mapping[str, str] = field(default_factory=dict)  # added to its environment
     # shown read-only by their names; a relative path is inside the run folder
     files: tuple[str, ...] = ()
+
+    @property
+    def has_users_image(self) -> bool:
+        """Whether its container is made from an image of the user, without testbed in it."""
+        return self.image not in OWN_IMAGES
 
 
 @dataclass(frozen=True)

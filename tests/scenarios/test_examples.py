@@ -48,8 +48,12 @@ ELSEWHERE = {
     "data/huggingface": "tests/scenarios/test_data_files.py",
     "data/leaf": "tests/scenarios/test_data_files.py",
     "data/parquet": "tests/scenarios/test_data_files.py",
-    "ddp/ddp": "tests/e2e/test_workloads.py",
+    "ddp/ddp": "tests/e2e/test_ddp.py",
+    "ddp/elastic": "tests/e2e/test_launchers.py",
+    "ddp/tree": "tests/e2e/test_ddp.py",
     "flower/flower": "tests/e2e/test_flower.py",
+    "image": "tests/e2e/test_docker_images.py",
+    "mpi/mpi": "tests/e2e/test_launchers.py",
     "gpu": "tests/bench/gpu_check.py",  # on a host with one
     "sites/sites": "tests/e2e/test_sites.py",
 }

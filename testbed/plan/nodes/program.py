@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from testbed.plan.nodes.base import FIRST_WORKER_UID, INSIDE, Role, address_of, link_at
+from testbed.runtimes.docker import with_tag
 from testbed.scenario.devices import drawn_link
 from testbed.scenario.links import linked_nodes, resolve
 from testbed.scenario.schema import Scenario
@@ -81,6 +82,7 @@ class ProgramRole(Role):
                 command=tuple(fill(word, own, workload, addresses) for word in program.command),
                 environment={"HOME": str(HOME), **_python(program), **filled},
                 files=program.files,
+                image="nodes" if program.image is None else with_tag(program.image),
             )
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:

@@ -44,6 +44,7 @@ from testbed.host.sockets import short_path
 from testbed.network.counters import TrafficMeter
 from testbed.network.switch import Switch
 from testbed.runtimes.agent.containers import GivenContainers
+from testbed.runtimes.agent.first_process import copy_first_process
 from testbed.runtimes.agent.lifeline import HungUp, giving_up_at_hangup, start_service
 from testbed.runtimes.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.runtimes.agent.settings import (
@@ -142,6 +143,8 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     _say(lifeline, pid=os.getpid())
     folder = RunFolder(settings.folder)
+    if settings.images:
+        copy_first_process(folder.control)
     containers = GivenContainers()
     socket_path = folder.control / AGENT_SOCKET
     try:

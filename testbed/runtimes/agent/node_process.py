@@ -26,12 +26,16 @@ from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.agent.role import end_on_signals, run_entry
 from testbed.runtimes.agent.spawner import SpawnRequest
 from testbed.runtimes.agent.view import make_view
+from testbed.values.topology import NodeSpec
 
 ARGUMENTS_DESCRIPTOR = 3
 SETUP_SECONDS = 30.0
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 PING_GROUPS = Path("/proc/sys/net/ipv4/ping_group_range")
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""Exit statuses of a shell for commands that cannot be executed."""
 
 GPU_VARIABLES = ("CUDA_", "NVIDIA_")
 """Prefixes of the variables that select GPUs for a process, and their capabilities."""
@@ -66,7 +70,7 @@ def become_node(request: SpawnRequest, template: Warm) -> int:
         _prepare(request, first, template.needs)
         if launch.home is not None:
             os.chdir(launch.home)
-        program = _find_program(command[0], environment, hidden=there) if command else ""
+        program = _find_program(launch.node, environment, hidden=there) if command else ""
         report(request.report, prepared=True)
     os.close(request.report)
     # The agent connects the link meanwhile. End of file: it gave up on the node, or has ended.
@@ -93,9 +97,14 @@ def _reporting(descriptor: int) -> Iterator[None]:
 
 
 def _environment(request: SpawnRequest) -> dict[str, str]:
-    """Return the agent's environment, with the GPU variables of the container's first process."""
+    """Return the agent's environment, with the GPU variables of the container's first process.
+
+    A container of the user's image has the environment that the image defines.
+    """
     environment = dict(os.environ)
     container = request.placement.container
+    if request.launch.node.has_users_image and container is not None:
+        return {**environment_of(container.pid), **request.launch.environment}
     if request.launch.node.gpus and container is not None:
         given = environment_of(container.pid).items()
         mine = {name: value for name, value in environment.items() if not _is_of_gpus(name)}
@@ -202,14 +211,21 @@ def _is_there(name: str, environment: Mapping[str, str]) -> bool:
     return shutil.which(name, path=environment.get("PATH", os.defpath)) is not None
 
 
-def _find_program(name: str, environment: Mapping[str, str], *, hidden: bool) -> str:
-    """Return the path of a program in the file system that this process sees now.
+def _find_program(node: NodeSpec, environment: Mapping[str, str], *, hidden: bool) -> str:
+    """Return the path of a node's program in the file system that this process sees now.
 
     ``hidden``: whether it existed before this process saw the file system as a node does.
     """
-    found = shutil.which(name, path=environment.get("PATH", os.defpath))
+    name, path = node.command[0], environment.get("PATH", os.defpath)
+    found = shutil.which(name, path=path)
     if found is not None:
         return found
+    if node.has_users_image:
+        raise NodeError(
+            f"{name}: no such program in the image {node.image}.",
+            hint=f"Give its path in the image, or one of the programs in {path}. `command` takes "
+            "the place of the image's entrypoint, and there is no shell unless it names one.",
+        )
     if hidden and not os.path.lexists(name):
         raise NodeError(
             f"{name}: hidden in the node. Nodes have a /tmp and /dev/shm of their own, and see no "
@@ -230,4 +246,11 @@ def _become_program(path: str, launch: LaunchSpec, environment: Mapping[str, str
         os.umask(0)  # the run's owner, who has another uid, must be able to remove its files
     for number in (*IGNORED_BY_PYTHON, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    os.execve(path, list(launch.node.command), environment)
+    try:
+        os.execve(path, list(launch.node.command), environment)
+    except OSError as error:
+        why = error.strerror
+        if isinstance(error, FileNotFoundError):
+            why = "the interpreter in its first line, or the loader of its libraries, is missing"
+        os.write(sys.stderr.fileno(), f"{path}: {why}\n".encode())
+        os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)

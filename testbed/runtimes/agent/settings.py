@@ -73,6 +73,7 @@ class AgentSettings:
         private: folders of the user that are hidden from nodes, except what the interpreter needs.
         processes: the maximum number of processes and threads of one node uid.
         main: entry point of the agent's process, called with the settings.
+        images: whether nodes have containers of the user's images, which need a first process.
     """
 
     folder: Path
@@ -82,6 +83,7 @@ class AgentSettings:
     private: tuple[Path, ...] = ()
     processes: int = ROOTS_PIDS_LIMIT
     main: str = OWN_CONTAINERS
+    images: bool = False
 
     @property
     def own_containers(self) -> bool:

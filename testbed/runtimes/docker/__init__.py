@@ -22,6 +22,12 @@ def _image(text: str) -> str:
     return text
 
 
+def with_tag(image: str) -> str:
+    """Return the name of an image as an engine completes it: with a tag, or a digest."""
+    last = image.rpartition("/")[2]
+    return image if ":" in last or "@" in last else f"{image}:latest"
+
+
 Image = Annotated[
     str, AfterValidator(_image), WithJsonSchema({"type": "string", "pattern": f"^{_IMAGE}$"})
 ]
@@ -36,7 +42,7 @@ class Docker(ContainerRuntime):
     """
 
     # Memory: a shim, and the container's first process.
-    capabilities = Capabilities(engine=True, gpus=True, container_bytes=8_000_000)
+    capabilities = Capabilities(engine=True, gpus=True, images=True, container_bytes=8_000_000)
 
     name: Literal["docker"]
     image: Image | None = None

@@ -21,17 +21,22 @@ from testbed.host.limits import (
     Limits,
 )
 from testbed.host.users import Users
+from testbed.runtimes.agent.first_process import FOLDER as COPIES
+from testbed.runtimes.agent.first_process import first_process
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.agent.settings import AgentSettings
 from testbed.runtimes.base import HOSTNAME_BYTES, ContainerSpec, Start, container_name
 from testbed.runtimes.docker.abilities import EngineLimits
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import Plan, inodes
+from testbed.values.topology import NodeSpec, Plan, inodes
 
 AGENT = "agent"
 AGENT_MODULE = "testbed.runtimes.agent.contained"
 LOG = "/run/testbed.log"
 SHOW_LOG = ("tail", "-n", "+1", "-F", LOG)
+FIRST = "/run/testbed.first"
+"""Where a container of a user's image shows its first process."""
+
 FIRST_PROCESS = ("/usr/bin/tini", "-s", "--")
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 AGENT_SCRATCH = {"/tmp": "rw,nosuid,nodev,mode=1777", "/run": "rw,nosuid,nodev,mode=755"}
@@ -84,8 +89,8 @@ def node_container(
 ) -> Container:
     """Return the container for a node's role."""
     node = spec.node
-    first = FIRST_PROCESS if node.image == "nodes" else SHOW_LOG  # the image may lack tini
-    mounts = (*spec.mounts, Mount(spec.log, Path(LOG)))
+    first, shown = _first_process(node, folder)
+    mounts = (*spec.mounts, Mount(spec.log, Path(LOG)), *shown)
     scratch = ceil(node.scratch)
     labels = {NODE: node.name, ROLE: node.role, INDEX: str(node.index), CLASS: node.device_class}
     security = list(_HOST["SecurityOpt"])
@@ -95,7 +100,7 @@ def node_container(
     body = {
         "Image": image,
         "Entrypoint": list(first),
-        "Cmd": [] if first is SHOW_LOG else list(SHOW_LOG),
+        "Cmd": list(SHOW_LOG) if first is FIRST_PROCESS else [],
         "Hostname": node.name[:HOSTNAME_BYTES],
         "User": f"{node.uid}:{node.uid}",
         "Env": _environment(limits.gpus.environment(node.dealt)),
@@ -113,6 +118,8 @@ def node_container(
             **limits.gpus.host(node.dealt),
         },
     }
+    if node.has_users_image:  # which defines the environment, and perhaps a check, which would run
+        body |= {"Env": [], "Healthcheck": {"Test": ["NONE"]}}
     return Container(node.name, container_name(plan.run, node.name), body)
 
 
@@ -131,7 +138,8 @@ def agent_container(
         *(Mount(path, path) for path in start.reads),
     ]
     # The engine is root for every user, and creates all control groups itself.
-    settings = AgentSettings(folder.path, start.template, Users("root"), ())
+    images = any(node.has_users_image for node in plan.nodes)
+    settings = AgentSettings(folder.path, start.template, Users("root"), (), images=images)
     body = {
         "Image": image,
         "Entrypoint": list(FIRST_PROCESS),
@@ -153,6 +161,14 @@ def agent_container(
         },
     }
     return Container("the agent", container_name(plan.run, AGENT), body)
+
+
+def _first_process(node: NodeSpec, folder: RunFolder) -> tuple[tuple[str, ...], tuple[Mount, ...]]:
+    """Return a container's entrypoint, and the mounts for it."""
+    if node.has_users_image:
+        mount = Mount(folder.control / COPIES, Path(FIRST))
+        return first_process(mount.target, Path(LOG)), (mount,)
+    return (FIRST_PROCESS if node.image == "nodes" else SHOW_LOG), ()  # the other may lack tini
 
 
 _HOST: Mapping[str, Any] = {

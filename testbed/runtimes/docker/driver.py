@@ -24,6 +24,7 @@ from testbed.runtimes.docker.image import (
     OFFICIAL_KAFKA,
     check_image,
     find_kafka_image,
+    find_users_image,
     identity_of,
     image_name,
     reference_to,
@@ -68,7 +69,7 @@ class DockerDriver:
             agent_container(plan, folder, start, image=image),
             *(
                 node_container(
-                    spec, plan, folder, image=OFFICIAL_KAFKA if is_kafka(spec.node) else image
+                    spec, plan, folder, image=_named(spec.node, nodes=image, kafka=OFFICIAL_KAFKA)
                 )
                 for spec in specs
             ),
@@ -103,10 +104,12 @@ class DockerDriver:
             limits = limits_in(describe(), gpus=want_gpus(spec.node for spec in specs))
             if not limits.filtered:
                 (folder.control / SECCOMP).write_text(json.dumps(seccomp_profile()))
-            images = [kafka if is_kafka(spec.node) else image for spec in specs]
+            named = {spec.node.image: _named(spec.node, nodes=image, kafka=kafka) for spec in specs}
+            for users in {spec.node.image for spec in specs if spec.node.has_users_image}:
+                named[users] = _as_recorded(engine, users, folder, kind=users)
             wanted = [
-                node_container(spec, plan, folder, image=one, limits=limits)
-                for spec, one in zip(specs, images, strict=True)
+                node_container(spec, plan, folder, image=named[spec.node.image], limits=limits)
+                for spec in specs
             ]
             return make_all(engine, wanted)
 
@@ -152,6 +155,9 @@ class DockerDriver:
             images = {"nodes": self._image(engine, asked)}
             if any(map(is_kafka, asked)):
                 images["kafka"] = find_kafka_image(engine)
+            for node in asked:
+                if node.has_users_image and node.image not in images:
+                    images[node.image] = find_users_image(engine, node.image, whose=node.name)
             return {kind: identity_of(engine, name) for kind, name in images.items()}
 
     def _image(self, engine: APIClient, nodes: Iterable[NodeSpec]) -> str:
@@ -167,6 +173,11 @@ def _as_recorded(engine: APIClient, name: str, folder: RunFolder, *, kind: str) 
 def is_kafka(node: NodeSpec) -> bool:
     """Return whether a node's container uses a Kafka image."""
     return node.image == "kafka"
+
+
+def _named(node: NodeSpec, *, nodes: str, kafka: str) -> str:
+    """Return the name of the image of a node's container, given those of OWN_IMAGES."""
+    return {"nodes": nodes, "kafka": kafka}.get(node.image, node.image)
 
 
 def _is_over(folder: RunFolder) -> bool:

@@ -146,6 +146,20 @@ def find_kafka_image(engine: APIClient) -> str:
     )
 
 
+def find_users_image(engine: APIClient, name: str, *, whose: str) -> str:
+    """Return the name of an image that a node's program names.
+
+    Raises:
+        HostError: the engine does not have it; names the node, and how to get the image.
+    """
+    if labels_of(engine, name, doing=f"looking for the image of {whose}") is None:
+        raise HostError(
+            f"{whose}: the {answering()} engine has no image {name}.",
+            hint=f"Get it: {answering().lower()} pull {name}",
+        )
+    return name
+
+
 def check_image(engine: APIClient, name: str = "", *, gpu: bool = False) -> str:
     """Return the name of an image in the engine that contains this package.
 

@@ -11,8 +11,9 @@ import pytest
 from testbed.host.environment import BASE
 from testbed.host.limits import max_memory
 from testbed.runtimes.agent.launch import Mount
-from testbed.runtimes.agent.settings import Template
+from testbed.runtimes.agent.settings import AgentSettings, Template
 from testbed.runtimes.base import ContainerSpec, Request, Start
+from testbed.runtimes.docker import with_tag
 from testbed.runtimes.docker.abilities import EngineLimits
 from testbed.runtimes.docker.containers import agent_container, node_container
 from testbed.runtimes.docker.driver import DockerDriver
@@ -30,6 +31,41 @@ PLAN = Plan("mnist", (PS, WORKER), NetworkSpec(), "warm", LABELS)
 ENVIRONMENT = [f"{name}={value}" for name, value in BASE.items() if name != "PATH"]
 
 GPUS = tuple(Gpu(n, uuid, "Any", Size(24e9), n) for n, uuid in enumerate(("GPU-aa", "GPU-bb")))
+
+
+def test_a_container_of_a_users_image_shows_its_first_process() -> None:
+    node = replace(WORKER, image="redis:7")
+    asked = node_container(ContainerSpec(node, (), FOLDER.log("w3")), PLAN, FOLDER, image="redis:7")
+    first = "/run/testbed.first"
+    loader = [f"{first}/ld.so", "--library-path", first]
+    tail = ["-n", "+1", "-F", "/run/testbed.log"]
+    assert asked.body["Entrypoint"] == [
+        *(*loader, f"{first}/tini", "-s", "--", *loader, f"{first}/tail", *tail)
+    ]
+    assert (asked.body["Cmd"], asked.body["Env"]) == ([], [])  # the environment is the image's
+    assert asked.body["Healthcheck"] == {"Test": ["NONE"]}
+    assert {
+        "Type": "bind",
+        "Source": "/runs/mnist/control/first",
+        "Target": first,
+        "ReadOnly": True,
+    } in asked.body["HostConfig"]["Mounts"]
+
+
+@pytest.mark.parametrize("image", ["nodes", "redis:7"])
+def test_the_agent_copies_a_first_process_for_images_of_users(image: str) -> None:
+    plan = replace(PLAN, nodes=(PS, replace(WORKER, image=image)))
+    asked = agent_container(plan, FOLDER, Start(), image=IMAGE)
+    settings = AgentSettings.from_json(asked.body["Cmd"][-1])
+    assert settings.images is (image != "nodes")
+
+
+def test_images_without_a_tag_get_the_engines() -> None:
+    names = ("redis", "redis:7", "host:5000/redis", "host:5000/redis:7", "r@sha256:0", "sha256:0")
+    assert [with_tag(name) for name in names] == [
+        *("redis:latest", "redis:7", "host:5000/redis:latest", "host:5000/redis:7"),
+        *("r@sha256:0", "sha256:0"),
+    ]
 
 
 def test_the_container_of_a_node() -> None:
