@@ -140,7 +140,9 @@ def test_only_workers_are_served(make: Make) -> None:
     at, step = np.zeros(17258, np.float32), Step(np.arange(4))
     with closing(connect(token_of(token, "w0"), patience_seconds=30.0)) as compute:
         found = compute.gradient(step, at)
+        there = compute.gradient(step, compute.parameters)  # zeros, in the shared memory itself
     assert found.loss == pytest.approx(np.log(10))  # ten classes, all equally likely
+    assert there.loss == found.loss
     for stranger in (token_of(token, "w3"), token_of("secret", "w0"), "w0:"):
         with pytest.raises(NodeError) as raised:
             connect(stranger, patience_seconds=0.1)
