@@ -133,7 +133,8 @@ def test_the_user_s_failing_code_ends_the_worker_it_ran_for(make: Make) -> None:
 
 
 def test_only_workers_are_served(make: Make) -> None:
-    cast = make(compute="{shared: {processes: 1}}")
+    """The plan has the node, also where this was chosen by ``auto``."""
+    cast = make(compute="auto")
     cast.start("compute")
     path, token = cast.folder / "compute" / "compute.sock", token_of("secret", "compute")
     connect = partial(SharedCompute, path, size=17258)
