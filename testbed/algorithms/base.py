@@ -205,6 +205,7 @@ class WorkerHalf(AlgorithmHalf, ABC, Generic[C]):
     layout: Layout
     workers: int
     rng: Generator
+    parameters: Vector = field(default=None, kw_only=True, repr=False)  # type: ignore[arg-type]
     index: int = field(default=0, init=False)
     shared_seed: int = field(default=0, init=False)
     version: int = field(default=0, init=False)
@@ -212,7 +213,8 @@ class WorkerHalf(AlgorithmHalf, ABC, Generic[C]):
     loss: float = field(default=nan, init=False)
 
     def __post_init__(self) -> None:
-        self.parameters: Vector = zeros(self.layout.size)
+        if self.parameters is None:
+            self.parameters = zeros(self.layout.size)
 
     def obey(self, orders: Orders, now: float) -> None:
         """Put orders in force; they arrive with a reply or between two replies."""

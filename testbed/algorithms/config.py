@@ -86,9 +86,14 @@ class AlgorithmConfig(StrictModel, ABC):
         rng: Generator,
         index: int = 0,
         shared_seed: int = 0,
+        parameters: Vector | None = None,
     ) -> Any:
-        """Create the worker half of one of ``workers`` workers."""
-        half = self.halves()[0](self, layout, workers, rng)
+        """Create the worker half of one of ``workers`` workers.
+
+        It keeps its model in ``parameters``, which are zeros; by default in memory of its own.
+        """
+        given = {} if parameters is None else {"parameters": parameters}
+        half = self.halves()[0](self, layout, workers, rng, **given)
         half.index, half.shared_seed = index, shared_seed
         return half
 

@@ -60,6 +60,7 @@ def command(
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
     from testbed.scenario.checks import substitutes
+    from testbed.scenario.compute import choose
     from testbed.scenario.costs import builtin_cost, uses_profiles, with_cost
     from testbed.scenario.load_workload import load_any
     from testbed.scenario.workload import Workload
@@ -97,6 +98,8 @@ def command(
         )
     else:
         _print(made, needs, capacity())
+        if why := choose(scenario).why:
+            click.echo(f"compute {why}")
         for line in gpu_lines(made, refused):
             click.echo(line)
         _print_devices(scenario)

@@ -68,8 +68,8 @@ def _main(arguments: Arguments, opened: Experiment | None) -> int:
         token_of(arguments.token, f"w{index}"): index
         for index in range(experiment.scenario.workers.count)
     }
-    shared = experiment.scenario.compute
-    assert isinstance(shared, Shared), "only then the plan has this node"
+    given = experiment.scenario.compute
+    shared = given if isinstance(given, Shared) else Shared(name="shared")  # chosen by the plan
     processes = shared.process_count
     with (
         _children(experiment, processes) as children,

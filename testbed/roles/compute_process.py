@@ -138,7 +138,7 @@ class ComputeProcess:
 def serve(experiment: Experiment, channel: socket.socket) -> None:
     """Compute for the workers whose connections the channel brings, until it is closed."""
     keep_freed_memory()
-    size = experiment.network.layout.size
+    size = experiment.network.worker_layout.size
     parameters = zeros(size)
     bound = experiment.network.bind(parameters)
     data = experiment.data

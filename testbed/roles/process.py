@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -39,6 +40,11 @@ def terminable() -> Iterator[None]:
 
 SCRATCH = ("/tmp/", "/dev/shm/")
 
+LONG_SLEEP_SECONDS = 0.5
+"""Real seconds: little compared to these is the CPU time to return memory and to get it again."""
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc; musl returns memory by itself
+
 
 def wait_for_end() -> Never:
     """Block until SIGTERM.
@@ -52,11 +58,21 @@ def wait_for_end() -> Never:
         os.read(reader, 1)
 
 
+def sleep_small(seconds: float) -> None:
+    """Sleep; return free memory before a long sleep, which the time for that shortens.
+
+    Between two calls a worker has no use for the buffers of a model, but glibc keeps them.
+    """
+    began = time.monotonic()
+    if seconds >= LONG_SLEEP_SECONDS:
+        return_free_memory()
+    time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+
+
 def return_free_memory() -> None:
     """Return free memory to the kernel, if the C library supports it."""
-    library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):  # glibc; musl returns memory by itself
-        library.malloc_trim(0)
+    if _trim is not None:
+        _trim(0)
 
 
 def run(node: str, body: Callable[[], None]) -> int:

@@ -22,6 +22,9 @@ class SharedCompute:
 
     If that node ends before it has answered, the worker connects to the next one, and asks again.
 
+    Attributes:
+        parameters: float32 (N,), in the shared memory: parameters elsewhere are copied there.
+
     Args:
         path: the socket.
         token: the worker's token there.
@@ -42,6 +45,7 @@ class SharedCompute:
         self._path, self._token, self._patience = path, token, patience_seconds
         self._steady = steady
         self._segment, self._memory = Segment.create(size)
+        self.parameters = self._segment.parameters
         self._peer = self._connect()
 
     def gradient(self, step: Step, at: Vector) -> Gradient:
@@ -52,7 +56,8 @@ class SharedCompute:
             NodeError: no process accepts connections, or the step has too many samples.
         """
         request, began = request_of(step), self._steady()
-        self._segment.parameters[:] = at
+        if at is not self.parameters:
+            self.parameters[:] = at
         while not (answer := self._ask(request)):
             self._peer.close()
             self._peer = self._connect()

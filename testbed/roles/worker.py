@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from testbed.algorithms.frame.actions import Loop
-from testbed.algorithms.frame.compute import Compute, OwnCompute
+from testbed.algorithms.frame.compute import OwnCompute
 from testbed.algorithms.frame.worker import Worker
 from testbed.datasets.streams import RateMeter, Receiver, Reception
 from testbed.errors import NodeError, RejectedError, UserCodeError
@@ -21,7 +22,7 @@ from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import DEADLINE_SECONDS, Device
 from testbed.roles.direct import DirectReceiver
 from testbed.roles.heartbeat import Heartbeat, interval
-from testbed.roles.process import TerminatedError, run, wait_for_end
+from testbed.roles.process import TerminatedError, run, sleep_small, wait_for_end
 from testbed.roles.shared_compute import SharedCompute
 from testbed.roles.stream import DeviceStream, Receipt
 from testbed.roles.warm_up import load_kernels
@@ -44,11 +45,13 @@ def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
 
 def _main(arguments: Arguments, opened: Experiment | None) -> None:
     experiment = arguments.experiment(opened)
-    worker = experiment.worker(arguments.index)
+    shared = _shared_compute(experiment, arguments)
+    parameters = None if shared is None else shared.parameters
+    worker = experiment.worker(arguments.index, parameters=parameters)
     layout, clock = experiment.network.layout, EmulatedClock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS
     stream = device_stream(experiment, arguments, worker=worker, clock=clock)
-    compute = _compute(experiment, arguments, worker.half.parameters, stream)
+    compute = shared or _own_compute(experiment, arguments, worker.half.parameters, stream)
     address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
     heartbeat = Heartbeat(every=interval(experiment.scenario.workers.count))
     with heartbeat.beating(), connect(address, arguments, experiment=experiment) as connection:
@@ -68,6 +71,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             encoding=experiment.scenario.encoding,
             keys=KeyCaches() if worker.half.config.SENDS_KEYS else None,
             gap=heartbeat.take,
+            sleep=time.sleep if shared is None else sleep_small,
             slow=partial(factor, str(arguments.slow)),
             stream=stream,
             own=worker.half.config.PAYLOADS,
@@ -93,17 +97,22 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
         wait_for_end()  # the connection's counters are read while it is open
 
 
-def _compute(
+def _shared_compute(experiment: Experiment, arguments: Arguments) -> SharedCompute | None:
+    """Connect to the node that computes gradients; None for a worker that does this itself."""
+    if not arguments.compute_token:
+        return None
+    return SharedCompute(
+        arguments.compute_socket,
+        arguments.compute_token,
+        size=experiment.network.worker_layout.size,
+        patience_seconds=arguments.patience_seconds,
+    )
+
+
+def _own_compute(
     experiment: Experiment, arguments: Arguments, at: Vector, stream: DeviceStream | None
-) -> Compute:
-    """Return what computes a worker's gradients, at the parameters ``at``."""
-    if arguments.compute_token:
-        return SharedCompute(
-            arguments.compute_socket,
-            arguments.compute_token,
-            size=at.size,
-            patience_seconds=arguments.patience_seconds,
-        )
+) -> OwnCompute:
+    """Return what computes a worker's gradients in its process, at the parameters ``at``."""
     computes_on = arguments.open_device()
     bound = experiment.network.bind(at, device=computes_on)
     if computes_on is not None:

@@ -18,6 +18,7 @@ from testbed.run.training_watch import TrainingWatch
 from testbed.run.watch import Restarter
 from testbed.run.worker_status import WorkerStatusReporter
 from testbed.runtimes.agent.settings import OnHangup
+from testbed.scenario.compute import choose
 from testbed.scenario.experiment import timeline_of
 from testbed.scenario.own_code import own_files
 from testbed.scenario.traces import followings, own_copy
@@ -57,7 +58,8 @@ class Training(Course):
         name, clock = self._setup.folder.name, self._run.clock
         self.watch.restarter = Restarter(name, deployment.launch, clock, saves)
         absent = self.timeline.named(self.timeline.population.absent)
-        TrainingStart(deployment, self.watch, absent).bring_up()
+        computes = choose(self._setup.scenario).why
+        TrainingStart(deployment, self.watch, absent, computes).bring_up()
 
     def follow(self, faults: Faults) -> None:
         """Watch the training, apply its faults, and have its links follow their recordings."""

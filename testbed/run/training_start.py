@@ -34,6 +34,7 @@ class TrainingStart:
     deployment: Deployment
     watch: TrainingWatch
     absent: Collection[str] = ()  # workers that are absent at the beginning
+    computes: str = ""  # where gradients are computed and why, if this was chosen
 
     def bring_up(self) -> None:
         """Start every node and wait until the training has started.
@@ -48,7 +49,8 @@ class TrainingStart:
         deadline = deployment.clock() + BASE_SECONDS + NODE_SECONDS[plan.launch] * len(plan.nodes)
         there = [node for node in plan.nodes if node.name not in self.absent]
         workers = f"{sum(node.part == 'client' for node in there)} workers"
-        self.watch.recorder.event(Phase(f"starting the parameter server and {workers}"))
+        computes = f"; compute: {self.computes}" if self.computes else ""
+        self.watch.recorder.event(Phase(f"starting the parameter server and {workers}{computes}"))
         most = MOST_STARTING[plan.launch]
         started: list[NodeSpec] = []
         for node in there:

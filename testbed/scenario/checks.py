@@ -16,14 +16,15 @@ from testbed.faults.base import TimedFault
 from testbed.models import Network
 from testbed.models.base import AT_WORKERS
 from testbed.rpc.limits import LARGEST_MODEL
-from testbed.runtimes import Lxc, Native, Simulated, names
+from testbed.runtimes import Simulated, names
+from testbed.scenario.compute import refusals
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.fault_checks import check_deal, check_faults, check_links
 from testbed.scenario.links import addressed, linked_nodes
 from testbed.scenario.metrics import check_metrics, check_targets, clients_by
 from testbed.scenario.schema import Scenario
-from testbed.scenario.settings import MOST_SAMPLES, Own
+from testbed.scenario.settings import Shared
 from testbed.scenario.streams import StreamSettings
 from testbed.values.samples import Inputs, Targets
 from testbed.values.units import Duration
@@ -256,29 +257,13 @@ def check_rounds(scenario: Scenario) -> Iterator[Finding]:
 
 def check_compute(scenario: Scenario) -> Iterator[Finding]:
     """Check that shared processes can compute what the scenario trains."""
-    if isinstance(scenario.compute, Own):
+    if not isinstance(scenario.compute, Shared):
         return
-    runtime, refused = scenario.runtime, dict[Keys, tuple[object, str]]()
-    if not isinstance(runtime, Native | Lxc):
-        able = "native and lxc support it"
-        why = "a simulation shares processes anyway" if scenario.simulated else able
-        refused["compute",] = f"shared, with runtime {runtime.name}", f"own: {why}"
-    if scenario.launch == "cold":
-        refused["launch",] = "cold", "warm: a worker that imports everything itself saves no memory"
-    if scenario.streams is not None:
-        refused["streams",] = "streams", "none: samples of a stream exist in its worker only"
-    if scenario.workers.batch_size > MOST_SAMPLES:
-        most = f"at most {MOST_SAMPLES:,}, as many as a request holds"
-        refused["workers", "batch_size"] = f"{scenario.workers.batch_size:,}", most
-    if clients_by("workers", scenario) is not None:
-        able = "clients by the evaluator: workers have no network then"
-        refused["evaluate", "metrics"] = "clients by workers", able
-    for field in ("cpu", "cpuset", "memory", "gpus"):
-        why = f"no {field}: it does not apply to the node that computes"
-        given = of_classes(scenario, field).items()
-        refused |= {path: (value, why) for path, value in given if value}
-    for path, (found, expected) in refused.items():
-        yield path, str(found), expected, "" if "compute" in path else "Or set `compute: own`"
+    for path, (found, expected) in refusals(scenario).items():
+        if path == ("runtime",):
+            yield ("compute",), f"shared, with runtime {found}", f"own: {expected}"
+        else:
+            yield path, found, expected, "Or set `compute: own`"
 
 
 def check_streams(scenario: Scenario) -> Iterator[Finding]:

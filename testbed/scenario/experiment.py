@@ -153,8 +153,8 @@ class Experiment:
         """Build the parameter server's queue, empty."""
         return ServiceQueue(float(self.scenario.ps.service or 0.0))
 
-    def worker(self, index: int) -> Worker:
-        """Build the loop of a worker."""
+    def worker(self, index: int, *, parameters: Vector | None = None) -> Worker:
+        """Build the loop of a worker, which keeps its model in ``parameters`` if given: zeros."""
         scenario, name = self.scenario, f"w{index}"
         network, local = self.network, self._initial_local
         half = self.algorithm.worker(
@@ -163,6 +163,7 @@ class Experiment:
             rng=stream(scenario.seed, name, "algorithm"),
             index=index,
             shared_seed=_number(stream(scenario.seed, "workers", "shared seed")),
+            parameters=parameters,
         )
         half.parameters[network.layout.size :] = local
         own, draws = self.shards[index], self.own_files or self.data.transform

@@ -266,7 +266,8 @@ class Scenario(StrictModel):
             it.
         model: the model to train.
         dataset: the training and test data, and the partition among the workers.
-        compute: where gradients are computed: `own`, by each worker; `shared`, by one node.
+        compute: where gradients are computed: `own`, by each worker; `shared`, by one node;
+            `auto` chooses.
         ps: the parameter server.
         workers: the devices.
         streams: delivery of samples during training; by default all samples are available from the

@@ -122,7 +122,13 @@ class Shared(StrictModel):
         return self.processes or len(os.sched_getaffinity(0))
 
 
-ComputeSettings = Annotated[Own | Shared, Named()]
+class Auto(StrictModel):
+    """`shared` if the scenario permits it and there are more workers than CPUs, else `own`."""
+
+    name: Literal["auto"]
+
+
+ComputeSettings = Annotated[Own | Shared | Auto, Named()]
 
 
 class Presence(StrictModel):

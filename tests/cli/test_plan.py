@@ -42,6 +42,12 @@ def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+def test_compute_chosen_automatically(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", file, "--set", "compute=auto"]) == 0
+    reason = "compute own, because of workers.classes.fast.cpu: 0.5"
+    assert reason in capsys.readouterr().out.splitlines()
+
+
 def test_the_table_has_a_row_per_class(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

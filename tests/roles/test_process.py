@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from testbed.roles.process import run
+from testbed.host.environment import agent_environment
+from testbed.roles.process import LONG_SLEEP_SECONDS, run
 from testbed.values.user_code import UserCode
 
 
@@ -35,3 +38,32 @@ def test_a_file_in_the_hosts_tmp_is_missing_in_a_node(
         said = capsys.readouterr().err.splitlines()[-1]
         assert name in said
         assert said.endswith("/dev/shm: keep the file in another folder.") is hidden
+
+
+SLEEPING = """
+import sys, time
+from pathlib import Path
+from testbed.roles.process import sleep_small
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+buffers = [bytearray(1_000_000) for _ in range(10)]  # below the size of an own mapping in a node
+del buffers
+found, began = [resident()], time.monotonic()
+for seconds in map(float, sys.argv[1:]):
+    sleep_small(seconds)
+    found.append(resident())
+print(*found, time.monotonic() - began)
+"""
+
+
+def test_a_long_sleep_returns_free_memory_and_is_no_longer_for_that() -> None:
+    """Ten buffers of 1 MB: a node keeps them for the next call, but not while it sleeps."""
+    command = [sys.executable, "-c", SLEEPING, "0.01", str(LONG_SLEEP_SECONDS)]
+    environment = agent_environment({})
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    before, after_short, after_long, seconds = map(float, done.stdout.split())
+    assert after_short > before - 1e6
+    assert after_long < before - 9e6
+    assert seconds >= LONG_SLEEP_SECONDS + 0.01

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from testbed.plan.nodes.base import COMPUTE_UID, INSIDE, SERVICE_WEIGHT, Inputs, Role
 from testbed.runtimes.agent.launch import Mount
+from testbed.scenario.compute import choose
 from testbed.scenario.schema import Scenario
 from testbed.scenario.settings import Shared
 from testbed.values.topology import NodeSpec, Plan
@@ -33,7 +34,8 @@ class ComputeRole(Role):
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """Yield the node, if the scenario has one; the estimate of its memory is this host's."""
-        if not isinstance(scenario.compute, Shared):
+        shared = choose(scenario).compute
+        if not isinstance(shared, Shared):
             return
         yield NodeSpec(
             name=self.name,
@@ -46,7 +48,7 @@ class ComputeRole(Role):
             cpu_weight=self.cpu_weight,
             uid=COMPUTE_UID,
             end="restarted",
-            memory_estimate=Size(scenario.compute.process_count * PROCESS_BYTES),
+            memory_estimate=Size(shared.process_count * PROCESS_BYTES),
         )
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:

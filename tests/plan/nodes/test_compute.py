@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from testbed.plan.budget import budget, count_parameters
 from testbed.plan.make import plan
@@ -10,6 +13,7 @@ from testbed.plan.nodes import role_of
 from testbed.plan.nodes.base import Inputs
 from testbed.rpc.tokens import token_of
 from testbed.scenario import load_text
+from testbed.scenario.compute import choose
 from testbed.telemetry.folder import RunFolder
 
 TEXT = """\
@@ -30,6 +34,45 @@ def test_only_a_scenario_that_shares_has_the_node() -> None:
     assert [one.name for one in made.nodes[:4]] == ["ps", "evaluator", "compute", "w0"]
     own = plan(load_text(TEXT.replace("{shared: {processes: 3}}", "own")), "r")
     assert "compute" not in {one.name for one in own.nodes}
+
+
+CPUS = len(os.sched_getaffinity(0))
+
+
+MORE = CPUS + 1
+
+
+@pytest.mark.parametrize(
+    ("workers", "others", "why"),
+    [
+        (f"count: {MORE}", "", f"shared, because of {MORE} workers on {CPUS} CPUs"),
+        (
+            f"count: {CPUS}",
+            "",
+            f"own, because of {CPUS} workers on {CPUS} CPUs, not more than one each",
+        ),
+        (
+            f"count: {MORE}, classes: {{weak: {{cpu: 0.5}}}}",
+            "",
+            "own, because of workers.classes.weak.cpu: 0.5",
+        ),
+        (f"count: {MORE}", "launch: cold", "own, because of launch: cold"),
+        (f"count: {MORE}", "runtime: docker", "own, because of runtime: docker"),
+    ],
+)
+def test_auto_shares_where_it_can_and_where_it_saves_memory(
+    workers: str, others: str, why: str
+) -> None:
+    text = TEXT.replace("{shared: {processes: 3}}", "auto").replace("count: 20", workers)
+    scenario = load_text(text + others)
+    assert choose(scenario).why == why
+    has_node = "compute" in {node.name for node in plan(scenario, "r").nodes}
+    assert has_node == why.startswith("shared")
+
+
+def test_only_auto_gives_a_reason() -> None:
+    given = load_text(TEXT)
+    assert choose(given) == (given.compute, "")
 
 
 def test_memory() -> None:

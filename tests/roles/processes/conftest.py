@@ -189,7 +189,7 @@ def make(tmp_path: Path, context: ForkServerContext, digits: Path) -> Iterator[M
         folder.mkdir()
         (folder / "data").symlink_to(digits)
         (folder / "ps").mkdir()
-        if "shared" in parts.get("compute", ""):
+        if parts.get("compute", "own") != "own":
             (folder / "compute").mkdir()
         values = {
             "name": "small",

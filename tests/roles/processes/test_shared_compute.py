@@ -133,14 +133,17 @@ def test_the_user_s_failing_code_ends_the_worker_it_ran_for(make: Make) -> None:
 
 
 def test_only_workers_are_served(make: Make) -> None:
-    cast = make(compute="{shared: {processes: 1}}")
+    """The plan has the node, also where this was chosen by ``auto``."""
+    cast = make(compute="auto")
     cast.start("compute")
     path, token = cast.folder / "compute" / "compute.sock", token_of("secret", "compute")
     connect = partial(SharedCompute, path, size=17258)
     at, step = np.zeros(17258, np.float32), Step(np.arange(4))
     with closing(connect(token_of(token, "w0"), patience_seconds=30.0)) as compute:
         found = compute.gradient(step, at)
+        there = compute.gradient(step, compute.parameters)  # zeros, in the shared memory itself
     assert found.loss == pytest.approx(np.log(10))  # ten classes, all equally likely
+    assert there.loss == found.loss
     for stranger in (token_of(token, "w3"), token_of("secret", "w0"), "w0:"):
         with pytest.raises(NodeError) as raised:
             connect(stranger, patience_seconds=0.1)
