@@ -40,8 +40,11 @@ def terminable() -> Iterator[None]:
 
 SCRATCH = ("/tmp/", "/dev/shm/")
 
-LONG_SLEEP_SECONDS = 0.5
-"""Real seconds: little compared to these is the CPU time to return memory and to get it again."""
+LONG_SLEEP_SECONDS = 5.0
+"""To return the buffers of a model and to get them again takes 2 to 3 ms of CPU time.
+
+1,000 workers that sleep this long between their steps take half a CPU for that.
+"""
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc; musl returns memory by itself
 
@@ -58,13 +61,13 @@ def wait_for_end() -> Never:
         os.read(reader, 1)
 
 
-def sleep_small(seconds: float) -> None:
+def sleep_small(seconds: float, *, long_seconds: float = LONG_SLEEP_SECONDS) -> None:
     """Sleep; return free memory before a long sleep, which the time for that shortens.
 
-    Between two calls a worker has no use for the buffers of a model, but glibc keeps them.
+    Both are real seconds. Between two calls a worker has no use for the buffers of a model, but glibc keeps them.
     """
     began = time.monotonic()
-    if seconds >= LONG_SLEEP_SECONDS:
+    if seconds >= long_seconds:
         return_free_memory()
     time.sleep(max(0.0, seconds - (time.monotonic() - began)))
 
