@@ -64,7 +64,8 @@ def wait_for_end() -> Never:
 def sleep_small(seconds: float, *, long_seconds: float = LONG_SLEEP_SECONDS) -> None:
     """Sleep; return free memory before a long sleep, which the time for that shortens.
 
-    Both are real seconds. Between two calls a worker has no use for the buffers of a model, but glibc keeps them.
+    Both are real seconds. Between two calls a worker has no use for the buffers of a model, but
+    glibc keeps them.
     """
     began = time.monotonic()
     if seconds >= long_seconds:
