@@ -75,6 +75,7 @@ def _case(
         needs = None
         if not isinstance(scenario, Workload):
             settled = scenario.model_copy(update={"runtime": taken})
+            made = plan(settled, settled.name)  # its nodes may depend on the runtime
             needs = budget(settled, made, count_parameters(settled))
     kept = taken.capabilities.container_bytes
     case = ExaminedRun(many, runs, os.environ, user_cache(os.environ), made, needs, kept)

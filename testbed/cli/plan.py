@@ -99,7 +99,7 @@ def command(
     else:
         _print(made, needs, capacity())
         if why := choose(scenario).why:
-            click.echo(f"compute {why}")
+            click.echo(f"compute {why}" if requests else "compute auto: chosen by `testbed up`")
         for line in gpu_lines(made, refused):
             click.echo(line)
         _print_devices(scenario)

@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field, model_validator
 from testbed.errors import InvalidValue
 from testbed.scenario.direction import Link
 from testbed.scenario.workload import Program, ProgramClass, Workload
+from testbed.scenario.workload_names import SEED
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.fields import (
     Count,
@@ -38,6 +39,9 @@ SUPERLINK, SUPERNODE, RUN = "superlink", "supernode", "flwr"
 
 ROUNDS = "num-server-rounds"
 """The key for the number of rounds in the apps that Flower's templates create."""
+
+SEED_IN_BRACES = f"{{{SEED}}}"
+"""A value of the configuration that stands for the seed of the scenario."""
 
 OLDEST, NEWEST = Version("1.26.0"), Version("1.42.0")
 """The oldest and the newest version of flwr that were tried; newer ones may work, too."""
@@ -75,7 +79,8 @@ class Flower(StrictModel):
         python: Python environment with flwr and what the app requires; relative to the scenario.
             By default that of the `python` in PATH.
         rounds: number of rounds: the value of `num-server-rounds` in the app's configuration.
-        config: values that replace others of the app's configuration.
+        config: values that replace others of the app's configuration; `{seed}` is the seed of the
+            scenario, as a number.
         metrics: numbers in the app's metric records, by their names, and which values are better.
         count: number of SuperNodes; by default the sum of the classes.
         classes: classes of SuperNodes with links and limits of their own.
@@ -235,4 +240,4 @@ def _metrics(better: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 def _toml(value: bool | int | float | str) -> str:
     """Return a value as ``flwr run --run-config`` reads it."""
-    return json.dumps(value, ensure_ascii=False)
+    return SEED_IN_BRACES if value == SEED_IN_BRACES else json.dumps(value, ensure_ascii=False)

@@ -117,7 +117,7 @@ class Environment:
         Raises:
             InvalidValue: it is missing, or its version is not supported.
         """
-        cure = f"python -m venv .venv && .venv/bin/pip install 'flwr>={OLDEST}'"
+        cure = f"python3 -m venv flower-env && flower-env/bin/pip install 'flwr>={OLDEST}'"
         given = self.packages.get("flwr")
         if given is None:
             found = f"the environment of {self.python}, which has no flwr"

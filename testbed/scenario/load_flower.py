@@ -16,6 +16,7 @@ from testbed.scenario.flower import (
     OF_SUPERNODES,
     ROUNDS,
     RUN,
+    SEED_IN_BRACES,
     SUPERLINK,
     SUPERNODE,
     Flower,
@@ -133,6 +134,7 @@ class _Found:
 
 def _fits(value: object, own: object) -> bool:
     """Whether a value has the type of the app's own; whole numbers stand for others, too."""
+    value = 0 if value == SEED_IN_BRACES else value
     return type(value) is type(own) or (isinstance(own, float) and type(value) is int)
 
 

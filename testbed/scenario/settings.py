@@ -123,7 +123,7 @@ class Shared(StrictModel):
 
 
 class Auto(StrictModel):
-    """`shared` if the scenario permits it and there are more workers than CPUs, else `own`."""
+    """`shared` if the scenario permits it and has ten or more workers per CPU, else `own`."""
 
     name: Literal["auto"]
 

@@ -155,9 +155,10 @@ class Program(CommandSettings):
     """A command that runs in one or more nodes, isolated like all nodes.
 
     In the command and the environment, `{index}` is replaced by the number of the node among those
-    of the program, from 0, `{count}` by their number, `{NODE}` by the address of a node, `{NODE:x}`
-    by the address and the port x of its program, `{port:x}` by the number of the program's own
-    port x, and `{hosts:x}` by the names of all nodes of the program x, separated by commas.
+    of the program, from 0, `{count}` by their number, `{seed}` by the scenario's seed, `{NODE}` by
+    the address of a node, `{NODE:x}` by the address and the port x of its program, `{port:x}` by
+    the number of the program's own port x, and `{hosts:x}` by the names of all nodes of the program
+    x, separated by commas.
 
     Attributes:
         command: the program and its arguments, without a shell.

@@ -14,7 +14,16 @@ from testbed.scenario.document import Finding, Keys
 from testbed.scenario.link_checks import check_links
 from testbed.scenario.workload import Program, Workload
 from testbed.scenario.workload_metrics import Metric
-from testbed.scenario.workload_names import COUNT, HOSTS, INDEX, PORT, RESERVED, in_braces, placed
+from testbed.scenario.workload_names import (
+    COUNT,
+    HOSTS,
+    INDEX,
+    PORT,
+    RESERVED,
+    SEED,
+    in_braces,
+    placed,
+)
 
 ROOT = "workload"
 INTERPRETER = Path("bin/python")
@@ -119,7 +128,7 @@ def _check_braces(workload: Workload, program: Program, path: Keys) -> Iterator[
         for name, port in (found for word in words for found in in_braces(word)):
             shown = f"{{{name}:{port}}}" if port else f"{{{name}}}"
             other = program if name == PORT else programs.get(name)
-            if name in (INDEX, COUNT) and not port:
+            if name in (INDEX, COUNT, SEED) and not port:
                 continue
             if name == HOSTS:
                 if port not in workload.workload:
@@ -128,8 +137,8 @@ def _check_braces(workload: Workload, program: Program, path: Keys) -> Iterator[
                 continue
             if other is None:
                 expected = (
-                    f"a node ({', '.join(list(programs)[:8])}), index, count, port:NAME or "
-                    "hosts:NAME; for braces, write {{...}}"
+                    f"a node ({', '.join(list(programs)[:8])}), index, count, seed, port:NAME "
+                    "or hosts:NAME; for braces, write {{...}}"
                 )
                 yield (*path, field), shown, expected
             elif (port or name == PORT) and not _has_port(other, port):

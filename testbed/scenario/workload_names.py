@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from testbed.faults.timeline import Timeline
 from testbed.scenario.workload import Program, Workload
 
-INDEX, COUNT, PORT, HOSTS = "index", "count", "port", "hosts"
-RESERVED = (INDEX, COUNT, PORT, HOSTS)
+INDEX, COUNT, SEED, PORT, HOSTS = "index", "count", "seed", "port", "hosts"
+RESERVED = (INDEX, COUNT, SEED, PORT, HOSTS)
 """Names in braces that stand for no node."""
 
 _BRACES = re.compile(r"\{(\{[a-z0-9_-]+(?::[A-Za-z0-9_-]+)?\})\}|\{([a-z0-9_-]+)(?::([\w-]+))?\}")
@@ -63,19 +63,18 @@ def fill(text: str, own: Placed, workload: Workload, addresses: Mapping[str, str
     program = workload.workload[own.program]
     programs = {one.name: workload.workload[one.program] for one in placed(workload)}
 
+    numbers = {INDEX: own.index, COUNT: program.count, SEED: workload.seed}
+
     def replace(found: re.Match[str]) -> str:
         plain, name, port = found.groups()
         if plain:
             return str(plain)
-        match name:
-            case "index":
-                return str(own.index)
-            case "count":
-                return str(program.count)
-            case "port":
-                return str(program.ports[port])
-            case "hosts":
-                return ",".join(workload.workload[port].node_names(port))
+        if name in numbers:
+            return str(numbers[name])
+        if name == PORT:
+            return str(program.ports[port])
+        if name == HOSTS:
+            return ",".join(workload.workload[port].node_names(port))
         return f"{addresses[name]}:{port_of(programs[name], port)}" if port else addresses[name]
 
     return _BRACES.sub(replace, text)

@@ -21,7 +21,7 @@ GIVEN = Flower.model_validate(
     {
         "app": "./app",
         "rounds": 3,
-        "config": {"learning-rate": 0.5, "min-nodes": 2},
+        "config": {"learning-rate": 0.5, "min-nodes": 2, "seed": "{seed}"},
         "metrics": {"accuracy": "higher"},
         "classes": {"slow": {"count": 1}, "fast": {"count": 2}},
     }
@@ -58,7 +58,7 @@ def test_flower_stands_for_plain_programs() -> None:
     assert found["supernode"].command[-1] == "partition-id={index} num-partitions={count}"
     assert found["flwr"].command == (
         *("python", "flower_run.py", "app", "{superlink:control}"),
-        *("learning-rate=0.5", "min-nodes=2", "num-server-rounds=3"),
+        *("learning-rate=0.5", "min-nodes=2", "seed={seed}", "num-server-rounds=3"),
     )
     assert all(one.environment["FLWR_TELEMETRY_ENABLED"] == "0" for one in found.values())
     named = found["supernode"].model_copy(update={"classes": GIVEN.classes})
@@ -96,7 +96,7 @@ def test_what_is_missing_is_named_with_its_line(tmp_path: Path) -> None:
     assert [str(one).removeprefix(f"{file}:") for one in refused.value.problems] == [
         f"5: workload.flower.python: found the environment of {python}, which has no flwr, "
         "expected one with flwr, apart from that of testbed: "
-        "python -m venv .venv && .venv/bin/pip install 'flwr>=1.26.0'",
+        "python3 -m venv flower-env && flower-env/bin/pip install 'flwr>=1.26.0'",
         "7: workload.flower.config.hidden: found 'many', expected a value like the app's own, 512",
         "7: workload.flower.config.momentum: found momentum, expected a key of "
         "[tool.flwr.app.config]: num-server-rounds, hidden, learning-rate, fraction-train, "

@@ -60,6 +60,7 @@ def test_names_in_braces_are_filled_in(workload: Workload) -> None:
         "{client2:17}": "10.0.0.3:17",
         "{port:own}": "9000",
         "{index}/{count}": "1/3",
+        "--seed={seed}": f"--seed={workload.seed}",
         "--host {hosts:client}": "--host client0,client1,client2",
         "{{index}} ${HOME} {A}": "{index} ${HOME} {A}",
         "{{server:web}}": "{server:web}",

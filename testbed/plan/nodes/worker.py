@@ -38,10 +38,10 @@ class WorkerRole(Role):
         return tuple(mounts)
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
-        """Count what it shares with the node that computes its gradients, if there is one, too."""
+        """Count its model and gradient as its own also where it shares their memory."""
         if not shares_compute(plan):
             return super().memory_bytes(node, plan, vector=vector)
-        return SHARING_BYTES + (self.vectors + 2) * vector
+        return SHARING_BYTES + self.vectors * vector
 
     def arguments(self, node: NodeSpec, plan: Plan, *, secret: str) -> Mapping[str, str]:
         """Return where its samples or gradients come from, if not from itself, and its token."""

@@ -144,7 +144,8 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     _say(lifeline, pid=os.getpid())
     folder = RunFolder(settings.folder)
     if settings.images:
-        copy_first_process(folder.control)
+        for path in copy_first_process(folder.control):
+            _hand_over(path)
     containers = GivenContainers()
     socket_path = folder.control / AGENT_SOCKET
     try:

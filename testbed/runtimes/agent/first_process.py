@@ -35,17 +35,22 @@ def _loader(shown: Path) -> tuple[str, ...]:
     return (str(shown / LOADER), "--library-path", str(shown))
 
 
-def copy_first_process(control: Path) -> None:
+def copy_first_process(control: Path) -> list[Path]:
     """Copy it from this process's file system.
 
     Args:
         control: folder of the run's control files.
+
+    Returns:
+        The folder of the copies, then each of them: they belong to root until the caller changes
+        that.
 
     Raises:
         NodeError: a part of it is missing here.
     """
     folder = control / FOLDER
     folder.mkdir(mode=0o755, exist_ok=True)
+    made = [folder]
     for name, source in _parts():
         if source is None:
             raise NodeError(
@@ -55,6 +60,8 @@ def copy_first_process(control: Path) -> None:
         copy = folder / name
         shutil.copyfile(source, copy)
         copy.chmod(0o755)
+        made.append(copy)
+    return made
 
 
 def _parts() -> Iterator[tuple[str, str | None]]:

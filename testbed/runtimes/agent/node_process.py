@@ -103,12 +103,23 @@ def _environment(request: SpawnRequest) -> dict[str, str]:
     """
     environment = dict(os.environ)
     container = request.placement.container
-    if request.launch.node.has_users_image and container is not None:
-        return {**environment_of(container.pid), **request.launch.environment}
-    if request.launch.node.gpus and container is not None:
-        given = environment_of(container.pid).items()
+    node = request.launch.node
+    if container is None or not (node.has_users_image or node.gpus):
+        return {**environment, **request.launch.environment}
+    try:
+        given = environment_of(container.pid)
+    except OSError:
+        raise NodeError(
+            f"{node.name}: its container has ended.",
+            hint="`docker logs` shows what its first process printed. An image whose environment "
+            "sets LD_PRELOAD makes it load that library.",
+        ) from None
+    if node.has_users_image:
+        environment = given
+    else:
         mine = {name: value for name, value in environment.items() if not _is_of_gpus(name)}
-        environment = {**mine, **{name: value for name, value in given if _is_of_gpus(name)}}
+        of_gpus = {name: value for name, value in given.items() if _is_of_gpus(name)}
+        environment = {**mine, **of_gpus}
     return {**environment, **request.launch.environment}
 
 
@@ -220,11 +231,13 @@ def _find_program(node: NodeSpec, environment: Mapping[str, str], *, hidden: boo
     found = shutil.which(name, path=path)
     if found is not None:
         return found
+    lack = "not executable" if os.sep in name and os.path.lexists(name) else "no such program"
     if node.has_users_image:
         raise NodeError(
-            f"{name}: no such program in the image {node.image}.",
+            f"{name}: {lack} in the image {node.image}.",
             hint=f"Give its path in the image, or one of the programs in {path}. `command` takes "
-            "the place of the image's entrypoint, and there is no shell unless it names one.",
+            "the place of the image's entrypoint, and there is no shell unless it names one. It is "
+            "executed by the node's uid, not by the image's USER, in the node's home.",
         )
     if hidden and not os.path.lexists(name):
         raise NodeError(
@@ -232,7 +245,6 @@ def _find_program(node: NodeSpec, environment: Mapping[str, str], *, hidden: boo
             "run folder and no folder that is closed to other users, such as a home.",
             hint="Name the folder in programs.NAME.folders, readable for all users, or move it.",
         )
-    lack = "not executable" if os.sep in name and os.path.lexists(name) else "no such program"
     raise NodeError(
         f"{name}: {lack} in the node.",
         hint="Native nodes have the host's programs, LXC containers those in /usr, and Docker "

@@ -8,6 +8,7 @@ ends, the agent does with the run what this process last requested.
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import time
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe, last_lines
 from testbed.host.sockets import pid_of_listener, short_path
+from testbed.runtimes.agent.first_process import FOLDER as COPIES
 from testbed.runtimes.agent.settings import (
     AGENT_LOG,
     AGENT_SOCKET,
@@ -137,6 +139,7 @@ def clear(folder: RunFolder) -> None:
     """Remove the files that a run's agent has left in the folder."""
     for name in (AGENT_SOCKET, LIFELINE_SOCKET, SECCOMP):
         (folder.control / name).unlink(missing_ok=True)
+    shutil.rmtree(folder.control / COPIES, ignore_errors=True)  # there are none without images
     folder.discard_records()
 
 

@@ -39,7 +39,7 @@ def test_only_a_scenario_that_shares_has_the_node() -> None:
 CPUS = len(os.sched_getaffinity(0))
 
 
-MORE = CPUS + 1
+MORE = 10 * CPUS
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,10 @@ MORE = CPUS + 1
     [
         (f"count: {MORE}", "", f"shared, because of {MORE} workers on {CPUS} CPUs"),
         (
-            f"count: {CPUS}",
+            f"count: {MORE - 1}",
             "",
-            f"own, because of {CPUS} workers on {CPUS} CPUs, not more than one each",
+            f"own, because of {MORE - 1} workers on {CPUS} CPUs: sharing saves memory from 10 per "
+            "CPU",
         ),
         (
             f"count: {MORE}, classes: {{weak: {{cpu: 0.5}}}}",
@@ -76,10 +77,10 @@ def test_only_auto_gives_a_reason() -> None:
 
 
 def test_memory() -> None:
-    """A vector has 211,690 x 4 = 846,760 bytes; a worker and the node share two."""
+    """A vector has 211,690 x 4 = 846,760 bytes; a worker shares two of its four with the node."""
     scenario = load_text(TEXT)
     each = budget(scenario, plan(scenario, "r"), count_parameters(scenario)).node_bytes
-    assert each["worker"] == 14_000_000 + 6 * 846_760
+    assert each["worker"] == 14_000_000 + 4 * 846_760
     assert each["compute"] == 3 * (30_000_000 + 2 * 846_760)
 
 
