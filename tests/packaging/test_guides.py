@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 TWO_SCREENS = 70
-LONG = {"first-run", "own-algorithm", "own-optimizer", "paper-figure"}
+LONG = {"first-run", "home-connections", "own-algorithm", "own-optimizer", "paper-figure"}
 """Guides whose runs together take over ten seconds."""
 
 _BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)

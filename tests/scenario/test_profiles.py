@@ -31,6 +31,14 @@ def scenario_text(speed: str = "{profile: raspberry-pi-4}", link: str = "{}") ->
     return BASE.replace("SPEED", speed).replace("LINK", link)
 
 
+def test_the_documentation_has_the_numbers_of_every_link() -> None:
+    document = (Path(__file__).parents[2] / "docs/devices.md").read_text(encoding="utf-8")
+    for name, one in link_profiles().items():
+        trip = "none" if one.rtt_ms is None else f"{one.rtt_ms:g}"
+        numbers = f"{one.up_mbit:g} | {one.down_mbit:g} | {trip} | {one.date[:4]}"
+        assert f"| `{name}` | {numbers} |" in document
+
+
 def test_every_profile_has_a_source_and_a_date() -> None:
     found = [*device_profiles().values(), *link_profiles().values()]
     assert len(found) > 20
