@@ -359,6 +359,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(VENV)/.torch
 	@$(install) --editable .
 	touch $@
 
+# Modules are compiled when they are first imported, which most of these packages never are.
 $(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.torch
-	@$(install) --editable '.[dev]'
+	@$(install) --no-compile --editable '.[dev]'
 	touch $(VENV)/.installed $@
