@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -135,22 +135,7 @@ def _is_of(entry: Entry, nodes: frozenset[str] | None) -> bool:
 
 
 def _line(entry: Entry) -> str:
-    """Format an event: its time, its kind, and all fields that are not empty."""
+    """Format an event: its time, its kind, and its fields."""
     elapsed = entry.elapsed_seconds
     when = "" if elapsed is None else f"{elapsed:.3f} s"
-    fields = entry.as_dict()
-    told = [
-        f"{name}={_word(value)}"
-        for name, value in fields.items()
-        if name not in ("time", "elapsed_seconds", "event", "source")
-        and value not in (None, "", [], {})
-    ]
-    return f"{when:>12}  {entry.name:<14} {' '.join(told)}".rstrip()
-
-
-def _word(value: Any) -> str:
-    """Format a value on a single line, regardless of its content."""
-    if isinstance(value, list):
-        return ",".join(map(_word, value))
-    is_plain = isinstance(value, str) and value.isprintable() and " " not in value
-    return value if is_plain else json.dumps(value)
+    return f"{when:>12}  {entry.name:<14} {entry.describe()}".rstrip()

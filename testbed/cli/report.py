@@ -131,6 +131,8 @@ def report(
     if only is not None or scale != 1:
         raise click.UsageError("--only and --scale need the file of a study.")
     folders = [find(name, runs).path for name in what]
+    if html is not None or figures is not None:
+        _check_comparable(folders)
     if len(folders) == 1:
         _report_run(folders[0], as_json=as_json)
     else:
@@ -197,21 +199,33 @@ def compare(
 
 
 def _write_of_runs(folders: Sequence[Path], wanted: Wanted) -> None:
-    from testbed.scenario.load_workload import is_workload_file
-
     if wanted.html is None and wanted.figures is None:
         return
-    if any(is_workload_file(folder / "scenario.yaml") for folder in folders):
-        raise click.UsageError(
-            "--html and --figures are of trainings and studies. Export the tables of a workload: "
-            "testbed export csv RUN --out DIR"
-        )
+    from testbed.reports.any_run import open_run
     from testbed.reports.charts import charts_of
     from testbed.reports.frames import Run
     from testbed.reports.page import page_of
+    from testbed.reports.workload import WorkloadRun
+    from testbed.reports.workload_charts import charts_of_workload
+    from testbed.reports.workload_page import page_of_workload
 
+    first = open_run(folders[0])
+    if isinstance(first, WorkloadRun):
+        wanted.write(lambda: page_of_workload(first), lambda: charts_of_workload(first))
+        return
     runs = [Run(folder) for folder in folders]
     wanted.write(lambda: page_of(runs), lambda: charts_of(runs))
+
+
+def _check_comparable(folders: Sequence[Path]) -> None:
+    """Refuse a page or figures of several runs if any of them is of a workload."""
+    from testbed.scenario.load_workload import is_workload_file
+
+    if len(folders) > 1 and any(is_workload_file(one / "scenario.yaml") for one in folders):
+        raise click.UsageError(
+            "--html and --figures compare runs of trainings only. Use one workload's run at a "
+            "time, or the file of a study of workloads: testbed report study.yaml --html FILE"
+        )
 
 
 def _report_run(folder: Path, *, as_json: bool) -> None:

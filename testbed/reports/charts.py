@@ -7,7 +7,7 @@ interval, so that no spike is lost.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,11 +19,13 @@ from testbed.models.metrics import ACCURACY, besides_defaults, title_of, unit_of
 from testbed.reports.history import RunHistory
 from testbed.reports.measures import WINDOW, moving_average, values
 from testbed.reports.record import metric_columns
+from testbed.telemetry.entry import Entry
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from testbed.reports.frames import Run
+    from testbed.reports.record import RecordedRun
 
 MOST_POINTS = 2_000
 """Per curve."""
@@ -145,7 +147,7 @@ def charts_of(runs: Sequence[Run]) -> tuple[Chart, ...]:
         _pace(runs),
         _time_shares(runs),
         _bytes(runs, most),
-        _host(runs, most),
+        host_chart(runs, most),
         *(_faults(run, alone=len(runs) == 1) for run in runs),
     )
     return tuple(chart for chart in made if any(one.x for one in chart.series))
@@ -263,7 +265,8 @@ def _bytes(runs: Sequence[Run], most: int) -> Chart:
     return Chart("bytes", title, AXES["time_seconds"][1], "received (MB)", series)
 
 
-def _host(runs: Sequence[Run], most: int) -> Chart:
+def host_chart(runs: Sequence[RecordedRun], most: int) -> Chart:
+    """Return the load of the host during runs."""
     columns = {"host_busy_ratio": "busy", "host_pressure_ratio": "processes waited for a CPU"}
     if len(runs) > 1:
         columns = {"host_busy_ratio": ""}
@@ -274,7 +277,7 @@ def _host(runs: Sequence[Run], most: int) -> Chart:
 
 
 def _readings(
-    runs: Sequence[Run], columns: Mapping[str, str], scale: float, most: int
+    runs: Sequence[RecordedRun], columns: Mapping[str, str], scale: float, most: int
 ) -> tuple[Series, ...]:
     """Return columns of ``traffic.csv`` during the training; without a name, a run's is used."""
     series = []
@@ -288,13 +291,30 @@ def _readings(
 
 
 def _faults(run: Run, *, alone: bool) -> Chart:
-    """Return which workers had faults, and from when to when; a point for a fault never undone."""
+    series = fault_series(
+        run.entries,
+        lambda node: float(node.removeprefix("w")) if WORKER.fullmatch(node) else None,
+    )
+    title = "Faults" if alone else f"Faults of {run.name}"
+    name = "faults" if alone else f"faults-{run.name}"
+    return Chart(name, title, AXES["time_seconds"][1], "worker", series)
+
+
+def fault_series(
+    entries: Sequence[Entry], number: Callable[[str], float | None]
+) -> tuple[Series, ...]:
+    """Return which nodes had faults, and from when to when; a point for a fault never undone.
+
+    Args:
+        entries: the events of a run.
+        number: returns the position of a node on the vertical axis; None leaves the node out.
+    """
     found: dict[str, list[tuple[float, float, float]]] = {}
-    for fault in RunHistory.of(run.entries).faults:
-        if WORKER.fullmatch(fault.node):
+    for fault in RunHistory.of(entries).faults:
+        at = number(fault.node)
+        if at is not None:
             end = fault.begin if fault.end is None else fault.end
-            number = float(fault.node.removeprefix("w"))
-            found.setdefault(fault.kind, []).append((number, fault.begin, end))
+            found.setdefault(fault.kind, []).append((at, fault.begin, end))
     series = []
     for kind, spans in found.items():
         kept = spans[:: -(-3 * len(spans) // MOST_POINTS)]
@@ -304,6 +324,4 @@ def _faults(run: Run, *, alone: bool) -> Chart:
             x += [begin, end, None]
             y += [at, at, None]
         series.append(Series(kind, tuple(x), tuple(y), 3 * len(spans)))
-    title = "Faults" if alone else f"Faults of {run.name}"
-    name = "faults" if alone else f"faults-{run.name}"
-    return Chart(name, title, AXES["time_seconds"][1], "worker", tuple(series))
+    return tuple(series)

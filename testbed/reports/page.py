@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -142,8 +142,8 @@ def page_of(runs: Sequence[Run]) -> Page:
         Section("Summary", tables=[_side_by_side(runs, summaries)]),
         Section("Figures", charts=charts_of(runs)),
         *(_links(run, _titled("Links", run, alone)) for run in runs),
-        *(_faults(run, _titled("Faults and changes", run, alone)) for run in runs),
-        Section("All numbers", _NUMBERS_NOTE, [numbers_table(runs), *_workers(runs)]),
+        *(faults_section(run, _titled("Faults and changes", run, alone)) for run in runs),
+        Section("All numbers", NUMBERS_NOTE, [numbers_table(runs), *_workers(runs)]),
         *(
             Section(
                 _titled("Scenario", run, alone),
@@ -151,7 +151,7 @@ def page_of(runs: Sequence[Run]) -> Page:
             )
             for run in runs
         ),
-        *(Section(_titled("Environment", run, alone), tables=[_environment(run)]) for run in runs),
+        *(environment_section(run, _titled("Environment", run, alone)) for run in runs),
     ]
     names = [run.name for run in runs]
     title = f"{first['scenario']}: {names[0]}" if alone else f"{len(runs)} runs compared"
@@ -159,7 +159,7 @@ def page_of(runs: Sequence[Run]) -> Page:
     return Page(title, subtitle, [(run.name, run.verdict) for run in runs], sections)
 
 
-_NUMBERS_NOTE = (
+NUMBERS_NOTE = (
     "All values of summary.json; null means not measured. docs/run-folder.md describes them.",
 )
 
@@ -186,9 +186,15 @@ def _differences(runs: Sequence[Run]) -> Section:
     )
 
 
-def numbers_table(runs: Sequence[AnyRun]) -> PageTable:
-    """Return all values of the runs' summaries by dotted path, unrounded, except per worker."""
-    columns = [{path: _shown(value) for path, value in leaves(run.summary)} for run in runs]
+def numbers_table(runs: Sequence[AnyRun], *, without: Collection[str] = ()) -> PageTable:
+    """Return all values of the runs' summaries by dotted path, unrounded, except per worker.
+
+    Args:
+        runs: the runs, a column each.
+        without: keys of summaries to leave out.
+    """
+    kept = [{key: run.summary[key] for key in run.summary if key not in without} for run in runs]
+    columns = [{path: _shown(value) for path, value in leaves(one)} for one in kept]
     return _side_by_side(runs, columns)
 
 
@@ -215,10 +221,14 @@ def _workers(runs: Sequence[Run]) -> Iterator[PageTable]:
     """Yield the per-worker values of a single run's summary."""
     found = runs[0].summary.get("waiting", {}).get("by_worker", {}) if len(runs) == 1 else {}
     if found:
-        columns = list(next(iter(found.values())))
-        rows = [[node, *(json.dumps(of[name]) for name in columns)] for node, of in found.items()]
-        title = f"Time of each of {len(rows)} workers by activity"
-        yield PageTable(["worker", *columns], rows, title, folded=True)
+        yield members_table("worker", found, f"Time of each of {len(found)} workers by activity")
+
+
+def members_table(heading: str, found: Mapping[str, Mapping[str, Any]], title: str) -> PageTable:
+    """Return a folded table of unrounded values with a row for each of ``found``, at least one."""
+    columns = list(next(iter(found.values())))
+    rows = [[name, *(_shown(of[key]) for key in columns)] for name, of in found.items()]
+    return PageTable([heading, *columns], rows, title, folded=True)
 
 
 def _links(run: Run, title: str) -> Section:
@@ -226,22 +236,48 @@ def _links(run: Run, title: str) -> Section:
     notes = []
     if run.scenario.simulated:
         notes.append("Simulated: transfers are modelled from these values, not measured.")
-    events = run.entries
-    for read in only(events, LinksRead):
-        differences = "; ".join(read.differences) or "none differs"
-        notes.append(f"{read.checked} links were read back from the kernel: {differences}.")
-        notes += [
-            f"Skipped, because the kernel does not support it: {what}." for what in read.left_out
-        ]
     classes = run.scenario.workers.classes.items()
     asked: list[tuple[str, Link]] = [(f"class {name}", member.link) for name, member in classes]
     asked.insert(0, ("parameter server", run.scenario.ps.link))
-    configured = [[name, _shape(link.up), _shape(link.down)] for name, link in asked]
-    tables = [PageTable(["link", "up", "down"], configured, "Configured")]
+    return links_section(
+        title, run.entries, [links_table(asked)], notes, before="Measured before the training"
+    )
+
+
+def links_table(links: Iterable[tuple[str, Link]]) -> PageTable:
+    """Return links, by what they are of, as configured."""
+    rows = [[name, _shape(link.up), _shape(link.down)] for name, link in links]
+    return PageTable(["link", "up", "down"], rows, "Configured")
+
+
+def links_section(
+    title: str,
+    events: Sequence[Entry],
+    configured: Sequence[PageTable],
+    notes: Sequence[str] = (),
+    *,
+    before: str,
+) -> Section:
+    """Return the section of links as configured, read back and measured.
+
+    Args:
+        title: its title.
+        events: all events of the run.
+        configured: tables of the links as configured.
+        notes: its first sentences.
+        before: the title of the table of measurements, without their unit.
+    """
+    told, tables = [*notes], [*configured]
+    for read in only(events, LinksRead):
+        differences = "; ".join(read.differences) or "none differs"
+        told.append(f"{read.checked} links were read back from the kernel: {differences}.")
+        told += [
+            f"Skipped, because the kernel does not support it: {what}." for what in read.left_out
+        ]
     if measured := list(_measured(events)):
         headings = ["link", "", "configured", "measured", "difference"]
-        tables.append(PageTable(headings, measured, "Measured before the training, in real units"))
-    return Section(title, notes, tables)
+        tables.append(PageTable(headings, measured, f"{before}, in real units"))
+    return Section(title, told, tables)
 
 
 def _shape(direction: Direction) -> str:
@@ -264,14 +300,14 @@ def _measured(events: Sequence[Entry]) -> Iterator[list[str]]:
                     yield [link, f"17 KB {direction}", "", milliseconds(seconds), ""]
 
 
-def _faults(run: Run, title: str) -> Section:
+def faults_section(run: AnyRun, title: str, note: str = "All seconds are emulated.") -> Section:
     """Return the faults and link changes of the run in order, planned or not."""
     scale = run.scenario.time_scale
     rows = [row for entry in run.entries for row in _incident(entry, scale)]
     if not rows:
         return Section(title, ["There were no faults and no changes of links."])
     headings = ["time (s)", "what", "nodes", "planned (s)", "actual (s)", "late by (s)"]
-    return Section(title, ["All seconds are emulated."], [PageTable(headings, rows)])
+    return Section(title, [note], [PageTable(headings, rows)])
 
 
 def _incident(entry: Entry, scale: float) -> Iterator[list[str]]:
@@ -303,6 +339,7 @@ def _words(fields: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
 
 
-def _environment(run: Run) -> PageTable:
+def environment_section(run: AnyRun, title: str = "Environment") -> Section:
+    """Return what was found of the host and its software."""
     rows = [[path, _shown(value)] for path, value in leaves(run.environment)]
-    return PageTable(["", "found"], rows)
+    return Section(title, tables=[PageTable(["", "found"], rows)])

@@ -18,7 +18,7 @@ def workload_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the summary as a two-column table, and the nodes as another."""
     from testbed.reports.console import table
 
-    yield two_columns(summary, _rows(summary))
+    yield two_columns(summary, workload_rows(summary))
     nodes = table(
         *("node", "exit", "sent", "packets", "received", "packets", "sent again", "dropped"),
         *("CPU", "memory"),
@@ -59,7 +59,8 @@ def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
     return rows
 
 
-def _rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def workload_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the rows of a workload's summary by topic, without verdict, nodes and pairs."""
     seconds = summary["real_seconds"]
     reason = f": {summary['reason']}" if summary["reason"] else ""
     yield "ended", f"{summary['state']}{reason}"

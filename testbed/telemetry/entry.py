@@ -60,6 +60,14 @@ class Entry:
         """Return the line; numbers that JSON lacks (NaN, infinity) become null."""
         return json.dumps(self.as_dict(), allow_nan=False) + "\n"
 
+    def describe(self) -> str:
+        """Return all fields of the event that are not empty, on a single line."""
+        return " ".join(
+            f"{name}={_word(value)}"
+            for name, value in self.as_dict().items()
+            if name not in STAMP and value not in (None, "", [], {})
+        )
+
     @classmethod
     def parse(cls, line: bytes) -> Entry:
         """Parse a line.
@@ -124,6 +132,14 @@ def _is_sound(value: Any) -> bool:
         case str():
             return _UNFIT.search(value) is None
     return True
+
+
+def _word(value: Any) -> str:
+    """Format a value on a single line, regardless of its content."""
+    if isinstance(value, list):
+        return ",".join(map(_word, value))
+    is_plain = isinstance(value, str) and value.isprintable() and " " not in value
+    return value if is_plain else json.dumps(value)
 
 
 def _is_metric(value: Any) -> bool:
