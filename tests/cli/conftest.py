@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_commands import CommandRunner
 
 PACKAGE_ROOT = Path(__file__).parents[2]
 LONGEST_SECONDS = 60.0
@@ -35,8 +36,9 @@ evaluate: {every: 30, images: 100}
 class Bed:
     """The command ``testbed`` with the test's own registry, runs and scenario."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, run_command: CommandRunner) -> None:
         self.folder = folder
+        self.run_command = run_command
         self.runs = folder / "runs"
         self.scenario = folder / "tiny.yaml"
         self.scenario.write_text(TINY)
@@ -53,13 +55,17 @@ class Bed:
         return [sys.executable, "-P", "-m", "testbed", verb, *options, *map(str, words)]
 
     def __call__(
-        self, verb: str, *words: str | Path, status: int | tuple[int, ...] = 0, **options: Any
+        self,
+        verb: str,
+        *words: str | Path,
+        status: int | tuple[int, ...] = 0,
+        timeout: float = LONGEST_SECONDS,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command, and expect an exit status, or one of several."""
         expected = (status,) if isinstance(status, int) else status
-        options = {"capture_output": True, "timeout": LONGEST_SECONDS} | options
-        done = subprocess.run(
-            self.words(verb, *words), env=self.environment, text=True, check=False, **options
+        arguments = [verb, "--runs", str(self.runs), *map(str, words)]
+        done = self.run_command(
+            arguments, cwd=Path.cwd(), environment=self.environment, timeout=timeout
         )
         assert done.returncode in expected, f"{done.stdout}\n{done.stderr}"
         return done
@@ -122,15 +128,13 @@ class Bed:
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> Iterator[Bed]:
+def bed(tmp_path: Path, run_command: CommandRunner) -> Iterator[Bed]:
     """The command; ends this test's remaining runs afterwards."""
-    bed = Bed(tmp_path)
+    bed = Bed(tmp_path, run_command)
     yield bed
     if bed.runs.is_dir():
         for run in sorted(path.parent for path in bed.runs.glob("*/run.json")):
-            subprocess.run(
-                bed.words("down", run), env=bed.environment, check=True, capture_output=True
-            )
+            bed("down", run)
     for started in bed.started:  # a failed test has not waited for them
         with started:
             started.kill()

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 from typing import Any
 from urllib.request import urlopen
@@ -121,7 +122,9 @@ def test_kept_containers_can_be_inspected(bed: Any, name: str) -> None:
     assert f"testbed down {name}" in up.stdout
     assert "kept" in bed("ps", "--json").stdout
     bed("wait", name, status=up.returncode)
-    assert bed("exec", name, "w0", "--", "cat", input="hello").stdout == "hello"
+    command = bed.words("exec", name, "w0", "--", "cat")
+    given = {"env": bed.environment, "input": b"hello", "timeout": 60}
+    assert subprocess.run(command, check=True, capture_output=True, **given).stdout == b"hello"
     looked = bed("exec", name, "w1", "--", "sh", "-c", "hostname; id -u; cat /proc/self/status")
     assert looked.stdout.splitlines()[:2] == ["w1", "20011"]
     assert "CapEff:\t0000000000000000" in looked.stdout

@@ -22,13 +22,18 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
+from warm_commands import CommandRunner
 
 from testbed.errors import HostError
+from testbed.run.prepare import RunRequest
+from testbed.run.simulated import up_simulated
+from testbed.run.up import RunListener
 from testbed.studies.study import StudyRun
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Launched
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.spool import SpoolReader
 
 WAIT_SECONDS = 60.0
 NUMBERS = itertools.count()
@@ -112,8 +117,6 @@ class Up:
 
 
 def _rows(folder: RunFolder) -> int:
-    from testbed.telemetry.spool import SpoolReader
-
     return len(SpoolReader(folder.spool).read())
 
 
@@ -128,6 +131,7 @@ class Bed:
 
     path: Path
     cache: Path
+    run_command: CommandRunner
     started: list[Up] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -137,6 +141,12 @@ class Bed:
     @property
     def runs(self) -> Path:
         return self.path / "runs"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        state, cache = str(self.path / "state"), str(self.cache)
+        own = {"HOME": str(self.path), "XDG_STATE_HOME": state, "XDG_CACHE_HOME": cache}
+        return {**own, "PATH": os.environ["PATH"], "COLUMNS": "200"}
 
     def scenario(self, name: str, text: str) -> str:
         (self.path / name).write_text(text)
@@ -148,9 +158,9 @@ class Bed:
 
     def run(self, *arguments: str, **environment: str) -> Done:
         """Run a command to its end."""
-        process = self._spawn(arguments, environment)
-        out, err = process.communicate(timeout=WAIT_SECONDS)
-        return Done(process.returncode, out, err)
+        given = {**self.environment, **environment}
+        done = self.run_command(arguments, cwd=self.path, environment=given, timeout=WAIT_SECONDS)
+        return Done(done.returncode, done.stdout, done.stderr)
 
     def up(self, *options: str, file: str = "tiny.yaml") -> Up:
         """Start a run with a new name."""
@@ -207,14 +217,7 @@ class Bed:
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.path,
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(self.path),
-                "XDG_STATE_HOME": str(self.path / "state"),
-                "XDG_CACHE_HOME": str(self.cache),
-                "COLUMNS": "200",
-                **environment,
-            },
+            env={**self.environment, **environment},
             start_new_session=True,
         )
 
@@ -236,10 +239,6 @@ def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Study
 
     Importing torch in a sweep's children would outlast the runs of a test.
     """
-    from testbed.run.prepare import RunRequest
-    from testbed.run.simulated import up_simulated
-    from testbed.run.up import RunListener
-
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def carry_out(run: StudyRun, runs: Path) -> bool:
@@ -259,16 +258,18 @@ def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Study
 
 
 @pytest.fixture
-def bed(tmp_path: Path, cache: Path) -> Iterator[Bed]:
-    bed = Bed(tmp_path, cache)
+def bed(tmp_path: Path, cache: Path, run_command: CommandRunner) -> Iterator[Bed]:
+    bed = Bed(tmp_path, cache, run_command)
     yield bed
     _end_all(bed)
 
 
 @pytest.fixture(scope="session")
-def shared_bed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Bed]:
+def shared_bed(
+    tmp_path_factory: pytest.TempPathFactory, cache: Path, run_command: CommandRunner
+) -> Iterator[Bed]:
     """For tests that only look at the results of other commands."""
-    bed = Bed(tmp_path_factory.mktemp("bed"), cache)
+    bed = Bed(tmp_path_factory.mktemp("bed"), cache, run_command)
     yield bed
     _end_all(bed)
 
