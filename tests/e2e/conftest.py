@@ -8,8 +8,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -22,7 +20,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
-from warm_commands import CommandRunner
+from warm_commands import Command, CommandRunner
 
 from testbed.errors import HostError
 from testbed.run.prepare import RunRequest
@@ -78,7 +76,7 @@ class Up:
     """``testbed up`` in a child process."""
 
     folder: RunFolder
-    process: subprocess.Popen[str]
+    process: Command
 
     @property
     def name(self) -> str:
@@ -170,7 +168,8 @@ class Bed:
         """Start a run whose name, and possibly ``--runs``, are among the arguments."""
         options = dict(pairwise(arguments))
         runs = Path(options.get("--runs", self.runs))
-        process = self._spawn(arguments, environment)
+        given = {**self.environment, **environment}
+        process = self.run_command.start(arguments, cwd=self.path, environment=given)
         self.started.append(Up(RunFolder(runs / options["--name"]), process))
         return self.started[-1]
 
@@ -205,21 +204,6 @@ class Bed:
         ]
         names = {path.name for path in Path("/sys/class/net").iterdir()}
         return found + [f"interface {name}" for name in names & {"ps", "w0", "w1", "w2", "switch"}]
-
-    def _spawn(
-        self, arguments: tuple[str, ...], environment: dict[str, str]
-    ) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            # Tests may run under nohup, which must not affect the processes they start.
-            ["env", "--default-signal=HUP", sys.executable, "-m", "testbed", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.path,
-            env={**self.environment, **environment},
-            start_new_session=True,
-        )
 
 
 def _read(path: Path) -> bytes:

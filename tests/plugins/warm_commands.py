@@ -17,10 +17,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import pytest
 
@@ -29,15 +29,85 @@ NEEDED = ("torch", "pandas", "pyarrow.parquet", "matplotlib.figure")
 LONGEST_REQUEST = 2**20
 
 
+@dataclass
+class Command:
+    """A command that runs, used like a ``subprocess.Popen``.
+
+    Attributes:
+        arguments: of the command.
+        pid: of its process, which leads a session.
+        returncode: once it is known that the process has ended.
+    """
+
+    arguments: list[str]
+    pid: int
+    returncode: int | None = field(default=None, init=False)
+    _channel: socket.socket  # brings the exit status
+    _outputs: tuple[IO[str], ...]
+    _written: list[str] = field(default_factory=list, init=False)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; return its exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended by then.
+        """
+        if self.returncode is None:
+            self._channel.settimeout(timeout)
+            try:
+                self.returncode = int(self._channel.recv(16))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self.arguments, timeout or 0.0) from None
+            self._channel.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None if it has not ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0.0)
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for its end; return what it has written to standard output and error."""
+        self.wait(timeout)
+        if not self._written:
+            for stream in self._outputs:
+                with stream:
+                    stream.seek(0)
+                    self._written.append(stream.read())
+        out, err = self._written
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Send it SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
 @dataclass(frozen=True)
 class CommandRunner:
-    """Runs commands to their end.
+    """Runs commands of ``testbed`` in sessions of their own, without standard input.
 
     Attributes:
         address: the socket of the process that forks.
     """
 
     address: str
+
+    def start(
+        self, arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
+    ) -> Command:
+        """Start a command."""
+        asked = json.dumps([list(arguments), str(cwd), dict(environment)]).encode()
+        outputs = tuple(tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        channel.connect(self.address)
+        socket.send_fds(channel, [asked], [one.fileno() for one in outputs])
+        return Command(list(arguments), int(channel.recv(16)), channel, outputs)
 
     def __call__(
         self,
@@ -47,24 +117,15 @@ class CommandRunner:
         environment: Mapping[str, str],
         timeout: float,
     ) -> subprocess.CompletedProcess[str]:
-        """Run ``testbed`` with these arguments in a session of its own, without standard input."""
-        asked = json.dumps([list(arguments), str(cwd), dict(environment)]).encode()
-        with (
-            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel,
-            tempfile.TemporaryFile("w+") as out,
-            tempfile.TemporaryFile("w+") as err,
-        ):
-            channel.connect(self.address)
-            socket.send_fds(channel, [asked], [out.fileno(), err.fileno()])
-            pid = int(channel.recv(16))
-            channel.settimeout(timeout)
-            try:
-                status = int(channel.recv(16))
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(list(arguments), timeout) from None
-            written = [(stream.seek(0), stream.read())[1] for stream in (out, err)]
-        return subprocess.CompletedProcess(list(arguments), status, *written)
+        """Run a command to its end; kill it at the timeout."""
+        command = self.start(arguments, cwd=cwd, environment=environment)
+        try:
+            out, err = command.communicate(timeout)
+        except subprocess.TimeoutExpired:
+            command.kill()
+            command.communicate()
+            raise
+        return subprocess.CompletedProcess(command.arguments, command.wait(), out, err)
 
 
 @pytest.fixture(scope="session")
