@@ -79,7 +79,7 @@ def test_the_example_is_served_and_measured(bed: Any, users_image: str) -> None:
         assert (up.folder.home(node) / "page").read_bytes() == bytes(1_000_000)
         assert 0 < summary["pairs"][node]["server"]["received_bytes"] - 1_000_000 < 400  # a header
         assert summary["nodes"][node]["exit_status"] == 0
-        assert summary["nodes"][node]["cpu_seconds"] >= 0
+    assert summary["nodes"]["server"]["cpu_seconds"] >= 0  # a client may end before it is read
     images = json.loads(up.folder.environment.read_text())["images"]
     assert images[users_image].startswith("sha256:")
     assert not (up.folder.control / "first").exists()  # the copies of the first process
