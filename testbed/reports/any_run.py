@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from testbed.reports.frames import Run
-from testbed.reports.record import RecordedRun
+from testbed.reports.record import find_folder
 from testbed.reports.workload import WorkloadRun
 from testbed.scenario.load_workload import is_workload_file
 
@@ -14,6 +14,6 @@ AnyRun = Run | WorkloadRun
 
 def open_run(run: str | Path, *, runs: str | Path = "runs") -> AnyRun:
     """Open a run; arguments and errors are those of ``testbed.Run``."""
-    folder = RecordedRun(run, runs=runs).folder
+    folder = find_folder(run, runs=runs)
     kind = WorkloadRun if is_workload_file(folder.scenario) else Run
     return kind(folder.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -29,18 +30,21 @@ if TYPE_CHECKING:
     from testbed.scenario.schema import Scenario
 
 
-class RecordedRun:
+def find_folder(run: str | Path, *, runs: str | Path = "runs") -> RunFolder:
+    """Return the folder of a run; arguments and errors are those of ``testbed.Run``."""
+    if isinstance(run, Path):
+        return RunFolder.open(run)
+    return find_run(run, runs=Path(runs), registry=Registry.of_user(os.environ, Path.home()))
+
+
+class RecordedRun(ABC):
     """What is recorded of any run, read from its folder; every table is read on first use.
 
     The arguments, and the errors that it raises, are those of ``testbed.Run``.
     """
 
     def __init__(self, run: str | Path, *, runs: str | Path = "runs") -> None:
-        if isinstance(run, Path):
-            self.folder = RunFolder.open(run)
-        else:
-            registry = Registry.of_user(os.environ, Path.home())
-            self.folder = find_run(run, runs=Path(runs), registry=registry)
+        self.folder = find_folder(run, runs=runs)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.folder.path)!r})"
@@ -71,9 +75,9 @@ class RecordedRun:
         """Summary of the run: ``summary.json``, or computed now if there is no such file yet."""
         return read_json(self.folder.summary) or self.summarise()
 
+    @abstractmethod
     def summarise(self) -> Mapping[str, Any]:
         """Compute the summary, as far as there is data; docs/run-folder.md explains its keys."""
-        raise NotImplementedError
 
     def write_summary(self) -> Mapping[str, Any]:
         """Compute the summary and write it to the run folder, replacing an earlier one."""

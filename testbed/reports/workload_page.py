@@ -18,9 +18,9 @@ from testbed.reports.page import (
     members_table,
     numbers_table,
 )
-from testbed.reports.table import describe_bytes, milliseconds, shown
+from testbed.reports.table import milliseconds, shown
 from testbed.reports.workload_charts import charts_of_workload, classes_of_nodes, node_numbers
-from testbed.reports.workload_table import workload_rows
+from testbed.reports.workload_table import bytes_or_dash, traffic_cells, workload_rows
 
 if TYPE_CHECKING:
     from testbed.reports.workload import WorkloadRun
@@ -78,13 +78,8 @@ def _nodes(run: WorkloadRun) -> PageTable:
                 *(str(numbers[name]), name, classes[name], _shortened(command)),
                 shown(one["exit_status"], "d"),
                 shown(one["cpu_seconds"], ",.1f", " s"),
-                _bytes(one["memory_bytes_max"]),
-                _bytes(one["up_bytes"]),
-                shown(one["up_packets"], ",d"),
-                _bytes(one["down_bytes"]),
-                shown(one["down_packets"], ",d"),
-                _bytes(one["retransmitted_bytes"]),
-                shown(one["dropped_packets"], ",d"),
+                bytes_or_dash(one["memory_bytes_max"]),
+                *traffic_cells(one),
             ]
         )
     return PageTable(headings, rows)
@@ -98,7 +93,12 @@ def _pairs(run: WorkloadRun) -> Iterator[Section]:
     headings = ["from", "to", "TCP data sent", "received", "sent again", "round trip"]
     keys = ("sent_bytes", "received_bytes", "retransmitted_bytes")
     rows = [
-        [node, peer, *(_bytes(one[key]) for key in keys), milliseconds(one["round_trip_seconds"])]
+        [
+            node,
+            peer,
+            *(bytes_or_dash(one[key]) for key in keys),
+            milliseconds(one["round_trip_seconds"]),
+        ]
         for node, peer, one in found
     ]
     if rows:
@@ -141,10 +141,6 @@ def _all_numbers(run: WorkloadRun) -> Iterator[PageTable]:
     found = {f"{node} to {peer}": one for node, own in pairs.items() for peer, one in own.items()}
     if found:
         yield members_table("pair", found, f"{len(found):,} pairs of nodes, each way")
-
-
-def _bytes(count: float | None) -> str:
-    return describe_bytes(count, nothing="-")
 
 
 def _shortened(text: str) -> str:

@@ -27,18 +27,22 @@ def workload_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
         nodes.add_row(
             name,
             shown(one["exit_status"], "d"),
-            _bytes(one["up_bytes"]),
-            shown(one["up_packets"], ",d"),
-            _bytes(one["down_bytes"]),
-            shown(one["down_packets"], ",d"),
-            _bytes(one["retransmitted_bytes"]),
-            shown(one["dropped_packets"], ",d"),
+            *traffic_cells(one),
             shown(one["cpu_seconds"], ",.1f", " s"),
-            _bytes(one["memory_bytes_max"]),
+            bytes_or_dash(one["memory_bytes_max"]),
         )
     yield nodes
     if summary.get("pairs"):
         yield _pairs(summary["pairs"])
+
+
+def traffic_cells(node: Mapping[str, Any]) -> Iterator[str]:
+    """Yield bytes and packets sent and received by a node, bytes sent again, packets dropped."""
+    for way in ("up", "down"):
+        yield bytes_or_dash(node[f"{way}_bytes"])
+        yield shown(node[f"{way}_packets"], ",d")
+    yield bytes_or_dash(node["retransmitted_bytes"])
+    yield shown(node["dropped_packets"], ",d")
 
 
 def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -51,7 +55,12 @@ def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
     for node, peer, one in found[:MOST_PAIRS]:
         trip = one["round_trip_seconds"]
         rows.add_row(
-            *(node, peer, _bytes(one["sent_bytes"]), _bytes(one["retransmitted_bytes"])),
+            *(
+                node,
+                peer,
+                bytes_or_dash(one["sent_bytes"]),
+                bytes_or_dash(one["retransmitted_bytes"]),
+            ),
             shown(None if trip is None else 1000 * trip, ",.1f", " ms"),
         )
     if len(found) > MOST_PAIRS:
@@ -83,5 +92,6 @@ def _metric(metric: Mapping[str, Any]) -> str:
     return f"best {best['value']:g} ({where}), last {metric['last']:g} of {metric['count']:,}"
 
 
-def _bytes(value: float | None) -> str:
+def bytes_or_dash(value: float | None) -> str:
+    """Format bytes; a dash if they were not measured."""
     return describe_bytes(value, nothing="-")

@@ -22,7 +22,6 @@ from pydantic_core import CoreSchema
 from testbed.errors import InvalidValue
 from testbed.faults import ChangedLink, Freeze, Kill, NetworkPartition, SlowNode
 from testbed.runtimes import Native, Runtime
-from testbed.runtimes.docker import Image
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import CommandSettings, NetworkSettings
 from testbed.scenario.workload_metrics import Metric, Port
@@ -33,6 +32,7 @@ from testbed.values.fields import (
     Count,
     Cpus,
     FiniteNumber,
+    Image,
     Key,
     Name,
     NodeName,

@@ -38,6 +38,7 @@ _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 _NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
 _KEY = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"  # no dot: paths such as those of --set are split at dots
 _NODE = "[a-z0-9][a-z0-9_-]{0,39}"  # in a command `${HOME}` is the shell's, `{other}` a node
+_IMAGE = r"[a-z0-9][A-Za-z0-9._:/@-]{0,254}"
 
 
 class StrictModel(BaseModel):
@@ -140,6 +141,12 @@ def version_one(value: Any) -> Any:
     return value
 
 
+def with_tag(image: str) -> str:
+    """Return the name of an image as an engine completes it: with a tag, or a digest."""
+    last = image.rpartition("/")[2]
+    return image if ":" in last or "@" in last else f"{image}:latest"
+
+
 def _positive(largest: Quantity) -> AfterValidator:
     def check(value: Quantity) -> Quantity:
         if not 0 < value <= largest:
@@ -179,6 +186,11 @@ Key = Annotated[
 ]
 NODE_SCHEMA = {"type": "string", "pattern": f"^{_NODE}$"}
 NodeName = Annotated[str, _matching(_NODE, NODES), WithJsonSchema(NODE_SCHEMA)]
+Image = Annotated[
+    str,
+    _matching(_IMAGE, "the name of an image, like edge-testbed:mine"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_IMAGE}$"}),
+]
 Share = Annotated[float, Field(gt=0, le=1, strict=True)]
 Portion = Annotated[float, Field(ge=0, le=1, strict=True)]
 BelowOne = Annotated[float, Field(ge=0, lt=1, strict=True)]

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from testbed.plan.nodes.base import FIRST_WORKER_UID, INSIDE, Role, address_of, link_at
-from testbed.runtimes.docker import with_tag
 from testbed.scenario.devices import drawn_link
 from testbed.scenario.links import linked_nodes, resolve
 from testbed.scenario.schema import Scenario
 from testbed.scenario.workload import Program, Workload
 from testbed.scenario.workload_names import fill, placed
+from testbed.values.fields import with_tag
 from testbed.values.topology import SCRATCH, NodeSpec, Plan
 
 HOME = INSIDE / "home"

@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import AfterValidator, WithJsonSchema
-
-from testbed.errors import InvalidValue
 from testbed.runtimes.config import Capabilities, ContainerRuntime
+from testbed.values.fields import Image
 
 if TYPE_CHECKING:
     from testbed.runtimes.base import RuntimeDriver
-
-_IMAGE = r"[a-z0-9][A-Za-z0-9._:/@-]{0,254}"
-
-
-def _image(text: str) -> str:
-    if not re.fullmatch(_IMAGE, text):
-        raise InvalidValue("", "the name of an image, like edge-testbed:mine")
-    return text
-
-
-def with_tag(image: str) -> str:
-    """Return the name of an image as an engine completes it: with a tag, or a digest."""
-    last = image.rpartition("/")[2]
-    return image if ":" in last or "@" in last else f"{image}:latest"
-
-
-Image = Annotated[
-    str, AfterValidator(_image), WithJsonSchema({"type": "string", "pattern": f"^{_IMAGE}$"})
-]
 
 
 class Docker(ContainerRuntime):

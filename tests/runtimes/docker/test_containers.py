@@ -13,12 +13,12 @@ from testbed.host.limits import max_memory
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.agent.settings import AgentSettings, Template
 from testbed.runtimes.base import ContainerSpec, Request, Start
-from testbed.runtimes.docker import with_tag
 from testbed.runtimes.docker.abilities import EngineLimits
 from testbed.runtimes.docker.containers import agent_container, node_container
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.values.cpu_sets import CpuSet
+from testbed.values.fields import with_tag
 from testbed.values.topology import Gpu, NetworkSpec, NodeSpec, Plan
 from testbed.values.units import Size
 
