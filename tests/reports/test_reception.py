@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.reports.frames import Run
 from testbed.reports.history import RunHistory
 from testbed.reports.measurements import Measurements
 from testbed.reports.reception import received
-from testbed.reports.record import RunRecord
 from testbed.reports.verdict import judge
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event import Event
@@ -57,7 +57,7 @@ def report(
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunRecord:
+def run(tmp_path: Path) -> Run:
     """The last updates of w1 and w2; w0 has none. Of w2, 4 of 260 samples were missing."""
     folder = RunFolder.create(
         tmp_path, "r", scenario="brokered", text=SCENARIO, classes=["device"] * 3, now=1.7e9
@@ -69,27 +69,27 @@ def run(tmp_path: Path) -> RunRecord:
     rows["stream_duplicates"] = [0, 1]
     with Recorder.into(folder, time_scale=1.0) as recorder:
         recorder.updates(joined([rows]))
-    return RunRecord(folder.path)
+    return Run(folder.path)
 
 
-def found(run: RunRecord, *entries: Entry) -> dict[str, tuple[int, int]]:
+def found(run: Run, *entries: Entry) -> dict[str, tuple[int, int]]:
     events = [at(END, Finished("40 s", 2)), *entries]
     return received(run, events, RunHistory.of(events).faults)
 
 
-def test_all_samples_of_a_silent_stream_are_due(run: RunRecord) -> None:
+def test_all_samples_of_a_silent_stream_are_due(run: Run) -> None:
     """Silent for 35 s: of the 800 samples of 40 s, 779 could arrive: those of 38.95 s."""
     assert found(run, report("w0", 98, silent=35.1))["w0"] == (98, 779)
     assert found(run, report("w0", 98, time=45.0, silent=40.1))["w0"] == (98, 779)  # after the end
     assert found(run, report("w0", 98, time=16.0, silent=11.1))["w0"] == (98, 299)  # 14.95 s
 
 
-def test_samples_under_way_or_buffered_are_not_missing(run: RunRecord) -> None:
+def test_samples_under_way_or_buffered_are_not_missing(run: Run) -> None:
     """A slow link: the newest of 98 came 11 s ago at most, after which the stream is silent."""
     assert found(run, report("w0", 98, silent=11.0))["w0"] == (98, 98)
 
 
-def test_a_fault_explains_a_silence_but_no_gap(run: RunRecord) -> None:
+def test_a_fault_explains_a_silence_but_no_gap(run: Run) -> None:
     silent = report("w0", 98, missing=2, silent=35.1)
     for node in ("w0", "broker", "producer0"):
         for kind in ("freeze", "partition", "kill", "link"):
@@ -99,12 +99,12 @@ def test_a_fault_explains_a_silence_but_no_gap(run: RunRecord) -> None:
     assert found(run, *fault("w0", "kill", 1.0, 4.8), silent)["w0"] == (98, 779)  # over before
 
 
-def test_samples_that_the_retention_removed_are_not_due(run: RunRecord) -> None:
+def test_samples_that_the_retention_removed_are_not_due(run: Run) -> None:
     assert found(run, report("w0", 700, missing=100, removed=90))["w0"] == (700, 710)
     assert found(run, report("w0", 98, missing=20, removed=20, silent=35.1))["w0"] == (98, 759)
 
 
-def test_the_last_report_counts_and_an_update_is_one(run: RunRecord) -> None:
+def test_the_last_report_counts_and_an_update_is_one(run: Run) -> None:
     late, early = report("w1", 799), report("w1", 200, time=20.0, silent=15.0)
     assert found(run, early, late)["w1"] == (799, 799)
     assert found(run, early)["w1"] == (780, 780)
