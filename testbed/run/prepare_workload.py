@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from testbed.errors import ScenarioError
@@ -17,6 +18,7 @@ from testbed.scenario.dump import dump_data
 from testbed.scenario.links import changed
 from testbed.scenario.own_code import COPIES
 from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload_availability import with_recordings
 from testbed.scenario.workload_checks import INTERPRETER
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import Circumstances
@@ -67,19 +69,22 @@ def with_files(workload: Workload, beside: Path) -> tuple[Workload, tuple[Path, 
         ScenarioError: two programs have files of one name.
     """
     copied: dict[str, Path] = {}
+
+    def copy(file: str, where: str) -> str:
+        path = (beside / file).absolute()
+        if path.is_dir():
+            return str(path)
+        if copied.setdefault(path.name, path) != path:
+            expected = f"a name other than that of {copied[path.name]}: both are copied"
+            raise ScenarioError.at(where, str(path), expected)
+        return f"{COPIES}/{path.name}"
+
     programs = {}
     for name, program in workload.workload.items():
-        files = []
-        for place, file in enumerate(program.files):
-            path = (beside / file).absolute()
-            if path.is_dir():
-                files.append(str(path))
-                continue
-            if copied.setdefault(path.name, path) != path:
-                expected = f"a name other than that of {copied[path.name]}: both are copied"
-                raise ScenarioError.at(f"workload.{name}.files.{place}", str(path), expected)
-            files.append(f"{COPIES}/{path.name}")
-        programs[name] = _with_python(program, beside).model_copy(update={"files": tuple(files)})
+        own = f"workload.{name}"
+        files = tuple(copy(one, f"{own}.files.{at}") for at, one in enumerate(program.files))
+        followed = with_recordings(program, partial(copy, where=f"{own}.availability"))
+        programs[name] = _with_python(followed, beside).model_copy(update={"files": files})
     return workload.model_copy(update={"workload": programs}), tuple(copied.values())
 
 

@@ -23,6 +23,7 @@ from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.workload import Workload
+from testbed.scenario.workload_availability import check_availabilities
 from testbed.scenario.workload_checks import check_program_files, check_workload
 
 OF_A_TRAINING = tuple(name for name in Scenario.model_fields if name not in Workload.model_fields)
@@ -121,9 +122,11 @@ def _checked(
     workload: Workload, document: Document, locate: Callable[[str], Path] | None
 ) -> list[Problem]:
     found = list(check_workload(workload))
-    if locate is not None:
-        found += check_program_files(workload, locate)
-    return [problem_at(document, *one) for one in found]
+    if locate is None:
+        return [problem_at(document, *one) for one in found]
+    found += check_program_files(workload, locate)
+    problems = [problem_at(document, *one) for one in found]
+    return [*problems, *check_availabilities(workload, document, locate)]
 
 
 def _completed(

@@ -82,7 +82,7 @@ def followings(scenario: Scenario, locate: Locate) -> list[Following]:
             followed.direction,
             followed.what,
             trace,
-            offset_of(followed.recording, trace, worker, seed=scenario.seed),
+            offset_of(followed.recording, trace, f"w{worker}", seed=scenario.seed),
         )
         for worker, name in enumerate(scenario.workers.worker_classes())
         for followed, trace in traces.items()
@@ -90,11 +90,11 @@ def followings(scenario: Scenario, locate: Locate) -> list[Following]:
     ]
 
 
-def offset_of(recording: Recording, trace: Trace, worker: int, *, seed: int) -> float:
-    """Return a worker's start in a recording, in seconds: the same share in all its recordings."""
+def offset_of(recording: Recording, trace: Trace, node: str, *, seed: int) -> float:
+    """Return a node's start in a recording, in seconds: the same share in all its recordings."""
     if recording.offset == "none":
         return 0.0
-    return float(stream(seed, f"w{worker}", "trace").random()) * trace.end
+    return float(stream(seed, node, "trace").random()) * trace.end
 
 
 def own_copy(folder: Path, name: str) -> Path:
@@ -250,7 +250,7 @@ def arrivals(scenario: Scenario, locate: Locate) -> Sequence[Arrivals] | None:
         return [Arrivals(rate, streams.over_time, lot) for rate in rates]
     followed = _recording(streams.over_time)
     trace = read_recording(followed, FACTOR, locate)
-    offsets = [offset_of(followed, trace, device, seed=seed) for device in range(count)]
+    offsets = [offset_of(followed, trace, f"w{device}", seed=seed) for device in range(count)]
     return [
         Arrivals(rate, Recorded(trace, offset), lot)
         for rate, offset in zip(rates, offsets, strict=True)

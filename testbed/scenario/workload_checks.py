@@ -13,6 +13,7 @@ from testbed.scenario.checks import MOST_WORKERS, TAKEN
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.link_checks import check_links
 from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload_availability import check_absent_faults
 from testbed.scenario.workload_metrics import Metric
 from testbed.scenario.workload_names import (
     COUNT,
@@ -230,5 +231,6 @@ def _check_faults(workload: Workload) -> Iterator[Finding]:
     yield from _check_slow(workload)
     if wrong:
         return
+    yield from check_absent_faults(workload)
     for place, found in contradictions(workload.faults, (), seed=workload.seed, others=nodes):
         yield ("faults", place), found, "faults that do not contradict one another"

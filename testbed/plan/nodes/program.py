@@ -83,6 +83,7 @@ class ProgramRole(Role):
                 environment={"HOME": str(HOME), **_python(program), **filled},
                 files=program.files,
                 image="nodes" if program.image is None else with_tag(program.image),
+                when_absent=program.absence(one),
             )
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
