@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from testbed.errors import ScenarioError
@@ -18,8 +17,8 @@ from testbed.scenario.dump import dump_data
 from testbed.scenario.links import changed
 from testbed.scenario.own_code import COPIES
 from testbed.scenario.workload import Program, Workload
-from testbed.scenario.workload_availability import with_recordings
 from testbed.scenario.workload_checks import INTERPRETER
+from testbed.scenario.workload_links import with_own_files
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import Circumstances
 from testbed.values.topology import NodeSpec, Plan
@@ -79,12 +78,12 @@ def with_files(workload: Workload, beside: Path) -> tuple[Workload, tuple[Path, 
             raise ScenarioError.at(where, str(path), expected)
         return f"{COPIES}/{path.name}"
 
+    workload = with_own_files(workload, copy)
     programs = {}
     for name, program in workload.workload.items():
-        own = f"workload.{name}"
-        files = tuple(copy(one, f"{own}.files.{at}") for at, one in enumerate(program.files))
-        followed = with_recordings(program, partial(copy, where=f"{own}.availability"))
-        programs[name] = _with_python(followed, beside).model_copy(update={"files": files})
+        own = f"workload.{name}.files"
+        files = tuple(copy(one, f"{own}.{place}") for place, one in enumerate(program.files))
+        programs[name] = _with_python(program, beside).model_copy(update={"files": files})
     return workload.model_copy(update={"workload": programs}), tuple(copied.values())
 
 

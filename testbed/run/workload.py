@@ -16,14 +16,17 @@ from testbed.run.metric_values import MetricValues
 from testbed.run.output import Output
 from testbed.run.scraping import Scraper
 from testbed.run.setup import WorkloadSetup
+from testbed.run.traces import Traces
 from testbed.run.watch import quote_log
 from testbed.run.workload_watch import WorkloadWatch
 from testbed.runtimes.agent.settings import OnHangup
 from testbed.scenario.traces import own_copy
 from testbed.scenario.workload import Condition, Workload
 from testbed.scenario.workload_availability import node_availabilities
+from testbed.scenario.workload_links import node_followings
 from testbed.scenario.workload_names import port_of, workload_timeline
 from testbed.telemetry.event_kinds import Phase, State, WorkloadBegun
+from testbed.values.topology import NodeSpec
 
 
 @dataclass
@@ -171,7 +174,10 @@ class WorkloadCourse(Course):
         workload = self._workload = setup.workload
         self._run = run
         stop = workload.stop.time if workload.stop is not None else None
-        present = node_availabilities(workload, partial(own_copy, setup.folder.path))
+        locate = partial(own_copy, setup.folder.path)
+        present = node_availabilities(workload, locate)
+        follows = node_followings(workload, locate)
+        self._traces = Traces(setup.plan, run.agent, run.recorder, follows, absent=())
         timeline = self.timeline = workload_timeline(workload, present)
 
         def printed(line: str) -> None:
@@ -186,6 +192,10 @@ class WorkloadCourse(Course):
         )
         self._starts: Starts | None = None
 
+    def as_now(self, node: NodeSpec) -> NodeSpec:
+        """Return a node with the link that its recordings have now."""
+        return self._traces.as_now(node)
+
     def bring_up(self, deployment: Deployment) -> None:
         """Start the programs that wait for nothing; the clock starts with them."""
         deployment.create_containers()
@@ -196,11 +206,12 @@ class WorkloadCourse(Course):
         self._starts.step()
 
     def follow(self, faults: Faults) -> None:
-        """Watch the programs, start the others as soon as they may, and apply the faults."""
+        """Watch the programs, start the others as soon as they may, apply faults and recordings."""
         assert self._starts is not None, "brought up before"
         self.watch.look()
         while not self.watch.finished:
-            self._run.pause(faults.pause(LOOK_SECONDS))
+            self._run.pause(self._traces.pause(faults.pause(LOOK_SECONDS)))
+            self._traces.look()  # first: its timing is the finest
             self.watch.look()
             if not self.watch.finished:
                 self._starts.step()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from testbed.errors import Problem, ScenarioError
 from testbed.scenario.document import Document, problem_at
+from testbed.scenario.link_checks import check_node_links
 from testbed.scenario.load import (
     HasCuda,
     completed,
@@ -25,6 +26,7 @@ from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.workload import Workload
 from testbed.scenario.workload_availability import check_availabilities
 from testbed.scenario.workload_checks import check_program_files, check_workload
+from testbed.scenario.workload_links import with_link_means, with_link_tables
 
 OF_A_TRAINING = tuple(name for name in Scenario.model_fields if name not in Workload.model_fields)
 """Keys of a training that a workload does not have."""
@@ -112,7 +114,12 @@ def load_workload_document(document: Document, *, locate: Callable[[str], Path] 
     root = SchemaNode(Workload)
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if workload is not None:
+        for filled in (with_link_tables, with_link_means):
+            workload, unread = filled(workload, document, locate)
+            problems += unread
         problems += _checked(workload, document, locate)
+    if workload is not None and not problems:
+        problems += [problem_at(document, *one) for one in check_node_links(workload)]
     if workload is None or problems:
         raise ScenarioError(shortened(problems, hidden=len(errors[MOST_PROBLEMS:]), file=file))
     return workload

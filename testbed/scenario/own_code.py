@@ -140,6 +140,10 @@ def _of_programs(document: Document) -> Iterator[Keys]:
         kinds = classes if isinstance(classes, dict) else ()
         for path in (own, *((*own, "classes", kind) for kind in kinds)):
             yield (*path, "availability", "trace")
+            for direction, what in product(("up", "down"), TRACED):
+                link: Keys = (*path, "link", direction)
+                yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))
+                yield from ((*link, what, "table", "file"), (*link, f"{what}_table", "file"))
 
 
 def names_of(scenario: Scenario) -> dict[Keys, str]:

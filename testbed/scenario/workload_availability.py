@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from testbed.errors import Problem
@@ -12,7 +12,7 @@ from testbed.scenario.direction import Recording
 from testbed.scenario.document import Document, Finding, Keys
 from testbed.scenario.settings import Attendance
 from testbed.scenario.traces import Locate, unreadable
-from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload import Workload
 from testbed.scenario.workload_names import placed
 from testbed.values.topology import WhenAbsent
 from testbed.values.traces import InvalidLine
@@ -47,22 +47,15 @@ def node_availabilities(workload: Workload, locate: Locate) -> list[Availability
     return sorted(found, key=lambda one: one.worker)
 
 
-def attendances(workload: Workload) -> Iterator[tuple[Keys, Attendance]]:
+def attendances(workload: Workload) -> Iterator[tuple[tuple[str, ...], Attendance]]:
     """Yield every availability of programs and classes, with its path."""
     for name, program in workload.workload.items():
-        path: Keys = ("workload", name)
+        path = ("workload", name)
         if program.availability is not None:
             yield (*path, FIELD), program.availability
         for kind, one in program.classes.items():
             if one.availability is not None:
                 yield (*path, "classes", kind, FIELD), one.availability
-
-
-def recorded_files(workload: Workload) -> Iterator[str]:
-    """Yield the names of the files that availabilities follow."""
-    for _, attendance in attendances(workload):
-        if isinstance(attendance, Recording):
-            yield attendance.trace
 
 
 def check_availabilities(
@@ -124,18 +117,3 @@ def _absences(workload: Workload) -> Iterator[tuple[str, WhenAbsent | None]]:
             program.node_names(name), program.node_classes(name), strict=True
         ):
             yield node, program.absence(one)
-
-
-def with_recordings(program: Program, copy: Callable[[str], str]) -> Program:
-    """Return a program whose recordings of availability are those that ``copy`` returns."""
-
-    def copied(attendance: Attendance | None) -> Attendance | None:
-        if not isinstance(attendance, Recording):
-            return attendance
-        return attendance.model_copy(update={"trace": copy(attendance.trace)})
-
-    classes = {
-        name: one.model_copy(update={FIELD: copied(one.availability)})
-        for name, one in program.classes.items()
-    }
-    return program.model_copy(update={FIELD: copied(program.availability), "classes": classes})

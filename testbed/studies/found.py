@@ -23,7 +23,7 @@ from testbed.scenario.load_workload import is_workload_file, load_workload
 from testbed.scenario.own_code import COPIES
 from testbed.scenario.traces import own_copy
 from testbed.scenario.workload import Workload
-from testbed.scenario.workload_availability import recorded_files
+from testbed.scenario.workload_links import own_files
 from testbed.studies.kept import (
     ENDING,
     FOLDER,
@@ -125,7 +125,8 @@ def _identity_of(path: Path) -> str:
         workload = load_workload(path / "scenario.yaml")
         programs = workload.workload.values()
         names = [one for each in programs for one in each.files if one.startswith(COPIES)]
-        copies = [path / one for one in (*names, *recorded_files(workload))]
+        names += [name for _, name in own_files(workload)]
+        copies = [path / one for one in names]
         return identity(workload, digests({file.name: file for file in copies}))
     scenario = load(path / "scenario.yaml", custom_files=path / "custom")
     return identity(scenario, own_digests(scenario, partial(own_copy, path)))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import FaultApplied, WorkloadBegun
+from testbed.telemetry.event_kinds import FaultApplied, LinkChanged, WorkloadBegun
 from testbed.telemetry.events import read_events
 
 pytestmark = [pytest.mark.slow]
@@ -23,7 +23,8 @@ VERDICT = 6
 def test_absent_devices_are_killed_frozen_or_cut_off(bed: Any, runtime: str) -> None:
     """traces/programs: what a device sends between the seconds 1 and 2 is lost, or sent later.
 
-    Two more come late, and leave for good: the run does not wait for them.
+    Two more come late, and leave for good: the run does not wait for them. The link of the frozen
+    one, which follows a recording, changes at 1.5 s.
     """
     text = yaml.safe_load((TRACES / "programs.yaml").read_text(encoding="utf-8"))
     text["stop"]["time"] = "5min"
@@ -34,6 +35,9 @@ def test_absent_devices_are_killed_frozen_or_cut_off(bed: Any, runtime: str) -> 
             "availability": {"trace": "once.csv", "then": "hold", "offset": "none"},
             "when_absent": how,
         }
+    steps = {"trace": "steps.csv", "then": "hold", "offset": "none"}
+    text["workload"]["frozen"]["link"] = {"up": {"rate": steps}}
+    bed.scenario("steps.csv", "time_seconds,bits_per_second\n0,8000000\n1.5,4000000\n3,4000000\n")
     for name in ("away.csv", "beats.py"):
         shutil.copy(TRACES / name, bed.path)
     bed.scenario("once.csv", once)
@@ -69,6 +73,8 @@ def test_absent_devices_are_killed_frozen_or_cut_off(bed: Any, runtime: str) -> 
         ("leave", True): 5,
         ("join", True): 5,
     }
+    links = [one.nodes for one in only(entries, LinkChanged) if one.action == "recorded"]
+    assert links == [("frozen",)]
     verdict = json.loads(up.folder.summary.read_text())["verdict"]
     assert [one for one in verdict["reasons"] if "late" not in one] == []
     assert bed.remains(up.name) == []
