@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 DATA, SECRET = Path("/prepared by up"), "drawn by up"
 """Placeholders for what `up` prepares, and draws, at its start."""
 
-MOST_DEVICES = 24
-"""Maximum number of devices to print."""
-
 MOST_ITEMS = 8
 """Maximum number of items to print of a list in a request, such as a node's neighbours."""
 
@@ -56,6 +53,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Show the containers, links, addresses and the budget of a scenario, without starting it."""
+    from testbed.cli.plan_devices import devices_as_data, print_devices
     from testbed.host.requirements import capacity
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
@@ -63,11 +61,13 @@ def command(
     from testbed.scenario.compute import choose
     from testbed.scenario.costs import builtin_cost, uses_profiles, with_cost
     from testbed.scenario.load_workload import load_any
+    from testbed.scenario.source import find_scenario
     from testbed.scenario.workload import Workload
 
     scenario = load_any(file, overrides=overrides(settings, workers=workers, runtime=runtime))
     if isinstance(scenario, Workload):
-        _show_workload(scenario, as_json=as_json, shows_requests=shows_requests)
+        beside = find_scenario(Path(file)).parent
+        _show_workload(scenario, beside, as_json=as_json, shows_requests=shows_requests)
         return
     if uses_profiles(scenario):
         scenario = with_cost(scenario, builtin_cost(scenario))
@@ -93,7 +93,7 @@ def command(
                 "substitutes": substitutes(scenario),
                 "requests": [asdict(request) for request in requests],
                 **({"refused": refused} if refused else {}),
-                **_devices_as_data(scenario),
+                **devices_as_data(scenario),
             }
         )
     else:
@@ -102,7 +102,7 @@ def command(
             click.echo(f"compute {why}" if requests else "compute auto: chosen by `testbed up`")
         for line in gpu_lines(made, refused):
             click.echo(line)
-        _print_devices(scenario)
+        print_devices(scenario)
         if not requests:
             click.echo(f"runtime {scenario.runtime.name}: chosen by `testbed up`")
         elif shows_requests:
@@ -138,26 +138,33 @@ def gpu_lines(made: Plan, refused: str) -> Iterator[str]:
         yield f"gpu     {device}: {', '.join(shares + more)}; {contexts}"
 
 
-def _show_workload(workload: Workload, *, as_json: bool, shows_requests: bool) -> None:
-    """Show the nodes and links of a workload; changes nothing."""
+def _show_workload(
+    workload: Workload, beside: Path, *, as_json: bool, shows_requests: bool
+) -> None:
+    """Show the nodes and links of a workload, and when they are present; changes nothing."""
+    from testbed.cli.plan_devices import presence, print_presence
     from testbed.plan.workload import plan_workload
 
     made = plan_workload(workload, workload.name)
     requests = _requests(workload, made)
+    present = presence(workload, made, beside)
     if as_json:
         told = {"run": made.run, "network": _network_as_data(made.network)}
         nodes = [_node_as_data(node) for node in made.nodes]
         shown = [asdict(request) for request in requests]
         made_by = workload.runtime.name
-        print_json({**told, "nodes": nodes, "runtime": made_by, "requests": shown})
+        availability = {"availability": present} if present else {}
+        print_json({**told, "nodes": nodes, **availability, "runtime": made_by, "requests": shown})
         return
     _print_nodes(made)
+    print_presence(present)
     if shows_requests:
         _print_requests(made, requests)
 
 
 def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> None:
     """Show what a simulation of the scenario will model; changes nothing."""
+    from testbed.cli.plan_devices import devices_as_data, print_devices
     from testbed.plan.budget import count_parameters
     from testbed.reports.console import Console, Table
     from testbed.scenario.checks import substitutes
@@ -166,7 +173,7 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
     made = outline(scenario, parameters=count_parameters(scenario), processes=host.cpus)
     if as_json:
         told = {"runtime": scenario.runtime.name, "substitutes": substitutes(scenario)}
-        print_json({"run": scenario.name, **told, **asdict(made), **_devices_as_data(scenario)})
+        print_json({"run": scenario.name, **told, **asdict(made), **devices_as_data(scenario)})
         return
     table = Table(
         *("class", "workers", "a step", "think", "up", "down"), title=f"{scenario.name}, SIMULATED"
@@ -177,7 +184,7 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
         table.add_row(one.name, f"{one.workers:,}", step, one.think, one.up, one.down)
     console = Console()
     console.print(table)
-    _print_devices(scenario)
+    print_devices(scenario)
     most = f"at most {made.updates_per_second:,.1f} updates/s, without transfers"
     lines = [
         ("the PS", made.ps_service),
@@ -192,33 +199,6 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
     for (name, text), before in zip(lines, [("", ""), *lines], strict=False):
         shown = "" if name == before[0] else name
         console.print(f"{shown:8}  {text}", highlight=False, soft_wrap=True)
-
-
-def _devices_as_data(scenario: Scenario) -> dict[str, Any]:
-    """Return the values of every device, if they differ within a class."""
-    from testbed.scenario.devices import any_differs, devices, rows
-
-    return {"devices": list(rows(devices(scenario)))} if any_differs(scenario) else {}
-
-
-def _print_devices(scenario: Scenario) -> None:
-    """Show what was drawn, or read from a table, for each device; emulated."""
-    from testbed.reports.console import Console, Table
-    from testbed.scenario.devices import any_differs, devices
-    from testbed.simulation.outline import describe
-
-    if not any_differs(scenario):
-        return
-    found, batch = devices(scenario), scenario.workers.batch_size
-    table = Table("device", "class", "a step", "up", "down", title="devices, emulated")
-    for one in found[:MOST_DEVICES]:
-        step = "" if one.pace is None else f"{one.pace.mean(batch):.4g} s"
-        shapes = describe(one.link.up), describe(one.link.down)
-        table.add_row(f"w{one.worker}", one.device_class, step, *shapes)
-    console = Console()
-    console.print(table)
-    if len(found) > MOST_DEVICES:
-        console.print(f"and {len(found) - MOST_DEVICES:,} more devices: --json", highlight=False)
 
 
 def _requests(scenario: Scenario | Workload, made: Plan) -> tuple[Request, ...]:

@@ -19,11 +19,12 @@ from testbed.values.traces import Trace
 
 @dataclass(frozen=True)
 class Availability:
-    """The recording that determines when one worker is present."""
+    """The recording that determines when one worker, or node of a workload, is present."""
 
     worker: int  # its index
     trace: Trace  # 1 while it is present, 0 while it is absent; emulated seconds
     offset: float = 0.0  # the position in the recording when training starts, in seconds
+    stays: bool = False  # whether its process, with the faults on it, lasts while it is absent
 
     @property
     def at_first(self) -> bool:

@@ -117,6 +117,28 @@ class Timeline:
         return bool(self._waiting)
 
     @property
+    def away(self) -> set[int]:
+        """The nodes that are absent by their availability."""
+        return self.population.absent & self._recorded
+
+    @property
+    def departed(self) -> set[int]:
+        """The nodes that are absent by their availability, and never return."""
+        pending = {place for _, _, place in self._changes}
+        places = enumerate(self.availabilities, len(self.faults))
+        return self.away & {one.worker for place, one in places if place not in pending}
+
+    def retire(self, worker: int) -> None:
+        """Schedule no more changes of a node that has ended for good."""
+        first = len(self.faults)
+        self._changes[:] = [
+            change
+            for change in self._changes
+            if self.availabilities[change[2] - first].worker != worker
+        ]
+        heapq.heapify(self._changes)
+
+    @property
     def next_pace(self) -> float:
         """When a slowdown of workers may next begin or end; infinite if unknown."""
         times = (time for time, _, place in self._due if isinstance(self._fault(place), Slow))
@@ -207,7 +229,7 @@ class Timeline:
         over: list[int] = []
         others: list[int] = []
         for one in self.targets[place]:
-            (over if self._is_passed_over(one) else others).append(one)
+            (over if self._is_passed_over(one, begins=begins) else others).append(one)
         if begins:
             workers = tuple(one for one in others if self._try_apply(one, fault, place))
             over += [one for one in others if one not in workers]
@@ -230,25 +252,38 @@ class Timeline:
 
     def _availability_action(self, place: int, planned: float, comes: bool) -> FaultAction | None:
         """Make a worker join or leave as recorded; None if it already has, or has crashed."""
-        worker, population = self.availabilities[place - len(self.faults)].worker, self.population
+        one, population = self.availabilities[place - len(self.faults)], self.population
+        worker = one.worker
         self._plan_change(place, planned, there=comes)
         if worker in population.crashed or comes == (worker not in population.absent):
             return None
         if comes:
             population.absent.discard(worker)
+        elif one.stays:
+            population.absent.add(worker)
         else:
             population.mark_absent(worker)
         return FaultAction(JOIN if comes else LEAVE, place, comes, planned, (worker,))
 
-    def _is_passed_over(self, worker: int) -> bool:
-        """Return whether faults skip a worker: it has crashed, or is absent by its recording."""
-        away = worker in self.population.absent
-        return (away and worker in self._recorded) or worker in self.population.crashed
+    def _is_passed_over(self, worker: int, *, begins: bool) -> bool:
+        """Return whether faults skip a worker: it has crashed, or is absent by its recording.
+
+        A fault on a process that lasts while its node is absent ends nevertheless.
+        """
+        if worker in self.population.crashed:
+            return True
+        away = worker in self.population.absent and worker in self._recorded
+        return away and (begins or worker not in self._staying)
 
     @cached_property
     def _recorded(self) -> frozenset[int]:
         """The workers that join and leave by a recording."""
         return frozenset(one.worker for one in self.availabilities)
+
+    @cached_property
+    def _staying(self) -> frozenset[int]:
+        """Those whose processes last while they are absent."""
+        return frozenset(one.worker for one in self.availabilities if one.stays)
 
     def _plan_change(self, place: int, time: float, *, there: bool) -> None:
         change = self.availabilities[place - len(self.faults)].after(time, there=there)
@@ -279,7 +314,7 @@ class Timeline:
                 elif isinstance(action.fault, PassingFault):
                     actuator.end(action.fault, worker)
             except NodeError as error:
-                whose = "workers.availability" if recorded else f"faults.{action.place}"
+                whose = "an availability" if recorded else f"faults.{action.place}"
                 found = f"{action.fault.kind} of {self.names[worker]}: {error.message}"
                 raise NodeError(f"{whose} cannot be applied: {found}") from error
         return self._applied(action, action.workers, actual=clock())

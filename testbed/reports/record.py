@@ -116,6 +116,11 @@ class RecordedRun(ABC):
         others = [name for name in table.columns if name not in first]
         return table.reindex(columns=[*first, *others])
 
+    @cached_property
+    def links(self) -> pd.DataFrame:
+        """Configured and carried rates of links that follow recordings, about once per second."""
+        return read_csv(self.folder.links, LINKS)
+
 
 class RunRecord(RecordedRun):
     """What was recorded of a training."""
@@ -173,11 +178,6 @@ class RunRecord(RecordedRun):
             done = np.concatenate([[0], self.updates[name].to_numpy().cumsum(dtype=np.int64)])
             table[name] = done[np.minimum(table["version"].to_numpy(), len(done) - 1)]
         return table
-
-    @cached_property
-    def links(self) -> pd.DataFrame:
-        """Configured and carried rates of links that follow recordings, about once per second."""
-        return read_csv(self.folder.links, LINKS)
 
 
 def metric_names(scenario: Scenario) -> list[str]:

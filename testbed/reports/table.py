@@ -100,7 +100,7 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "waiting" in summary:  # summaries of older versions lack it
         yield "workers' time", _waiting(summary["waiting"])
     if summary.get("links") is not None:
-        yield "recorded links", _links(summary["links"])
+        yield "recorded links", describe_recorded(summary["links"])
     late = summary["lateness"]
     yield "late steps", _percent(late["late_steps_ratio"])
     if late.get("late_requests_ratio") is not None:
@@ -174,7 +174,7 @@ def _waiting(waiting: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _links(links: Mapping[str, Any]) -> str:
+def describe_recorded(links: Mapping[str, Any]) -> str:
     """Describe configured and carried rates of links that follow recordings, and late changes."""
     parts = [
         f"{direction} {rates['asked_bits_per_second'] / 1e6:.4g} mbit/s configured, "

@@ -8,6 +8,7 @@ from typing import Any
 
 from testbed.reports import measures
 from testbed.reports.history import RunHistory
+from testbed.reports.measurements import followed
 from testbed.reports.workload_record import WorkloadRecord
 from testbed.reports.workload_verdict import judge_workload
 from testbed.telemetry.entry import Entry, only, plain
@@ -43,7 +44,7 @@ def summarise_workload(run: WorkloadRecord) -> dict[str, Any]:
     """Return the summary, as far as there is data; docs/run-folder.md explains its keys."""
     events, history = run.entries, RunHistory.of(run.entries)
     seconds = _seconds(events)
-    busy = measures.busyness(run.traffic, seconds)
+    busy, links = measures.busyness(run.traffic, seconds), followed(run.links, events)
     return {
         "format": FORMAT,
         "run": run.folder.name,
@@ -59,6 +60,7 @@ def summarise_workload(run: WorkloadRecord) -> dict[str, Any]:
         "pairs": _pairs(run),
         "metrics": _metrics(run),
         "faults": dict(history.struck),
+        "links": None if links is None else asdict(links),
         "host": {"busy_ratio": busy, "pressure_ratio": measures.pressure(run.traffic, seconds)},
     }
 

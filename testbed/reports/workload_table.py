@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from testbed.reports.table import describe_bytes, shown, two_columns
+from testbed.reports.table import describe_bytes, describe_recorded, shown, two_columns
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,6 +78,8 @@ def workload_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "programs", ", ".join(programs)
     if summary["faults"]:
         yield "faults", ", ".join(f"{kind} {count}" for kind, count in summary["faults"].items())
+    if links := summary.get("links"):
+        yield "recorded links", describe_recorded(links)
     for name, one in summary["metrics"].items():
         yield name, _metric(one)
     busy = summary["host"]["busy_ratio"]["mean"]

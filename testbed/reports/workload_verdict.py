@@ -9,7 +9,7 @@ from testbed.faults import ChangedLink
 from testbed.reports.by_hand import describe_interventions, interventions
 from testbed.reports.history import RunHistory, late_faults
 from testbed.reports.link_rules import skipped_settings, wrong_rates, wrong_round_trips
-from testbed.reports.measurements import Measurements
+from testbed.reports.measurements import Measurements, followed
 from testbed.reports.verdict import (
     BUSY_LIMIT_RATIO,
     BUSY_SHARE_LIMIT_RATIO,
@@ -18,8 +18,8 @@ from testbed.reports.verdict import (
     Verdict,
 )
 from testbed.reports.workload_record import WorkloadRecord
-from testbed.scenario.devices import drawn_link
 from testbed.scenario.links import link_spec
+from testbed.scenario.workload_links import node_links
 from testbed.telemetry.entry import Entry, only
 from testbed.telemetry.event_kinds import (
     LinksRead,
@@ -47,11 +47,13 @@ def judge_workload(
         reason=run.state.reason,
         lost=history.lost(),
         removed=history.removed,
+        links=followed(run.links, events),
     )
     differences = [what for event in links for what in event.differences]
     reasons = (
         *RULES["end"](measured),
         *RULES["nodes"](measured),
+        *RULES["followed"](measured),
         *(f"A link in the kernel differs from the plan: {one}." for one in differences),
         *wrong_rates(rates, fix=_fix_rate),
         *wrong_round_trips(only(events, RoundTripMeasured), fix="a longer `delay`"),
@@ -102,17 +104,14 @@ def _drops(run: WorkloadRecord) -> Iterator[str]:
     if links or interventions(run.entries):
         return
     dropped = run.nodes.groupby("node")["dropped_packets"].max().dropna().to_dict()
-    for name, program in run.scenario.workload.items():
-        names, classes = program.node_names(name), program.node_classes(name)
-        for node, (_, one) in zip(names, classes, strict=True):
-            link = drawn_link(one.link or program.link, node=node, seed=run.scenario.seed)
-            down = link_spec(link, address="", mac="", time_scale=1.0).down
-            if down.rate is None and not down.loss and (count := dropped.get(node, 0)) > 0:
-                yield (
-                    f"{node}: {count:,} packets to it were dropped, although its link has neither "
-                    "a rate nor losses `down`: a queue overflowed. Give it the rate that it is to "
-                    "have, or use fewer nodes."
-                )
+    for node, link in zip(run.scenario.node_names(), node_links(run.scenario), strict=True):
+        down = link_spec(link, address="", mac="", time_scale=1.0).down
+        if down.rate is None and not down.loss and (count := dropped.get(node, 0)) > 0:
+            yield (
+                f"{node}: {count:,} packets to it were dropped, although its link has neither "
+                "a rate nor losses `down`: a queue overflowed. Give it the rate that it is to "
+                "have, or use fewer nodes."
+            )
 
 
 def _late(events: Sequence[Entry]) -> Iterator[str]:

@@ -57,6 +57,9 @@ class FaultyNodes:
     deployment: Deployment
     names: Sequence[str]  # of the nodes, indexed by fault target numbers
     pause: Callable[[float], None]  # sleeps for seconds
+    _withdrawn: set[str] = field(
+        default_factory=set
+    )  # nodes of a workload that ran, and are absent
 
     def begin(self, fault: TimedFault, target: int) -> None:
         """Begin a fault of a node's process, link or pace."""
@@ -68,6 +71,10 @@ class FaultyNodes:
                 if duration is not None:
                     self.watch.planned_exits.restarting.add(node.name)
                 self._end(node.name, signal.SIGKILL)
+            case Leave() if node.when_absent is not None:
+                self._withdraw(node)
+            case Join() if node.when_absent is not None:
+                self._bring_back(node)
             case Leave():
                 self._end(node.name, signal.SIGTERM)
             case Join():
@@ -90,8 +97,7 @@ class FaultyNodes:
         node = self.node(target)
         match fault:
             case Freeze():
-                self.agent.thaw(node.name)
-                self.watch.planned_exits.frozen.discard(node.name)
+                self._thaw(node.name)
             case Kill():
                 self._start(node)
             case NetworkPartition():
@@ -107,6 +113,47 @@ class FaultyNodes:
         if not for_good:
             self.watch.planned_exits.frozen.add(name)
         self.agent.freeze(name)
+
+    def _thaw(self, name: str) -> None:
+        self.agent.thaw(name)
+        self.watch.planned_exits.frozen.discard(name)
+
+    def _withdraw(self, node: NodeSpec) -> None:
+        """Make a workload's node absent, if it runs: else there is nothing to stop."""
+        if node.name not in self.agent.running():
+            return
+        self._withdrawn.add(node.name)
+        try:
+            match node.when_absent:
+                case "freeze":
+                    self.freeze(node.name, for_good=False)
+                case "partition":
+                    self.agent.partition(node.name)
+                case _:
+                    self.watch.planned_exits.restarting.add(node.name)
+                    self._end(node.name, signal.SIGKILL)
+        except NodeError:
+            if node.name in self.agent.running():
+                raise
+            self._withdrawn.discard(node.name)  # it has ended by itself meanwhile
+            self.watch.planned_exits.restarting.discard(node.name)
+
+    def _bring_back(self, node: NodeSpec) -> None:
+        """Undo the absence of a workload's node; one that has not started is not concerned."""
+        if node.name not in self._withdrawn:
+            return
+        self._withdrawn.discard(node.name)
+        try:
+            match node.when_absent:
+                case "freeze":
+                    self._thaw(node.name)
+                case "partition":
+                    self.agent.heal(node.name)
+                case _:
+                    self._start(node)
+        except NodeError:
+            if node.when_absent == "kill" or node.name in self.agent.running():
+                raise  # otherwise it has ended by itself
 
     def _start(self, node: NodeSpec) -> None:
         """Start a node again once its end was reported to the parameter server."""
@@ -194,13 +241,16 @@ class Faults(Sink):
     def _node_ended(self, number: int) -> None:
         """Remove the faults of a node whose process has exited."""
         population = self.timeline.population
-        if self.nodes.node(number).part != "client":  # restarted without a join
+        for kind in HELD:
+            self._undo_at.pop((kind, number), None)
+        node = self.nodes.node(number)
+        if node.part != "client":  # restarted without a join
             population.end_faults(number)
+            if node.name not in self.nodes.watch.planned_exits.restarting:
+                self.timeline.retire(number)
             return
         population.mark_absent(number)
         (self.folder.slow / f"w{number}").unlink(missing_ok=True)  # not slow after a restart
-        for kind in HELD:
-            self._undo_at.pop((kind, number), None)
 
     def updates(self, rows: Rows, *, now: float) -> None:
         """Schedule the faults that begin at the version of one of these updates."""
@@ -242,8 +292,10 @@ class Faults(Sink):
         workers = [self._number(node) for node in request.nodes]
         begins, fault = request.verb != "thaw", request.fault(began)
         for worker in workers:
+            if self.nodes.node(worker).when_absent == fault.kind:
+                return f"{self.timeline.names[worker]} has an availability that does the same"
             if worker in population.absent or worker in population.crashed:
-                return f"{self.timeline.names[worker]} is not running, or has crashed"
+                return f"{self.timeline.names[worker]} is not present, or has crashed"
             if (worker in population.active(fault.kind)) == begins:
                 state = HELD[fault.kind] if begins else "is not under this fault"
                 return f"{self.timeline.names[worker]} {state} already"

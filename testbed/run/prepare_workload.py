@@ -18,6 +18,7 @@ from testbed.scenario.links import changed
 from testbed.scenario.own_code import COPIES
 from testbed.scenario.workload import Program, Workload
 from testbed.scenario.workload_checks import INTERPRETER
+from testbed.scenario.workload_links import with_own_files
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import Circumstances
 from testbed.values.topology import NodeSpec, Plan
@@ -67,19 +68,22 @@ def with_files(workload: Workload, beside: Path) -> tuple[Workload, tuple[Path, 
         ScenarioError: two programs have files of one name.
     """
     copied: dict[str, Path] = {}
+
+    def copy(file: str, where: str) -> str:
+        path = (beside / file).absolute()
+        if path.is_dir():
+            return str(path)
+        if copied.setdefault(path.name, path) != path:
+            expected = f"a name other than that of {copied[path.name]}: both are copied"
+            raise ScenarioError.at(where, str(path), expected)
+        return f"{COPIES}/{path.name}"
+
+    workload = with_own_files(workload, copy)
     programs = {}
     for name, program in workload.workload.items():
-        files = []
-        for place, file in enumerate(program.files):
-            path = (beside / file).absolute()
-            if path.is_dir():
-                files.append(str(path))
-                continue
-            if copied.setdefault(path.name, path) != path:
-                expected = f"a name other than that of {copied[path.name]}: both are copied"
-                raise ScenarioError.at(f"workload.{name}.files.{place}", str(path), expected)
-            files.append(f"{COPIES}/{path.name}")
-        programs[name] = _with_python(program, beside).model_copy(update={"files": tuple(files)})
+        own = f"workload.{name}.files"
+        files = tuple(copy(one, f"{own}.{place}") for place, one in enumerate(program.files))
+        programs[name] = _with_python(program, beside).model_copy(update={"files": files})
     return workload.model_copy(update={"workload": programs}), tuple(copied.values())
 
 

@@ -1,4 +1,4 @@
-"""Makes the links of a run's workers follow their recordings, by the recorder's clock."""
+"""Makes the links of a run's devices follow their recordings, by the recorder's clock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 
 from testbed.errors import NodeError
@@ -32,7 +33,7 @@ class Traces:
     agent: AgentClient
     recorder: Recorder
     followings: Sequence[Following]
-    absent: Collection[int]  # the absent workers, which get the link of the moment when they join
+    absent: Collection[int]  # the absent devices, which get the link of the moment when they join
     _due: list[ScheduledChange] = field(default_factory=list)
     _shapes: dict[tuple[int, str], Direction] = field(default_factory=dict)
     _read: float = 0.0  # real seconds since the training started, of the last reading
@@ -40,17 +41,27 @@ class Traces:
 
     def __post_init__(self) -> None:
         for number, one in enumerate(self.followings):
-            link = self.plan.workers[one.worker].link
-            assert link is not None, "every worker has one"
+            link = self._devices[one.worker].link
+            assert link is not None, "every device has one"
             self._shapes.setdefault((one.worker, one.direction), getattr(link, one.direction))
             self._take(number, 0.0, one.trace.at(0.0, one.offset))
 
+    @cached_property
+    def _devices(self) -> Sequence[NodeSpec]:
+        """The workers by index, or the nodes of a workload by number."""
+        return self.plan.workers or self.plan.nodes
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        return {node.name: number for number, node in enumerate(self._devices)}
+
     def as_now(self, node: NodeSpec) -> NodeSpec:
         """Return a node with the link that its recordings have now, or at the beginning."""
-        if node.part != "client" or node.link is None:
+        number = self._numbers.get(node.name, -1)
+        if node.link is None:
             return node
-        up = self._shapes.get((node.index, "up"), node.link.up)
-        down = self._shapes.get((node.index, "down"), node.link.down)
+        up = self._shapes.get((number, "up"), node.link.up)
+        down = self._shapes.get((number, "down"), node.link.down)
         return replace(node, link=replace(node.link, up=up, down=down))
 
     def pause(self, longest: float) -> float:
@@ -71,7 +82,7 @@ class Traces:
                 planned.setdefault(one.worker, at)
                 changes[one.worker][one.direction] = self._shapes[one.worker, one.direction]
         for worker, shapes in changes.items():
-            self._reshape(self.plan.workers[worker].name, planned[worker], shapes)
+            self._reshape(self._devices[worker].name, planned[worker], shapes)
         read_next = self._read + READ_SECONDS if self._carried else 0.0
         if self.followings and now / self.recorder.time_scale >= read_next:
             self._record()
@@ -100,7 +111,7 @@ class Traces:
         self._carried, self._read = self.agent.carried(), self.recorder.elapsed_seconds or 0.0
         rows = []
         for one in self.followings:
-            node, counter = self.plan.workers[one.worker].name, f"{one.direction}_bytes"
+            node, counter = self._devices[one.worker].name, f"{one.direction}_bytes"
             if one.what != "rate" or node not in before or node not in self._carried:
                 continue
             passed = getattr(self._carried[node], counter) - getattr(before[node], counter)

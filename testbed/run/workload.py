@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 from testbed.errors import NodeError
+from testbed.faults.timeline import Timeline
 from testbed.run.course import Connected, Course
 from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.faults import Faults
@@ -13,12 +16,17 @@ from testbed.run.metric_values import MetricValues
 from testbed.run.output import Output
 from testbed.run.scraping import Scraper
 from testbed.run.setup import WorkloadSetup
+from testbed.run.traces import Traces
 from testbed.run.watch import quote_log
 from testbed.run.workload_watch import WorkloadWatch
 from testbed.runtimes.agent.settings import OnHangup
+from testbed.scenario.traces import own_copy
 from testbed.scenario.workload import Condition, Workload
+from testbed.scenario.workload_availability import node_availabilities
+from testbed.scenario.workload_links import node_followings
 from testbed.scenario.workload_names import port_of, workload_timeline
 from testbed.telemetry.event_kinds import Phase, State, WorkloadBegun
+from testbed.values.topology import NodeSpec
 
 
 @dataclass
@@ -28,7 +36,9 @@ class Starts:
     workload: Workload
     deployment: Deployment
     watch: WorkloadWatch
+    timeline: Timeline = field(default_factory=Timeline)  # says which nodes are absent
     _started: dict[str, float] = field(default_factory=dict)  # programs, and when
+    _later: set[str] = field(default_factory=set)  # their nodes that have been absent until now
     _met: set[tuple[str, str]] = field(default_factory=set)  # a program, and what it waited for
 
     @property
@@ -43,6 +53,7 @@ class Starts:
             NodeError: a node could not be started, or what a program waits for cannot happen, or
                 has not happened in time; names both.
         """
+        self._start_returned()
         if self.complete:
             return
         ready = [
@@ -52,14 +63,30 @@ class Starts:
             # each is noted as soon as it happens
             and all([self._is_met(name, other, what) for other, what in program.after.items()])  # noqa: C419
         ]
+        away = self._away()
         for name in ready:
-            self.watch.recorder.event(Phase(f"starting {', '.join(self._names(name))}"))
-            for node in self._names(name):
-                self.deployment.request(self.deployment.setup.plan.node(node))
+            self._later |= away.intersection(self._names(name))
+            self._request([node for node in self._names(name) if node not in away])
         if ready:
             self.deployment.settle()
             self._started |= dict.fromkeys(ready, self.deployment.clock())
             self.deployment.check_links()
+
+    def _request(self, nodes: Sequence[str]) -> None:
+        if nodes:
+            self.watch.recorder.event(Phase(f"starting {', '.join(nodes)}"))
+        for node in nodes:
+            self.deployment.request(self.deployment.setup.plan.node(node))
+
+    def _start_returned(self) -> None:
+        """Start the nodes of started programs that are present for the first time."""
+        if back := sorted(self._later - self._away() - self.watch.gone.keys()):
+            self._later.difference_update(back)
+            self._request(back)
+            self.deployment.settle()
+
+    def _away(self) -> set[str]:
+        return set(self.timeline.named(self.timeline.away))
 
     def _names(self, program: str) -> tuple[str, ...]:
         return self.workload.workload[program].node_names(program)
@@ -70,7 +97,9 @@ class Starts:
             return True
         if other not in self._started:
             return False
-        missing = [node for node in self._names(other) if not self._has(node, other, what)]
+        missing = [
+            node for node in self._concerned(other, what) if not self._has(node, other, what)
+        ]
         if not missing:
             self._met.add((name, other))
             return True
@@ -81,10 +110,21 @@ class Starts:
                 raise self._late(f"workload.{name}.after.{other}", missing[0], what)
         return False
 
+    def _concerned(self, program: str, what: Condition) -> Sequence[str]:
+        """Return the nodes for which a condition must hold: an absent one is awaited at its end.
+
+        If all are absent, so is what they are to do.
+        """
+        names, away = self._names(program), self._away()
+        if what.state == "ended":
+            return names
+        return [node for node in names if node not in away] or names
+
     def _has(self, node: str, program: str, what: Condition) -> bool:
         """Return whether a node, which has been started, did what another program waits for."""
         if what.state is not None:
-            return what.state == "started" or node in self.watch.succeeded
+            started = what.state == "started" and node not in self._later
+            return started or node in self.watch.succeeded
         if what.prints is not None:
             return self.watch.output.has_printed(node, what.prints)
         assert what.listens is not None, "one of the three is set"
@@ -134,7 +174,11 @@ class WorkloadCourse(Course):
         workload = self._workload = setup.workload
         self._run = run
         stop = workload.stop.time if workload.stop is not None else None
-        timeline = self.timeline = workload_timeline(workload)
+        locate = partial(own_copy, setup.folder.path)
+        present = node_availabilities(workload, locate)
+        follows = node_followings(workload, locate)
+        self._traces = Traces(setup.plan, run.agent, run.recorder, follows, absent=())
+        timeline = self.timeline = workload_timeline(workload, present)
 
         def printed(line: str) -> None:
             timeline.printed(line, now=run.recorder.elapsed_seconds or 0.0)
@@ -148,21 +192,33 @@ class WorkloadCourse(Course):
         )
         self._starts: Starts | None = None
 
+    def as_now(self, node: NodeSpec) -> NodeSpec:
+        """Return a node with the link that its recordings have now."""
+        return self._traces.as_now(node)
+
     def bring_up(self, deployment: Deployment) -> None:
         """Start the programs that wait for nothing; the clock starts with them."""
         deployment.create_containers()
         self.watch.begin()
         self._run.recorder.event(WorkloadBegun())
-        self._starts = Starts(self._workload, deployment, self.watch)
+        self._note_departed()
+        self._starts = Starts(self._workload, deployment, self.watch, self.timeline)
         self._starts.step()
 
     def follow(self, faults: Faults) -> None:
-        """Watch the programs, start the others as soon as they may, and apply the faults."""
+        """Watch the programs, start the others as soon as they may, apply faults and recordings."""
         assert self._starts is not None, "brought up before"
         self.watch.look()
         while not self.watch.finished:
-            self._run.pause(faults.pause(LOOK_SECONDS))
+            self._run.pause(self._traces.pause(faults.pause(LOOK_SECONDS)))
+            self._traces.look()  # first: its timing is the finest
             self.watch.look()
             if not self.watch.finished:
                 self._starts.step()
             faults.look()
+            self._note_departed()
+
+    def _note_departed(self) -> None:
+        """Wait no longer for nodes that are absent for good."""
+        for name in self.timeline.named(self.timeline.departed):
+            self.watch.depart(name)

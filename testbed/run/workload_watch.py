@@ -14,6 +14,9 @@ from testbed.telemetry.event_kinds import WorkloadEnded
 from testbed.telemetry.rows import NodeRow, PairRow
 from testbed.values.topology import NodeSpec
 
+ABSENT = "is absent for good"
+"""How a node is gone whose availability ends with its absence."""
+
 OTHERS = "others"
 """Stands for the peers of a node that are not counted one by one."""
 
@@ -63,6 +66,12 @@ class WorkloadWatch(Watch):
     def catch_up(self) -> None:
         """Nothing is left to process: the nodes keep no records."""
 
+    def depart(self, name: str) -> None:
+        """Register a node that is absent, and never returns."""
+        self.planned_exits.restarting.discard(name)
+        if name not in self.succeeded:
+            self.gone.setdefault(name, ABSENT)
+
     def prepare_restart(self, node: NodeSpec) -> None:
         """Forget how a node ended that is about to start again."""
         self.gone.pop(node.name, None)
@@ -110,8 +119,9 @@ class WorkloadWatch(Watch):
         how = describe_exit(node, ended)
         if self.planned_exits.take(node.name):
             if node.name not in self.planned_exits.restarting:
-                self.gone[node.name] = "was killed by a fault"
-            self.record_exit(ended, planned=True, how=how)
+                self.gone.setdefault(node.name, "was killed by a fault")
+            # an absence, of which there may be thousands, is not reported
+            self.record_exit(ended, planned=True, how="" if node.when_absent else how)
         elif ended.status == 0 and (node.end in {"final", "expected"} or self.finished):
             self.succeeded.add(node.name)
             self.record_exit(ended, planned=True)
@@ -132,8 +142,10 @@ class WorkloadWatch(Watch):
         over = self.succeeded | self.gone.keys()
         final = [node.name for node in self.plan.nodes if node.end == "final"]
         if final and over.issuperset(final):
-            killed = [name for name in final if name in self.gone]
+            absent = [name for name in final if self.gone.get(name) == ABSENT]
+            killed = [name for name in final if name in self.gone and name not in absent]
             but = f", except {', '.join(killed)}, killed by faults" if killed else ""
+            but += f", except {', '.join(absent)}, absent for good" if absent else ""
             return f"all final programs have ended with status 0{but}"
         if over.issuperset(node.name for node in self.plan.nodes):
             return "all programs have ended"

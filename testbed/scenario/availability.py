@@ -1,8 +1,8 @@
-"""When workers are present: recordings, and periods drawn for each device."""
+"""When workers, and nodes of a workload, are present: recordings, and periods that are drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from testbed.errors import Problem
 from testbed.faults import Join, Kill, Leave
@@ -11,7 +11,7 @@ from testbed.scenario.devices import device_pace
 from testbed.scenario.direction import Recording
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.schema import Scenario
-from testbed.scenario.settings import Presence
+from testbed.scenario.settings import Attendance, Presence
 from testbed.scenario.traces import Locate, offset_of, parse_recording, recorded_text, unreadable
 from testbed.values.presence import is_of_devices, read_devices
 from testbed.values.seeds import stream
@@ -32,35 +32,44 @@ def availabilities(scenario: Scenario, locate: Locate) -> list[Availability]:
     recording = scenario.workers.availability
     if recording is None:
         return []
-    if isinstance(recording, Presence):
-        return [
-            _drawn(recording, worker, scenario.seed) for worker in range(scenario.workers.count)
-        ]
+    workers = {number: f"w{number}" for number in range(scenario.workers.count)}
+    return availabilities_of(workers, recording, seed=scenario.seed, locate=locate)
+
+
+def availabilities_of(
+    nodes: Mapping[int, str], attendance: Attendance, *, seed: int, locate: Locate
+) -> list[Availability]:
+    """Return the availability of nodes, given by their numbers and names; names determine draws.
+
+    Raises:
+        OSError, InvalidLine, UnicodeDecodeError: the file cannot be read.
+    """
+    if isinstance(attendance, Presence):
+        return [_drawn(attendance, number, node, seed) for number, node in nodes.items()]
+    traces = _traces(len(nodes), attendance, seed, locate)
     return [
-        Availability(worker, trace, offset_of(recording, trace, worker, seed=scenario.seed))
-        for worker, trace in enumerate(_traces(scenario, recording, locate))
+        Availability(number, trace, offset_of(attendance, trace, node, seed=seed))
+        for (number, node), trace in zip(nodes.items(), traces, strict=True)
     ]
 
 
-def _traces(scenario: Scenario, recording: Recording, locate: Locate) -> Sequence[Trace]:
-    """Return the recording of every worker: the same for all, or that of a device of its own."""
-    count, text = scenario.workers.count, recorded_text(recording, locate)
-    repeats = recording.then == "repeat"
+def _traces(count: int, recording: Recording, seed: int, locate: Locate) -> Sequence[Trace]:
+    """Return the recording of every node: the same for all, or that of a device of its own."""
+    text, repeats = recorded_text(recording, locate), recording.then == "repeat"
     if not is_of_devices(text):
         return [parse_recording(text, AVAILABLE, recording.reading, repeats=repeats)] * count
     found = list(read_devices(text, repeats=repeats).values())
     if len(found) < count:
-        raise InvalidLine(0, f"{len(found):,} devices", f"at least {count:,}, one for each worker")
-    order = stream(scenario.seed, "availability", "devices").permutation(len(found))
+        raise InvalidLine(0, f"{len(found):,} devices", f"at least {count:,}, one for each node")
+    order = stream(seed, "availability", "devices").permutation(len(found))
     return [found[place] for place in order[:count]]
 
 
-def _drawn(presence: Presence, worker: int, seed: int) -> Availability:
-    """Draw when a worker is present: periods in turn, of which ``PERIODS`` repeat.
+def _drawn(presence: Presence, number: int, node: str, seed: int) -> Availability:
+    """Draw when a node is present: periods in turn, of which ``PERIODS`` repeat.
 
-    Training starts at a time drawn uniformly among them.
+    The run starts at a time drawn uniformly among them.
     """
-    node = f"w{worker}"
     draws = stream(seed, node, "availability")
     time, times, values = 0.0, list[float](), list[float]()
     paces = [
@@ -73,7 +82,7 @@ def _drawn(presence: Presence, worker: int, seed: int) -> Availability:
             values.append(value)
             time += max(SHORTEST_SECONDS, pace.law.draw(draws) * pace.base_seconds)
     trace = Trace(tuple(times), tuple(values), time, repeats=True)
-    return Availability(worker, trace, float(stream(seed, node, "trace").random()) * trace.end)
+    return Availability(number, trace, float(stream(seed, node, "trace").random()) * trace.end)
 
 
 def check_availability(scenario: Scenario, document: Document, locate: Locate) -> Iterator[Problem]:

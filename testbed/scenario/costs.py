@@ -5,7 +5,7 @@ With the cost of the model, a profile gives the time of a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,18 +141,48 @@ def with_tables(
     for field in table_fields(scenario):
         if locate is None and field.table.values:
             continue
-        try:
-            text = _text(field.table, locate)
-            values = read_column(text, field.table, field.kind, devices=field.devices)
-        except InvalidLine as error:
-            problems.append(Problem(field.table.file, error.line, "", error.found, error.expected))
-        except (OSError, UnicodeDecodeError) as error:
-            found = f"{field.table.file}: {getattr(error, 'strerror', None) or 'not a text file'}"
-            expected = "a CSV file, relative to the scenario's folder"
-            problems.append(problem_at(document, (*field.keys, "file"), found, expected))
+        found = read_table(
+            *(field.table, field.kind, field.devices), locate, document=document, keys=field.keys
+        )
+        if isinstance(found, Problem):
+            problems.append(found)
         else:
-            scenario = _filled(scenario, field, values)
+            scenario = _filled(scenario, field, found)
     return scenario, problems
+
+
+def read_table(
+    table: Table,
+    kind: type[Quantity],
+    devices: int,
+    locate: Callable[[str], Path] | None,
+    *,
+    document: Document,
+    keys: Keys,
+) -> tuple[str, ...] | Problem:
+    """Read a table's column for some devices; return its values, or why it cannot be read.
+
+    Args:
+        table: names the file and the column.
+        kind: what its values are.
+        devices: number of devices that need a row.
+        locate: finds the file; None if there is none.
+        document: the scenario.
+        keys: the table's path in it.
+    """
+    try:
+        return read_column(_text(table, locate), table, kind, devices=devices)
+    except InvalidLine as error:
+        return Problem(table.file, error.line, "", error.found, error.expected)
+    except (OSError, UnicodeDecodeError) as error:
+        found = f"{table.file}: {getattr(error, 'strerror', None) or 'not a text file'}"
+        expected = "a CSV file, relative to the scenario's folder"
+        return problem_at(document, (*keys, "file"), found, expected)
+
+
+def mean_of(values: Sequence[str], kind: type[Quantity]) -> Quantity:
+    """Return the mean of a table's values."""
+    return kind(sum(map(float, map(kind.parse, values))) / len(values))
 
 
 def _filled(scenario: Scenario, field: TableField, values: tuple[str, ...]) -> Scenario:
@@ -161,8 +191,7 @@ def _filled(scenario: Scenario, field: TableField, values: tuple[str, ...]) -> S
     path = ("workers", "classes", field.device_class, *field.path)
     if field.path == ("speed",):
         return replaced(scenario, (*path, "table"), table)
-    mean = sum(map(float, map(field.kind.parse, values))) / len(values)
-    scenario = replaced(scenario, path, field.kind(mean))
+    scenario = replaced(scenario, path, mean_of(values, field.kind))
     return replaced(scenario, (*path[:-1], f"{path[-1]}_table"), table)
 
 

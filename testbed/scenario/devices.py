@@ -65,9 +65,17 @@ def devices(scenario: Scenario) -> tuple[Device, ...]:
     return tuple(found)
 
 
-def drawn_link(link: Link, *, node: str, seed: int) -> Link:
-    """Return the link of a node of a workload, with its own draws of the link's laws."""
-    return _Draws(seed, node, 0, _Rows(seed, node)).link(link)
+def drawn_link(link: Link, *, node: str, seed: int, place: int, owner: str) -> Link:
+    """Return the link of a node of a workload, with its own draws and rows of tables.
+
+    Args:
+        link: of its class or program.
+        node: its name.
+        seed: of the scenario.
+        place: the node's place among those with this link.
+        owner: name of the class or program.
+    """
+    return _Draws(seed, node, place, _Rows(seed, owner)).link(link)
 
 
 def differs(member: DeviceClass) -> bool:

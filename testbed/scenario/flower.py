@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from testbed.errors import InvalidValue
 from testbed.scenario.direction import Link
+from testbed.scenario.settings import Attendance
 from testbed.scenario.workload import Program, ProgramClass, Workload
 from testbed.scenario.workload_names import SEED
 from testbed.values.cpu_sets import CpuSet
@@ -31,7 +32,7 @@ from testbed.values.fields import (
     StrictModel,
     Word,
 )
-from testbed.values.topology import CORE
+from testbed.values.topology import CORE, WhenAbsent
 
 FLOWER = "flower"
 SUPERLINK, SUPERNODE, RUN = "superlink", "supernode", "flwr"
@@ -47,7 +48,7 @@ OLDEST, NEWEST = Version("1.26.0"), Version("1.42.0")
 """The oldest and the newest version of flwr that were tried; newer ones may work, too."""
 
 FLWR_HOME = "/run/testbed/home/.flwr"
-OF_SUPERNODES = ("switch", "link", "cpu", "cpuset", "memory")
+OF_SUPERNODES = ("switch", "link", "cpu", "cpuset", "memory", "availability", "when_absent")
 OF_ALL = ("python", "scratch", "folders")
 START_SECONDS, JOIN_SECONDS = 300, 900
 
@@ -89,6 +90,9 @@ class Flower(StrictModel):
         cpu: CPU limit of each SuperNode, in CPUs, for its ClientApp, too.
         cpuset: CPUs of the host that the SuperNodes may use.
         memory: memory limit of each SuperNode.
+        availability: when each SuperNode is present; by default always.
+        when_absent: what is done to a SuperNode while it is absent: `kill`, `freeze` or
+            `partition`. `kill` by default.
         superlink: link and limits of the SuperLink.
         environment: additional environment variables of all nodes.
         scratch: size of /tmp, and also of /dev/shm, of each node. 16MiB by default.
@@ -107,6 +111,8 @@ class Flower(StrictModel):
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
+    availability: Attendance | None = None
+    when_absent: WhenAbsent | None = None
     superlink: SuperLink = SuperLink()
     environment: dict[Key, Word] = Field(default={})
     scratch: PositiveSize | None = None

@@ -9,6 +9,7 @@ from testbed.scenario.direction import Link
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload_links import node_links, written_links
 from testbed.values.topology import CORE, DEFAULT_MTU, Trunk
 
 LINKS = "links"
@@ -18,13 +19,14 @@ def check_links(workload: Workload) -> Iterator[Finding]:
     """Check the links of nodes and between switches."""
     nodes = list(_links_of_nodes(workload))
     for place, link in nodes:
-        yield from _check_shape(place, link, forms=("each",))
+        yield from _check_shape(place, link)
     largest = max((link.mtu or DEFAULT_MTU for _, link in nodes), default=DEFAULT_MTU)
     names = set(workload.node_names())
     pairs: dict[frozenset[str], str] = {}
     for name, link in workload.links.items():
         path: Keys = (LINKS, name)
-        yield from _check_shape(path, link, forms=())
+        yield from _check_shape(path, link)
+        yield from _check_fixed(path, link)
         if name in names:
             yield path, name, "another name: a node has this one"
         if link.mtu is not None and link.mtu < largest:
@@ -77,14 +79,27 @@ def _links_of(program: Program, path: Keys) -> Iterator[tuple[Keys, Link]]:
             yield (*path, "classes", name, "link"), one.link
 
 
-def _check_shape(path: Keys, link: Link, *, forms: tuple[str, ...]) -> Iterator[Finding]:
-    """Check that the kernel can shape it; ``forms`` may be written in place of a value."""
+def check_node_links(workload: Workload) -> Iterator[Finding]:
+    """Check that the kernel can shape what was drawn, or read from a table, for each node."""
+    names, links = workload.node_names(), node_links(workload)
+    for one in written_links(workload):
+        for number in one.nodes if one.link.up.differs or one.link.down.differs else ():
+            spec = link_spec(links[number], address="", mac="", time_scale=1.0)
+            for way, reason in unshapable(spec):
+                yield (*one.path, way), "", "", f"{names[number]}: {reason}"
+
+
+def _check_shape(path: Keys, link: Link) -> Iterator[Finding]:
+    """Check that the kernel can shape it."""
     for direction, reason in unshapable(link_spec(link, address="", mac="", time_scale=1.0)):
         yield (*path, direction), "", "", reason
+
+
+def _check_fixed(path: Keys, link: Link) -> Iterator[Finding]:
+    """Check that no rate or delay is written as anything but a value."""
     for direction in ("up", "down"):
         for field in ("rate", "delay"):
             for other in getattr(link, direction).origins(field):
-                if (form := other.rpartition("_")[2]) not in forms:
-                    law = "a value or a law: only workers of a training follow files"
-                    expected = law if forms else "a value: links between switches have fixed shapes"
-                    yield (*path, direction, field), f"a {field} by `{form}`", expected
+                found = f"a {field} by `{other.rpartition('_')[2]}`"
+                expected = "a value: links between switches have fixed shapes"
+                yield (*path, direction, field), found, expected

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from testbed.errors import Problem, ScenarioError
 from testbed.scenario.document import Document, problem_at
+from testbed.scenario.link_checks import check_node_links
 from testbed.scenario.load import (
     HasCuda,
     completed,
@@ -23,7 +24,9 @@ from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
 from testbed.scenario.workload import Workload
+from testbed.scenario.workload_availability import check_availabilities
 from testbed.scenario.workload_checks import check_program_files, check_workload
+from testbed.scenario.workload_links import with_link_means, with_link_tables
 
 OF_A_TRAINING = tuple(name for name in Scenario.model_fields if name not in Workload.model_fields)
 """Keys of a training that a workload does not have."""
@@ -111,7 +114,12 @@ def load_workload_document(document: Document, *, locate: Callable[[str], Path] 
     root = SchemaNode(Workload)
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if workload is not None:
+        for filled in (with_link_tables, with_link_means):
+            workload, unread = filled(workload, document, locate)
+            problems += unread
         problems += _checked(workload, document, locate)
+    if workload is not None and not problems:
+        problems += [problem_at(document, *one) for one in check_node_links(workload)]
     if workload is None or problems:
         raise ScenarioError(shortened(problems, hidden=len(errors[MOST_PROBLEMS:]), file=file))
     return workload
@@ -121,9 +129,11 @@ def _checked(
     workload: Workload, document: Document, locate: Callable[[str], Path] | None
 ) -> list[Problem]:
     found = list(check_workload(workload))
-    if locate is not None:
-        found += check_program_files(workload, locate)
-    return [problem_at(document, *one) for one in found]
+    if locate is None:
+        return [problem_at(document, *one) for one in found]
+    found += check_program_files(workload, locate)
+    problems = [problem_at(document, *one) for one in found]
+    return [*problems, *check_availabilities(workload, document, locate)]
 
 
 def _completed(

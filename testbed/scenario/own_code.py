@@ -116,6 +116,7 @@ def with_folder(scenario: Scenario, locate: Callable[[str], Path]) -> Scenario:
 def _recordings(document: Document) -> Iterator[Keys]:
     """Yield the possible paths of recordings, tables and device profiles."""
     yield ("workers", "availability", "trace")
+    yield from _of_programs(document)
     classes = document.at(("workers", "classes"))
     for name in classes if isinstance(classes, dict) else ():
         own: Keys = ("workers", "classes", name)
@@ -128,6 +129,21 @@ def _recordings(document: Document) -> Iterator[Keys]:
             yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))
             yield (*link, what, "table", "file")
             yield (*link, f"{what}_table", "file")
+
+
+def _of_programs(document: Document) -> Iterator[Keys]:
+    """Yield the possible paths of recordings of a workload's programs."""
+    programs = document.at(("workload",))
+    for name in programs if isinstance(programs, dict) else ():
+        own: Keys = ("workload", name)
+        classes = document.at((*own, "classes"))
+        kinds = classes if isinstance(classes, dict) else ()
+        for path in (own, *((*own, "classes", kind) for kind in kinds)):
+            yield (*path, "availability", "trace")
+            for direction, what in product(("up", "down"), TRACED):
+                link: Keys = (*path, "link", direction)
+                yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))
+                yield from ((*link, what, "table", "file"), (*link, f"{what}_table", "file"))
 
 
 def names_of(scenario: Scenario) -> dict[Keys, str]:

@@ -66,7 +66,7 @@ class Following:
 def recorded_fields(scenario: Scenario) -> Iterator[RecordedField]:
     """Yield all fields of links that follow a recording."""
     for name, member in scenario.workers.classes.items():
-        yield from (RecordedField(name, *one) for one in _recorded(member.link))
+        yield from (RecordedField(name, *one) for one in recordings_of(member.link))
 
 
 def followings(scenario: Scenario, locate: Locate) -> list[Following]:
@@ -75,14 +75,17 @@ def followings(scenario: Scenario, locate: Locate) -> list[Following]:
     Raises:
         OSError, InvalidLine: a file has changed since.
     """
-    traces = {one: _read(one, locate) for one in recorded_fields(scenario)}
+    traces = {
+        one: read_link_recording(one.recording, one.what, locate)
+        for one in recorded_fields(scenario)
+    }
     return [
         Following(
             worker,
             followed.direction,
             followed.what,
             trace,
-            offset_of(followed.recording, trace, worker, seed=scenario.seed),
+            offset_of(followed.recording, trace, f"w{worker}", seed=scenario.seed),
         )
         for worker, name in enumerate(scenario.workers.worker_classes())
         for followed, trace in traces.items()
@@ -90,11 +93,11 @@ def followings(scenario: Scenario, locate: Locate) -> list[Following]:
     ]
 
 
-def offset_of(recording: Recording, trace: Trace, worker: int, *, seed: int) -> float:
-    """Return a worker's start in a recording, in seconds: the same share in all its recordings."""
+def offset_of(recording: Recording, trace: Trace, node: str, *, seed: int) -> float:
+    """Return a node's start in a recording, in seconds: the same share in all its recordings."""
     if recording.offset == "none":
         return 0.0
-    return float(stream(seed, f"w{worker}", "trace").random()) * trace.end
+    return float(stream(seed, node, "trace").random()) * trace.end
 
 
 def own_copy(folder: Path, name: str) -> Path:
@@ -111,7 +114,7 @@ def with_means(
         if locate is None and followed.has_value(scenario):
             continue  # already set in a run's own scenario
         try:
-            traces[followed] = _read(followed, locate)
+            traces[followed] = read_link_recording(followed.recording, followed.what, locate)
         except (InvalidLine, UnicodeDecodeError, OSError) as error:
             problems.append(unreadable(followed.recording, error, document, followed.path))
     for followed, trace in traces.items():
@@ -124,22 +127,39 @@ def _unfit(
     scenario: Scenario, document: Document, followed: RecordedField, trace: Trace
 ) -> Iterator[Problem]:
     """Check that the kernel can shape the smallest and largest value of a recording."""
+    link = scenario.workers.classes[followed.device_class].link
+    for found in unfit(link, *followed[1:], trace=trace, time_scale=scenario.time_scale):
+        yield problem_at(document, followed.path, *found)
+
+
+def unfit(
+    link: Link, direction: str, what: str, recording: Recording, *, trace: Trace, time_scale: float
+) -> Iterator[tuple[str, str, str]]:
+    """Yield what the kernel cannot shape of a link's recording: found, expected, and a hint.
+
+    Args:
+        link: the link.
+        direction: ``up`` or ``down``.
+        what: ``rate`` or ``delay``.
+        recording: as the scenario has it.
+        trace: what was read.
+        time_scale: of the scenario.
+    """
     for value in dict.fromkeys((min(trace.values), max(trace.values))):
-        link = _with_value(scenario, followed, value).workers.classes[followed.device_class].link
-        own: TracedDirection = getattr(link, followed.direction)
+        changed = replaced(link, (direction, what), quantity(what, value))
+        own: TracedDirection = getattr(changed, direction)
         if own.jitter is not None and own.delay is not None and own.jitter > own.delay:
-            found, expected = f"a delay of {own.delay}", f"at least the jitter, {own.jitter}"
-            yield problem_at(document, followed.path, found=found, expected=expected)
-        spec = link_spec(link, address="", mac="", time_scale=scenario.time_scale)
+            yield f"a delay of {own.delay}", f"at least the jitter, {own.jitter}", ""
+        spec = link_spec(changed, address="", mac="", time_scale=time_scale)
         for _, hint in unshapable(spec):
-            shown = Rate(value) if followed.what == "rate" else Duration(value)
-            found, expected = f"{shown} in {followed.recording.trace}", "what the kernel can shape"
-            yield problem_at(document, followed.path, found=found, expected=expected, hint=hint)
+            found = f"{quantity(what, value)} in {recording.trace}"
+            yield found, "what the kernel can shape", hint
 
 
-def _read(followed: RecordedField, locate: Locate | None) -> Trace:
-    trace = read_recording(followed.recording, COLUMNS[followed.what], locate)
-    if followed.what == "delay":
+def read_link_recording(recording: Recording, what: str, locate: Locate | None) -> Trace:
+    """Read what a ``rate`` or a ``delay`` of a link follows; see ``read_recording``."""
+    trace = read_recording(recording, COLUMNS[what], locate)
+    if what == "delay":
         return trace
     return replace(trace, values=tuple(max(float(LEAST_RATE), one) for one in trace.values))
 
@@ -200,8 +220,12 @@ def unreadable(recording: Recording, error: Exception, document: Document, path:
 
 
 def _with_value(scenario: Scenario, followed: RecordedField, number: float) -> Scenario:
-    value = Rate(number) if followed.what == "rate" else Duration(number)
-    return replaced(scenario, followed.path, value)
+    return replaced(scenario, followed.path, quantity(followed.what, number))
+
+
+def quantity(what: str, number: float) -> Rate | Duration:
+    """Return a number of a recording as a ``rate`` or a ``delay``."""
+    return Rate(number) if what == "rate" else Duration(number)
 
 
 def _misplaced(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -209,13 +233,14 @@ def _misplaced(scenario: Scenario, document: Document) -> Iterator[Problem]:
     others: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
     others |= {("programs", name, "link"): one.link for name, one in scenario.programs.items()}
     for path, link in others.items():
-        for direction, what, _ in _recorded(link):
+        for direction, what, _ in recordings_of(link):
             expected = "a value: only workers' links can follow recordings"
             place = (*path, direction, what)
             yield problem_at(document, place, found="a trace", expected=expected)
 
 
-def _recorded(link: Link) -> Iterator[tuple[str, str, Recording]]:
+def recordings_of(link: Link) -> Iterator[tuple[str, str, Recording]]:
+    """Yield the direction and the field of each value that follows a recording."""
     for direction in ("up", "down"):
         for what in TRACED:
             recording = getattr(getattr(link, direction), f"{what}_trace")
@@ -250,7 +275,7 @@ def arrivals(scenario: Scenario, locate: Locate) -> Sequence[Arrivals] | None:
         return [Arrivals(rate, streams.over_time, lot) for rate in rates]
     followed = _recording(streams.over_time)
     trace = read_recording(followed, FACTOR, locate)
-    offsets = [offset_of(followed, trace, device, seed=seed) for device in range(count)]
+    offsets = [offset_of(followed, trace, f"w{device}", seed=seed) for device in range(count)]
     return [
         Arrivals(rate, Recorded(trace, offset), lot)
         for rate, offset in zip(rates, offsets, strict=True)

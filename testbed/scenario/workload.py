@@ -24,6 +24,7 @@ from testbed.faults import ChangedLink, Freeze, Kill, NetworkPartition, SlowNode
 from testbed.runtimes import Native, Runtime
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import CommandSettings, NetworkSettings
+from testbed.scenario.settings import Attendance
 from testbed.scenario.workload_metrics import Metric, Port
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.family import Named
@@ -44,7 +45,7 @@ from testbed.values.fields import (
     Word,
     version_one,
 )
-from testbed.values.topology import CORE, LaunchMode
+from testbed.values.topology import CORE, LaunchMode, WhenAbsent
 from testbed.values.units import Duration
 
 WAIT = Duration(60.0)
@@ -141,6 +142,7 @@ class ProgramClass(StrictModel):
         cpu: CPU limit of each node, in CPUs; by default that of the program.
         cpuset: CPUs of the host that the nodes may use; by default those of the program.
         memory: memory limit of each node; by default that of the program.
+        availability: when each node is present; by default as the program says.
     """
 
     count: Count
@@ -149,6 +151,7 @@ class ProgramClass(StrictModel):
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
+    availability: Attendance | None = None
 
 
 class Program(CommandSettings):
@@ -182,6 +185,11 @@ class Program(CommandSettings):
         after: what must have happened before it starts, by the name of another program: `started`,
             `ended` (with status 0), {listens: PORT} or {prints: REGEX}; for all its nodes.
         metrics: numbers that it prints or serves, by name.
+        availability: when each node is present: a recording, or periods that are drawn; by default
+            always.
+        when_absent: what is done to a node that runs while it is absent: `kill` ends the program,
+            which is started again when the node returns; `freeze` stops its processes, which
+            continue then; `partition` stops its link, and the program runs on. `kill` by default.
     """
 
     end: ProgramEnd = "final"
@@ -195,6 +203,16 @@ class Program(CommandSettings):
     ports: dict[Key, Port] = Field(default={})
     after: dict[NodeName, After] = Field(default={})
     metrics: dict[Key, Metric] = Field(default={})
+    availability: Attendance | None = None
+    when_absent: WhenAbsent | None = None
+
+    @model_validator(mode="after")
+    def _has_absences(self) -> Program:
+        classes = self.classes.values()
+        if self.when_absent and not (self.availability or any(c.availability for c in classes)):
+            found = f"when_absent: {self.when_absent}, without `availability`"
+            raise InvalidValue(found, "an `availability` of the program, or of one of its classes")
+        return self
 
     @model_validator(mode="after")
     def _classes_add_up(self) -> Program:
@@ -214,6 +232,10 @@ class Program(CommandSettings):
         """Return the device class of each node, with its name; without classes, the program's."""
         classes = self.classes or {name: ProgramClass(count=self.count)}
         return tuple((key, one) for key, one in classes.items() for _ in range(one.count))
+
+    def absence(self, one: ProgramClass) -> WhenAbsent | None:
+        """Return what is done to absent nodes of a class; None if they are always present."""
+        return (self.when_absent or "kill") if one.availability or self.availability else None
 
 
 class WorkloadStop(StrictModel):

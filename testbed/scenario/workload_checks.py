@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from testbed.faults import SlowNode
+from testbed.faults import ChangedLink, SlowNode
 from testbed.faults.check import contradictions
 from testbed.runtimes import Simulated, names
 from testbed.scenario.checks import MOST_WORKERS, TAKEN
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.link_checks import check_links
 from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload_availability import check_absent_faults
+from testbed.scenario.workload_links import recorded_values
 from testbed.scenario.workload_metrics import Metric
 from testbed.scenario.workload_names import (
     COUNT,
@@ -203,6 +205,19 @@ def _check_slow(workload: Workload) -> Iterator[Finding]:
                 break
 
 
+def _check_changed_links(workload: Workload) -> Iterator[Finding]:
+    """Refuse changes of links that follow a recording."""
+    names = workload.node_names()
+    recorded = {names[n] for one in recorded_values(workload) for n in one.written.nodes}
+    for place, fault in enumerate(workload.faults):
+        if isinstance(fault, ChangedLink) and fault.nodes is not None:
+            hit = [names[n] for n in fault.candidates((), names) if names[n] in recorded]
+            if hit:
+                found = f"a change to the link of {hit[0]}, which follows a recording"
+                expected = "links without a recording: a recording determines all their changes"
+                yield ("faults", place, fault.name), found, expected
+
+
 def _check_faults(workload: Workload) -> Iterator[Finding]:
     nodes = workload.node_names()
     wrong = False
@@ -228,7 +243,9 @@ def _check_faults(workload: Workload) -> Iterator[Finding]:
                 expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
                 yield (*path, "at"), name, expected
     yield from _check_slow(workload)
+    yield from _check_changed_links(workload)
     if wrong:
         return
+    yield from check_absent_faults(workload)
     for place, found in contradictions(workload.faults, (), seed=workload.seed, others=nodes):
         yield ("faults", place), found, "faults that do not contradict one another"

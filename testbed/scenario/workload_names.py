@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from testbed.faults.population import Availability
 from testbed.faults.timeline import Timeline
 from testbed.scenario.workload import Program, Workload
 
@@ -34,10 +35,20 @@ def placed(workload: Workload) -> tuple[Placed, ...]:
     )
 
 
-def workload_timeline(workload: Workload) -> Timeline:
-    """Return which fault has which targets when: all nodes are possible targets."""
-    names = workload.node_names()
-    timeline = Timeline.of(workload.faults, (), seed=workload.seed, others=names)
+def workload_timeline(workload: Workload, availabilities: Sequence[Availability] = ()) -> Timeline:
+    """Return which fault has which targets when: all nodes are possible targets.
+
+    Args:
+        workload: the scenario.
+        availabilities: of the nodes that are not always present.
+    """
+    timeline = Timeline.of(
+        workload.faults,
+        (),
+        seed=workload.seed,
+        availabilities=availabilities,
+        others=workload.node_names(),
+    )
     timeline.lower = frozenset(  # a loss, too, is what the scenario says
         name for name, metric in workload.metrics.items() if metric.better == "lower"
     )

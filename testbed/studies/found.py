@@ -23,6 +23,7 @@ from testbed.scenario.load_workload import is_workload_file, load_workload
 from testbed.scenario.own_code import COPIES
 from testbed.scenario.traces import own_copy
 from testbed.scenario.workload import Workload
+from testbed.scenario.workload_links import own_files
 from testbed.studies.kept import (
     ENDING,
     FOLDER,
@@ -123,7 +124,9 @@ def _identity_of(path: Path) -> str:
     if is_workload_file(path / "scenario.yaml"):
         workload = load_workload(path / "scenario.yaml")
         programs = workload.workload.values()
-        copies = [path / one for each in programs for one in each.files if one.startswith(COPIES)]
+        names = [one for each in programs for one in each.files if one.startswith(COPIES)]
+        names += [name for _, name in own_files(workload)]
+        copies = [path / one for one in names]
         return identity(workload, digests({file.name: file for file in copies}))
     scenario = load(path / "scenario.yaml", custom_files=path / "custom")
     return identity(scenario, own_digests(scenario, partial(own_copy, path)))

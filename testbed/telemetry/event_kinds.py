@@ -161,7 +161,7 @@ class FaultApplied(ControllerEvent, name="fault"):
         "targets that were skipped because they had crashed or were absent according to a trace; "
         "if drawn at random, also those that had left or were affected by another fault",
     ] = ()
-    recorded: Annotated[bool, "whether the fault is of the trace `workers.availability`"] = False
+    recorded: Annotated[bool, "whether the fault is of an `availability`"] = False
 
 
 class Resumed(ControllerEvent):

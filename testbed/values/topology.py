@@ -172,6 +172,11 @@ class Gpu:
     minor: int  # number of its device node, /dev/nvidia<minor>
 
 
+WhenAbsent = Literal["kill", "freeze", "partition"]
+"""What is done to a node of a workload while it is absent: its process is ended, and started again
+when it returns; its processes are frozen; or its link transfers nothing."""
+
+
 @dataclass(frozen=True)
 class NodeSpec:
     """A container."""
@@ -200,6 +205,7 @@ class NodeSpec:
     environment: Mapping[str, str] = field(default_factory=dict)  # added to its environment
     # shown read-only by their names; a relative path is inside the run folder
     files: tuple[str, ...] = ()
+    when_absent: WhenAbsent | None = None  # of a workload's node with an availability
 
     @property
     def has_users_image(self) -> bool:

@@ -207,3 +207,21 @@ def test_plan_has_no_side_effects(
     monkeypatch.chdir(tmp_path)
     as_json(capsys, file)
     assert [path.name for path in tmp_path.iterdir()] == ["planned.yaml"]
+
+
+def test_it_shows_when_the_nodes_of_a_workload_are_present(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "away.csv").write_text("time_seconds,available\n0,1\n2,0\n5,1\n9,1\n")
+    presence = "{trace: away.csv, then: hold, offset: none}"
+    path = tmp_path / "s.yaml"
+    program = f"{{command: [work], availability: {presence}, when_absent: freeze}}"
+    path.write_text(f"name: s\nworkload: {{job: {program}}}\n")
+    assert as_json(capsys, str(path))["availability"] == [
+        {
+            **{"node": "job", "present_at_start": True, "when_absent": "freeze"},
+            "first_changes_seconds": [2.0, 5.0],
+        }
+    ]
+    assert main(["plan", str(path)]) == 0
+    assert "present      │ 2.0 s, 5.0 s  │ freeze" in capsys.readouterr().out

@@ -90,3 +90,39 @@ def test_switching_off_is_a_leave_and_switching_on_a_join() -> None:
         *(("leave", True, ("w0",), None), ("join", True, ("w0",), None))
     ]
     assert all(one.recorded for one in events)
+
+
+def of_nodes(*availabilities: Availability, faults: tuple[dict[str, object], ...] = ()) -> Timeline:
+    """The timeline of a workload with the nodes a, b and c, numbered from 0."""
+    plans = FAULTS.validate_python(faults)
+    return Timeline.of(plans, (), seed=0, availabilities=availabilities, others=["a", "b", "c"])
+
+
+def test_faults_on_a_process_that_lasts_end_while_its_node_is_absent() -> None:
+    """a is away from 4 to 6: the partition of 3.5 s ends at 4.5 s, the one of 5 s is skipped."""
+    faults = tuple(
+        {"partition": {"nodes": ("a",), "at": {"time": at}, "for": "1s"}} for at in ("3500ms", "5s")
+    )
+    subject = of_nodes(Availability(0, SHIFTS, stays=True), faults=faults)
+    found = [(one.planned, one.fault.kind, one.begins, one.workers) for one in subject.due(6.0)]
+    assert found == [
+        *((3.5, "partition", True, (0,)), (4.0, "leave", False, (0,))),
+        *((4.5, "partition", False, (0,)), (5.0, "partition", True, ()), (6.0, "join", True, (0,))),
+    ]
+    assert not subject.population.active("partition")
+
+
+def test_who_is_away_and_who_has_departed() -> None:
+    """c comes at 2 and leaves for good at 5; a, away from 4, has ended by itself at 5."""
+    subject = of_nodes(Availability(0, SHIFTS), Availability(2, ONCE))
+    assert (subject.away, subject.departed) == ({2}, set())
+    assert len(actions(subject, 5.0)) == 3
+    assert (subject.away, subject.departed) == ({0, 2}, {2})
+    subject.retire(0)
+    assert subject.departed == {0, 2}
+    assert actions(subject, 30.0) == []
+
+
+def test_a_node_that_never_comes_has_departed_at_once() -> None:
+    never = Trace((0.0,), (0.0,), 9.0, repeats=True)
+    assert of_nodes(Availability(1, never)).departed == {1}

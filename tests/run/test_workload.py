@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.errors import NodeError
-from testbed.faults.timeline import Timeline
-from testbed.host.users import Users
-from testbed.network.counters import InterfaceCounters, Traffic
-from testbed.plan.workload import plan_workload
-from testbed.reports.console import Console
-from testbed.reports.live import Progress
-from testbed.reports.live_workload import WorkloadDisplay
 from testbed.reports.workload import WorkloadRun
-from testbed.run.deploy import Deployment
-from testbed.run.metric_values import MetricValues
-from testbed.run.output import Output
-from testbed.run.scraping import Scraper
-from testbed.run.setup import WorkloadSetup
-from testbed.run.workload import Starts
-from testbed.run.workload_watch import WorkloadWatch
-from testbed.runtimes.agent.launch import Exit, LaunchSpec
-from testbed.scenario.dump import dump_data
-from testbed.scenario.load_workload import load_workload
-from testbed.scenario.workload_names import workload_timeline
+from testbed.runtimes.agent.launch import Exit
 from testbed.telemetry.event_kinds import (
     LinksRead,
     RateMeasured,
     RoundTripMeasured,
     StateChanged,
-    WorkloadBegun,
 )
-from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.record import Recorder
-from testbed.values.usage import ContainerUse, Queue, Usage
 
 TEXT = """\
 name: small
@@ -52,109 +27,12 @@ workload:
 LAST = "  last: {command: [collect], after: {job: ended}}\n"
 
 
-@dataclass
-class Agent:
-    """Answers as an agent does; tests say what has ended, and who listens."""
-
-    ended: list[Exit] = field(default_factory=list)
-    launched: list[str] = field(default_factory=list)
-    ports: dict[str, list[int]] = field(default_factory=dict)
-
-    def begin_launch(self, launch: LaunchSpec) -> Callable[[], int]:
-        self.launched.append(launch.node.name)
-        return lambda: 1000 + len(self.launched)
-
-    def exits(self) -> list[Exit]:
-        new, self.ended = self.ended, []
-        return new
-
-    def running(self) -> list[str]:
-        return self.launched
-
-    def listening(self, node: str) -> list[int]:
-        return self.ports.get(node, [])
-
-    def count(self) -> Traffic:
-        peers = {"store": InterfaceCounters(900, 9, 500, 5), "job0": InterfaceCounters(1, 1, 2, 2)}
-        return Traffic(peers=peers, retransmitted_in_bytes={"job0": 7})
-
-    def usage(self) -> Usage:
-        return Usage(
-            down={"store": Queue(3, 0)}, containers={"store": ContainerUse(1.5, 10_000_000)}
-        )
-
-    def link_changes(self) -> list[Any]:
-        return []
-
-    def limit_changes(self) -> list[Any]:
-        return []
-
-    def links(self) -> list[dict[str, Any]]:
-        return [{"node": "store", "differences": [], "left_out": [], "unseeded": False}]
-
-
-@dataclass
-class Small:
-    """A workload, its agent and its clock."""
-
-    folder: RunFolder
-    recorder: Recorder
-    watch: WorkloadWatch
-    starts: Starts
-    agent: Agent
-    now: list[float]
-    timeline: Timeline | None = None
-
-    def step(self, *ended: Exit) -> list[str]:
-        """One round of the loop; the nodes launched so far."""
-        self.agent.ended += ended
-        self.watch.look()
-        self.starts.step()
-        return self.agent.launched
-
-    def events(self, kind: str) -> list[dict[str, Any]]:
-        lines = map(json.loads, self.folder.events.read_text().splitlines())
-        return [one for one in lines if one["event"] == kind]
-
-
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Small]]:
-    with ExitStack() as cleanup:
+def make(make_workload: Callable[..., Any]) -> Callable[..., Any]:
+    def make(text: str = TEXT, stop: float | None = None) -> Any:
+        return make_workload(text, stop)
 
-        def make(text: str = TEXT, stop: float | None = None) -> Small:
-            file = tmp_path / "small.yaml"
-            file.write_text(text)
-            workload = load_workload(file)
-            plan = plan_workload(workload, "small-1")
-            dumped = workload.model_dump(mode="json", by_alias=True, exclude_none=True)
-            folder = RunFolder.create(
-                tmp_path / "runs",
-                "small-1",
-                scenario="small",
-                text=dump_data(dumped, "scenario"),
-                classes=[],
-                now=0.0,
-            )
-            display = WorkloadDisplay(Console(file=io.StringIO()), Progress(None, None))
-            recorder = cleanup.enter_context(Recorder.into(folder, time_scale=1.0, sinks=[display]))
-            agent: Any = Agent()
-            now = [100.0]
-            timeline = workload_timeline(workload)
-            values = MetricValues(workload, recorder, timeline)
-            output = Output(workload, folder, values, lambda line: timeline.printed(line, now=5.0))
-            scraper = Scraper(workload, agent, values, lambda: now[0])
-            watch = WorkloadWatch(
-                *(plan, folder, recorder, agent, lambda: now[0], output, scraper), stop_seconds=stop
-            )
-            watch.begin()
-            recorder.event(WorkloadBegun())
-            driver: Any = type("Driver", (), {"contain": lambda *_: {}})()
-            setup = WorkloadSetup(plan, folder, Users("root"), workload)
-            deployment = Deployment(setup, driver, agent, watch, lambda: now[0])
-            starts = Starts(workload, deployment, watch)
-            return Small(folder, recorder, watch, starts, agent, now, timeline)
-
-        yield make
+    return make
 
 
 def test_programs_start_once_what_they_wait_for_has_happened(make: Any) -> None:

@@ -56,6 +56,7 @@ ELSEWHERE = {
     "mpi/mpi": "tests/e2e/test_launchers.py",
     "gpu": "tests/bench/gpu_check.py",  # on a host with one
     "sites/sites": "tests/e2e/test_sites.py",
+    "traces/programs": "tests/e2e/test_absences.py",
 }
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from testbed.plan.nodes.base import FIRST_WORKER_UID, INSIDE, Role, address_of, link_at
-from testbed.scenario.devices import drawn_link
 from testbed.scenario.links import linked_nodes, resolve
 from testbed.scenario.schema import Scenario
 from testbed.scenario.workload import Program, Workload
+from testbed.scenario.workload_links import node_links
 from testbed.scenario.workload_names import fill, placed
 from testbed.values.fields import with_tag
 from testbed.values.topology import SCRATCH, NodeSpec, Plan
@@ -54,12 +54,11 @@ class ProgramRole(Role):
 
     def workload_nodes(self, workload: Workload) -> Iterator[NodeSpec]:
         """Yield the nodes of a workload; all of them are peers, and have a home of their own."""
-        nodes = placed(workload)
+        nodes, links = placed(workload), node_links(workload)
         addresses = {one.name: address_of(number)[0] for number, one in enumerate(nodes)}
         for number, own in enumerate(nodes):
             program = workload.workload[own.program]
             device_class, one = program.node_classes(own.program)[own.index]
-            link = drawn_link(one.link or program.link, node=own.name, seed=workload.seed)
             filled = {
                 key: fill(text, own, workload, addresses)
                 for key, text in program.environment.items()
@@ -69,7 +68,7 @@ class ProgramRole(Role):
                 role=self.name,
                 index=own.index,
                 device_class=device_class,
-                link=link_at(number, workload, link, switch=one.switch or program.switch),
+                link=link_at(number, workload, links[number], switch=one.switch or program.switch),
                 cpu=one.cpu or program.cpu,
                 cpuset=one.cpuset or program.cpuset,
                 memory=one.memory or program.memory,
@@ -83,6 +82,7 @@ class ProgramRole(Role):
                 environment={"HOME": str(HOME), **_python(program), **filled},
                 files=program.files,
                 image="nodes" if program.image is None else with_tag(program.image),
+                when_absent=program.absence(one),
             )
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
