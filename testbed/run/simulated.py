@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,13 @@ from testbed.runtimes.agent.logs import Log
 from testbed.scenario import Scenario, load
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.own_code import own_files
+from testbed.simulation.actors import joined
 from testbed.simulation.checkpoint import Checkpoint
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.gradients import Reuse
-from testbed.simulation.outline import require_memory
-from testbed.simulation.run import cpus, log_trace, record_simulation
+from testbed.simulation.outline import ray_pool
+from testbed.simulation.run import log_trace, record_simulation, require_processes
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.host import available_bytes
 from testbed.telemetry.wall import WALL
 from testbed.values.user_code import one_process
 
@@ -99,14 +99,14 @@ def up_simulated(
         data = prepare_data(request, resources.data)
         request = with_model_cost(request, data)
         size = known_size(request.scenario, data)
-        if size is not None:
-            workers = request.scenario.workers.count
-            processes = resources.processes or cpus()
-            require_memory(workers, size, processes=processes, available=available_bytes())
-        folder = prepare_simulation(request)
-        one = _Simulation(folder, data, listener, now=request.now, resources=resources)
-        with concluded(one.folder, listener, now=request.now, contained=False) as valid:
-            one.carry_out(own_files(request.scenario), within_seconds=loading_seconds)
+        files = own_files(request.scenario)
+        with nullcontext() if files else pool_ready(request.scenario):
+            if size is not None and not (files and ray_pool(request.scenario)):
+                require_processes(request.scenario, size, given=resources.processes)
+            folder = prepare_simulation(request)
+            one = _Simulation(folder, data, listener, now=request.now, resources=resources)
+            with concluded(one.folder, listener, now=request.now, contained=False) as valid:
+                one.carry_out(files, within_seconds=loading_seconds)
     return valid()
 
 
@@ -126,10 +126,21 @@ def resume(
     scenario, now = resumable(folder), WALL.read()
     with Interrupts() as interrupts, interrupts.allowed():
         data = resources.data or prepare_own_data(scenario, folder, environment)
-        one = _Simulation(folder, data, listener, now=now, resumes=True, resources=resources)
-        with concluded(folder, listener, now=now, contained=False) as valid:
-            one.carry_out(own_files(scenario))
+        files = own_files(scenario)
+        with nullcontext() if files else pool_ready(scenario):
+            one = _Simulation(folder, data, listener, now=now, resumes=True, resources=resources)
+            with concluded(folder, listener, now=now, contained=False) as valid:
+                one.carry_out(files)
     return valid()
+
+
+def pool_ready(scenario: Scenario) -> AbstractContextManager[None]:
+    """Join the Ray cluster of a scenario, if it has one.
+
+    With user code, the child process does so: a forked process cannot use its parent's connection.
+    """
+    pool = ray_pool(scenario)
+    return joined(pool) if pool else nullcontext()
 
 
 def resumable(folder: RunFolder) -> Scenario:
@@ -201,16 +212,20 @@ class _Simulation:
         """Simulate, and record the outcome; ``opened`` is called once the simulation can begin."""
         folder, listener = self.folder, self.listener
         listener.phase(f"run {folder.name} (simulated){', resumed' if self.resumes else ''}")
-        try:
-            with _as_before(files):
-                experiment = Experiment.open(folder.path, data=self.data)
-        except TestbedError as error:
-            log_trace(error, folder)
-            if not self.resumes:
-                self._fail(error)
-            raise
-        opened()
-        try:
+        with ExitStack() as ending:
+            try:
+                with _as_before(files):
+                    experiment = Experiment.open(folder.path, data=self.data)
+                opened()
+                if files:
+                    ending.enter_context(pool_ready(experiment.scenario))
+            except TestbedError as error:
+                log_trace(error, folder)
+                if not self.resumes:
+                    self._fail(error)
+                raise
+            if files:
+                ending.callback(listener.sink.close)  # this process's copy; the caller has its own
             record_simulation(
                 experiment,
                 folder,
@@ -221,9 +236,6 @@ class _Simulation:
                 processes=self.resources.processes,
                 reuse=self.resources.reuse,
             )
-        finally:
-            if files:
-                listener.sink.close()  # this process's copy; the caller has its own
 
     def _fail(self, error: TestbedError) -> None:
         code = error.exit_code

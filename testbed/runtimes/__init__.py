@@ -12,7 +12,7 @@ from typing import Annotated, get_args
 
 from pydantic import TypeAdapter
 
-from testbed.runtimes.config import Auto, Simulated
+from testbed.runtimes.config import Auto, RayPool, Simulated
 from testbed.runtimes.docker import Docker
 from testbed.runtimes.lxc import Lxc
 from testbed.runtimes.native import Native
@@ -32,4 +32,15 @@ def names(*, gpus: bool = False) -> tuple[str, ...]:
 
 RUNTIME: TypeAdapter[Real | Auto | Simulated] = TypeAdapter(Runtime)
 
-__all__ = ["RUNTIME", "Auto", "Docker", "Lxc", "Native", "Real", "Runtime", "Simulated", "names"]
+__all__ = [
+    "RUNTIME",
+    "Auto",
+    "Docker",
+    "Lxc",
+    "Native",
+    "RayPool",
+    "Real",
+    "Runtime",
+    "Simulated",
+    "names",
+]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from testbed.values.fields import StrictModel
+from testbed.values.family import Named
+from testbed.values.fields import Count, StrictModel, Word
 
 if TYPE_CHECKING:
     from testbed.runtimes.base import RuntimeDriver
@@ -52,16 +53,41 @@ class Auto(RuntimeConfig):
     name: Literal["auto"]
 
 
+class LocalPool(StrictModel):
+    """Processes on this host, one per usable CPU, which share memory."""
+
+    name: Literal["local"]
+
+
+class RayPool(StrictModel):
+    """Actors of a Ray cluster, for models and numbers of workers that one machine cannot hold.
+
+    Each asks Ray for a CPU and its memory, and for a GPU with ``device: cuda``.
+
+    Attributes:
+        address: of the cluster: ``auto``, HOST:PORT, or ray://HOST:10001 from outside the cluster.
+        processes: number of actors, each of which computes a share of the workers. By default one
+            per CPU of the cluster, at most one per worker.
+    """
+
+    name: Literal["ray"]
+    address: Word = "auto"
+    processes: Count | None = None
+
+
 class Simulated(RuntimeConfig):
     """One process on a virtual clock: real gradients, modelled seconds, the same records.
 
     It makes no containers and has no driver here; the command line sends it to the simulation.
 
     Attributes:
-        device: where this host computes gradients and evaluations; ``cuda`` is its GPU.
+        device: where gradients and evaluations are computed; ``cuda`` is this host's GPU, or with
+            a Ray pool one of each actor.
+        pool: the processes that compute gradients and evaluations. The results are the same.
     """
 
     capabilities = Capabilities()
 
     name: Literal["simulated"]
     device: Literal["cpu", "cuda"] = "cpu"
+    pool: Annotated[LocalPool | RayPool, Named()] = LocalPool(name="local")

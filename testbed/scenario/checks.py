@@ -16,7 +16,7 @@ from testbed.faults.base import TimedFault
 from testbed.models import Network
 from testbed.models.base import AT_WORKERS
 from testbed.rpc.limits import LARGEST_MODEL
-from testbed.runtimes import Simulated, names
+from testbed.runtimes import RayPool, Simulated, names
 from testbed.scenario.compute import refusals
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.durations import LEAST_INTERVAL
@@ -46,8 +46,10 @@ TAKEN = re.compile(r"ps|evaluator|compute|agent|controller|broker|w\d+|probe\d*|
 
 def check_device(scenario: Scenario, has_cuda: Callable[[], bool]) -> Iterator[Finding]:
     """Check that a GPU is available for a simulation that is configured to use one."""
-    wants = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
-    if wants and not has_cuda():
+    runtime = scenario.runtime
+    if not isinstance(runtime, Simulated) or isinstance(runtime.pool, RayPool):
+        return
+    if runtime.device == "cuda" and not has_cuda():
         expected = "a GPU that the installed PyTorch can use, or cpu: PyTorch finds no GPU here"
         yield ("runtime", "device"), "cuda", expected
 

@@ -59,10 +59,11 @@ class Experiment:
     folder: Path  # the run's folder
 
     @classmethod
-    def open(cls, folder: Path, *, data: Path | None = None) -> Experiment:
+    def open(cls, folder: Path, *, data: Path | Prepared | None = None) -> Experiment:
         """Read the files that the controller put into a run's folder. Sets torch to one thread.
 
-        ``data`` is the prepared data set; by default the folder's ``data``, as nodes see it.
+        ``data`` is the prepared data set or its folder; by default ``data`` in the run's folder,
+        as nodes see it.
 
         Raises:
             TestbedError: a file is missing or invalid.
@@ -73,7 +74,7 @@ class Experiment:
         scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
         algorithm = algorithms.configured(scenario.algorithm, folder)
         require_algorithm(scenario, algorithm)
-        prepared = datasets.load(data or folder / "data")
+        prepared = data if isinstance(data, Prepared) else datasets.load(data or folder / "data")
         prepared = replace(prepared, transform=scenario.dataset.make_ready(folder))
         network = scenario.model.build(prepared.image_shape, prepared.classes, folder=folder)
         require_batch(scenario, network.least_samples)

@@ -33,6 +33,11 @@ class Stored(NamedTuple):
     fields: Sequence[Any]
 
 
+def used(stored: Stored) -> int:
+    """Return how many float32 values of its row a message takes."""
+    return -(-sum(size + -size % ALIGNMENT for size in stored.sizes) // 4)
+
+
 class Begin(NamedTuple):
     """Continue a worker from a reply that has arrived, in a row that it owns until its next push.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from testbed.errors import HostError
-from testbed.runtimes import Simulated
+from testbed.runtimes import RayPool, Simulated
 from testbed.scenario.devices import devices
 from testbed.scenario.schema import Scenario
 from testbed.values.topology import Direction
@@ -33,6 +33,9 @@ LEFT_OUT = (
 BYTES_PER_PARAMETER = 4
 VECTORS_PER_WORKER = 3
 """The reply in transit, the worker's own model, and the PS's state for the worker."""
+
+VECTORS_ELSEWHERE = 1
+"""How many of these another host has, if the worker's process is there: its own model."""
 
 CLOCK_BYTES = 350_000_000
 """Memory of the virtual clock's process, with all imports."""
@@ -95,11 +98,10 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
     think = {
         name: "none" if one is None else f"{one.law} x {one.mean}" for name, one in thinks.items()
     }
-    on_gpu = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
-    where = "sharing this host's GPU (cuda)" if on_gpu else "each on a CPU"
-    service, memory = scenario.ps.service, None
+    service, memory, pool = scenario.ps.service, None, ray_pool(scenario)
     if parameters is not None:
-        memory = memory_bytes(workers.count, parameters, processes=processes)
+        here = 0 if pool else processes
+        memory = memory_bytes(workers.count, parameters, processes=here)
     return Outline(
         classes=tuple(
             ClassOutline(
@@ -113,18 +115,43 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
         ps_service=f"{service} per request, one at a time" if service else "no time",
         updates_per_second=min(pace, 1 / service if service else inf),
         memory_bytes=memory,
-        gradients=f"{processes} processes, {where}",
+        gradients=_gradients(scenario, processes),
     )
 
 
+def ray_pool(scenario: Scenario) -> RayPool | None:
+    """Return the Ray pool of a simulation; None if its processes are on this host."""
+    pool = scenario.runtime.pool if isinstance(scenario.runtime, Simulated) else None
+    return pool if isinstance(pool, RayPool) else None
+
+
+def _gradients(scenario: Scenario, processes: int) -> str:
+    on_gpu = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
+    if pool := ray_pool(scenario):
+        count = f"{pool.processes} processes" if pool.processes else "a process per CPU"
+        return f"{count} of the Ray cluster at {pool.address}{', each on a GPU' * on_gpu}"
+    where = "sharing this host's GPU (cuda)" if on_gpu else "each on a CPU"
+    return f"{processes} processes, {where}"
+
+
 def memory_bytes(workers: int, parameters: int, *, processes: int) -> int:
-    """Estimate the memory that a simulation needs."""
-    vectors = VECTORS_PER_WORKER * workers * parameters * BYTES_PER_PARAMETER
+    """Estimate the memory that a simulation needs on its host; 0 processes: they are elsewhere."""
+    here = VECTORS_PER_WORKER - (0 if processes else VECTORS_ELSEWHERE)
+    vectors = here * workers * parameters * BYTES_PER_PARAMETER
     return vectors + CLOCK_BYTES + PROCESS_BYTES * processes
 
 
+def actor_bytes(workers: int, parameters: int, *, processes: int) -> int:
+    """Estimate the memory that each process needs if they are on other hosts.
+
+    That is its imports, and of each of its workers the model and the reply or update in transit.
+    """
+    own = -(-workers // processes)
+    return CLOCK_BYTES + 2 * own * parameters * BYTES_PER_PARAMETER
+
+
 def require_memory(workers: int, parameters: int, *, processes: int, available: int) -> None:
-    """Refuse a simulation that needs more than the available bytes of memory.
+    """Refuse a simulation that needs more than the available bytes of memory on this host.
 
     Raises:
         HostError: not enough memory; says how many workers would fit.

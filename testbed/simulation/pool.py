@@ -19,16 +19,9 @@ from __future__ import annotations
 
 import gc
 import mmap
-import multiprocessing
-import pickle
-import signal
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkProcess
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -36,11 +29,10 @@ from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
-from testbed.errors import NodeError, TestbedError
-from testbed.host.isolation import early_exit
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.base import CACHE_LINE_BYTES
+from testbed.simulation.channels import PoolProcess, Start
 from testbed.simulation.messages import (
     Begin,
     Restart,
@@ -52,113 +44,15 @@ from testbed.simulation.messages import (
     load,
     store,
 )
-from testbed.simulation.process import Build, ControlRequest, Rows, evaluate, restore, save, serve
+from testbed.simulation.process import ControlRequest, Rows, evaluate, restore, save
 from testbed.simulation.worker import TO_THE_END, Course, Cycle, Paused
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 BATCH = 16
 """Maximum number of tasks in one message to a process, which answers them in one message."""
 
-MAX_AHEAD_BYTES = 64 * 1024
-"""Maximum bytes of unanswered messages to a process. A pipe holds 208 KiB: neither these messages
-nor their answers block."""
-
-MESSAGE_BYTES = 1024
-"""Bytes that a message takes in a pipe in addition to its content, rounded up."""
-
-END_SECONDS = 10.0  # time limit for the exit of a process that closed its pipe
-
 LINE = CACHE_LINE_BYTES // 4
 """float32 values per cache line. Every row of the shared memory starts at a cache line."""
-
-
-@dataclass
-class PoolProcess:
-    """One process of the pool."""
-
-    process: ForkProcess
-    pipe: Connection
-    batch: int
-    own_files: str = ""  # the user's files whose code runs in it, or empty
-    queue: deque[Task] = field(default_factory=deque)
-    _made: deque[bytes] = field(default_factory=deque)  # messages still to be sent
-    _unanswered: deque[int] = field(default_factory=deque)  # bytes of each in the pipe
-    _ahead: int = 0
-
-    @property
-    def load(self) -> int:
-        """Approximate number of its tasks; 0 only if it has none."""
-        return len(self.queue) + self.batch * (len(self._made) + len(self._unanswered))
-
-    def add(self, task: Task) -> None:
-        """Send a task; batch it with later tasks while the process has other work."""
-        self.queue.append(task)
-        if not self._unanswered or len(self.queue) >= self.batch:
-            self.send()
-
-    def ask(self, request: ControlRequest) -> None:
-        """Send a control request, such as an evaluation, to run after the tasks already sent."""
-        self._made.append(pickle.dumps(request))
-        self.send()
-
-    def send(self) -> None:
-        """Send waiting messages, up to the limit ahead of answers; raises as ``receive`` does."""
-        while self._made or self.queue:
-            if not self._made:
-                tasks = [self.queue.popleft() for _ in range(min(self.batch, len(self.queue)))]
-                self._made.append(pickle.dumps(tasks))
-            taken = MESSAGE_BYTES + len(self._made[0])
-            if self._unanswered and self._ahead + taken > MAX_AHEAD_BYTES:
-                return
-            self._send(self._made.popleft())
-            self._unanswered.append(taken)
-            self._ahead += taken
-
-    def receive(self) -> Any:
-        """Wait for the next answers and return them.
-
-        Raises:
-            NodeError: the process has exited.
-            UserCodeError: the user's own code made it exit.
-            TestbedError: the error that the process reported.
-        """
-        self.send()
-        try:
-            data = self.pipe.recv_bytes()
-        except (EOFError, ConnectionError):
-            raise self._ended() from None
-        self._ahead -= self._unanswered.popleft()
-        return _answers_in(data)
-
-    def _send(self, data: bytes) -> None:
-        try:
-            self.pipe.send_bytes(data)
-        except ConnectionError:  # it has exited; its pipe may hold an error
-            with suppress(EOFError, ConnectionError):
-                while True:
-                    _answers_in(self.pipe.recv_bytes())
-            raise self._ended() from None
-
-    def _ended(self) -> TestbedError:
-        """Return the error for a process that exited unexpectedly; blame the user's own files."""
-        self.process.join(END_SECONDS)
-        status = self.process.exitcode
-        if self.own_files:
-            return early_exit(self.own_files, status)
-        killed = status == -signal.SIGKILL
-        how = "by SIGKILL" if killed else f"with status {status}"
-        return NodeError(
-            f"a process of the simulation (pid {self.process.pid}) ended unexpectedly, {how}.",
-            hint="If memory ran out, `dmesg` shows it." if killed else "Its last output is above.",
-        )
-
-
-def _answers_in(data: bytes) -> Any:
-    """Return a list of Answer, or what a control request returned; raise an error instead."""
-    answers = pickle.loads(data)
-    if isinstance(answers, TestbedError):
-        raise answers
-    return answers
 
 
 class Loan(NamedTuple):
@@ -170,15 +64,13 @@ class Loan(NamedTuple):
 
 
 class Pool:
-    """The processes; each calls ``build`` once after its start.
+    """The processes, each of which is started with its number.
 
     Worker w belongs to process w modulo ``processes``. A row of the shared memory holds ``size``
     float32 values.
     """
 
-    def __init__(
-        self, build: Build, *, workers: int, size: int, processes: int, own_files: str = ""
-    ) -> None:
+    def __init__(self, start: Start, *, workers: int, size: int, processes: int) -> None:
         width = -(-size // LINE) * LINE
         count = workers + 2 * processes
         shared = mmap.mmap(-1, count * width * 4)
@@ -192,26 +84,17 @@ class Pool:
         self._frozen = not gc.get_freeze_count()  # if already frozen, it stays so
         gc.collect()
         gc.freeze()  # existing objects stay: the collector need not scan or copy them
-        context = multiprocessing.get_context("fork")
         batch = min(BATCH, 1 + workers // (8 * processes))
-        self._members: list[PoolProcess] = []
-        for number in range(processes):
-            ours, theirs = context.Pipe()
-            process = context.Process(
-                target=serve, args=(theirs, build, number, self._rows, workers), daemon=True
-            )
-            process.start()
-            theirs.close()
-            self._members.append(PoolProcess(process, ours, batch, own_files))
+        self._members = [
+            PoolProcess(start(number, self._rows), batch) for number in range(processes)
+        ]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         for member in self._members:
-            member.process.kill()
-            member.process.join()
-            member.pipe.close()
+            member.channel.close()
         if self._frozen:
             gc.unfreeze()
 

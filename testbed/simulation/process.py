@@ -7,8 +7,9 @@ import gc
 import os
 import pickle
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -34,6 +35,57 @@ Build = Callable[[int, Vector], tuple[Workers, Learner]]
 
 ControlRequest = Callable[[Workers, Learner, Vector], Any]
 """``evaluate``, ``save`` or ``restore``: sent alone, and its answer is sent alone too."""
+
+
+@dataclass(frozen=True)
+class ProcessWorkers:
+    """The workers of one process, what they compute with, and the rows that messages refer to.
+
+    Attributes:
+        rows: of the memory shared by all processes; or those that came with messages.
+        parameters: receives the model of an evaluation.
+    """
+
+    workers: Workers
+    learner: Learner
+    rows: Rows | Mapping[int, Vector]
+    parameters: Vector
+
+    def answer(self, request: Sequence[Task] | ControlRequest) -> Any:
+        """Carry out tasks, and return their answers; or a control request, and return its."""
+        process = os.getpid()
+        if callable(request):
+            answers = request(self.workers, self.learner, self.parameters)
+        else:
+            answers = []
+            for task in request:
+                with own_failures(f"w{task.worker}"):
+                    answers.append(self._carry_out(task))
+        if os.getpid() != process:  # a copy of the process that the user's code forked
+            os._exit(0)
+        return answers
+
+    def _carry_out(self, task: Task) -> Answer:
+        worker = self.workers[task.worker]
+        reached: Cycle | Paused | None
+        if isinstance(task, Restart):
+            worker.restart()
+            return Unchanged(task.worker)
+        row = self.rows[task.row]
+        if isinstance(task, Begin):
+            worker.next_think, reply = task.think, load(Reply, task.reply, row)
+            reached = worker.advance(
+                reply,
+                now=task.now,
+                learner=self.learner,
+                course=task.course,
+                standing=task.standing,
+            )
+        else:
+            reached = worker.resume(task.course, learner=self.learner)
+        if isinstance(reached, Cycle):
+            return Result.of(reached, row)
+        return Unchanged(task.worker) if reached is None else reached
 
 
 def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
@@ -62,33 +114,16 @@ def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int)
 
 
 def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:
-    process = os.getpid()
     parameters, bound = rows[workers + 2 * number : workers + 2 * number + 2]
     with own_failures(f"w{number}"):
-        simulated, learner = build(number, bound)
+        its = ProcessWorkers(*build(number, bound), rows, parameters)
     gc.freeze()
     while True:
         try:
-            tasks = pickle.loads(pipe.recv_bytes())
+            request = pickle.loads(pipe.recv_bytes())
         except EOFError:
             return
-        if not isinstance(tasks, list):
-            answer = tasks(simulated, learner, parameters)
-            _end_copies(process)
-            pipe.send_bytes(pickle.dumps(answer))
-            continue
-        answers = []
-        for task in tasks:
-            with own_failures(f"w{task.worker}"):
-                answers.append(_carry_out(task, simulated[task.worker], rows, learner))
-        _end_copies(process)
-        pipe.send_bytes(pickle.dumps(answers))
-
-
-def _end_copies(process: int) -> None:
-    """Exit if this is a copy of the process that the user's code forked."""
-    if os.getpid() != process:
-        os._exit(0)
+        pipe.send_bytes(pickle.dumps(its.answer(request)))
 
 
 def evaluate(
@@ -115,21 +150,3 @@ def restore(
     for number, state in states.items():
         with own_failures(f"w{number}"):
             workers[number].restore(state)
-
-
-def _carry_out(task: Task, worker: SimulatedWorker, rows: Rows, learner: Learner) -> Answer:
-    reached: Cycle | Paused | None
-    if isinstance(task, Restart):
-        worker.restart()
-        return Unchanged(task.worker)
-    row = rows[task.row]
-    if isinstance(task, Begin):
-        worker.next_think, reply = task.think, load(Reply, task.reply, row)
-        reached = worker.advance(
-            reply, now=task.now, learner=learner, course=task.course, standing=task.standing
-        )
-    else:
-        reached = worker.resume(task.course, learner=learner)
-    if isinstance(reached, Cycle):
-        return Result.of(reached, row)
-    return Unchanged(task.worker) if reached is None else reached

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from testbed.algorithms.frame.worker import Worker
-from testbed.datasets.streams import Arrivals
 from testbed.errors import RunNotFound, TestbedError
-from testbed.models import BoundModel, Network
-from testbed.models.compute import open_device
 from testbed.models.saved import ModelWriter
-from testbed.payloads import Vector, zeros
-from testbed.runtimes import Simulated
 from testbed.runtimes.lock import holding_lock
 from testbed.scenario.durations import Codec
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import followings, own_copy
+from testbed.simulation.actors import Actors, count_actors, require_room
+from testbed.simulation.build import build, draw_step
+from testbed.simulation.channels import Start, forked
 from testbed.simulation.checkpoint import Checkpoint, saver
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import EventQueue
-from testbed.simulation.gradients import Gradients, Reuse
+from testbed.simulation.gradients import Reuse
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import capacity, paths
-from testbed.simulation.outline import require_memory
+from testbed.simulation.outline import ray_pool, require_memory
 from testbed.simulation.pool import Pool
-from testbed.simulation.streams import SimulatedStream
-from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.event_kinds import Finished, Joined, Resumed, Started, State, StateChanged
 from testbed.telemetry.folder import OUTPUT_CLOSED, RunFolder, deletion_error, folder_error
 from testbed.telemetry.host import available_bytes
@@ -190,17 +185,17 @@ def simulate(
         restored: called once the checkpoint has been read whole, before anything is recorded.
         reuse: see ``record_simulation``.
     """
-    scenario, writer = experiment.scenario, experiment.model_writer(folder)
-    count = processes or cpus()
-    size = experiment.network.worker_layout.size
-    require_memory(scenario.workers.count, size, processes=count, available=available_bytes())
-    with Pool(
-        lambda number, vector: build(experiment, number, vector, processes=count, reuse=reuse),
-        workers=scenario.workers.count,
-        size=2 * size + SLACK if experiment.algorithm.SENDS_KEYS else size,
-        processes=count,
-        own_files=experiment.own_files,
-    ) as pool:
+    writer = experiment.model_writer(folder)
+    scenario, size = experiment.scenario, experiment.network.worker_layout.size
+    count = require_processes(scenario, size, given=processes)
+    size = 2 * size + SLACK if experiment.algorithm.SENDS_KEYS else size
+    workers = scenario.workers.count
+    if ray_pool(scenario):
+        start: Start = Actors(experiment, processes=count, size=size, replaced=recorder.event).start
+    else:
+        compute = partial(build, experiment, processes=count, reuse=reuse)
+        start = forked(compute, workers=workers, own_files=experiment.own_files)
+    with Pool(start, workers=workers, size=size, processes=count) as pool:
         engine = _engine(
             experiment, pool, recorder=recorder, events=events, writer=writer, folder=folder
         )
@@ -223,6 +218,27 @@ def simulate(
             Finished(engine.server.finished, engine.server.version, stalled=engine.server.stalled)
         )
     return engine.server.finished
+
+
+def require_processes(scenario: Scenario, parameters: int, *, given: int | None = None) -> int:
+    """Return how many processes compute gradients; refuse a simulation that needs too much memory.
+
+    Args:
+        scenario: the scenario; its cluster must have been joined.
+        parameters: number of the model's parameters.
+        given: see ``record_simulation``.
+
+    Raises:
+        HostError: this host has not enough memory.
+        ScenarioError: the cluster has not enough CPUs or memory.
+    """
+    workers, pool = scenario.workers.count, ray_pool(scenario)
+    count = count_actors(pool, workers) if pool else given or cpus()
+    here = 0 if pool else count
+    require_memory(workers, parameters, processes=here, available=available_bytes())
+    if pool:
+        require_room(scenario, parameters, processes=count)
+    return count
 
 
 def cpus() -> int:
@@ -261,109 +277,16 @@ def _engine(
     )
 
 
-def build(
-    experiment: Experiment,
-    number: int,
-    parameters: Vector,
-    *,
-    processes: int,
-    reuse: Reuse | None = None,
-) -> tuple[Mapping[int, SimulatedWorker], Learner]:
-    """Build the workers of one pool process, and their learner, bound to ``parameters``."""
-    import torch
-
-    torch.set_num_threads(1)
-    network, device = experiment.network, compute_device(experiment.scenario)
-    vector = parameters[: network.worker_layout.size]
-    bound = network.bind(vector, device=device)
-    gradients = reuse and _reused(experiment, reuse, processes)
-    timeout = experiment.scenario.evaluate.timeout
-    seed = experiment.evaluation_seed
-    learner = Learner(
-        *(experiment.data, vector, bound, gradients, timeout, seed),
-        metrics=experiment.metrics,
-        held_out=experiment.held_out,
-        sent=_sent(network, device) if network.local.size else None,
-    )
-    simulated, arrivals = {}, experiment.arrivals()
-    for index in range(number, experiment.scenario.workers.count, processes):
-        create = partial(experiment.worker, index)
-        worker = create()
-        simulated[index] = SimulatedWorker(
-            *(index, worker, _draw_step(experiment, index)),
-            create=create,
-            client=experiment.client(index),
-            each_sample=experiment.each_sample(index),
-            stream=None if arrivals is None else _stream(experiment, worker, arrivals[index]),
-            sample_bytes=experiment.sample_bytes,
-        )
-    return simulated, learner
-
-
-def _sent(network: Network, device: str | None) -> tuple[Vector, BoundModel]:
-    """Bind the network without what workers keep, to evaluate the parameter server's model."""
-    vector = zeros(network.layout.size)
-    return vector, network.bind(vector, device=device)
-
-
-def compute_device(scenario: Scenario) -> str | None:
-    """Return the torch device of this process; None for its CPU.
-
-    Raises:
-        HostError: CUDA is not available.
-    """
-    runtime = scenario.runtime
-    if not isinstance(runtime, Simulated) or runtime.device == "cpu":
-        return None
-    hint = "Set it to cpu, or start from a process that has not initialised CUDA."
-    return open_device(runtime.device, whose="runtime.device", hint=hint)
-
-
-def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients | None:
-    """Return other runs' gradients; None with a GPU or user code, whose results may differ.
-
-    They have no losses: None as well for an algorithm that takes these.
-
-    Network, parameters and batch identify a gradient. With user code, it may also depend on the
-    random draws of its step.
-    """
-    unfit = experiment.own_files or experiment.algorithm.takes_losses()
-    if unfit or compute_device(experiment.scenario) is not None:
-        return None
-    model, layout = experiment.scenario.model, experiment.network.layout
-    return reuse.open(f"{model!r} {layout!r}", processes=processes)
-
-
-def _stream(experiment: Experiment, worker: Worker, arrivals: Arrivals) -> SimulatedStream:
-    """Return the stream that delivers the samples of a worker's shard."""
-    settings = experiment.scenario.streams
-    assert settings is not None, "a scenario with arrivals has streams"
-    assert worker.source is not None, "a new worker has a source of samples"
-    return SimulatedStream(
-        arrivals,
-        settings.policy.buffer(),
-        worker.source,
-        batch_size=experiment.scenario.workers.batch_size,
-        patience=settings.patience,
-    )
-
-
 def device_model(experiment: Experiment, index: int) -> DeviceModel:
     """Build the model of one worker's device from the scenario."""
     scenario = experiment.scenario
     own = experiment.devices[index].link
     up, down = paths(own, scenario.ps.link, time_scale=scenario.time_scale)
     return DeviceModel(
-        step_seconds=_draw_step(experiment, index)(),
+        step_seconds=draw_step(experiment, index)(),
         up=up,
         down=down,
         draw_think=experiment.think(index),
         rng=stream(scenario.seed, f"w{index}", "link"),
         keys=KeyedLinks() if experiment.algorithm.SENDS_KEYS else None,
     )
-
-
-def _draw_step(experiment: Experiment, index: int) -> Callable[[], float]:
-    step = experiment.step(index)
-    assert step is not None, "a checked scenario for a simulation has step times"
-    return step

@@ -6,91 +6,39 @@ and a data set once to each node. The finished run folder is the result of a tas
 
 from __future__ import annotations
 
-import logging
 import signal
-import socket
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import testbed
 from testbed import datasets
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.run.data import known_size, prepare_dataset
 from testbed.run.prepare import custom_files
 from testbed.runtimes import Simulated
+from testbed.runtimes.ray_cluster import alive_nodes, check_nodes, releases, summary
 from testbed.scenario.dump import dump_data
 from testbed.scenario.own_code import with_copies
 from testbed.scenario.schema import Scenario
 from testbed.simulation.outline import memory_bytes
-from testbed.studies.cluster_task import (
-    SAME,
-    ClusterResult,
-    ClusterRun,
-    archived,
-    carry_out,
-    extract,
-    lacks,
-    release_of,
-)
+from testbed.studies.cluster_task import ClusterResult, ClusterRun, archived, carry_out, extract
 from testbed.studies.progress import Claim, Failure, Progress
 from testbed.studies.study import StudyRun
 
 RETRIES = 3
 """How often Ray repeats a task whose node or process was lost."""
 
-CONNECT_SECONDS = 10.0
-
 CANCEL_SECONDS = 20.0
 """Time for the tasks of an interrupted sweep to end their processes."""
 
 
 @contextmanager
-def connected(address: str) -> Iterator[None]:
-    """Join a Ray cluster, and bring this package to its nodes.
-
-    Raises:
-        HostError: Ray is not installed, or there is no cluster of its version at the address.
-    """
-    try:
-        import ray
-    except ImportError:
-        raise HostError(
-            "--ray needs the package ray, which is not installed.",
-            hint="pip install 'edge-testbed[ray]'",
-        ) from None
-    if ray.is_initialized():
-        raise HostError("this process uses a Ray cluster already.", hint="ray.shutdown()")
-    package = str(Path(testbed.__file__).parent)
-    try:
-        _call(address)
-        ray.init(
-            address,
-            runtime_env={"py_modules": [package], "excludes": ["**/__pycache__"]},
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-        )
-    except (OSError, RuntimeError, ValueError) as error:
-        raise HostError(
-            f"no Ray cluster can be joined at {address}: {_summary(error)}",
-            hint="`ray status` shows the cluster of this machine. Expected auto, HOST:PORT, or "
-            "ray://HOST:10001 from outside the cluster.",
-        ) from None
-    try:
-        with _interrupted_by_sigterm():
-            yield
-    finally:
-        ray.shutdown()
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """Inside, SIGTERM ends the sweep as Ctrl-C does; Ray would print a stack and abort."""
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM ends the sweep as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -101,31 +49,14 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _call(address: str) -> None:
-    """Check that a server answers at an address; Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
-
-
-def _summary(error: BaseException) -> str:
-    """Return an error of Ray's or the system's on one line: of a trace, the last."""
-    import ray
-
-    lines = [line.strip() for line in str(error).strip().splitlines()]
-    if isinstance(error, ray.exceptions.RayTaskError):
-        return lines[-1]
-    return (error.strerror if isinstance(error, OSError) else None) or " ".join(lines)
-
-
 @dataclass
 class RayCluster:
-    """The cluster that this process has joined; see ``connected``."""
+    """The cluster that this process has joined."""
 
     progress: Progress
     environment: Mapping[str, str]  # of this process
     argv: tuple[str, ...]  # the command line, for the record of each run
-    releases: Mapping[str, str] = field(default_factory=lambda: {one: version(one) for one in SAME})
+    releases: Mapping[str, str] = field(default_factory=releases)
     _data: dict[Path, Any] = field(default_factory=dict)  # references to the data sets
 
     def check(self) -> None:
@@ -134,30 +65,7 @@ class RayCluster:
         Raises:
             HostError: some cannot; says which, and why.
         """
-        import ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        examine = ray.remote(num_cpus=0)(lacks)
-        asked = []
-        for node in _nodes():
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            found = examine.options(scheduling_strategy=there).remote(self.releases)
-            asked.append((node["NodeManagerHostname"], found))
-        problems = []
-        for host, found in asked:
-            try:
-                lacking = ray.get(found)
-            except ray.exceptions.RayError as error:
-                lacking = _summary(error)
-            if lacking:
-                problems.append(f"{host}: {lacking}")
-        if problems:
-            raise HostError(
-                f"{len(problems)} of {len(asked)} nodes of the Ray cluster cannot execute runs: "
-                f"{'; '.join(problems)}.",
-                hint=f"On these nodes: pip install 'edge-testbed[ray]=={version('edge-testbed')}' "
-                + " ".join(f"{one}=={release_of(wanted)}" for one, wanted in self.releases.items()),
-            )
+        check_nodes(self.releases, entry=carry_out.__module__)
 
     def carry_out(self, runs: Sequence[StudyRun], *, jobs: int | None) -> None:
         """Execute runs, up to ``jobs`` in parallel, or as many as the cluster has CPUs for."""
@@ -210,7 +118,7 @@ class RayCluster:
         needed = {"CPU": processes, "memory": memory, "GPU": int(on_gpu)}
         if not any(
             all(node["Resources"].get(one, 0) >= number for one, number in needed.items())
-            for node in _nodes()
+            for node in alive_nodes()
         ):
             gpu = " and a GPU" if on_gpu else ""
             raise HostError(
@@ -242,7 +150,7 @@ class RayCluster:
                 extract(result.folder, folder)
                 self.progress.registry.add(folder)
         except ray.exceptions.RayError as error:
-            failure = Failure(f"lost by the cluster: {_summary(error)}", NodeError.exit_code)
+            failure = Failure(f"lost by the cluster: {summary(error)}", NodeError.exit_code)
             self.progress.fail(claim.run, claim.name, failure)
             return
         except OSError as error:
@@ -254,19 +162,12 @@ class RayCluster:
         )
 
 
-def _nodes() -> list[dict[str, Any]]:
-    import ray
-
-    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return [node for node in known if node["Alive"] and node["Resources"].get("CPU")]
-
-
 def _processes(runs: int) -> int:
     """Return the number of processes of a run such that all runs together use all CPUs."""
-    cpus = [int(node["Resources"]["CPU"]) for node in _nodes()]
+    cpus = [int(node["Resources"]["CPU"]) for node in alive_nodes()]
     return max(1, min(sum(cpus) // max(1, runs), max(cpus, default=1)))
 
 
 def _room(processes: int) -> int:
     """Return how many runs the cluster can execute at once."""
-    return max(1, sum(int(node["Resources"]["CPU"]) // processes for node in _nodes()))
+    return max(1, sum(int(node["Resources"]["CPU"]) // processes for node in alive_nodes()))

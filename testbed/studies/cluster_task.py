@@ -15,7 +15,6 @@ import time
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from testbed.datasets.prepared import prepare_once
 from testbed.errors import HostError, TestbedError
 from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources
+from testbed.runtimes.ray_cluster import lacks
 from testbed.scenario import load
 from testbed.scenario.own_code import COPIES
 from testbed.studies.carry_out import StudyRunRequest, start
@@ -31,9 +31,6 @@ from testbed.telemetry.wall import WALL
 
 POLL_SECONDS = 0.1
 """Ray cancels a task between two Python instructions: it would not interrupt a blocking call."""
-
-SAME = ("torch", "numpy")
-"""Packages that must have the same release everywhere: results depend on them."""
 
 
 @dataclass(frozen=True)
@@ -76,23 +73,6 @@ def carry_out(asked: ClusterRun, data: Prepared) -> ClusterResult:
         except TestbedError as error:
             return ClusterResult(error.exit_code, str(error), b"", host)
         return ClusterResult(status, said, archived(folder) if folder.is_dir() else b"", host)
-
-
-def lacks(releases: Mapping[str, str]) -> str:
-    """Return what this node lacks to execute a run with the same result; empty if nothing."""
-    for package, wanted in releases.items():
-        try:
-            found = version(package)
-        except PackageNotFoundError:
-            return f"the package {package} is not installed, expected {package} {wanted}"
-        if release_of(found) != release_of(wanted):
-            return f"found {package} {found}, expected {wanted} as on the machine of the sweep"
-    return ""
-
-
-def release_of(found: str) -> str:
-    """Return the release of a version, without its build such as +cpu."""
-    return found.partition("+")[0]
 
 
 def _request(

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from testbed.errors import HostError
+from testbed.errors import HostError, ScenarioError
 from testbed.run.follow import wait_for_end
 from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources
+from testbed.scenario.load import with_source_lines
+from testbed.scenario.schema import Scenario
 from testbed.simulation.gradients import Reuse, count_reused, refused
+from testbed.simulation.outline import ray_pool
 from testbed.studies.carry_out import StudyRunRequest, start
 from testbed.studies.found import (
     Found,
@@ -106,7 +109,8 @@ def sweep(
         The resulting runs. A run that fails does not stop the others.
 
     Raises:
-        ScenarioError: the results folder is another study's.
+        ScenarioError: the results folder is another study's, or a run has a Ray cluster of its own,
+            which is not possible with ``reuse_bytes`` and ``ray``.
         TestbedError: another sweep is active in ``runs``.
         HostError: the disk has less free space than ``reuse_bytes``, or there is no such cluster,
             or one of its nodes cannot execute runs.
@@ -115,6 +119,7 @@ def sweep(
     """
     if ray and reuse_bytes:
         raise ValueError("reuse is only possible without ray: gradients are kept on this machine.")
+    _check_pools(study, "--ray" if ray else "--reuse" if reuse_bytes else "")
     count = len(os.sched_getaffinity(0))
     side_by_side = max(1, min(jobs or count, count))
     with alone(runs), reused_gradients(runs, reuse_bytes, side_by_side=side_by_side) as gradients:
@@ -126,23 +131,48 @@ def sweep(
         registry = Registry.of_user(environment, home)
         progress = Progress(runs, registry, tell, total=len(missing))
         pool = RunPool(progress, environment, home, tuple(argv), gradients)
-        simulated = [run for run in missing if run.scenario.simulated]
+        alone_here = [run for run in missing if not run.scenario.simulated or _has_cluster(run)]
+        simulated = [run for run in missing if run not in alone_here]
         if ray and simulated:
-            from testbed.studies.cluster import RayCluster, connected
+            from testbed.runtimes.ray_cluster import connected
+            from testbed.studies.cluster import RayCluster, interrupted_by_sigterm
 
-            with connected(ray):
+            with connected(ray, asked_by="--ray"), interrupted_by_sigterm():
                 cluster = RayCluster(progress, environment, tuple(argv))
                 cluster.check()
                 cluster.carry_out(simulated, jobs=jobs)
         else:
             pool.carry_out(simulated, jobs=side_by_side)
-        pool.carry_out([run for run in missing if not run.scenario.simulated], jobs=1)
+        pool.carry_out(alone_here, jobs=1)
         now = {run: one for run, one in find_runs(study, runs).items() if _has_ended(one)}
     return Swept(study, runs, now, progress.failed)
 
 
 def _has_ended(found: FoundRun) -> bool:
     return found.condition in ("valid", "invalid")
+
+
+def _has_cluster(run: StudyRun) -> bool:
+    """Return whether a run uses all of a Ray cluster."""
+    return isinstance(run.scenario, Scenario) and ray_pool(run.scenario) is not None
+
+
+def _check_pools(study: Study, option: str) -> None:
+    """Refuse an option that is not possible with runs whose own pool is a Ray cluster.
+
+    Raises:
+        ScenarioError: there is such a run.
+    """
+    why = {
+        "--ray": "a run is either a task of the cluster or uses actors of it",
+        "--reuse": "gradients are kept on this disk, which the actors of a Ray pool do not have",
+    }
+    if option and any(map(_has_cluster, study.runs)):
+        base = study.document.scenario
+        file = study.file.parent / base if isinstance(base, str) else study.file
+        with with_source_lines(file):
+            expected = f"`pool: local` with {option}: {why[option]}"
+            raise ScenarioError.at("runtime.pool", "ray", expected)
 
 
 def _wait_for_others(found: Found, tell: Tell) -> dict[StudyRun, FoundRun]:

@@ -171,6 +171,16 @@ class Resumed(ControllerEvent):
     time_seconds: Annotated[float, "emulated time of the checkpoint"]
 
 
+class ProcessReplaced(ControllerEvent):
+    """A process of a simulation on a Ray cluster was lost and replaced; results are unaffected."""
+
+    process: Annotated[int, "number of the process"]
+    lost_host: Annotated[str, "host of the lost process"]
+    host: Annotated[str, "host of its replacement"]
+    repeated: Annotated[int, "number of messages it carried out again"]
+    reason: Annotated[str, "what Ray reports"]
+
+
 class MemoryRead(ControllerEvent, name="memory"):
     """The private memory of each worker was read; the last such event of a run counts."""
 

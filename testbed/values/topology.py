@@ -232,7 +232,7 @@ class Plan:
     network: NetworkSpec
     launch: LaunchMode  # how roles start: forked from a warm template, or as cold processes
     labels: Mapping[str, str]  # shown by and searchable in every runtime (``run``, ``scenario``)
-    runtime: Mapping[str, str] = field(default_factory=dict)  # its name and options
+    runtime: Mapping[str, Any] = field(default_factory=dict)  # its name and options
     time_scale: float = 1.0  # emulated seconds per real second; already applied to all values here
 
     def named(self, run: str) -> Plan:

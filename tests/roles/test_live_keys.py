@@ -36,6 +36,7 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import encode_push
 from testbed.rpc.messages import PushMessage
+from testbed.simulation.channels import forked
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import EventQueue
@@ -142,7 +143,7 @@ def simulated(
     rng = np.random.default_rng(1)  # as in the stage
     initial = rng.normal(size=SIZE).astype(np.float32)
     half = config.server(NETWORK.layout, 2, parameters=initial, rng=rng)
-    with Pool(build, workers=2, size=2 * SIZE + SLACK, processes=1) as pool:
+    with Pool(forked(build, workers=2), workers=2, size=2 * SIZE + SLACK, processes=1) as pool:
         engine = Engine(
             server=Server(half, StopRule(updates=updates)),
             workers=pool,

@@ -33,6 +33,7 @@ from testbed.scenario.durations import Codec
 from testbed.scenario.experiment import Constant, Durations, Experiment
 from testbed.scenario.traces import Following
 from testbed.simulation import model
+from testbed.simulation.channels import forked
 from testbed.simulation.checkpoint import restore
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
@@ -247,7 +248,8 @@ def play(
     timeline = Timeline.of(plans, ["all"] * count, seed=0, availabilities=availabilities)
 
     size = 2 * LAYOUT.size + SLACK  # so that keyed payloads fit too
-    with Pool(build, workers=count, size=size, processes=processes) as pool:
+    start = forked(build, workers=count)
+    with Pool(start, workers=count, size=size, processes=processes) as pool:
         engine = Engine(
             server=Server(
                 config.server(LAYOUT, count, parameters=parameters, rng=np.random.default_rng(1)),

@@ -8,7 +8,7 @@ import torch
 from testbed.errors import HostError, ScenarioError
 from testbed.scenario import load_text
 from testbed.scenario.schema import Scenario
-from testbed.simulation.run import compute_device
+from testbed.simulation.build import compute_device
 
 TEXT = """
 name: tiny

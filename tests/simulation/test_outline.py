@@ -6,7 +6,13 @@ import pytest
 
 from testbed.errors import HostError
 from testbed.scenario import load_text
-from testbed.simulation.outline import LEFT_OUT, ClassOutline, outline, require_memory
+from testbed.simulation.outline import (
+    LEFT_OUT,
+    ClassOutline,
+    actor_bytes,
+    outline,
+    require_memory,
+)
 
 TEXT = """
 name: outlined
@@ -50,6 +56,16 @@ def test_the_device_of_the_gradients() -> None:
     text = TEXT.replace("runtime: simulated", "runtime: {simulated: {device: cuda}}")
     made = outline(load_text(text), parameters=None, processes=16)
     assert made.gradients == "16 processes, sharing this host's GPU (cuda)"
+
+
+def test_a_ray_pool_has_the_workers_models_on_its_nodes() -> None:
+    pool = "runtime: {simulated: {pool: {ray: {processes: 3}}}}"
+    scenario = load_text(TEXT.replace("runtime: simulated", pool))
+    made = outline(scenario, parameters=1_000_000, processes=16)
+    assert made.gradients == "3 processes of the Ray cluster at auto"
+    assert made.memory_bytes == 80_000_000 + 350_000_000  # two vectors for each of 10 workers
+    # Of 10 workers, the first of 3 actors has 4: two vectors of 4 MB each, and the imports.
+    assert actor_bytes(10, 1_000_000, processes=3) == 32_000_000 + 350_000_000
 
 
 def test_memory_grows_with_workers_and_processes() -> None:

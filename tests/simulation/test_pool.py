@@ -18,7 +18,8 @@ from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
 from testbed.models import BoundModel, Mlp, Network
 from testbed.payloads import Dense, Sparse, Vector
-from testbed.simulation.pool import BATCH, MAX_AHEAD_BYTES, MESSAGE_BYTES, Pool
+from testbed.simulation.channels import MAX_AHEAD_BYTES, MESSAGE_BYTES, forked
+from testbed.simulation.pool import BATCH, Pool
 from testbed.simulation.worker import Cycle, Learner, SimulatedWorker
 
 WORKERS = BATCH * MAX_AHEAD_BYTES // MESSAGE_BYTES
@@ -94,7 +95,8 @@ def start_pool(network: Network, config: AlgorithmConfig, *, workers: int, proce
             simulated[index] = SimulatedWorker(index, worker, draw_step=lambda: 0.5)
         return simulated, Learner(DATA, parameters, network.bind(parameters))
 
-    return Pool(build, workers=workers, size=layout.size, processes=processes)
+    start = forked(build, workers=workers)
+    return Pool(start, workers=workers, size=layout.size, processes=processes)
 
 
 @pytest.fixture

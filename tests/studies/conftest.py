@@ -158,10 +158,10 @@ class Sweeps:
         assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a sweep in the background; it ends with the test."""
+    def start(self, *words: str, verb: str = "sweep") -> subprocess.Popen[str]:
+        """Start a sweep, or another command, in the background; it ends with the test."""
         sweep = subprocess.Popen(
-            self.words("sweep", *words), env=self.environment, cwd=self.folder, text=True,
+            self.words(verb, *words), env=self.environment, cwd=self.folder, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self.started.append(sweep)

@@ -1,4 +1,4 @@
-"""Sweeps on a real Ray cluster: several nodes on this machine, one of which is lost."""
+"""Sweeps and simulations on a real Ray cluster: nodes on this machine, some of which are lost."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from typing import Any
 
 import pytest
 
+from testbed.runtimes.ray_cluster import lacks
 from testbed.studies import load_study
-from testbed.studies.cluster_task import archived, extract, lacks
+from testbed.studies.cluster_task import archived, extract
 from testbed.studies.progress import Failure, Progress
 from testbed.telemetry.registry import Registry
 
 pytest.importorskip("ray", reason="needs ray: pip install 'edge-testbed[ray]'")
 
 SIX = "name: own\nscenario: base.yaml\nseeds: [1, 2, 3, 4, 5, 6]\nvary: {{files: {{mine: {0}}}}}\n"
+NET = (
+    "from torch import nn\n\nclass Net(nn.Sequential):\n"
+    "    def __init__(self, shape, classes):\n"
+    "        super().__init__(nn.Flatten(), nn.Linear(64, classes))\n"
+)
 LONG = (
     "name: long\nscenario: base.yaml\nseeds: [1, 2]\nvary: {length: {long: stop.updates=1000000}}\n"
 )
@@ -45,6 +51,15 @@ class Nodes:
         """Kill all processes of a node at once: they leave their temporary folders behind."""
         self.cluster.remove_node(self.others.pop(), allow_graceful=False)
 
+    def add_one(self) -> None:
+        """Add a node."""
+        self.others.append(self.cluster.add_node(num_cpus=1))
+
+    @property
+    def pool(self) -> str:
+        """The setting with which the actors of this cluster compute a simulation."""
+        return f"runtime={{simulated: {{pool: {{ray: {{address: '{self.address}'}}}}}}}}"
+
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
@@ -56,10 +71,10 @@ def nodes() -> Iterator[Nodes]:
         nodes.cluster.shutdown()
 
 
-def digests(runs: Path) -> dict[str, str]:
+def digests(runs: Path, names: str = "own-*") -> dict[str, str]:
     """Of everything that a run computes: its updates, evaluations and models."""
     found = {}
-    for run in runs.glob("own-*"):
+    for run in runs.glob(names):
         files = [run / "evaluations.csv", *(run / "updates").iterdir(), *(run / "model").iterdir()]
         for file in files:
             found[str(file.relative_to(runs))] = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -74,11 +89,7 @@ def test_a_lost_node_s_run_is_repeated_and_all_results_are_those_of_a_local_swee
     (sweeps.folder / "traces/rate.csv").write_text(
         "time_seconds,bits_per_second\n0,1234567\n1,3e6\n2,0\n"
     )
-    (sweeps.folder / "net.py").write_text(
-        "from torch import nn\n\nclass Net(nn.Sequential):\n"
-        "    def __init__(self, shape, classes):\n"
-        "        super().__init__(nn.Flatten(), nn.Linear(64, classes))\n"
-    )
+    (sweeps.folder / "net.py").write_text(NET)
     settings = [
         "stop.updates=600",
         "workers.classes.fast.link.up.rate={trace: traces/rate.csv}",
@@ -129,12 +140,78 @@ def test_what_a_cluster_cannot_do_is_refused(sweeps: Any, write_study: Any, node
     assert "0 of 2 runs exist" in said
 
 
+@pytest.mark.slow
+def test_a_simulation_whose_actor_is_lost_has_the_results_of_the_local_pool(
+    sweeps: Any, nodes: Nodes
+) -> None:
+    run = sweeps.runs / "one"
+    command = sweeps.start(
+        *("base.yaml", "--name", "one", "--set", "stop.updates=2000", "--set", nodes.pool),
+        verb="up",
+    )
+    sweeps.wait_until(lambda: len(evaluations(run)) > 4)
+    nodes.lose_one()
+    nodes.add_one()
+    said = command.communicate()[0]
+    assert command.returncode == 0, said
+    (event,) = [one for one in events(run) if one["event"] == "process_replaced"]
+    assert event["process"] in (0, 1)
+    remote = digests(sweeps.runs, "one")
+    sweeps.runs = sweeps.folder / "local"
+    sweeps("up", "base.yaml", "--name", "one", "--set", "stop.updates=2000")
+    assert remote == digests(sweeps.runs, "one")
+    assert len(remote) >= 4
+
+
+def evaluations(run: Path) -> list[str]:
+    file = run / "evaluations.csv"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def events(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_the_user_s_own_code_is_computed_by_actors(sweeps: Any, nodes: Nodes) -> None:
+    (sweeps.folder / "net.py").write_text(NET)
+    own = ("base.yaml", "--name", "one", "--set", "model={custom: {file: net.py, class: Net}}")
+    sweeps("up", *own, "--set", nodes.pool)
+    remote = digests(sweeps.runs, "one")
+    sweeps.runs = sweeps.folder / "local"
+    sweeps("up", *own)
+    assert remote == digests(sweeps.runs, "one")
+
+
+@pytest.mark.slow
+def test_a_pool_that_cannot_be_is_refused_with_its_line(
+    sweeps: Any, write_study: Any, nodes: Nodes
+) -> None:
+    scenario = sweeps.folder / "base.yaml"
+    scenario.write_text(
+        scenario.read_text().replace("runtime: simulated", "runtime: {simulated: {pool: ray}}")
+    )
+    elsewhere = nodes.pool.replace(nodes.address, "127.0.0.1:9")
+    said = sweeps("up", "base.yaml", "--set", elsewhere, status=2)
+    assert "runtime.pool: no Ray cluster can be joined at 127.0.0.1:9: Connection refused" in said
+    many = nodes.pool.replace("address", "processes: 4, address")
+    said = sweeps("up", "base.yaml", "--set", "workers.count=4", "--set", many, status=2)
+    assert "runtime.pool: the Ray cluster has room for " in said
+    assert " of 4 processes with a CPU, 35" in said
+    for option in (("--ray", nodes.address), ("--reuse", "1GB")):
+        said = sweeps("sweep", "study.yaml", *option, status=2)
+        assert (
+            f"base.yaml:2: runtime.pool: found ray, expected `pool: local` with {option[0]}" in said
+        )
+    assert list(sweeps.begun()) == []
+
+
 def test_packages_that_a_node_lacks() -> None:
     assert lacks({}) == ""
     assert lacks({"no-such": "1.2"}) == (
         "the package no-such is not installed, expected no-such 1.2"
     )
-    assert lacks({"click": "0.1+cpu"}).endswith(", expected 0.1+cpu as on the machine of the sweep")
+    assert lacks({"click": "0.1+cpu"}).endswith(", expected 0.1+cpu as on the driver's machine")
 
 
 def test_a_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
