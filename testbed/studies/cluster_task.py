@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import tempfile
-import time
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from testbed.run.simulated import SimulationResources
 from testbed.runtimes.ray_cluster import lacks
 from testbed.scenario import load
 from testbed.scenario.own_code import COPIES
-from testbed.studies.carry_out import StudyRunRequest, start
+from testbed.studies.run_processes import StudyRunRequest, run_processes
 from testbed.telemetry.wall import WALL
 
 POLL_SECONDS = 0.1
@@ -108,16 +107,16 @@ def _request(
 
 def _execute(request: StudyRunRequest, environment: Mapping[str, str]) -> tuple[int, str]:
     """Execute a run in a process of its own; return its exit status and standard error."""
-    with tempfile.TemporaryFile() as log:
-        process = start(request, log, environment)
+    with tempfile.TemporaryFile() as log, run_processes(environment) as starter:
+        process = starter.start(request, log)
         try:
-            while process.poll() is None:
-                time.sleep(POLL_SECONDS)
+            while not process.has_ended(POLL_SECONDS):
+                pass
         finally:
             process.terminate()  # if this task was cancelled
-            process.wait()
+            status = process.wait()
         log.seek(0)
-        return process.returncode, log.read().decode(errors="replace").strip()
+        return status, log.read().decode(errors="replace").strip()
 
 
 def archived(folder: Path) -> bytes:

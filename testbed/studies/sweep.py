@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import shutil
-import subprocess
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ from testbed.scenario.load import with_source_lines
 from testbed.scenario.schema import Scenario
 from testbed.simulation.gradients import Reuse, count_reused, refused
 from testbed.simulation.outline import ray_pool
-from testbed.studies.carry_out import StudyRunRequest, start
 from testbed.studies.found import (
     Found,
     FoundRun,
@@ -32,6 +30,7 @@ from testbed.studies.found import (
     results_folder,
 )
 from testbed.studies.progress import Claim, Failure, Progress, Tell
+from testbed.studies.run_processes import RunProcess, RunStarter, StudyRunRequest, run_processes
 from testbed.studies.study import Study, StudyRun
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry
@@ -191,15 +190,14 @@ class Job:
     """An active run."""
 
     claim: Claim
-    process: subprocess.Popen[bytes]  # executes it
+    process: RunProcess  # executes it
     log: IO[bytes]  # output of the process
-    ended: int  # a pidfd, readable when the process has ended
     slot: list[int]  # the slot of CPUs it uses
 
 
 @dataclass
 class RunPool:
-    """Processes on this machine that execute one run each."""
+    """Executes runs on this machine, each in a process of its own."""
 
     progress: Progress
     environment: Mapping[str, str]  # of this process
@@ -209,23 +207,27 @@ class RunPool:
 
     def carry_out(self, runs: Sequence[StudyRun], *, jobs: int) -> None:
         """Execute runs, up to ``jobs`` in parallel; each has its own CPUs."""
+        if not runs:
+            return
         cpus = sorted(os.sched_getaffinity(0))
         side_by_side = max(1, min(jobs, len(runs)))
         slots = [cpus[index::side_by_side] for index in range(side_by_side)]
         waiting, going = deque(runs), list[Job]()
-        with _ended_together(going):
+        with run_processes(self.environment) as starter, _ended_together(going):
             while waiting or going:
                 while waiting and slots:
-                    self._begin(waiting.popleft(), slots, going)
+                    self._begin(waiting.popleft(), starter, slots, going)
                 if not going:
                     continue
-                ready, _, _ = select.select([job.ended for job in going], [], [])
-                for job in [one for one in going if one.ended in ready]:
+                ready, _, _ = select.select([job.process.ended for job in going], [], [])
+                for job in [one for one in going if one.process.ended in ready]:
                     self._conclude(job)
                     going.remove(job)
                     slots.append(job.slot)
 
-    def _begin(self, run: StudyRun, slots: list[list[int]], going: list[Job]) -> None:
+    def _begin(
+        self, run: StudyRun, starter: RunStarter, slots: list[list[int]], going: list[Job]
+    ) -> None:
         claim = self.progress.claim(run)
         if claim is None:
             return
@@ -248,12 +250,10 @@ class RunPool:
             ),
         )
         log = tempfile.TemporaryFile()  # noqa: SIM115 - closed when its process has ended
-        process = start(request, log, self.environment)
-        going.append(Job(claim, process, log, os.pidfd_open(process.pid), slot))
+        going.append(Job(claim, starter.start(request, log), log, slot))
 
     def _conclude(self, job: Job) -> None:
         status = job.process.wait()
-        os.close(job.ended)
         job.log.seek(0)
         said = job.log.read().decode(errors="replace").strip()
         job.log.close()
@@ -284,7 +284,6 @@ def _ended_together(going: list[Job]) -> Iterator[None]:
             job.process.terminate()
         for job in going:
             job.process.wait()
-            os.close(job.ended)
             job.log.close()
         raise
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,14 @@ def test_a_killed_and_resumed_simulation_is_bit_identical(bed: Any, name: str) -
     assert bed.leftovers(name) == []
     refuse_what_was_changed(bed, killed)
 
-    one_cpu = {min(os.sched_getaffinity(0))}
-    resumed = bed("resume", name, preexec_fn=lambda: os.sched_setaffinity(0, one_cpu))
+    on_one_cpu = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+    resumed = subprocess.run(
+        [*on_one_cpu, *bed.words("resume", name)],
+        env=bed.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert f"run {name} (simulated), resumed" in resumed.stdout
     assert bed.state(name) == "finished"
     events = [json.loads(line) for line in (killed / "events.jsonl").read_text().splitlines()]

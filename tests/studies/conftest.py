@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from warm_commands import Command, CommandRunner
 
 from testbed.scenario import dump
 from testbed.studies.study import StudyRun
@@ -131,47 +130,43 @@ LONGEST_SECONDS = 120.0
 class Sweeps:
     """``testbed`` in a folder of the test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, run_command: CommandRunner) -> None:
         self.folder = folder
         self.runs = folder / "runs"
-        self.started: list[subprocess.Popen[str]] = []
+        self.started: list[Command] = []
         self.environment = {
             **os.environ,
             "XDG_STATE_HOME": str(folder / "state"),
             "PYTHONPATH": str(ROOT),
         }
-
-    def words(self, verb: str, *words: str) -> list[str]:
-        return [sys.executable, "-P", "-m", "testbed", verb, "--runs", str(self.runs), *words]
+        self._run_command = run_command
 
     def __call__(self, verb: str, *words: str, status: int = 0) -> str:
         """Run a command, and expect an exit status; returns its output."""
-        done = subprocess.run(
-            self.words(verb, *words),
-            env=self.environment,
+        done = self._run_command(
+            [verb, "--runs", str(self.runs), *words],
             cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
+            environment=self.environment,
             timeout=LONGEST_SECONDS,
         )
         assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
-    def start(self, *words: str, verb: str = "sweep") -> subprocess.Popen[str]:
+    def start(self, *words: str, verb: str = "sweep") -> Command:
         """Start a sweep, or another command, in the background; it ends with the test."""
-        sweep = subprocess.Popen(
-            self.words(verb, *words), env=self.environment, cwd=self.folder, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        sweep = self._run_command.start(
+            [verb, "--runs", str(self.runs), *words],
+            cwd=self.folder,
+            environment=self.environment,
+        )
         self.started.append(sweep)
         return sweep
 
     def end(self) -> None:
-        """End the sweeps left by a failed test."""
+        """End the sweeps left by a failed test, and close the outputs of all."""
         for sweep in self.started:
-            with sweep:
-                sweep.kill()
+            sweep.kill()
+            sweep.communicate()
 
     def wait_until_training(self, run: str) -> None:
         """Wait until a run has started to train."""
@@ -194,8 +189,8 @@ class Sweeps:
 
 
 @pytest.fixture
-def sweeps(tmp_path: Path, write_study: Any) -> Iterator[Sweeps]:
+def sweeps(tmp_path: Path, write_study: Any, run_command: CommandRunner) -> Iterator[Sweeps]:
     write_study()
-    sweeps = Sweeps(tmp_path)
+    sweeps = Sweeps(tmp_path, run_command)
     yield sweeps
     sweeps.end()
