@@ -145,7 +145,7 @@ def _show_workload(
     from testbed.cli.plan_devices import presence, print_presence
     from testbed.plan.workload import plan_workload
 
-    made = plan_workload(workload, workload.name)
+    made, refused = _deal(plan_workload(workload, workload.name), None)
     requests = _requests(workload, made)
     present = presence(workload, made, beside)
     if as_json:
@@ -154,10 +154,14 @@ def _show_workload(
         shown = [asdict(request) for request in requests]
         made_by = workload.runtime.name
         availability = {"availability": present} if present else {}
-        print_json({**told, "nodes": nodes, **availability, "runtime": made_by, "requests": shown})
+        lacking = {"refused": refused} if refused else {}
+        about = {"nodes": nodes, **availability, "runtime": made_by, "requests": shown}
+        print_json({**told, **about, **lacking})
         return
     _print_nodes(made)
     print_presence(present)
+    for line in gpu_lines(made, refused):
+        click.echo(line)
     if shows_requests:
         _print_requests(made, requests)
 

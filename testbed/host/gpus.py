@@ -101,6 +101,8 @@ def device_nodes(gpus: Sequence[Gpu], folder: Path = DEVICES) -> tuple[Path, ...
 def check_gpus(nodes: Iterable[NodeSpec], *, build: str | None, folder: Path = DEVICES) -> None:
     """Reject nodes with GPUs that they could not use with this host's PyTorch and device nodes.
 
+    Nodes of a workload bring their own libraries.
+
     Args:
         nodes: with the GPUs that they were dealt.
         build: that of the installed PyTorch, like ``cuda 12.8``.
@@ -110,7 +112,7 @@ def check_gpus(nodes: Iterable[NodeSpec], *, build: str | None, folder: Path = D
         HostError: PyTorch cannot use CUDA, or a device node is missing; says what to do.
     """
     for node in [node for node in nodes if node.gpus]:
-        if build is None or not build.startswith("cuda"):
+        if node.part != "peer" and (build is None or not build.startswith("cuda")):
             raise HostError(
                 f"{node.name}: gpus {node.gpus:g}, but the installed PyTorch cannot use CUDA: its "
                 f"build is {build}.",

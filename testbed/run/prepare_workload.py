@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from testbed.errors import ScenarioError
 from testbed.faults import ChangedLink
+from testbed.host.gpus import find_gpus
 from testbed.host.users import Users
+from testbed.plan.gpus import deal_gpus, want_gpus
 from testbed.plan.workload import plan_workload
 from testbed.run.prepare import WorkloadRequest, left_out, make_folder
 from testbed.run.setup import WorkloadSetup
@@ -21,25 +23,36 @@ from testbed.scenario.workload_checks import INTERPRETER
 from testbed.scenario.workload_links import with_own_files
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import Circumstances
-from testbed.values.topology import NodeSpec, Plan
+from testbed.values.topology import Gpu, NodeSpec, Plan
 
 SYSTEM = (Path("/usr"), Path("/bin"), Path("/opt"))
 """Folders that every node sees; an interpreter elsewhere is shown to the nodes."""
 
 
 def prepare_workload(
-    request: WorkloadRequest, *, driver: RuntimeDriver, users: Users
+    request: WorkloadRequest,
+    *,
+    driver: RuntimeDriver,
+    users: Users,
+    find_gpus: Callable[[], Sequence[Gpu]] = find_gpus,
 ) -> WorkloadSetup:
     """Create the folder of a run; start nothing.
+
+    Args:
+        request: the user's.
+        driver: of its runtime.
+        users: where the nodes' uids come from.
+        find_gpus: finds this host's GPUs, if a node has any.
 
     Raises:
         ScenarioError: the name is taken, or two files of the programs have one name.
         HostError: the kernel cannot do what a link needs, or the user is not allowed to enforce a
-            limit, or the folder cannot be created.
+            limit, or there are too few GPUs, or the folder cannot be created.
     """
     workload, copied = with_files(request.scenario, request.beside)
     request = replace(request, scenario=workload)
     planned = plan_workload(workload, workload.name)
+    planned = deal_gpus(planned, find_gpus() if want_gpus(planned) else (), vector=0)
     images = driver.check(planned.nodes)
     engine = workload.runtime.capabilities.engine
     nodes = (*planned.nodes, *_changed_nodes(workload, planned))

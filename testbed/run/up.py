@@ -128,7 +128,7 @@ def up(
             training = prepare(request, planned, data, driver=driver, users=users)
             setup, begin = training, partial(Training, training)
         else:
-            workload = prepare_workload(request, driver=driver, users=users)
+            workload = prepare_workload(request, driver=driver, users=users, find_gpus=find_gpus)
             setup, begin = workload, partial(WorkloadCourse, workload)
         with (
             metering or nullcontext(),

@@ -26,6 +26,7 @@ from testbed.values.fields import (
     Count,
     Cpus,
     Folder,
+    Gpus,
     Key,
     NodeName,
     PositiveSize,
@@ -48,7 +49,7 @@ OLDEST, NEWEST = Version("1.26.0"), Version("1.42.0")
 """The oldest and the newest version of flwr that were tried; newer ones may work, too."""
 
 FLWR_HOME = "/run/testbed/home/.flwr"
-OF_SUPERNODES = ("switch", "link", "cpu", "cpuset", "memory", "availability", "when_absent")
+OF_SUPERNODES = ("switch", "link", "cpu", "cpuset", "memory", "gpus", "availability", "when_absent")
 OF_ALL = ("python", "scratch", "folders")
 START_SECONDS, JOIN_SECONDS = 300, 900
 
@@ -90,6 +91,7 @@ class Flower(StrictModel):
         cpu: CPU limit of each SuperNode, in CPUs, for its ClientApp, too.
         cpuset: CPUs of the host that the SuperNodes may use.
         memory: memory limit of each SuperNode.
+        gpus: number of NVIDIA GPUs of each SuperNode, or its share of one; by default none.
         availability: when each SuperNode is present; by default always.
         when_absent: what is done to a SuperNode while it is absent: `kill`, `freeze` or
             `partition`. `kill` by default.
@@ -111,6 +113,7 @@ class Flower(StrictModel):
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
+    gpus: Gpus = 0
     availability: Attendance | None = None
     when_absent: WhenAbsent | None = None
     superlink: SuperLink = SuperLink()

@@ -33,6 +33,7 @@ from testbed.values.fields import (
     Count,
     Cpus,
     FiniteNumber,
+    Gpus,
     Image,
     Key,
     Name,
@@ -142,6 +143,8 @@ class ProgramClass(StrictModel):
         cpu: CPU limit of each node, in CPUs; by default that of the program.
         cpuset: CPUs of the host that the nodes may use; by default those of the program.
         memory: memory limit of each node; by default that of the program.
+        gpus: number of NVIDIA GPUs that each node has, or its share of one; by default that of the
+            program.
         availability: when each node is present; by default as the program says.
     """
 
@@ -151,6 +154,7 @@ class ProgramClass(StrictModel):
     cpu: Cpus | None = None
     cpuset: CpuSet | None = None
     memory: PositiveSize | None = None
+    gpus: Gpus | None = None
     availability: Attendance | None = None
 
 
@@ -175,6 +179,8 @@ class Program(CommandSettings):
         classes: classes of nodes with links and limits of their own, in the order in which nodes
             are assigned to them; their counts add up to `count`.
         environment: variables, in addition to those of `testbed up` (in Docker: of the image).
+        gpus: number of NVIDIA GPUs that each node has, or its share of one, such as 0.25, of which
+            the program must not use more memory; by default none.
         image: an image of the Docker engine from which the containers of the nodes are made; by
             default testbed's, with Python and torch. `command` replaces its entrypoint.
         python: a Python environment (a folder that `python -m venv` or `uv venv` created), whose
@@ -197,6 +203,7 @@ class Program(CommandSettings):
     switch: NodeName = CORE
     classes: dict[Key, ProgramClass] = Field(default={})
     environment: dict[Key, Word] = Field(default={})
+    gpus: Gpus = 0
     image: Image | None = None
     python: Word | None = None
     files: Annotated[tuple[Word, ...], Field(strict=False)] = ()
@@ -232,6 +239,10 @@ class Program(CommandSettings):
         """Return the device class of each node, with its name; without classes, the program's."""
         classes = self.classes or {name: ProgramClass(count=self.count)}
         return tuple((key, one) for key, one in classes.items() for _ in range(one.count))
+
+    def gpus_of(self, one: ProgramClass) -> float:
+        """Return the number of GPUs of each node of a class, or its share of one."""
+        return self.gpus if one.gpus is None else one.gpus
 
     def absence(self, one: ProgramClass) -> WhenAbsent | None:
         """Return what is done to absent nodes of a class; None if they are always present."""

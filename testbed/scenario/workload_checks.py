@@ -44,6 +44,7 @@ def check_workload(workload: Workload) -> Iterator[Finding]:
         yield from _check_braces(workload, program, path)
         yield from _check_image(workload, program, path)
         yield from _check_after(workload, program, path)
+        yield from _check_gpus(workload, program, path)
     yield from check_links(workload)
     yield from _check_order(workload)
     ends = any(program.end == "final" for program in workload.workload.values())
@@ -104,6 +105,21 @@ def _check_image(workload: Workload, program: Program, path: Keys) -> Iterator[F
     if program.python is not None:
         expected = "either `image` or `python`, whose interpreter the image would have to contain"
         yield (*path, "python"), program.python, expected
+
+
+def _check_gpus(workload: Workload, program: Program, path: Keys) -> Iterator[Finding]:
+    """Check that the runtime can give GPUs to nodes."""
+    if workload.runtime.capabilities.gpus:
+        return
+    fields: dict[Keys, float] = {(*path, "gpus"): program.gpus}
+    fields |= {
+        (*path, "classes", name, "gpus"): one.gpus or 0 for name, one in program.classes.items()
+    }
+    for where, gpus in fields.items():
+        if gpus:
+            able = " or ".join(names(gpus=True))
+            expected = f"0: runtime {workload.runtime.name} does not support GPUs, {able} does"
+            yield where, f"{gpus:g}", expected
 
 
 def _check_names(workload: Workload) -> Iterator[Finding]:

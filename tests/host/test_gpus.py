@@ -92,3 +92,4 @@ def test_what_a_node_with_a_gpu_needs_of_the_host(tmp_path: Path) -> None:
         check_gpus([NODE], build="cuda 12.8", folder=tmp_path)
     (tmp_path / "nvidia-uvm").touch()
     check_gpus([NODE], build="cuda 12.8", folder=tmp_path)
+    check_gpus([replace(NODE, part="peer")], build=None, folder=tmp_path)  # libraries of its own

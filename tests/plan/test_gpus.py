@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from testbed.errors import HostError
+from testbed.host.users import Users
 from testbed.plan.budget import budget
 from testbed.plan.gpus import deal_gpus, holders, want_gpus
 from testbed.plan.make import plan
+from testbed.plan.workload import plan_workload
 from testbed.plan.written import plan_text, read_plan
+from testbed.run.setup import WorkloadSetup
+from testbed.runtimes import Native
+from testbed.runtimes.agent.launch import Mount
+from testbed.runtimes.docker.abilities import want_gpu_image
 from testbed.scenario import load_text
+from testbed.scenario.load_workload import load_workload
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Gpu, Plan
@@ -127,3 +135,33 @@ def test_the_plan_in_the_run_folder_says_who_has_which(tmp_path: Path) -> None:
     folder.plan.write_text(plan_text(made))
     assert '"dealt": [{"index": 0, "uuid": "GPU-0"' in folder.plan.read_text()
     assert read_plan(folder) == made
+
+
+WORKLOAD = """\
+name: w
+runtime: docker
+workload:
+  rank:
+    command: [train]
+    count: 4
+    gpus: 0.5
+    image: own:1
+    classes: {large: {count: 1, gpus: 2}, plain: {count: 2}, none: {count: 1, gpus: 0}}
+  server: {command: [serve]}
+"""
+
+
+def test_nodes_of_a_workload_have_those_of_their_class_or_program(tmp_path: Path) -> None:
+    """The two whole GPUs first; the halves share the third. Testbed's own image needs no CUDA."""
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    workload = load_workload(tmp_path / "w.yaml")
+    made = deal_gpus(plan_workload(workload, "w"), [gpu(0), gpu(1), gpu(2)], vector=0)
+    assert dealt(made) == {"rank0": [0, 1], "rank1": [2], "rank2": [2]}
+    folder = RunFolder(tmp_path)
+    setup = WorkloadSetup(made, folder, Users("root"), workload)
+    assert setup.launch(made.node("rank0")).environment["CUDA_VISIBLE_DEVICES"] == "GPU-0,GPU-1"
+    assert "CUDA_VISIBLE_DEVICES" not in setup.launch(made.node("server")).environment
+    assert not want_gpu_image(made.nodes)
+    native = workload.model_copy(update={"runtime": Native(name="native")})
+    launch = replace(setup, workload=native).launch(made.node("rank1"))
+    assert Mount(Path("/dev/nvidia2"), Path("/dev/nvidia2")) in launch.mounts

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import HostError
-from testbed.run.prepare import RunRequest
+from testbed.run.prepare import RunRequest, WorkloadRequest
 from testbed.run.up import RunListener, up
 from testbed.scenario import load_text
+from testbed.scenario.load_workload import load_workload
 from testbed.telemetry.host import torch_build
 from testbed.values.topology import Gpu
 from testbed.values.units import Size
@@ -38,6 +39,16 @@ def test_gpus_that_the_host_lacks_are_refused(tmp_path: Path) -> None:
         up(request_of(runs, "1"), RunListener(), find_gpus=lambda: ())
     with pytest.raises(HostError, match=r"w0 .*gpus 0.25 is 300 MB of GPU 0, .* At most 2 nodes"):
         up(request_of(runs, "0.25"), RunListener(), find_gpus=lambda: (SMALL,))
+    assert not runs.exists()
+
+
+def test_gpus_that_a_workload_lacks_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("name: w\nworkload: {job: {command: [work], gpus: 1}}\n")
+    workload, runs = load_workload(tmp_path / "w.yaml"), tmp_path / "runs"
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    request = WorkloadRequest(workload, tmp_path, runs, None, (), environment, tmp_path, 0.0)
+    with pytest.raises(HostError, match=r"job .*gpus 1, but this host has no NVIDIA GPU"):
+        up(request, RunListener(), find_gpus=lambda: ())
     assert not runs.exists()
 
 

@@ -76,6 +76,7 @@ class ProgramRole(Role):
                 folders=program.folders,
                 cpu_weight=self.cpu_weight,
                 uid=FIRST_WORKER_UID + number,
+                gpus=program.gpus_of(one),
                 part="peer",
                 end=program.end,
                 command=tuple(fill(word, own, workload, addresses) for word in program.command),

@@ -16,7 +16,12 @@ from testbed.errors import NodeError, RunNotFound, TestbedError
 from testbed.host.confine import seccomp_profile
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
-from testbed.runtimes.docker.abilities import check_abilities, limits_in, want_gpus
+from testbed.runtimes.docker.abilities import (
+    check_abilities,
+    limits_in,
+    want_gpu_image,
+    want_gpus,
+)
 from testbed.runtimes.docker.containers import AGENT, SECCOMP, agent_container, node_container
 from testbed.runtimes.docker.doctor import examine_engine
 from testbed.runtimes.docker.engine import connect, describe
@@ -64,7 +69,7 @@ class DockerDriver:
         self, plan: Plan, folder: RunFolder, start: Start, specs: Sequence[ContainerSpec]
     ) -> tuple[Request, ...]:
         """Return the containers that will be requested from the engine. Pure."""
-        image = self.image or image_name(gpu=want_gpus(plan.nodes))
+        image = self.image or image_name(gpu=want_gpu_image(plan.nodes))
         containers = (
             agent_container(plan, folder, start, image=image),
             *(
@@ -161,7 +166,7 @@ class DockerDriver:
             return {kind: identity_of(engine, name) for kind, name in images.items()}
 
     def _image(self, engine: APIClient, nodes: Iterable[NodeSpec]) -> str:
-        return check_image(engine, self.image or "", gpu=want_gpus(nodes))
+        return check_image(engine, self.image or "", gpu=want_gpu_image(nodes))
 
 
 def _as_recorded(engine: APIClient, name: str, folder: RunFolder, *, kind: str) -> str:
