@@ -113,7 +113,7 @@ class PoolProcess:
 
 @dataclass
 class ForkChannel:
-    """The way to a process that shares the memory of the rows.
+    """The way to a process that shares the memory of the rows; implements Channel.
 
     Attributes:
         own_files: the user's files whose code runs in it, or empty.
@@ -125,11 +125,9 @@ class ForkChannel:
     own_files: str = ""
 
     def message(self, request: list[Task] | ControlRequest) -> bytes:
-        """See ``Channel``."""
         return pickle.dumps(request)
 
     def send(self, message: bytes) -> None:
-        """See ``Channel``."""
         try:
             self.pipe.send_bytes(message)
         except ConnectionError:  # it has exited; its pipe may hold an error
@@ -139,7 +137,6 @@ class ForkChannel:
             raise self._ended() from None
 
     def receive(self) -> Any:
-        """See ``Channel``."""
         try:
             data = self.pipe.recv_bytes()
         except (EOFError, ConnectionError):
@@ -147,7 +144,6 @@ class ForkChannel:
         return answers_in(data)
 
     def close(self) -> None:
-        """See ``Channel``."""
         self.process.kill()
         self.process.join()
         self.pipe.close()
