@@ -24,18 +24,14 @@ from testbed.telemetry.entry import NAMES, Entry, only, plain
 from testbed.telemetry.event_kinds import (
     BroughtUp,
     ClockSet,
-    Finished,
     LinksRead,
-    Omitted,
-    Produced,
     RateMeasured,
-    Rejected,
-    Restored,
     RoundTripMeasured,
     StateChanged,
     TornDown,
 )
 from testbed.telemetry.folder import ENDED, FORMAT
+from testbed.telemetry.ps_events import Finished, Omitted, Produced, Rejected, Restored
 
 if TYPE_CHECKING:
     import pandas as pd

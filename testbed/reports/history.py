@@ -18,22 +18,19 @@ from testbed.reports.measures import UNAUTHENTICATED
 from testbed.reports.verdict import LATE_FAULT_LIMIT_SECONDS
 from testbed.telemetry.entry import Entry, only
 from testbed.telemetry.event import Event
-from testbed.telemetry.event_kinds import (
+from testbed.telemetry.event_kinds import Exited, FaultApplied, Resumed, StateChanged
+from testbed.telemetry.folder import ENDED
+from testbed.telemetry.ps_events import (
     Crashed,
-    Exited,
-    FaultApplied,
     Finished,
     Gap,
     Joined,
     Left,
     Rejected,
     Restored,
-    Resumed,
     Silent,
     Started,
-    StateChanged,
 )
-from testbed.telemetry.folder import ENDED
 from testbed.telemetry.rows import UPDATE, Rows
 
 if TYPE_CHECKING:

@@ -18,17 +18,8 @@ from testbed.models.metrics import ACCURACY
 from testbed.reports.console import Console
 from testbed.reports.table import listed
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import (
-    ClockSet,
-    Evaluated,
-    Exited,
-    FaultApplied,
-    LogFull,
-    Phase,
-    Rejected,
-    Restored,
-    Started,
-)
+from testbed.telemetry.event_kinds import ClockSet, Exited, FaultApplied, LogFull, Phase
+from testbed.telemetry.ps_events import Evaluated, Rejected, Restored, Started
 from testbed.telemetry.rows import Rows
 from testbed.telemetry.sink import Sink
 from testbed.telemetry.wall import clock_set

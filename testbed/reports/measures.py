@@ -25,14 +25,8 @@ from testbed.scenario.durations import (
     class_pace,
 )
 from testbed.telemetry.entry import NAMES, Entry, only
-from testbed.telemetry.event_kinds import (
-    Done,
-    Finished,
-    Gap,
-    MemoryRead,
-    Omitted,
-    Rejected,
-)
+from testbed.telemetry.event_kinds import MemoryRead
+from testbed.telemetry.ps_events import Done, Finished, Gap, Omitted, Rejected
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,16 +16,14 @@ from testbed.telemetry.entry import Entry, only
 from testbed.telemetry.event_kinds import (
     Exited,
     FaultApplied,
-    Left,
     LimitsChanged,
     LinkChanged,
     LinksRead,
     MessagesTimed,
     RateMeasured,
-    Restored,
     RoundTripMeasured,
-    Silent,
 )
+from testbed.telemetry.ps_events import Left, Restored, Silent
 
 if TYPE_CHECKING:
     from testbed.reports.any_run import AnyRun

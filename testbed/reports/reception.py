@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from testbed.scenario.traces import arrivals, own_copy
 from testbed.scenario.transfers import in_flight_seconds, quiet_seconds
-from testbed.telemetry.event_kinds import Finished, Received
+from testbed.telemetry.ps_events import Finished, Received
 from testbed.telemetry.rows import STREAMS
 
 if TYPE_CHECKING:

@@ -14,19 +14,12 @@ from typing import TYPE_CHECKING, Any
 from testbed.models.metrics import ACCURACY
 from testbed.reports.history import TIMES, RunHistory, Tally
 from testbed.telemetry.entry import Entry, only
-from testbed.telemetry.event_kinds import (
-    ClockSet,
-    Evaluated,
-    Finished,
-    RateMeasured,
-    Rejected,
-    Restored,
-    Started,
-)
+from testbed.telemetry.event_kinds import ClockSet, RateMeasured
 from testbed.telemetry.events import EventReader
 from testbed.telemetry.files import LineReader
 from testbed.telemetry.folder import ENDED, RunState
 from testbed.telemetry.parts import part_paths
+from testbed.telemetry.ps_events import Evaluated, Finished, Rejected, Restored, Started
 from testbed.telemetry.recovery import read_updates
 from testbed.telemetry.spool import SpoolReader
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from testbed.reports.record import RunRecord
     from testbed.scenario.schema import Scenario
-    from testbed.telemetry.event_kinds import Produced
+    from testbed.telemetry.ps_events import Produced
 
 COUNTS = ("produced", "used", "buffered", "truncated", "duplicates")
 PIXEL_BYTES = 4

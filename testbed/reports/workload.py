@@ -12,13 +12,7 @@ from testbed.reports.measurements import followed
 from testbed.reports.workload_record import WorkloadRecord
 from testbed.reports.workload_verdict import judge_workload
 from testbed.telemetry.entry import Entry, only, plain
-from testbed.telemetry.event_kinds import (
-    BroughtUp,
-    Exited,
-    TornDown,
-    WorkloadBegun,
-    WorkloadEnded,
-)
+from testbed.telemetry.event_kinds import BroughtUp, Exited, TornDown, WorkloadBegun, WorkloadEnded
 from testbed.telemetry.folder import FORMAT
 
 TOTALS = ("up_bytes", "up_packets", "down_bytes", "down_packets", "retransmitted_bytes")

@@ -17,7 +17,7 @@ from testbed.telemetry.checkpoints import (
     scenario_digest,
     write_checkpoint,
 )
-from testbed.telemetry.event_kinds import Restored, Saved
+from testbed.telemetry.ps_events import Restored, Saved
 from testbed.telemetry.spool import cut_spool
 
 KIND = "ps"

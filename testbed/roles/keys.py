@@ -9,8 +9,8 @@ from testbed.algorithms.base import Reply
 from testbed.algorithms.frame.effects import Release
 from testbed.payloads.keyed import KeyCaches, UnknownKeysError
 from testbed.rpc.messages import PushMessage
-from testbed.telemetry.event_kinds import KeysMissed
 from testbed.telemetry.events import EventLog
+from testbed.telemetry.ps_events import KeysMissed
 
 
 @dataclass

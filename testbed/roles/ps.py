@@ -28,8 +28,8 @@ from testbed.rpc.shared import Exchanged
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR, tokens_of
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.links import producers
-from testbed.telemetry.event_kinds import Drained, Listening, Load
 from testbed.telemetry.events import EventLog
+from testbed.telemetry.ps_events import Drained, Listening, Load
 from testbed.telemetry.spool import SpoolWriter
 
 FLUSH_SECONDS = 0.1

@@ -10,8 +10,8 @@ from testbed.algorithms.base import Applied
 from testbed.algorithms.frame.record import UpdateRecord
 from testbed.roles.clock import EmulatedClock
 from testbed.rpc.messages import PushMessage
-from testbed.telemetry.event_kinds import Done
 from testbed.telemetry.events import EventLog
+from testbed.telemetry.ps_events import Done
 from testbed.telemetry.spool import SpoolWriter
 
 

@@ -26,7 +26,7 @@ from testbed.rpc.service import (
 from testbed.rpc.tokens import CONTROLLER, EVALUATOR
 from testbed.rpc.wire import MalformedError, parse
 from testbed.telemetry.entry import METRIC
-from testbed.telemetry.event_kinds import Evaluated, Incomplete, Produced, Received, Rejected
+from testbed.telemetry.ps_events import Evaluated, Incomplete, Produced, Received, Rejected
 
 PRODUCED_SECONDS = 0.2
 """Minimum interval between two progress reports of a producer, in real seconds."""

@@ -29,8 +29,8 @@ from testbed.rpc.codec import encode_delivery
 from testbed.rpc.messages import Delivery, PushMessage
 from testbed.rpc.service import SupersededError
 from testbed.rpc.shared import Exchanged
-from testbed.telemetry.event_kinds import Crashed, Finished, Gap, Joined, Left, Silent, Started
 from testbed.telemetry.events import EventLog
+from testbed.telemetry.ps_events import Crashed, Finished, Gap, Joined, Left, Silent, Started
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 SILENT_SECONDS = 10.0

@@ -12,9 +12,10 @@ from testbed.run.runtime import is_simulated
 from testbed.runtimes.base import RuntimeDriver
 from testbed.runtimes.lock import end_holder
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import Done, Finished, State
+from testbed.telemetry.event_kinds import State
 from testbed.telemetry.events import follow_ps_events
 from testbed.telemetry.folder import ENDED, RunFolder
+from testbed.telemetry.ps_events import Done, Finished
 from testbed.telemetry.registry import Registry, list_runs
 from testbed.telemetry.untrusted import SpoiledError
 

@@ -28,16 +28,10 @@ from testbed.run.watch import Watch
 from testbed.runtimes.agent.client import AgentClient
 from testbed.scenario.links import changed
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import (
-    Crashed,
-    Evaluated,
-    Exited,
-    FaultApplied,
-    Finished,
-    WorkloadEnded,
-)
+from testbed.telemetry.event_kinds import Exited, FaultApplied, WorkloadEnded
 from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.ps_events import Crashed, Evaluated, Finished
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import Rows
 from testbed.telemetry.sink import Sink

@@ -23,7 +23,8 @@ from testbed.scenario.experiment import timeline_of
 from testbed.scenario.own_code import own_files
 from testbed.scenario.traces import followings, own_copy
 from testbed.telemetry.entry import NAMES
-from testbed.telemetry.event_kinds import Done, State
+from testbed.telemetry.event_kinds import State
+from testbed.telemetry.ps_events import Done
 from testbed.values.topology import NodeSpec
 
 FINAL_SECONDS = 120.0

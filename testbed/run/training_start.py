@@ -10,7 +10,8 @@ from testbed.plan.nodes import role_of
 from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.training_watch import TrainingWatch
 from testbed.run.watch import quote_log
-from testbed.telemetry.event_kinds import Phase, Started
+from testbed.telemetry.event_kinds import Phase
+from testbed.telemetry.ps_events import Started
 from testbed.values.topology import LaunchMode, NodeSpec
 
 START_SECONDS = 0.01

@@ -15,16 +15,9 @@ from testbed.run.worker_status import WorkerStatusReporter
 from testbed.runtimes.agent.launch import Exit
 from testbed.telemetry.entry import FROM_PS
 from testbed.telemetry.event import Event
-from testbed.telemetry.event_kinds import (
-    Finished,
-    Joined,
-    Launched,
-    Phase,
-    Restored,
-    Saved,
-    Started,
-)
+from testbed.telemetry.event_kinds import Launched, Phase
 from testbed.telemetry.events import follow_ps_events
+from testbed.telemetry.ps_events import Finished, Joined, Restored, Saved, Started
 from testbed.telemetry.spool import SpoolReader
 from testbed.telemetry.untrusted import SpoiledError
 from testbed.values.topology import NodeSpec

@@ -35,7 +35,7 @@ from testbed.simulation.faults import Faults, Traces
 from testbed.simulation.key_misses import Misses
 from testbed.simulation.simulated_run import SimulatedRun
 from testbed.simulation.worker import Cycle, Paused
-from testbed.telemetry.event_kinds import Crashed, Evaluated, Left, Rejected
+from testbed.telemetry.ps_events import Crashed, Evaluated, Left, Rejected
 from testbed.telemetry.rows import STREAMED, UPDATE
 
 BUFFERED_ROWS = 200

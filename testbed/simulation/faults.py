@@ -16,7 +16,7 @@ from testbed.simulation.event_queue import Callback, ScheduledEvent
 from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import burst_bytes, delayed
 from testbed.simulation.simulated_run import SimulatedRun
-from testbed.telemetry.event_kinds import Joined
+from testbed.telemetry.ps_events import Joined
 from testbed.values.units import Rate
 
 

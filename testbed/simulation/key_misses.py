@@ -9,7 +9,7 @@ from testbed.simulation.faults import Faults
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.simulated_run import SimulatedRun
 from testbed.simulation.worker import Cycle
-from testbed.telemetry.event_kinds import KeysMissed
+from testbed.telemetry.ps_events import KeysMissed
 
 
 @dataclass

@@ -28,9 +28,10 @@ from testbed.simulation.links import FairLink
 from testbed.simulation.model import capacity, paths
 from testbed.simulation.outline import ray_pool, require_memory
 from testbed.simulation.pool import Pool
-from testbed.telemetry.event_kinds import Finished, Joined, Resumed, Started, State, StateChanged
+from testbed.telemetry.event_kinds import Resumed, State, StateChanged
 from testbed.telemetry.folder import OUTPUT_CLOSED, RunFolder, deletion_error, folder_error
 from testbed.telemetry.host import available_bytes
+from testbed.telemetry.ps_events import Finished, Joined, Started
 from testbed.telemetry.record import Clock, FolderSink, Recorder
 from testbed.telemetry.sink import Sink
 from testbed.telemetry.wall import WALL

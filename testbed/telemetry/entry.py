@@ -15,7 +15,8 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from testbed.telemetry.event import PS, Event, Unknown
-from testbed.telemetry.event_kinds import EVENTS, Evaluated
+from testbed.telemetry.event_kinds import EVENTS
+from testbed.telemetry.ps_events import Evaluated
 
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 FROM_PS = "ps"

@@ -9,8 +9,8 @@ from pathlib import Path
 from testbed.errors import TestbedError
 from testbed.telemetry.entry import FROM_PS, NAMES, Entry, check_from_ps
 from testbed.telemetry.event import Event
-from testbed.telemetry.event_kinds import Omitted
 from testbed.telemetry.files import LineReader
+from testbed.telemetry.ps_events import Omitted
 from testbed.telemetry.untrusted import SpoiledError
 from testbed.telemetry.wall import WALL
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from testbed.errors import TestbedError
-from testbed.telemetry.event_kinds import Evaluated
+from testbed.telemetry.ps_events import Evaluated
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted, read_on
 
 LARGEST_RECORD = 128 * 2**20

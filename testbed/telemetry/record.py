@@ -11,19 +11,13 @@ from typing import Any, Self
 
 from testbed.telemetry.entry import FROM_PS, Entry
 from testbed.telemetry.event import PS, Event
-from testbed.telemetry.event_kinds import (
-    ClockSet,
-    Evaluated,
-    Restored,
-    Started,
-    StateChanged,
-    WorkloadBegun,
-)
+from testbed.telemetry.event_kinds import ClockSet, StateChanged, WorkloadBegun
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.files import CsvTable, evaluation_row
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import PartWriter
+from testbed.telemetry.ps_events import Evaluated, Restored, Started
 from testbed.telemetry.rows import (
     TRAFFIC,
     LinkRow,

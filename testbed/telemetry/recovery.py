@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from testbed.telemetry.entry import FROM_PS, Entry
-from testbed.telemetry.event_kinds import Evaluated, Restored
 from testbed.telemetry.events import EventLog, follow_ps_events, read_events
 from testbed.telemetry.files import CsvTable, LineReader, drop_torn_line, evaluation_row
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import DamagedPartError, PartWriter, read_parts
+from testbed.telemetry.ps_events import Evaluated, Restored
 from testbed.telemetry.rows import Rows, joined
 from testbed.telemetry.spool import SpoolReader
 

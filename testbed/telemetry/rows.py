@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.telemetry.event_kinds import Evaluated
+from testbed.telemetry.ps_events import Evaluated
 
 REQUIRED = object()
 """The default of a column that every folder has."""

@@ -192,8 +192,8 @@ def _serve(arguments: dict[str, str], sums: NDArray[np.float64], order: dict[str
     from testbed.roles.record import Record
     from testbed.scenario.experiment import Experiment
     from testbed.telemetry.event import Event
-    from testbed.telemetry.event_kinds import Finished, Started
     from testbed.telemetry.events import EventLog
+    from testbed.telemetry.ps_events import Finished, Started
 
     meter = Meter(sums, SERVER)
     if order["metered"]:

@@ -11,16 +11,8 @@ import pytest
 from testbed.reports.console import Console
 from testbed.reports.live import LiveDisplay, Progress, Status, clock_text, describe
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import (
-    Evaluated,
-    Exited,
-    FaultApplied,
-    Incomplete,
-    Launched,
-    Phase,
-    Rejected,
-    Started,
-)
+from testbed.telemetry.event_kinds import Exited, FaultApplied, Launched, Phase
+from testbed.telemetry.ps_events import Evaluated, Incomplete, Rejected, Started
 from testbed.telemetry.rows import UPDATE
 
 GLANCE = Status(

@@ -10,8 +10,8 @@ import pytest
 
 import testbed
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import Finished
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import Finished
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -20,8 +20,9 @@ from testbed.errors import HostError
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import Exited, Left, RuntimeChosen
+from testbed.telemetry.event_kinds import Exited, RuntimeChosen
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import Left
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 

@@ -12,8 +12,9 @@ import pytest
 import testbed
 from testbed.runtimes.native.lifeline import read_record
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import Drained, Exited, Left, Rejected
+from testbed.telemetry.event_kinds import Exited
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import Drained, Left, Rejected
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

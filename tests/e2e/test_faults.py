@@ -11,15 +11,9 @@ import pytest
 
 import testbed
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import (
-    Crashed,
-    Done,
-    FaultApplied,
-    Finished,
-    LinkChanged,
-    Started,
-)
+from testbed.telemetry.event_kinds import FaultApplied, LinkChanged
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import Crashed, Done, Finished, Started
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

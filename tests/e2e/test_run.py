@@ -16,8 +16,9 @@ import pytest
 import testbed
 from testbed.scenario.experiment import load_model
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import Done, LinksRead
+from testbed.telemetry.event_kinds import LinksRead
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import Done
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -13,8 +13,9 @@ import pytest
 
 import testbed
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import FaultApplied, Launched, Produced
+from testbed.telemetry.event_kinds import FaultApplied, Launched
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import Produced
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 

@@ -9,8 +9,9 @@ import pytest
 
 import testbed
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import Done, Exited, Restored, Saved
+from testbed.telemetry.event_kinds import Exited
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import Done, Restored, Saved
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 

@@ -13,19 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import (
-    BroughtUp,
-    Evaluated,
-    Finished,
-    Left,
-    LinksRead,
-    MemoryRead,
-    Started,
-    StateChanged,
-    TornDown,
-)
+from testbed.telemetry.event_kinds import BroughtUp, LinksRead, MemoryRead, StateChanged, TornDown
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
+from testbed.telemetry.ps_events import Evaluated, Finished, Left, Started
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.rows import UPDATE
 

@@ -13,7 +13,8 @@ from testbed.reports.measurements import Measurements
 from testbed.reports.verdict import judge
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event import Event
-from testbed.telemetry.event_kinds import Exited, FaultApplied, Gap, Joined, Left
+from testbed.telemetry.event_kinds import Exited, FaultApplied
+from testbed.telemetry.ps_events import Gap, Joined, Left
 
 
 def entries(*events: Event) -> list[Entry]:

@@ -8,19 +8,8 @@ from testbed.reports.history import FaultSpan, RunHistory
 from testbed.reports.metrics.outline import worker_state
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event import Event
-from testbed.telemetry.event_kinds import (
-    Crashed,
-    Exited,
-    FaultApplied,
-    Finished,
-    Gap,
-    Joined,
-    Left,
-    Resumed,
-    Silent,
-    Started,
-    StateChanged,
-)
+from testbed.telemetry.event_kinds import Exited, FaultApplied, Resumed, StateChanged
+from testbed.telemetry.ps_events import Crashed, Finished, Gap, Joined, Left, Silent, Started
 
 
 def fault(kind: str, begins: bool, *nodes: str) -> FaultApplied:

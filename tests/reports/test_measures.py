@@ -10,17 +10,8 @@ from testbed.reports.history import RunHistory
 from testbed.scenario import load_text
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event import Event
-from testbed.telemetry.event_kinds import (
-    Done,
-    Exited,
-    Finished,
-    Gap,
-    Left,
-    MemoryRead,
-    Rejected,
-    Restored,
-    StateChanged,
-)
+from testbed.telemetry.event_kinds import Exited, MemoryRead, StateChanged
+from testbed.telemetry.ps_events import Done, Finished, Gap, Left, Rejected, Restored
 
 
 def test_moving_average_of_ten() -> None:

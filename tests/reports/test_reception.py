@@ -15,8 +15,9 @@ from testbed.reports.reception import received
 from testbed.reports.verdict import judge
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event import Event
-from testbed.telemetry.event_kinds import FaultApplied, Finished, Received
+from testbed.telemetry.event_kinds import FaultApplied
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.ps_events import Finished, Received
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import STREAMED, joined
 

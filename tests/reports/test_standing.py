@@ -13,8 +13,8 @@ from testbed.reports.frames import Run
 from testbed.reports.history import Tally
 from testbed.reports.standing import StandingReader
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import Restored
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.ps_events import Restored
 from testbed.telemetry.recovery import read_updates
 from testbed.telemetry.rows import UPDATE, Rows
 from testbed.telemetry.spool import SpoolWriter

@@ -29,8 +29,8 @@ from testbed.rpc.limits import MessageLimits
 from testbed.rpc.messages import PushMessage, Timing
 from testbed.rpc.wire import join, split
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import Incomplete, Rejected
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import Incomplete, Rejected
 
 LAYOUT = Layout(("weight", "bias"), ((10, 5), (5,)))
 LIMITS = MessageLimits.of(LAYOUT.size)

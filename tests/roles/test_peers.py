@@ -21,8 +21,8 @@ from testbed.rpc._pb import ps_pb2
 from testbed.rpc.limits import MessageLimits
 from testbed.rpc.tokens import token_of
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import Joined, Left, Omitted, Received, Rejected
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import Joined, Left, Omitted, Received, Rejected
 
 LAYOUT = Layout(("weight",), ((10, 5),))
 LOOPS = 300

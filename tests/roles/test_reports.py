@@ -14,8 +14,8 @@ from testbed.rpc import methods
 from testbed.rpc._pb import ps_pb2
 from testbed.rpc.codec import decode_snapshot
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import Evaluated, Rejected
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import Evaluated, Rejected
 
 LAYOUT = Layout(("weight",), ((10, 5),))
 

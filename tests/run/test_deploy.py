@@ -10,7 +10,7 @@ from testbed.errors import NodeError
 from testbed.run.deploy import Deployment
 from testbed.run.training_start import MOST_STARTING, TrainingStart
 from testbed.runtimes.agent.launch import Exit, LaunchSpec
-from testbed.telemetry.event_kinds import Started
+from testbed.telemetry.ps_events import Started
 
 LINK = {"node": "w0", "differences": [], "left_out": [], "unseeded": False}
 

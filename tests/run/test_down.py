@@ -15,9 +15,10 @@ import pytest
 from testbed.errors import HostError, TestbedError
 from testbed.run.down import asked_to_end, end_all, end_run
 from testbed.telemetry.entry import NAMES
-from testbed.telemetry.event_kinds import Done, Drained, Finished, Started, State
+from testbed.telemetry.event_kinds import State
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.ps_events import Done, Drained, Finished, Started
 from testbed.telemetry.registry import Registry
 
 NOON = 1_767_268_800.0  # 2026-01-01T12:00:00Z

@@ -16,7 +16,7 @@ from testbed.errors import AlgorithmError, HostError, NodeError, TestbedError, U
 from testbed.run.run import first_line
 from testbed.run.watch import Restarter, describe_exit, quote_log
 from testbed.runtimes.agent.launch import Exit
-from testbed.telemetry.event_kinds import Joined, Listening
+from testbed.telemetry.ps_events import Joined, Listening
 from testbed.telemetry.rows import UpdateRow
 from testbed.telemetry.spool import SpoolWriter
 from testbed.telemetry.untrusted import SpoiledError

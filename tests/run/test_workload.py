@@ -11,12 +11,7 @@ import pytest
 from testbed.errors import NodeError
 from testbed.reports.workload import WorkloadRun
 from testbed.runtimes.agent.launch import Exit
-from testbed.telemetry.event_kinds import (
-    LinksRead,
-    RateMeasured,
-    RoundTripMeasured,
-    StateChanged,
-)
+from testbed.telemetry.event_kinds import LinksRead, RateMeasured, RoundTripMeasured, StateChanged
 
 TEXT = """\
 name: small

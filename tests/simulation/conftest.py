@@ -46,8 +46,9 @@ from testbed.simulation.run import SLACK, simulate, virtual_clock
 from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import Learner, SimulatedWorker
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import ClientsEvaluated, Evaluated, FaultApplied, KeysMissed
+from testbed.telemetry.event_kinds import FaultApplied
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.ps_events import ClientsEvaluated, Evaluated, KeysMissed
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import Rows
 from testbed.telemetry.sink import Sink

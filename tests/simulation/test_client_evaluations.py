@@ -24,8 +24,8 @@ from testbed.simulation.checkpoint import state_of
 from testbed.simulation.engine import Engine
 from testbed.simulation.worker import Cycle
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import ClientsEvaluated
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import ClientsEvaluated
 from testbed.values.state import PlainState
 
 World = Callable[..., Any]

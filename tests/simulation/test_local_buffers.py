@@ -22,9 +22,9 @@ from testbed.simulation.checkpoint import Checkpoint
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import ClientsEvaluated
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.ps_events import ClientsEvaluated
 from testbed.telemetry.record import Recorder
 
 NET = """

@@ -15,8 +15,9 @@ from warm_commands import Command, CommandRunner
 
 from testbed.scenario import dump
 from testbed.studies.study import StudyRun
-from testbed.telemetry.event_kinds import Evaluated, Finished, Started, State, StateChanged
+from testbed.telemetry.event_kinds import State, StateChanged
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.ps_events import Evaluated, Finished, Started
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.rows import UPDATE
 

@@ -11,7 +11,8 @@ import pytest
 
 from testbed.telemetry.entry import NAMES, Entry, only
 from testbed.telemetry.event import CONTROLLER, PS, ControllerEvent, Event, PsEvent, Unknown
-from testbed.telemetry.event_kinds import EVENTS, Exited, Finished, Incomplete, Left, Rejected
+from testbed.telemetry.event_kinds import EVENTS, Exited
+from testbed.telemetry.ps_events import Finished, Incomplete, Left, Rejected
 
 VALUES: Mapping[Any, Any] = {
     str: "a word",

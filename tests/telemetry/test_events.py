@@ -9,8 +9,8 @@ import pytest
 
 from testbed.errors import TestbedError
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import Joined, Listening, Started
 from testbed.telemetry.events import EventLog, EventReader, read_events
+from testbed.telemetry.ps_events import Joined, Listening, Started
 
 
 def test_written_events_are_read(tmp_path: Path) -> None:

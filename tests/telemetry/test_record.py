@@ -9,19 +9,13 @@ import numpy as np
 import pytest
 
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import (
-    BroughtUp,
-    Evaluated,
-    Exited,
-    Launched,
-    Started,
-    StateChanged,
-)
+from testbed.telemetry.event_kinds import BroughtUp, Exited, Launched, StateChanged
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import CsvTable, LineReader, drop_torn_line
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import HostSample
 from testbed.telemetry.parts import read_parts
+from testbed.telemetry.ps_events import Evaluated, Started
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.rows import UPDATE, Reading, Rows, TrafficRow, joined
 from testbed.telemetry.sink import Sink

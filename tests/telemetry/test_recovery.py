@@ -15,11 +15,12 @@ import pytest
 
 from testbed.errors import TestbedError
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import BroughtUp, Evaluated, Restored, StateChanged
+from testbed.telemetry.event_kinds import BroughtUp, StateChanged
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader, drop_torn_line
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import DamagedPartError, part_paths, read_parts
+from testbed.telemetry.ps_events import Evaluated, Restored
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.recovery import Recovered, read_updates, recover, spooled_rows
 from testbed.telemetry.rows import UPDATE, UpdateRow, joined

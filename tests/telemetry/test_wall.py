@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from testbed.telemetry.event_kinds import Started, StateChanged
+from testbed.telemetry.event_kinds import StateChanged
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.ps_events import Started
 from testbed.telemetry.record import Clock, Recorder
 from testbed.telemetry.wall import WallClock
 

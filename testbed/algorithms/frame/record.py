@@ -12,7 +12,7 @@ import numpy as np
 from testbed.algorithms.base import Applied, Samples
 from testbed.models.metrics.clients import distribution
 from testbed.payloads.notes import Note
-from testbed.telemetry.event_kinds import ClientsEvaluated
+from testbed.telemetry.ps_events import ClientsEvaluated
 from testbed.telemetry.rows import StreamColumns, UpdateRow
 
 

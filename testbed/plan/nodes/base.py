@@ -16,8 +16,8 @@ from testbed.scenario.links import link_spec
 from testbed.scenario.schema import Scenario
 from testbed.scenario.workload import Workload
 from testbed.telemetry.event import Event
-from testbed.telemetry.event_kinds import Finished, Started
 from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.ps_events import Finished, Started
 from testbed.values.seeds import stream
 from testbed.values.topology import (
     CORE,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from testbed.plan.nodes.base import INSIDE, PS_UID, SERVICE_WEIGHT, Inputs, Role, link_at
 from testbed.runtimes.agent.launch import Mount
 from testbed.scenario.schema import Scenario
-from testbed.telemetry.event_kinds import Listening
+from testbed.telemetry.ps_events import Listening
 from testbed.values.topology import SCRATCH, NodeSpec, Plan
 
 PORT = 5000

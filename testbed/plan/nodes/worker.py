@@ -12,7 +12,7 @@ from testbed.rpc.tokens import token_of
 from testbed.runtimes.agent.launch import Mount
 from testbed.scenario.devices import devices
 from testbed.scenario.schema import Scenario
-from testbed.telemetry.event_kinds import Joined
+from testbed.telemetry.ps_events import Joined
 from testbed.values.topology import SCRATCH, NodeSpec, Plan
 
 SHARING_BYTES = 14_000_000

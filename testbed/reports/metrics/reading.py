@@ -21,19 +21,13 @@ from testbed.reports.verdict import RULES
 from testbed.telemetry.entry import NAMES, Entry, only
 from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
-    Evaluated,
     FaultApplied,
-    Finished,
-    Gap,
     LinkChanged,
     LinksRead,
-    Load,
-    Omitted,
     RateMeasured,
-    Rejected,
-    Restored,
     RoundTripMeasured,
 )
+from testbed.telemetry.ps_events import Evaluated, Finished, Gap, Load, Omitted, Rejected, Restored
 from testbed.telemetry.rows import Reading, Rows, TrafficRow
 from testbed.values.usage import ContainerUse, Queue, Usage
 

@@ -20,7 +20,8 @@ from testbed.reports.metrics.scraped import ScrapedSink
 from testbed.reports.metrics.workload import WORKLOAD_METRICS, WorkloadMetrics
 from testbed.reports.workload import WorkloadRun
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import Started, WorkloadBegun
+from testbed.telemetry.event_kinds import WorkloadBegun
+from testbed.telemetry.ps_events import Started
 from testbed.telemetry.recovery import read_updates
 from testbed.telemetry.rows import MetricRow, NodeRow, Reading, TrafficRow
 from testbed.values.topology import Plan

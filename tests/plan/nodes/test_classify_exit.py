@@ -10,7 +10,7 @@ from testbed.plan.make import plan
 from testbed.plan.nodes.base import classify_exit
 from testbed.scenario import load_text
 from testbed.telemetry.event import Event
-from testbed.telemetry.event_kinds import Finished, Listening, Started
+from testbed.telemetry.ps_events import Finished, Listening, Started
 from testbed.values.topology import Ending
 
 TEXT = """\

@@ -13,20 +13,22 @@ from testbed.reports.metrics.reading import MetricsSink
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
-    Evaluated,
     Exited,
     FaultApplied,
+    LinkChanged,
+    RateMeasured,
+    RoundTripMeasured,
+    StateChanged,
+)
+from testbed.telemetry.ps_events import (
+    Evaluated,
     Finished,
     Joined,
     Left,
-    LinkChanged,
     Load,
     Omitted,
-    RateMeasured,
     Rejected,
     Restored,
-    RoundTripMeasured,
-    StateChanged,
 )
 from testbed.telemetry.rows import Rows, TrafficRow
 from testbed.values.usage import ContainerUse, Queue, Usage

@@ -22,8 +22,8 @@ from testbed.scenario.experiment import Experiment, LoadedModel, load_model
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.run import simulate, virtual_clock
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import ClientsEvaluated, Evaluated
 from testbed.telemetry.events import read_events
+from testbed.telemetry.ps_events import ClientsEvaluated, Evaluated
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.sink import Sink
 from testbed.telemetry.spool import SpoolReader
