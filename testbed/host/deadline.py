@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 from testbed.errors import NodeError, UserCodeError
-from testbed.values.user_code import Signalled, user_code_location
+from testbed.values.signals import Signalled
+from testbed.values.user_code import user_code_location
 
 AGAIN_SECONDS = 1.0
 """The alarm goes off again after this time, for code that catches its first exception."""

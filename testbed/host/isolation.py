@@ -22,7 +22,8 @@ from typing import Any, NoReturn, Protocol
 from testbed.errors import TestbedError, UserCodeError, escaped
 from testbed.host import syscalls
 from testbed.host.deadline import TimeLimitExceeded, alarm
-from testbed.values.user_code import Signalled, closed_descriptors, own_failures
+from testbed.values.signals import Signalled
+from testbed.values.user_code import closed_descriptors, own_failures
 
 LOADING_SECONDS = 60.0
 """How long reading the user's own files, and creating their classes, may take."""

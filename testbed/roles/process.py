@@ -13,7 +13,8 @@ from types import FrameType
 from typing import Never
 
 from testbed.errors import TestbedError
-from testbed.values.user_code import Signalled, own_failures, own_trace
+from testbed.values.signals import Signalled, sent_again
+from testbed.values.user_code import own_failures, own_trace
 
 
 class TerminatedError(Signalled):
@@ -31,9 +32,14 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise TerminatedError
 
-    signal.signal(signal.SIGTERM, terminate)
+    def listen() -> int:
+        signal.signal(signal.SIGTERM, terminate)
+        return signal.SIGTERM
+
+    listen()
     try:
-        yield
+        with sent_again(TerminatedError, listen):
+            yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

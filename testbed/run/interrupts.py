@@ -6,10 +6,10 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 
-from testbed.values.user_code import Signalled
+from testbed.values.signals import Signalled, sent_again
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -33,6 +33,7 @@ class Interrupts:
         self._allowed = False
         self._first: int | None = None
         self._before: dict[signal.Signals, object] = {}
+        self._ending = ExitStack()
 
     def __enter__(self) -> Interrupts:
         in_main = threading.current_thread() is threading.main_thread()
@@ -40,9 +41,12 @@ class Interrupts:
             self._before[number] = signal.getsignal(number)
             if number != signal.SIGHUP or self._before[number] != signal.SIG_IGN:  # nohup
                 signal.signal(number, self._handle)
+        if in_main:
+            self._ending.enter_context(sent_again(Interrupted, self._rearm))
         return self
 
     def __exit__(self, *failure: object) -> None:
+        self._ending.close()
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal returned
 
@@ -72,3 +76,9 @@ class Interrupts:
             self._first = number
         if self._allowed:
             self.check()
+
+    def _rearm(self) -> int:
+        """Raise the first signal again when it comes again: Python has dropped the exception."""
+        assert self._first is not None, "its exception was raised"
+        number, self._first, self._allowed = self._first, None, True
+        return number

@@ -28,15 +28,12 @@ from pydantic import (
 )
 
 from testbed.errors import Problem, ScenarioError, TestbedError, UserCodeError, UserFileError
+from testbed.values.signals import Signalled
 
 Result = TypeVar("Result")
 
 MODULE = "testbed_user_code_"
 """Prefix of the names of all modules created from the user's files."""
-
-
-class Signalled(BaseException):
-    """Raised by a signal handler in the code it interrupts; not a failure of that code."""
 
 
 class OwnCode(BaseModel):

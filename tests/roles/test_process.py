@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -67,3 +69,18 @@ def test_a_long_sleep_returns_free_memory_and_is_no_longer_for_that() -> None:
     assert after_short > before - 1e6
     assert after_long < before - 9e6
     assert seconds >= 0.51
+
+
+class Signalling:
+    """Its finalizer receives a SIGTERM, whose exception Python drops there."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_sigterm_in_a_finalizer_ends_the_role() -> None:
+    def body() -> None:
+        Signalling()
+        time.sleep(60)
+
+    assert run("w0", body) == 0

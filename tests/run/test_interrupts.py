@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from threading import Timer
 
@@ -100,3 +101,29 @@ def test_the_previous_handlers_are_restored() -> None:
     with Interrupts():
         assert signal.getsignal(signal.SIGINT) != before[0]
     assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+class Signalling:
+    """Its finalizer receives a SIGTERM, whose exception Python drops there."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_in_a_finalizer_is_not_lost() -> None:
+    with Interrupts() as interrupts, pytest.raises(Interrupted), interrupts.allowed():
+        Signalling()
+        time.sleep(60)
+
+
+def test_a_signal_during_a_fork_is_not_lost() -> None:
+    """It arrives in a function that runs after the fork; that of ``logging`` is such a one."""
+    with Interrupts() as interrupts, pytest.raises(Interrupted), interrupts.allowed():
+        signals = [signal.SIGTERM]
+        os.register_at_fork(
+            after_in_parent=lambda: [os.kill(os.getpid(), signals.pop()) for _ in signals[:]]
+        )
+        if os.fork() == 0:
+            os._exit(0)
+        time.sleep(60)
+    os.wait()
