@@ -56,7 +56,11 @@ def test_live_and_simulated_runs_agree(bed: Any, name: str) -> None:
     bed("up", bed.scenario, "--name", virtual, "--runtime", "simulated", timeout=180.0)
     done = bed("compare", live, virtual, "--json", "--tolerance", "1")
     found = json.loads(done.stdout)
-    assert found["scenario"].keys() == {"runtime.name", "runtime.device"}  # of gradients
+    assert found["scenario"].keys() == {
+        "runtime.name",
+        "runtime.device",
+        "runtime.pool.name",
+    }  # of gradients
     differences = {one["measure"]: one["ratio"] for one in found["measures"]}
     assert differences.keys() == TOLERANCES.keys()
     beyond = {name: ratio for name, ratio in differences.items() if ratio > TOLERANCES[name]}

@@ -101,8 +101,9 @@ class CommandRunner:
     def start(
         self, arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str]
     ) -> Command:
-        """Start a command."""
-        asked = json.dumps([list(arguments), str(cwd), dict(environment)]).encode()
+        """Start a command, with this process's umask."""
+        os.umask(umask := os.umask(0))
+        asked = json.dumps([list(arguments), str(cwd), dict(environment), umask]).encode()
         outputs = tuple(tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         channel.connect(self.address)
@@ -176,10 +177,11 @@ def keep(channel: socket.socket) -> NoReturn:
     """Fork the command that a client asks for; send its pid, and its status at its end."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     asked, descriptors, _, _ = socket.recv_fds(channel, LONGEST_REQUEST, 2)
-    arguments, cwd, environment = json.loads(asked)
+    arguments, cwd, environment, umask = json.loads(asked)
     pid = os.fork()
     if pid == 0:
         channel.close()
+        os.umask(umask)
         become(arguments, cwd, environment, descriptors)
     with suppress(BrokenPipeError):  # the client has given up
         channel.send(str(pid).encode())
