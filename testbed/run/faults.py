@@ -51,9 +51,7 @@ class FaultyNodes:
     deployment: Deployment
     names: Sequence[str]  # of the nodes, indexed by fault target numbers
     pause: Callable[[float], None]  # sleeps for seconds
-    _withdrawn: set[str] = field(
-        default_factory=set
-    )  # nodes of a workload that ran, and are absent
+    _withdrawn: set[str] = field(default_factory=set)  # absent nodes of a workload that ran
 
     def begin(self, fault: TimedFault, target: int) -> None:
         """Begin a fault of a node's process, link or pace."""

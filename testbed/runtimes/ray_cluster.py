@@ -57,7 +57,7 @@ def connected(address: str, *, asked_by: str) -> Iterator[None]:
             )
     except (OSError, RuntimeError, ValueError) as error:
         raise HostError(
-            f"no Ray cluster can be joined at {address}: {summary(error)}",
+            f"no Ray cluster can be joined at {address}: {summary(error).rstrip('.')}.",
             hint="`ray status` shows the cluster of this machine. Expected auto, HOST:PORT, or "
             "ray://HOST:10001 from outside the cluster.",
         ) from None
