@@ -134,8 +134,9 @@ class Execution:
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is not part of starting nodes
             course.bring_up(deployment)
-            self.recorder.event(BroughtUp(self.clock() - begun - probing))
-            self.recorder.event(StateChanged(course.active))
+            brought_up = BroughtUp(self.clock() - begun - probing)
+            self.recorder.event(StateChanged(course.active))  # before: readers of the next find it
+            self.recorder.event(brought_up)
             if self.in_training is not None:
                 lifeline.on_hangup(course.on_hangup)
                 self.in_training()
