@@ -55,12 +55,13 @@ _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
 _MOUNT_ATTR_NOSUID = 2
 _CAPABILITY_VERSION_3 = 0x2008_0522
+_SIOCGIFMTU = 0x8921
 _SIOCGIFINDEX = 0x8933
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
 _IFREQ_FLAGS = struct.Struct("16sH22x")
-_IFREQ_INDEX = struct.Struct("16si20x")
+_IFREQ_NUMBER = struct.Struct("16si20x")
 LOOPBACK = "lo"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -178,9 +179,18 @@ def bring_interface_up(control: socket.socket, name: str) -> None:
 
 def interface_index(control: socket.socket, name: str) -> int:
     """Return the index of an interface; OSError if there is none in the socket's namespace."""
-    answer = fcntl.ioctl(control, _SIOCGIFINDEX, _IFREQ_INDEX.pack(name.encode(), 0))
-    index: int = _IFREQ_INDEX.unpack(answer)[1]
-    return index
+    return _interface_number(control, name, _SIOCGIFINDEX)
+
+
+def interface_mtu(control: socket.socket, name: str) -> int:
+    """Return the MTU of an interface; OSError if there is none in the socket's namespace."""
+    return _interface_number(control, name, _SIOCGIFMTU)
+
+
+def _interface_number(control: socket.socket, name: str, request: int) -> int:
+    answer = fcntl.ioctl(control, request, _IFREQ_NUMBER.pack(name.encode(), 0))
+    number: int = _IFREQ_NUMBER.unpack(answer)[1]
+    return number
 
 
 def _check(result: int, doing: str) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.host.namespaces import inside
-from testbed.host.syscalls import bring_interface_up, interface_index
+from testbed.host.syscalls import bring_interface_up, interface_index, interface_mtu
 
 NEIGHBOUR_PERMANENT = 0x80
 ADDRESS_NONE = 1
@@ -83,8 +83,7 @@ def sockets(pid: int | None = None) -> Iterator[Sockets]:
 
 def mtu_of(interface: Interface) -> int:
     """Return an interface's MTU, as the kernel has it."""
-    (link,) = interface.ip.link("get", index=interface.index)
-    return int(link.get_attr("IFLA_MTU"))
+    return interface_mtu(interface.control, interface.name)
 
 
 def bring_up(interface: Interface) -> None:

@@ -106,7 +106,7 @@ class Switch:
         pid: int,
         network: NetworkSpec,
         neighbours: Sequence[Neighbour] = (),
-    ) -> None:
+    ) -> AttachedLink:
         """Create a node's ``eth0``: addressed, connected, shaped, and compared with the request.
 
         Args:
@@ -115,21 +115,24 @@ class Switch:
             network: prefix, what to do without netem, offloads, trunks: the same for all nodes.
             neighbours: the nodes that the node talks to.
 
+        Returns:
+            The link as the kernel has it now.
+
         Raises:
             HostError: the kernel lacks netem and ``missing`` is ``fail``, or the bridge is full.
             NodeError: the link could not be created, or differs from the request; names the node.
         """
         self._build_trunks(network)
-        link, _ = self._fit(*_link_of(node), network)
+        link, left_out = self._fit(*_link_of(node), network)
         with _describing_errors(node.name, "created"), sockets() as switch:
             port = self._add_port(switch, node.name, link, pid=pid)
             with sockets(pid) as inside:
                 eth0 = inside.interface(INTERFACE)
                 give_address(eth0, link.address, prefix=network.prefix, neighbours=neighbours)
-                self._congestion_control = fix_congestion_control(
-                    eth0, link.address, prefix=network.prefix
-                )
+                control = fix_congestion_control(eth0, link.address, prefix=network.prefix)
+                self._congestion_control = control
                 _shape(node.name, link, network.offload, eth0=eth0, port=port)
+                return self._read(node.name, link, left_out, (eth0, port), control=control)
 
     def reshape(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> None:
         """Change an attached link to that of ``node``; queued packets are kept where possible.

@@ -22,7 +22,7 @@ from testbed.faults.base import PassingFault, TimedFault
 from testbed.faults.timeline import BY_HAND, Timeline
 from testbed.models.metrics import values_of
 from testbed.run.by_hand import Asked, answer, asked
-from testbed.run.deploy import ENDING_SECONDS, LOOK_SECONDS, Deployment
+from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.runtimes.agent.client import AgentClient
@@ -39,6 +39,8 @@ from testbed.values.topology import NodeSpec
 
 HELD = {"freeze": "is frozen", "partition": "is partitioned", "slow": "is slowed down"}
 """Reported state of a worker under a manual fault, by the kind of fault."""
+
+ENDING_SECONDS = 5.0
 
 
 @dataclass

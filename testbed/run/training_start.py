@@ -72,7 +72,7 @@ class TrainingStart:
                     on_its_way=started,
                 )
         deployment.settle()
-        deployment.check_links()  # not once it trains: then a recording may change links
+        deployment.check_links()
         self._await(lambda: Started in seen, deadline, on_its_way=there, every=START_SECONDS)
 
     def _missing(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:

@@ -100,7 +100,7 @@ class Agent:
     def limit_changes(self) -> list[Any]:
         return []
 
-    def links(self) -> list[dict[str, Any]]:
+    def links(self, *, as_created: bool = False) -> list[dict[str, Any]]:
         answer = self.answers.pop(0)
         if isinstance(answer, TestbedError):
             raise answer
@@ -254,7 +254,7 @@ class WorkloadAgent:
     def limit_changes(self) -> list[Any]:
         return []
 
-    def links(self) -> list[dict[str, Any]]:
+    def links(self, *, as_created: bool = False) -> list[dict[str, Any]]:
         return [{"node": "store", "differences": [], "left_out": [], "unseeded": False}]
 
 

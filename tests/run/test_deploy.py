@@ -120,7 +120,8 @@ def test_omissions_are_reported_once_per_class(small: Any) -> None:
 
 
 def test_links_are_compared_before_the_training_starts(small: Any) -> None:
-    def links() -> list[Any]:
+    def links(*, as_created: bool) -> list[Any]:
+        assert as_created
         small.says("started")  # which no other node prints here
         return [LINK]
 
@@ -158,26 +159,6 @@ def test_the_number_of_concurrent_launches_is_limited(make_small: Any) -> None:
     deployment(small).bring_up()
     assert most == MOST_STARTING["warm"]
     assert len(small.agent.launched) == 42
-
-
-def test_a_node_that_ends_while_its_link_is_read(small: Any) -> None:
-    def fail() -> list[Any]:
-        small.agent.links = lambda: [LINK]
-        small.agent.ended = [Exit("w1", 8)]
-        raise NodeError("w1: its link cannot be read")
-
-    small.agent.on_launch, small.agent.links = (lambda name: obey(small, name)), fail
-    deploying = deployment(small)
-    deploying.bring_up()
-    assert list(deploying.watch.lost) == ["w1"]
-
-
-def test_a_link_that_cannot_be_read_with_all_nodes_alive(small: Any) -> None:
-    small.agent.on_launch = lambda name: obey(small, name)
-    small.agent.answers = [NodeError("w1: its link cannot be read")] * 10
-    small.tick = 1.0
-    with pytest.raises(NodeError, match="w1: its link cannot be read"):
-        deployment(small).bring_up()
 
 
 def test_a_parameter_server_that_does_not_listen(small: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any, cast
 from testbed.errors import NodeError, TestbedError
 from testbed.host.namespaces import inside
 from testbed.host.process import Process, ended_child, has_ended, is_stopped
+from testbed.network.attached import AttachedLink
 from testbed.network.counters import (
     INTERFACE,
     Carried,
@@ -71,7 +72,7 @@ class Nodes:
     meter: TrafficMeter
     exits: list[Exit] = field(default_factory=list)
     _running: dict[str, RunningNode] = field(default_factory=dict)
-    _linked: dict[str, Process] = field(default_factory=dict)
+    _linked: dict[str, tuple[Process, AttachedLink]] = field(default_factory=dict)
     _leaving: dict[str, tuple[float, Container]] = field(default_factory=dict)
     _partitioned: set[str] = field(default_factory=set)
     meanwhile: Callable[[], None] = lambda: None
@@ -309,12 +310,15 @@ class Nodes:
                     return {name: read_queues(node.anchor).get(INTERFACE, Queue(0, 0))}
         return {}
 
-    def links(self) -> list[dict[str, Any]]:
-        """Return all links of running nodes and trunks, as requested and as the kernel has them."""
+    def links(self, as_created: bool = False) -> list[dict[str, Any]]:
+        """Return the links of running nodes, as they are or were when created, and trunks."""
+        read = self.switch.inspect
         found = [
-            self.switch.inspect(node.spec, pid=node.anchor, network=node.network)
-            for node in self._running.values()
-            if node.spec.link is not None
+            self._linked[name][1]
+            if as_created
+            else read(one.spec, pid=one.anchor, network=one.network)
+            for name, one in self._running.items()
+            if one.spec.link is not None
         ]
         return [link.as_dict() for link in (*found, *self.switch.inspect_trunks())]
 
@@ -335,9 +339,7 @@ class Nodes:
         return found
 
     def limit_changes(self) -> list[LimitsChanged]:
-        """Return the limits of running nodes changed by others, such as an engine's client, since
-        the last call.
-        """
+        """Return the limits that others, as an engine's client, changed since the last call."""
         changes = {name: node.container.changed_limits() for name, node in self._running.items()}
         return [LimitsChanged(name, one) for name, one in changes.items() if one]
 
@@ -372,12 +374,12 @@ class Nodes:
         node = launch.node
         if node.link is None:
             return
-        attached = self._linked.get(node.name) != anchor
+        attached = node.name not in self._linked or self._linked[node.name][0] != anchor
         if attached:
-            self.switch.attach(
+            link = self.switch.attach(
                 node, pid=anchor.pid, network=launch.network, neighbours=launch.neighbours
             )
-            self._linked[node.name] = anchor
+            self._linked[node.name] = anchor, link
         else:  # by an earlier role, in the same container
             self.switch.reshape(node, pid=anchor.pid, network=launch.network)
         if node.part != "aside":
