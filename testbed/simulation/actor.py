@@ -1,18 +1,24 @@
 """A process of the pool as an actor on a node of a Ray cluster: it answers the same messages.
 
 It shares no memory with the clock's process: what a message takes of each row that it refers to
-travels with it, and that of the results with the answer.
+travels with it, and that of the results with the answer. They take a connection of their own, as a
+call of Ray's per message would cost more than a small gradient.
 """
 
 from __future__ import annotations
 
 import gc
+import hmac
 import pickle
 import socket
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 
 from testbed.datasets import Prepared
 from testbed.errors import TestbedError
@@ -23,6 +29,9 @@ from testbed.simulation.build import build
 from testbed.simulation.messages import Answer, Begin, Restart, Result, Task, used
 from testbed.simulation.process import ProcessWorkers, restore
 from testbed.values.user_code import own_failures
+
+KEY_BYTES = 32
+KEY_SECONDS = 10.0  # for whoever connects to say the key
 
 EVALUATED = -2
 """The row with the model of an evaluation."""
@@ -39,6 +48,15 @@ class ActorRequest:
     number: int  # of the actor
     processes: int  # number of all actors
     size: int  # of a row, in float32 values
+    key: bytes  # said first by whoever may send messages
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where an actor listens."""
+
+    host: str  # its name
+    address: tuple[str, int]
 
 
 class Rows(dict[int, Vector]):
@@ -76,14 +94,16 @@ class Rows(dict[int, Vector]):
 
 
 class WorkerActor:
-    """Computes a share of the workers; its methods return pickles, after an error of the error."""
+    """Computes a share of the workers."""
 
     def build(self, request: ActorRequest, data: Prepared, snapshot: bytes) -> bytes:
-        """Build the workers, restored from an answer to ``save`` if there is one.
+        """Build the workers, restored from an answer to ``save`` if there is one, and listen.
 
         Returns:
-            The name of this host.
+            The pickle of a Seat, or of an error.
         """
+        import ray
+
         keep_freed_memory()
         try:
             with tempfile.TemporaryDirectory(prefix="testbed-") as place:
@@ -94,7 +114,16 @@ class WorkerActor:
         except TestbedError as error:
             return pickle.dumps(error)
         gc.freeze()
-        return pickle.dumps(socket.gethostname())
+        self._key = request.key
+        host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        self._server = socket.create_server((host, 0))
+        return pickle.dumps(Seat(socket.gethostname(), self._server.getsockname()[:2]))
+
+    def serve(self) -> None:
+        """Answer the messages of one connection until its other end is closed."""
+        with self._server, accept(self._server, self._key) as connection:
+            for message in received(connection):
+                connection.send_bytes(self.answer(message))
 
     def _build(self, request: ActorRequest, folder: Path, data: Prepared) -> None:
         for name, content in request.files.items():
@@ -110,7 +139,7 @@ class WorkerActor:
         self._its = ProcessWorkers(workers, learner, self._rows, zeros(request.size))
 
     def answer(self, message: bytes) -> bytes:
-        """Carry out a message of ``ActorChannel``."""
+        """Carry out a message of ``ActorChannel``; return the pickle of the answer or an error."""
         request, sent = pickle.loads(message)
         try:
             if callable(request):
@@ -122,3 +151,39 @@ class WorkerActor:
             return pickle.dumps((answers, self._rows.results(request, answers)), protocol=5)
         except TestbedError as error:
             return pickle.dumps(error)
+
+
+def accept(server: socket.socket, key: bytes) -> Connection:
+    """Return the first connection whose peer says the key."""
+    while True:
+        peer, _ = server.accept()
+        peer.settimeout(KEY_SECONDS)
+        with suppress(OSError):
+            if hmac.compare_digest(peer.recv(len(key), socket.MSG_WAITALL), key):
+                peer.settimeout(None)
+                return connection_over(peer)
+        peer.close()
+
+
+def connection_over(peer: socket.socket) -> Connection:
+    """Return a connection that sends small messages at once, and takes over the socket."""
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Connection(peer.detach())
+
+
+def received(connection: Connection) -> Iterator[bytes]:
+    """Yield messages until the other end is closed.
+
+    They are read as they arrive: the peer may send many before it reads an answer.
+    """
+    messages = SimpleQueue[bytes]()
+
+    def read() -> None:
+        with suppress(OSError, EOFError):
+            while True:
+                messages.put(connection.recv_bytes())
+        messages.put(b"")
+
+    threading.Thread(target=read, daemon=True).start()
+    while message := messages.get():
+        yield message

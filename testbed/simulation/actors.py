@@ -7,12 +7,15 @@ the messages since. As results depend on the messages only, they are those of th
 from __future__ import annotations
 
 import pickle
+import secrets
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from multiprocessing.connection import Connection
+from typing import Any, ClassVar, TypeVar
 
 from testbed.errors import UNKNOWN_FILE, HostError, NodeError, Problem, ScenarioError
 from testbed.runtimes import RayPool, Simulated
@@ -20,7 +23,14 @@ from testbed.runtimes.ray_cluster import alive_nodes, check_nodes, connected, re
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.own_code import COPIES
 from testbed.scenario.schema import Scenario
-from testbed.simulation.actor import EVALUATED, ActorRequest, WorkerActor
+from testbed.simulation.actor import (
+    EVALUATED,
+    KEY_BYTES,
+    ActorRequest,
+    Seat,
+    WorkerActor,
+    connection_over,
+)
 from testbed.simulation.channels import answers_in
 from testbed.simulation.journal import Journal
 from testbed.simulation.messages import Begin, Task, used
@@ -28,11 +38,16 @@ from testbed.simulation.outline import actor_bytes
 from testbed.simulation.process import ControlRequest, Rows, save
 from testbed.telemetry.event_kinds import ProcessReplaced
 
+Result = TypeVar("Result")
+
 MOST_LOSSES = 3
 """How often an actor is replaced while it carries out one message, which may be what ends it."""
 
 PLACEMENT_SECONDS = 300.0
 """How long the cluster may take to start an actor."""
+
+SILENT_SECONDS = 30
+"""How long a node may not acknowledge anything before its actors are lost; Ray's own limit."""
 
 
 @contextmanager
@@ -120,6 +135,7 @@ class Actors:
             number=number,
             processes=self.processes,
             size=self.size,
+            key=secrets.token_bytes(KEY_BYTES),
         )
         return ActorChannel(self, request, rows)
 
@@ -144,10 +160,11 @@ class ActorChannel:
     request: ActorRequest
     rows: Rows
     _journal: Journal = field(default_factory=Journal)
-    _pending: deque[Any] = field(default_factory=deque)  # references to answers
     _ready: deque[bytes] = field(default_factory=deque)  # answers taken before a snapshot
+    _pending: int = 0  # messages without an answer
+    _connection: Connection | None = None  # once the actor is built
     _losses: int = 0
-    _host: str = ""  # where the actor is, once it has answered
+    _host: str = ""  # where the actor is, once it is built
 
     def __post_init__(self) -> None:
         self._actor, self._built = self.actors.place(self.request, b"")
@@ -166,7 +183,7 @@ class ActorChannel:
     def send(self, message: bytes) -> None:
         """Send a message, after a snapshot if that is due."""
         if self._journal.is_long:
-            self._ready.extend([self._next() for _ in range(len(self._pending))])
+            self._ready.extend([self._next() for _ in range(self._pending)])
             self._send(self.message(save))
             snapshot = self._next()
             answers_in(snapshot)
@@ -175,8 +192,9 @@ class ActorChannel:
         self._send(message)
 
     def _send(self, message: bytes) -> None:
+        self._carry_out(lambda actor: actor.send_bytes(message))
         self._journal.append(message)
-        self._pending.append(self._actor.answer.remote(message))
+        self._pending += 1
 
     def receive(self) -> Any:
         """Wait for the next answer, and put the rows of results into those of this process."""
@@ -190,57 +208,92 @@ class ActorChannel:
         import ray
 
         ray.kill(self._actor)
+        if self._connection is not None:
+            self._connection.close()
         self._journal.close()
 
     def _next(self) -> bytes:
-        """Wait for the next answer, of another actor if this one is lost.
+        data = self._carry_out(Connection.recv_bytes)
+        self._pending -= 1
+        self._losses = 0
+        return data
+
+    def _carry_out(self, act: Callable[[Connection], Result]) -> Result:
+        """Send or receive; if the actor is lost, do so with another that has caught up with it.
 
         Raises:
             HostError: the cluster has no room for an actor.
             NodeError: an actor has failed, or several were lost in a row.
         """
-        import ray
-
         lost = ""
         while True:
             try:
                 if lost:
                     self._replay(lost)
-                elif not self._host:
-                    self._await_built()
-                data: bytes = ray.get(self._pending[0])
-            except ray.exceptions.GetTimeoutError:
-                raise HostError(
-                    f"the Ray cluster has not started process {self.request.number} of the "
-                    f"simulation within {PLACEMENT_SECONDS:g} s.",
-                    hint="`ray status` shows what it is busy with.",
-                ) from None
-            except ray.exceptions.RayTaskError as error:
-                raise NodeError(f"{self._name()} has failed: {summary(error)}") from None
-            except ray.exceptions.RayError as error:
+                return act(self._connection or self._connect())
+            except (OSError, EOFError) as error:
                 lost = self._lost(error)
-                continue
-            self._pending.popleft()
-            self._losses = 0
-            return data
 
-    def _name(self) -> str:
-        return f"process {self.request.number} of the simulation, on {self._host or 'no host yet'},"
-
-    def _await_built(self) -> None:
+    def _connect(self) -> Connection:
+        """Wait until the actor is built, and connect to it."""
         import ray
 
-        self._host = answers_in(ray.get(self._built, timeout=PLACEMENT_SECONDS))
+        try:
+            seat: Seat = answers_in(ray.get(self._built, timeout=PLACEMENT_SECONDS))
+        except ray.exceptions.GetTimeoutError:
+            raise HostError(
+                f"the Ray cluster has not started process {self.request.number} of the "
+                f"simulation within {PLACEMENT_SECONDS:g} s.",
+                hint="`ray status` shows what it is busy with.",
+            ) from None
+        except ray.exceptions.RayTaskError as error:
+            raise self._failed(error) from None
+        except ray.exceptions.RayError as error:
+            raise ConnectionError(summary(error)) from None
+        self._host, self._serving = seat.host, self._actor.serve.remote()
+        peer = socket.create_connection(seat.address, timeout=SILENT_SECONDS)
+        peer.settimeout(None)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+            peer.setsockopt(socket.IPPROTO_TCP, name, SILENT_SECONDS // 3)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * SILENT_SECONDS)
+        peer.sendall(self.request.key)
+        self._connection = connection_over(peer)
+        return self._connection
 
     def _lost(self, error: BaseException) -> str:
-        """Note that the actor was lost; return how."""
+        """Note that the actor was lost; return how, as Ray has it.
+
+        Raises:
+            NodeError: it has failed, or was lost too often.
+        """
+        import ray
+
+        said = str(error) or "its connection ended"
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+            try:
+                ray.get(self._serving, timeout=SILENT_SECONDS)
+            except ray.exceptions.RayTaskError as failure:
+                raise self._failed(failure) from None
+            except ray.exceptions.GetTimeoutError:
+                said = f"{said}; Ray takes it to be alive"
+            except ray.exceptions.RayError as failure:
+                said = summary(failure)
         self._losses += 1
         if self._losses > MOST_LOSSES:
             raise NodeError(
-                f"{self._name()} was lost {self._losses} times in a row: {summary(error)}",
+                f"{self._name()} was lost {self._losses} times in a row: {said}",
                 hint="`ray logs` shows its output; your own code may end it.",
             ) from None
-        return summary(error)
+        return said
+
+    def _failed(self, error: BaseException) -> NodeError:
+        return NodeError(f"{self._name()} has failed: {summary(error)}")
+
+    def _name(self) -> str:
+        return f"process {self.request.number} of the simulation, on {self._host or 'no host yet'},"
 
     def _replay(self, lost: str) -> None:
         """Let another actor take the place of the lost one."""
@@ -250,15 +303,12 @@ class ActorChannel:
         before = self._host
         snapshot, messages = self._journal.read()
         self._actor, self._built = self.actors.place(self.request, snapshot)
-        self._await_built()
-        answered, pending = len(self._journal) - len(self._pending), deque[Any]()
+        actor = self._connect()
+        answered = len(self._journal) - self._pending
         for index, message in enumerate(messages):
-            answer = self._actor.answer.remote(message)
+            actor.send_bytes(message)
             if index < answered:
-                ray.get(answer)
-            else:
-                pending.append(answer)
-        self._pending = pending
+                actor.recv_bytes()
         self.actors.replaced(
             ProcessReplaced(self.request.number, before, self._host, answered, lost)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import closing
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from testbed.algorithms.base import Reply, Update
 from testbed.algorithms.frame.effects import NO_STANDING
 from testbed.payloads import Dense, Vector
-from testbed.simulation.actor import Rows
+from testbed.simulation.actor import Rows, accept, connection_over, received
 from testbed.simulation.journal import Journal
 from testbed.simulation.messages import Begin, Restart, Result, Unchanged, store, used
 from testbed.simulation.worker import TO_THE_END
@@ -80,3 +81,21 @@ def test_a_journal_returns_its_messages_again_and_continues() -> None:
         snapshot, messages = journal.read()
         assert (snapshot, *messages) == (b"snapshot", b"one", b"three", b"4")
         assert len(journal) == 3
+
+
+def test_only_the_peer_that_says_the_key_is_answered() -> None:
+    key = b"k" * 32
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for said in (b"", b"k" * 31, b"x" * 32 + key):
+            with socket.create_connection(server.getsockname()) as stranger:
+                stranger.sendall(said)
+        peer = socket.create_connection(server.getsockname())
+        peer.sendall(key)
+        with accept(server, key) as actor, connection_over(peer) as clock:
+            for count in range(100):  # more than the sockets hold, before any is read
+                clock.send_bytes(bytes([count]) * 2**20)
+                if count == 0:
+                    messages = received(actor)
+                    assert next(messages) == bytes(2**20)
+            clock.close()
+            assert [message[0] for message in messages] == list(range(1, 100))

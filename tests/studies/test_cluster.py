@@ -145,8 +145,9 @@ def test_a_simulation_whose_actor_is_lost_has_the_results_of_the_local_pool(
     sweeps: Any, nodes: Nodes
 ) -> None:
     run = sweeps.runs / "one"
+    three = ("--set", "workers.count=3", "--set", "stop.updates=3000")  # one on each node
     command = sweeps.start(
-        *("base.yaml", "--name", "one", "--set", "stop.updates=2000", "--set", nodes.pool),
+        *("base.yaml", "--name", "one", *three, "--set", nodes.pool),
         verb="up",
     )
     sweeps.wait_until(lambda: len(evaluations(run)) > 4)
@@ -155,10 +156,10 @@ def test_a_simulation_whose_actor_is_lost_has_the_results_of_the_local_pool(
     said = command.communicate()[0]
     assert command.returncode == 0, said
     (event,) = [one for one in events(run) if one["event"] == "process_replaced"]
-    assert event["process"] in (0, 1)
+    assert event["process"] in (0, 1, 2)
     remote = digests(sweeps.runs, "one")
     sweeps.runs = sweeps.folder / "local"
-    sweeps("up", "base.yaml", "--name", "one", "--set", "stop.updates=2000")
+    sweeps("up", "base.yaml", "--name", "one", *three)
     assert remote == digests(sweeps.runs, "one")
     assert len(remote) >= 4
 
