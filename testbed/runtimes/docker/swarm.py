@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,14 @@ from testbed.runtimes.docker.containers import LABEL
 from testbed.runtimes.docker.engine import SCHEME, connect, describe, engine_faults
 from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.parallel import in_parallel
+from testbed.values.topology import HostSpec
+from testbed.values.units import Size
 
 if TYPE_CHECKING:
     from docker import APIClient
 
 ENGINE_LABEL = f"{LABEL}engine"
+ADDRESS_LABEL = f"{LABEL}address"
 ACTIVE, READY = "active", "ready"
 CPU_NANOS = 1e9
 
@@ -32,7 +36,7 @@ class SwarmHost:
 
     Attributes:
         identity: the Swarm's own name for it.
-        address: its IP address in the Swarm.
+        address: at which other hosts reach it: that of its label, or its IP address in the Swarm.
         engine: address of its engine's socket, ``unix://...``; empty if its node has no label.
         labels: of the Swarm's node.
         cpus, memory_bytes: what its engine has.
@@ -59,6 +63,19 @@ class SwarmHost:
     image: str = ""
     lacks: tuple[str, ...] = ()
 
+    @property
+    def spec(self) -> HostSpec:
+        """What a plan says of it."""
+        return HostSpec(
+            name=self.name,
+            address=self.address,
+            engine=self.engine,
+            here=self.here,
+            labels=self.labels,
+            cpus=self.cpus,
+            memory=Size(self.memory_bytes),
+        )
+
 
 def find_hosts(address: str | None = None) -> tuple[SwarmHost, ...]:
     """Return the hosts of the Swarm that this host's engine manages, this one first.
@@ -73,6 +90,7 @@ def find_hosts(address: str | None = None) -> tuple[SwarmHost, ...]:
         info = describe(address)
         hosts = [from_swarm(node, here=info["Swarm"]["NodeID"]) for node in nodes_of(engine, info)]
     hosts.sort(key=lambda host: (not host.here, host.name))
+    hosts = [replace(host, engine="") if host.here else host for host in hosts]
     names = Counter(host.name for host in hosts)
     return tuple(
         examined if names[examined.name] == 1 else _lacking(examined, _of_one_name(examined))
@@ -112,10 +130,11 @@ def from_swarm(node: Mapping[str, Any], *, here: str) -> SwarmHost:
     return SwarmHost(
         name=described["Hostname"],
         identity=node["ID"],
-        address=(node.get("ManagerStatus") or {}).get("Addr", "").rpartition(":")[0]
+        address=labels.get(ADDRESS_LABEL)
+        or (node.get("ManagerStatus") or {}).get("Addr", "").rpartition(":")[0]
         or status.get("Addr", ""),
         engine=labels.get(ENGINE_LABEL, ""),
-        labels={name: text for name, text in labels.items() if name != ENGINE_LABEL},
+        labels={name: text for name, text in labels.items() if not name.startswith(LABEL)},
         cpus=resources["NanoCPUs"] / CPU_NANOS,
         memory_bytes=resources["MemoryBytes"],
         architecture=described["Platform"]["Architecture"],
@@ -150,10 +169,17 @@ def _examine(host: SwarmHost, here: str | None, *, like: SwarmHost) -> SwarmHost
             if found["Swarm"].get("NodeID") != host.identity:
                 lacks.append(f"{host.engine} is the engine of {found['Name']}: correct its label")
                 return _lacking(host, *lacks)
-            image = check_image(engine)
+            image = _image_of(engine)
     except HostError as error:
         return _lacking(host, *lacks, str(error))
     return _lacking(replace(host, image=image), *lacks)
+
+
+def _image_of(engine: APIClient) -> str:
+    """Return the image of this package; empty without one: `up` copies it."""
+    with suppress(HostError):
+        return check_image(engine)
+    return ""
 
 
 def check_scheme(host: SwarmHost) -> None:
