@@ -40,6 +40,7 @@ VERBS = {
     "export": "Export runs to the formats of other tools.",
     "compare": "Compare the results of two runs.",
     "doctor": "Check that this host can run scenarios.",
+    "hosts": "List the hosts of a Docker Swarm, and what each of them lacks.",
     "image": "Build, check and remove the image that Docker runs nodes in.",
     "validate": "Check scenarios and studies.",
     "check": "Test that a custom algorithm, model, data set or metric fulfils its contract.",

@@ -61,6 +61,11 @@ runtime_option = click.option(
     shell_complete=complete_runtime,
     help="Short for --set runtime=NAME, such as native, docker or auto.",
 )
+hosts_option = click.option(
+    "--hosts",
+    metavar="NAME",
+    help="Short for --set runtime.hosts=NAME: local, or swarm for those of a Docker Swarm.",
+)
 workers_option = click.option(
     "--workers", type=int, metavar="N", help="Short for --set workers.count=N."
 )
@@ -117,9 +122,13 @@ def find(run: str, runs: Path) -> RunFolder:
 
 
 def overrides(
-    settings: Iterable[str], *, workers: int | None = None, runtime: str | None = None
+    settings: Iterable[str],
+    *,
+    workers: int | None = None,
+    runtime: str | None = None,
+    hosts: str | None = None,
 ) -> list[Override]:
-    """Return overrides for ``--set`` (``path=value``); ``--workers`` and ``--runtime`` win.
+    """Return overrides for ``--set`` (``path=value``); the other options win.
 
     Raises:
         ScenarioError: a ``--set`` is not of the form ``path=value``.
@@ -131,6 +140,8 @@ def overrides(
         asked.append(Override(f"--workers {workers}", ("workers", "count"), workers))
     if runtime is not None:
         asked.append(Override(f"--runtime {runtime}", ("runtime",), runtime))
+    if hosts is not None:
+        asked.append(Override(f"--hosts {hosts}", ("runtime", "hosts"), hosts))
     return asked
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.cli.options import (
+    hosts_option,
     overrides,
     print_json,
     runtime_option,
@@ -38,6 +39,7 @@ MOST_ITEMS = 8
 @click.command("plan")
 @click.argument("file")
 @runtime_option
+@hosts_option
 @settings_option
 @workers_option
 @click.option(
@@ -47,6 +49,7 @@ MOST_ITEMS = 8
 def command(
     file: str,
     runtime: str | None,
+    hosts: str | None,
     settings: tuple[str, ...],
     workers: int | None,
     shows_requests: bool,
@@ -54,6 +57,7 @@ def command(
 ) -> None:
     """Show the containers, links, addresses and the budget of a scenario, without starting it."""
     from testbed.cli.plan_devices import devices_as_data, print_devices
+    from testbed.cli.plan_hosts import host_lines, place
     from testbed.host.requirements import capacity
     from testbed.plan.budget import budget, count_parameters
     from testbed.plan.make import plan
@@ -64,7 +68,8 @@ def command(
     from testbed.scenario.source import find_scenario
     from testbed.scenario.workload import Workload
 
-    scenario = load_any(file, overrides=overrides(settings, workers=workers, runtime=runtime))
+    asked = overrides(settings, workers=workers, runtime=runtime, hosts=hosts)
+    scenario = load_any(file, overrides=asked)
     if isinstance(scenario, Workload):
         beside = find_scenario(Path(file)).parent
         _show_workload(scenario, beside, as_json=as_json, shows_requests=shows_requests)
@@ -80,6 +85,7 @@ def command(
     made = plan(scenario, scenario.name)
     needs = budget(scenario, made, count_parameters(scenario))
     made, refused = _deal(made, needs.parameters)
+    made, unplaced = place(scenario, made, needs.parameters)
     requests = _requests(scenario, made)
     if as_json:
         print_json(
@@ -92,7 +98,8 @@ def command(
                 "runtime": scenario.runtime.name,
                 "substitutes": substitutes(scenario),
                 "requests": [asdict(request) for request in requests],
-                **({"refused": refused} if refused else {}),
+                **({"hosts": [asdict(host) for host in made.hosts]} if made.hosts else {}),
+                **({"refused": refused or unplaced} if refused or unplaced else {}),
                 **devices_as_data(scenario),
             }
         )
@@ -100,7 +107,7 @@ def command(
         _print(made, needs, capacity())
         if why := choose(scenario).why:
             click.echo(f"compute {why}" if requests else "compute auto: chosen by `testbed up`")
-        for line in gpu_lines(made, refused):
+        for line in (*gpu_lines(made, refused), *host_lines(made, needs, unplaced)):
             click.echo(line)
         print_devices(scenario)
         if not requests:
@@ -330,7 +337,10 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         for key, inner in value.items():
             yield from _flat(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
-        items = [json.dumps(item) for item in value[:MOST_ITEMS]]
+        items = [
+            json.dumps({key: inner for key, inner in item.items() if inner != ""})
+            for item in value[:MOST_ITEMS]
+        ]
         more = [f"and {len(value) - MOST_ITEMS} more: --json"] if len(value) > MOST_ITEMS else []
         yield path, "\n".join(items + more)
     elif value not in (None, "", [], ()):

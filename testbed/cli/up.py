@@ -13,6 +13,7 @@ from testbed.cli.complete import complete_run
 from testbed.cli.flower import write_scenario
 from testbed.cli.options import (
     find,
+    hosts_option,
     new_runs_option,
     overrides,
     runtime_option,
@@ -65,6 +66,7 @@ NO_CONTAINERS = "--detach and --keep need containers; a simulated run has none."
     help="With --flower: a Python environment with flwr.",
 )
 @runtime_option
+@hosts_option
 @workers_option
 @settings_option
 @click.option(
@@ -95,6 +97,7 @@ def up(
     scenario: Path | None,
     again: str | None,
     runtime: str | None,
+    hosts: str | None,
     workers: int | None,
     settings: tuple[str, ...],
     name: str | None,
@@ -128,7 +131,7 @@ def up(
     side = split() if detach else None
     if isinstance(side, Foreground):
         return _announce(side.wait())
-    asked = overrides(settings, workers=workers, runtime=runtime)
+    asked = overrides(settings, workers=workers, runtime=runtime, hosts=hosts)
     loaded = load_any(scenario, overrides=asked, has_cuda=has_cuda)
     request = Request.of(loaded, beside=find_scenario(scenario).parent, runs=runs, name=name)
     if loaded.simulated and (detach or keep):

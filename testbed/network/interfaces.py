@@ -32,6 +32,7 @@ class Neighbour:
 
     address: str
     mac: str
+    host: str = ""  # address of its host, if that is another one
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,14 @@ from testbed.network.netem import (
 from testbed.network.offloads import needs_packets, read_offloads, set_offloads
 from testbed.network.paths import next_trunks
 from testbed.network.qdiscs import qdiscs_of
+from testbed.network.tunnel import (
+    FORWARD_STATIC,
+    HOST_PROCESS,
+    TUNNEL,
+    Tunnel,
+    add_tunnel,
+    lead,
+)
 from testbed.values.topology import (
     CORE,
     DEFAULT_MTU,
@@ -60,9 +68,6 @@ BRIDGE = "br0"
 """The core; the others are ``br.1``, ``br.2``, ..., with a dot, which no node's name has."""
 
 INTERFACE = "eth0"
-
-FORWARD_STATIC = 0x40
-"""State of a bridge entry that never ages; 0x80 would mean an address of the bridge itself."""
 
 NEEDS = "Links need a kernel with bridge and veth (CONFIG_BRIDGE, CONFIG_VETH)."
 
@@ -83,8 +88,19 @@ class Switch:
         self._congestion_control = ""
 
     @classmethod
-    def build(cls, *, has_netem: Callable[[], bool] = kernel_has_netem) -> Switch:
+    def build(
+        cls,
+        *,
+        has_netem: Callable[[], bool] = kernel_has_netem,
+        tunnel: Tunnel | None = None,
+        host: int = HOST_PROCESS,
+    ) -> Switch:
         """Create the bridge in the current network namespace, and bring ``lo`` and the bridge up.
+
+        Args:
+            has_netem: as for the class.
+            tunnel: this host's end of what joins its switch to those of the run's other hosts.
+            host: a process in the host's network namespace, where the tunnel has its UDP socket.
 
         Raises:
             HostError: the kernel refused.
@@ -95,6 +111,8 @@ class Switch:
             with sockets() as switch:
                 switch.ip.link("set", index=LOOPBACK_INDEX, state="up")
                 bridge = _add_bridge(switch, BRIDGE)
+                if tunnel is not None:
+                    add_tunnel(switch, tunnel, bridge=bridge, host=host)
         except NetlinkError as error:
             raise HostError(f"cannot create the switch: {error}.", hint=NEEDS) from error
         return cls(bridge, has_netem=has_netem)
@@ -126,6 +144,9 @@ class Switch:
         link, left_out = self._fit(*_link_of(node), network)
         with _describing_errors(node.name, "created"), sockets() as switch:
             port = self._add_port(switch, node.name, link, pid=pid)
+            for neighbour in neighbours:
+                if neighbour.host:
+                    lead(switch.interface(TUNNEL), neighbour.mac, neighbour.host)
             with sockets(pid) as inside:
                 eth0 = inside.interface(INTERFACE)
                 give_address(eth0, link.address, prefix=network.prefix, neighbours=neighbours)

@@ -16,7 +16,7 @@ from testbed.plan.make import plan
 from testbed.runtimes import RUNTIME
 from testbed.scenario import load
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import Plan
+from testbed.values.topology import THIS_HOST, Plan
 
 VERSION = 2
 MAX_BYTES = 2**28
@@ -49,6 +49,8 @@ def read_plan(folder: RunFolder) -> Plan:
         scenario = load(folder.scenario, custom_files=folder.custom)
         return plan(scenario, folder.name)
     version = content.pop("plan", None)
+    if content.get("hosts") == [{"name": THIS_HOST}]:  # of an earlier testbed
+        del content["hosts"]
     if isinstance(version, int) and version > VERSION:
         raise TestbedError(
             f"{folder.plan}: found version {version}, expected {VERSION} or older.",

@@ -177,6 +177,10 @@ class FaultyNodes:
             assert node.cpu is not None, "checked before"
             self.agent.set_quota(node.name, node.cpu / factor)
             return
+        if self.setup.plan.hosts and node.host != self.setup.plan.hosts[0].name:
+            raise NodeError(
+                f"{node.name} is on the host {node.host}, where it cannot be slowed down."
+            )
         file = self.setup.folder.slow / node.name
         if factor == 1.0:
             file.unlink(missing_ok=True)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from testbed.errors import NodeError
 from testbed.host.process import Process
-from testbed.runtimes.agent.client import AgentClient, AgentEndedError
+from testbed.plan.written import read_plan
+from testbed.run.hosts import connect
+from testbed.runtimes.agent.client import AgentEndedError
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import RuntimeDriver
 from testbed.telemetry.entry import Entry
@@ -104,8 +106,11 @@ def _is_controlled(folder: RunFolder) -> bool:
 
 def running_nodes(folder: RunFolder) -> Mapping[str, NodeState]:
     """Return the states of a run's running nodes, by name; none if its agent does not run."""
+    if not folder.agent_socket.exists():
+        return {}
     try:
-        agent = AgentClient.connect(folder.agent_socket, deadline=time.monotonic())
+        plan = read_plan(folder) if folder.plan.exists() else None
+        agent = connect(plan, folder, deadline=time.monotonic())
     except NodeError:
         return {}
     with agent, suppress(AgentEndedError):

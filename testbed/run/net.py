@@ -17,6 +17,7 @@ from testbed.network.qdiscs import qdiscs_of
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
 from testbed.run.by_hand import duration_of
+from testbed.run.hosts import connect
 from testbed.run.probe import ClassProbe, ProbedLink, Prober, shaped_links
 from testbed.run.runtime import driver_for
 from testbed.runtimes.agent.client import AgentClient
@@ -173,7 +174,7 @@ def open_links(folder: RunFolder) -> Iterator[Links]:
         raise ended
     deadline = time.monotonic() + CONNECT_SECONDS
     try:
-        agent = AgentClient.connect(folder.agent_socket, deadline=deadline)
+        agent = connect(plan, folder, deadline=deadline)
     except NodeError as error:
         raise ended from error
     with agent:

@@ -141,6 +141,7 @@ class Prober:
                     }
                     self._start(probe.node, [probe.reflector], containers, [shape], **texts)
                 self._await({probe.node.name for probe in started}, within=PROBE_SECONDS)
+        self.agent.copy_logs(last=[node.name for node in nodes])
         return [self._result(probe) for probe in probes]
 
     def _probes(self, links: Sequence[ProbedLink]) -> list[Probe]:
@@ -160,12 +161,17 @@ class Prober:
                 plain = LinkSpec("", "", mtu=mtu, switch=far)
                 reflectors[far] = _spare(self.plan.nodes[0], name, plain, spare + number)
             known = [node for node in self.plan.devices if node.device_class == one.name]
-            first = self.plan.nodes[0] if one.ends else known[0]
+            first = self.plan.nodes[0] if one.ends else self._farthest(known)
             link = LinkSpec("", "", mtu=mtu) if one.ends else one.link
             link = replace(link, switch=near)
             node = _spare(first, f"{REFLECTOR}{index}", link, spare + index)
             probes.append(Probe(one, node, reflectors[far]))
         return probes
+
+    def _farthest(self, nodes: Sequence[NodeSpec]) -> NodeSpec:
+        """Return one on another host than the reflector, or the first."""
+        here = self.plan.nodes[0].host
+        return next((node for node in nodes if node.host != here), nodes[0])
 
     def _start(
         self,
@@ -192,7 +198,11 @@ class Prober:
                 },
                 log=self.folder.log(node.name),
                 mode=self.plan.launch,
-                neighbours=tuple(Neighbour(link.address, link.mac) for link in links),
+                neighbours=tuple(
+                    Neighbour(other.link.address, other.link.mac, self.plan.route(node, other))
+                    for other in others
+                    if other.link is not None
+                ),
                 container=containers.get(node.name),
             )
         )

@@ -13,11 +13,11 @@ from testbed.run.course import Connected, Course
 from testbed.run.deploy import Deployment
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.faults import Faults, FaultyNodes
+from testbed.run.hosts import connect
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.metering import Metering
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
-from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.base import Lifeline, RuntimeDriver
 from testbed.telemetry.event_kinds import (
     BroughtUp,
@@ -117,7 +117,7 @@ class Execution:
         setup, folder = self.setup, self.setup.folder
         deadline = time.monotonic() + AGENT_SECONDS
         waiting, pause = self.interrupts.allowed, self.interrupts.sleep
-        with AgentClient.connect(folder.agent_socket, deadline=deadline, waiting=waiting) as agent:
+        with connect(setup.plan, folder, deadline=deadline, waiting=waiting) as agent:
             course = self.begin(Connected(agent, self.recorder, self.clock, pause))
             watch, timeline = course.watch, course.timeline
             self._followed = watch

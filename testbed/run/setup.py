@@ -68,7 +68,7 @@ class Setup(ABC):
     def launch(self, node: NodeSpec) -> LaunchSpec:
         """Return the agent's request for a node."""
         role = role_of(node)
-        links = [peer.link for peer in role.neighbours(node, self.plan)]
+        peers = role.neighbours(node, self.plan)
         return LaunchSpec(
             node=node,
             network=network_for(node, self.plan),
@@ -78,7 +78,9 @@ class Setup(ABC):
             log=self.folder.log(node.name),
             mode=self.plan.launch_of(node),
             neighbours=tuple(
-                Neighbour(link.address, link.mac) for link in links if link is not None
+                Neighbour(peer.link.address, peer.link.mac, self.plan.route(node, peer))
+                for peer in peers
+                if peer.link is not None
             ),
             environment={**node.environment, **_visible(node)},
             home=HOME if node.part == "peer" else None,

@@ -17,6 +17,7 @@ from testbed.plan.make import VALUE_BYTES, plan
 from testbed.reports.remake import libraries_imported, remake
 from testbed.run.course import Connected, Course
 from testbed.run.data import model_size, prepare_data, with_model_cost
+from testbed.run.hosts import copy_image_to, place_on_hosts
 from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
 from testbed.run.prepare import Request, RunRequest, prepare
@@ -125,6 +126,9 @@ def up(
         if trains:
             with interrupts.allowed():
                 request, planned, data = _planned(request, find_gpus)
+                if planned.hosts:
+                    image = driver.check(planned.nodes)["nodes"]
+                    copy_image_to(planned.hosts, image, phase=listener.phase)
             training = prepare(request, planned, data, driver=driver, users=users)
             setup, begin = training, partial(Training, training)
         else:
@@ -161,11 +165,14 @@ def _planned(
     planned = plan(scenario, scenario.name)
     gpus = find_gpus() if want_gpus(planned) else ()
     planned = deal_gpus(planned, gpus, vector=_vector(count_parameters(scenario)))
-    require_memory(scenario, planned, available=available_bytes())
+    planned = place_on_hosts(scenario, planned, count_parameters(scenario))
+    if not planned.hosts:
+        require_memory(scenario, planned, available=available_bytes())
     data = prepare_data(request)
     request = with_model_cost(request, data)
     size = model_size(request, data)
-    require_memory(scenario, planned, available=available_bytes(), parameters=size)
+    if not planned.hosts:
+        require_memory(scenario, planned, available=available_bytes(), parameters=size)
     return request, deal_gpus(planned, gpus, vector=_vector(size)), data
 
 

@@ -21,6 +21,7 @@ from testbed.scenario.compute import refusals
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.durations import LEAST_INTERVAL
 from testbed.scenario.fault_checks import check_deal, check_faults, check_links
+from testbed.scenario.host_checks import check_hosts
 from testbed.scenario.links import addressed, linked_nodes
 from testbed.scenario.metrics import check_metrics, check_targets, clients_by
 from testbed.scenario.schema import Scenario
@@ -90,6 +91,7 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
         yield ("model",), unfit[0], unfit[1]
     if not scenario.runtime.capabilities.gpus:
         yield from _check_no_gpus(scenario)
+    yield from check_hosts(scenario)
     yield from check_deal(scenario)
     yield from check_links(scenario)
 

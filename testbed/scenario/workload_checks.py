@@ -8,7 +8,7 @@ from pathlib import Path
 
 from testbed.faults import ChangedLink, SlowNode
 from testbed.faults.check import contradictions
-from testbed.runtimes import Simulated, names
+from testbed.runtimes import Docker, Simulated, names
 from testbed.scenario.checks import MOST_WORKERS, TAKEN
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.link_checks import check_links
@@ -46,6 +46,7 @@ def check_workload(workload: Workload) -> Iterator[Finding]:
         yield from _check_after(workload, program, path)
         yield from _check_gpus(workload, program, path)
     yield from check_links(workload)
+    yield from _check_hosts(workload)
     yield from _check_order(workload)
     ends = any(program.end == "final" for program in workload.workload.values())
     if not ends and workload.stop is None:
@@ -70,6 +71,12 @@ def _check_metrics(workload: Workload) -> Iterator[Finding]:
         if name not in known:
             expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
             yield ("stop", "metrics", name), name, expected
+
+
+def _check_hosts(workload: Workload) -> Iterator[Finding]:
+    if isinstance(workload.runtime, Docker) and workload.runtime.swarm is not None:
+        expected = "local: the nodes of a workload are on this host"
+        yield ("runtime", "hosts"), "swarm", expected
 
 
 def check_program_files(workload: Workload, locate: Callable[[str], Path]) -> Iterator[Finding]:

@@ -214,6 +214,29 @@ class NodeSpec:
 
 
 @dataclass(frozen=True)
+class HostSpec:
+    """A host of a run over several.
+
+    Attributes:
+        name: unlike that of any other.
+        address: at which the other hosts reach its end of the tunnel that joins their switches.
+        engine: address of the socket of its engine, ``unix://...``.
+        here: whether the controller runs on it; all nodes but workers do.
+        labels: of its node in the Swarm.
+        cpus: its number of processors.
+        memory: of the whole host; None if that is unknown.
+    """
+
+    name: str
+    address: str
+    engine: str
+    here: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    cpus: float = 1
+    memory: Size | None = None
+
+
+@dataclass(frozen=True)
 class NetworkSpec:
     """The switches that connect all links of a host: the core, and those that trunks lead to."""
 
@@ -234,6 +257,7 @@ class Plan:
     labels: Mapping[str, str]  # shown by and searchable in every runtime (``run``, ``scenario``)
     runtime: Mapping[str, Any] = field(default_factory=dict)  # its name and options
     time_scale: float = 1.0  # emulated seconds per real second; already applied to all values here
+    hosts: tuple[HostSpec, ...] = ()  # of a run over several, the controller's first
 
     def named(self, run: str) -> Plan:
         """Return the same plan under another run name."""
@@ -246,6 +270,11 @@ class Plan:
             KeyError: it does not exist.
         """
         return {node.name: node for node in self.nodes}[name]
+
+    def route(self, node: NodeSpec, to: NodeSpec) -> str:
+        """Return the address of another host to which a node's frames for a node go; else empty."""
+        addresses = {host.name: host.address for host in self.hosts}
+        return "" if node.host == to.host else addresses[to.host]
 
     def launch_of(self, node: NodeSpec) -> LaunchMode:
         """Return how a node's role starts.

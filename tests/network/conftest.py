@@ -147,3 +147,10 @@ def lab() -> Iterator[Lab]:
 def spec() -> Callable[..., NodeSpec]:
     """Builds specs of nodes: ``spec("w0", 2, up=Direction(...))``."""
     return node_spec
+
+
+@pytest.fixture
+def new_peer() -> Iterator[Callable[[], Peer]]:
+    """Starts a process in a network namespace of its own, until the end of the test."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(Peer())

@@ -11,7 +11,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, Mount
 from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Lifeline, RuntimeDriver, Start
+from testbed.runtimes.docker.engine import connect
+from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.lxc.driver import LxcDriver
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
@@ -365,3 +367,20 @@ def _furnish(made: Account) -> None:
 def new_account() -> Callable[..., AbstractContextManager[Account]]:
     """Makes an ordinary user; skips the test where none can be made."""
     return account
+
+
+@pytest.fixture(scope="session")
+def swarm() -> Iterator[list[str]]:
+    """Addresses of two engines that are a Swarm, the manager's first; see SWARM_HOSTS in .ci/run.
+
+    They have the image of this package if this host's engine has it.
+    """
+    tool = os.environ.get("SWARM_HOSTS")
+    if not tool:
+        pytest.skip("needs a command that starts several engines: SWARM_HOSTS")
+    images = []
+    with suppress(HostError), connect() as engine:
+        images.append(check_image(engine))
+    up = subprocess.run((tool, "up", "2", *images), check=True, capture_output=True, text=True)
+    yield [line.split()[1] for line in up.stdout.splitlines()]
+    subprocess.run((tool, "down"), check=True, capture_output=True)

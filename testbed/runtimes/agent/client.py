@@ -8,7 +8,7 @@ import json
 import select
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import cache
@@ -80,7 +80,8 @@ class AgentClient:
 
     Args:
         lines: this end of the stream; closed with the client.
-        pid: of the agent, in this process's pid namespace.
+        pid: of the agent, in this process's pid namespace; 0 on another host, where the pids of
+            nodes are those of that host.
         waiting: entered only to wait for a reply: inside it, a signal handler may raise.
     """
 
@@ -124,6 +125,11 @@ class AgentClient:
             with waiting():
                 time.sleep(POLL_SECONDS)
 
+    @property
+    def reader(self) -> int:
+        """Descriptor that becomes readable when the agent replies."""
+        return self._lines.reader
+
     def close(self) -> None:
         """Close the connection; the run continues."""
         self._lines.close()
@@ -149,11 +155,13 @@ class AgentClient:
             within_seconds=LAUNCH_SECONDS,
             launch=LAUNCH.dump_python(launch, mode="json"),
         )
-        return lambda: child_of(self._agent, answer())
+        return lambda: child_of(self._agent, answer()) if self._agent else int(answer())
 
     def nodes(self) -> list[NodeState]:
         """Return the states of the running nodes, in the order of their launches."""
         found = NODES.validate_python(self.call("nodes"))
+        if not self._agent:
+            return found
         pids = children_of(self._agent)
         return [replace(state, pid=pids.get(cast(int, state.pid))) for state in found]
 
@@ -174,6 +182,12 @@ class AgentClient:
         new = EXITS.validate_python(self._result(number))
         self._exits_seen += len(new)
         return new
+
+    def copy_logs(self, last: Collection[str] = ()) -> None:
+        """Bring the logs of nodes up to date, those in ``last`` for the last time.
+
+        Those of an agent on this host always are.
+        """
 
     def private_bytes(self, nodes: Iterable[str]) -> dict[str, int]:
         """Return the memory of each node's role that no other process shares, if it still runs."""
@@ -199,6 +213,7 @@ class AgentClient:
     limit_changes = _remote(Nodes.limit_changes)
     count = _remote(Requests.count)
     link = _remote(Requests.link)
+    printed = _remote(Requests.printed)
     reshape = _remote(Requests.reshape)
     reset_links = _remote(Requests.reset_links)
 

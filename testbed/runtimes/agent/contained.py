@@ -20,8 +20,9 @@ DAC_OVERRIDE    write to a run folder that belongs to another user
 ==============  ====================================================================================
 
 The agent listens at ``control/lifeline.sock``. The controller connects, sends "commit" and hands
-over the run's lock. From then on the connection replaces the pipes of a native agent: it carries
-reports to the controller, and to the agent what to do when the connection ends.
+over the run's lock; on another host, ``relay`` does in its place. From then on the connection
+replaces the pipes of a native agent: it carries reports to the controller, and to the agent what to
+do when the connection ends.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     try:
         with giving_up_at_hangup(lifeline.fileno()):
             spawner = Spawner.start(settings, agent_log=folder.log(AGENT_LOG))
-            nodes = Nodes(containers, spawner, Switch.build(), TrafficMeter())
+            nodes = Nodes(containers, spawner, Switch.build(tunnel=settings.tunnel), TrafficMeter())
             loop = start_service(
                 settings,
                 nodes,

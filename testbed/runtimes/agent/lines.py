@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -32,6 +32,9 @@ class Lines:
     writer: int  # descriptor to write to; another one than ``reader``, also for a socket
     line_bytes: int  # limit of a received line
     takes_descriptors: bool = False  # whether the other end may send some, into ``descriptors``
+    unpack: Callable[[bytes], bytes] | None = (
+        None  # removes what carries the stream, such as frames
+    )
     unsent: bytearray = field(default_factory=bytearray)  # what could not be written yet
     descriptors: list[int] = field(default_factory=list)  # received, and owned by the caller
     _partial: bytearray = field(default_factory=bytearray)
@@ -62,6 +65,8 @@ class Lines:
             return None
         if not data:
             return None
+        if self.unpack is not None:
+            data = self.unpack(data)
         self._partial += data
         if b"\n" not in data:
             lines = []

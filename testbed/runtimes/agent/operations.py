@@ -9,7 +9,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError, validate_call
@@ -29,6 +30,9 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 HANDED = frozenset({"capture"})
 """Methods that return a descriptor of the agent: a duplicate travels with the reply, over a
 socket, and the agent's own is closed."""
+
+
+PRINTED_BYTES = 2**18
 
 
 class NothingYet(Exception):  # noqa: N818 - no error
@@ -94,9 +98,11 @@ class Requests:
     """The methods that ``nodes`` does not have itself."""
 
     nodes: Nodes
+    logs: dict[str, Path] = field(default_factory=dict)  # of every node launched so far
 
     def launch(self, launch: LaunchSpec) -> int:
         """Bring a node up; return the pid of its role in the agent's pid namespace."""
+        self.logs[launch.node.name] = launch.log
         with _naming(launch.node.name):
             return self.nodes.launch(launch)
 
@@ -147,6 +153,21 @@ class Requests:
         self.nodes.links_of([node])  # raises an error if it has none
         return open_capture(node).detach()
 
+    def printed(self, since: Mapping[str, NonNegativeInt]) -> dict[str, str]:
+        """Return what nodes have printed after these numbers of bytes; a character is a byte.
+
+        At most PRINTED_BYTES of each, and nothing of a node that has printed no more.
+        """
+        found = {}
+        for node, read in since.items():
+            log = self.logs[node]
+            self.nodes.spawner.logs.catch_up(log)
+            with suppress(FileNotFoundError), log.open("rb") as file:  # it has printed nothing
+                file.seek(read)
+                if data := file.read(PRINTED_BYTES):
+                    found[node] = data.decode("latin-1")
+        return found
+
     def link_changes(self, since: NonNegativeInt) -> list[LinkChanged]:
         """Return the changes of links, except the first ``since``, from any source."""
         return self.nodes.changes.done[since:]
@@ -162,6 +183,6 @@ def operations(requests: Requests) -> dict[str, Operation]:
         *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
         *(nodes.limit_changes, nodes.listening, nodes.scrape, nodes.set_quota),
-        requests.capture,
+        *(requests.capture, requests.printed),
     )
     return {act.__name__: Operation(act) for act in acts}

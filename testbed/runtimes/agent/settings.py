@@ -22,6 +22,7 @@ from testbed.host.hierarchies import Hierarchy
 from testbed.host.limits import ROOTS_PIDS_LIMIT
 from testbed.host.process import Process, every_pid, name_of, namespace_pids, parent_of
 from testbed.host.users import Users
+from testbed.network.tunnel import Tunnel
 
 AGENT_LOG = "agent"
 AGENT_SOCKET = "agent.sock"
@@ -74,6 +75,7 @@ class AgentSettings:
         processes: the maximum number of processes and threads of one node uid.
         main: entry point of the agent's process, called with the settings.
         images: whether nodes have containers of the user's images, which need a first process.
+        tunnel: what joins its switch to those of the run's other hosts, if there are any.
     """
 
     folder: Path
@@ -84,6 +86,7 @@ class AgentSettings:
     processes: int = ROOTS_PIDS_LIMIT
     main: str = OWN_CONTAINERS
     images: bool = False
+    tunnel: Tunnel | None = None
 
     @property
     def own_containers(self) -> bool:

@@ -12,6 +12,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from testbed.host.environment import BASE
 from testbed.host.limits import (
     PERIOD_MICROSECONDS,
@@ -21,6 +23,7 @@ from testbed.host.limits import (
     Limits,
 )
 from testbed.host.users import Users
+from testbed.network.tunnel import Tunnel
 from testbed.runtimes.agent.first_process import FOLDER as COPIES
 from testbed.runtimes.agent.first_process import first_process
 from testbed.runtimes.agent.launch import Mount
@@ -28,7 +31,7 @@ from testbed.runtimes.agent.settings import AgentSettings
 from testbed.runtimes.base import HOSTNAME_BYTES, ContainerSpec, Start, container_name
 from testbed.runtimes.docker.abilities import EngineLimits
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import NodeSpec, Plan, inodes
+from testbed.values.topology import HostSpec, NodeSpec, Plan, inodes
 
 AGENT = "agent"
 AGENT_MODULE = "testbed.runtimes.agent.contained"
@@ -62,6 +65,10 @@ SECCOMP = "seccomp.json"
 LABEL = "org.edge-testbed."
 RUN, FOLDER, ROLE, INDEX = (f"{LABEL}{name}" for name in ("run", "folder", "role", "index"))
 CLASS, SCENARIO, NODE = (f"{LABEL}{name}" for name in ("class", "scenario", "node"))
+HOSTS = f"{LABEL}hosts"
+"""All hosts of a run over several, as JSON: they are found without the run's folder."""
+
+HOST_LIST = TypeAdapter(tuple[HostSpec, ...])
 _DEFAULT = EngineLimits()
 
 
@@ -72,11 +79,14 @@ class Container:
     whose: str
     name: str
     body: Mapping[str, Any]
+    here: bool = True  # whether it is created by the engine of this host
 
 
 def labels_of(plan: Plan, folder: RunFolder) -> dict[str, str]:
     """Return the labels that identify a run's containers; the run's name may not be unique."""
-    return {RUN: plan.run, FOLDER: str(folder.path), SCENARIO: plan.labels.get("scenario", "")}
+    hosts = {HOSTS: HOST_LIST.dump_json(plan.hosts).decode()} if plan.hosts else {}
+    scenario = plan.labels.get("scenario", "")
+    return {RUN: plan.run, FOLDER: str(folder.path), SCENARIO: scenario, **hosts}
 
 
 def node_container(
@@ -130,6 +140,7 @@ def agent_container(
     *,
     image: str,
     limits: EngineLimits = _DEFAULT,
+    tunnel: Tunnel | None = None,
 ) -> Container:
     """Return the agent's container, which sees the host's processes and control groups."""
     mounts = [
@@ -139,7 +150,9 @@ def agent_container(
     ]
     # The engine is root for every user, and creates all control groups itself.
     images = any(node.has_users_image for node in plan.nodes)
-    settings = AgentSettings(folder.path, start.template, Users("root"), (), images=images)
+    settings = AgentSettings(
+        folder.path, start.template, Users("root"), (), images=images, tunnel=tunnel
+    )
     body = {
         "Image": image,
         "Entrypoint": list(FIRST_PROCESS),

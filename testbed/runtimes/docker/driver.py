@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from testbed.errors import NodeError, RunNotFound, TestbedError
 from testbed.host.confine import seccomp_profile
+from testbed.network.tunnel import Tunnel
 from testbed.runtimes.agent.launch import NodeState
-from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
+from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Lifeline, Request, Start
 from testbed.runtimes.docker.abilities import (
     check_abilities,
     limits_in,
@@ -35,6 +39,7 @@ from testbed.runtimes.docker.image import (
     reference_to,
 )
 from testbed.runtimes.docker.lifecycle import (
+    FoundContainer,
     containers_of,
     find_containers,
     image_of_run,
@@ -43,12 +48,20 @@ from testbed.runtimes.docker.lifecycle import (
     remove_run,
 )
 from testbed.runtimes.docker.lifeline import DockerLifeline, clear
+from testbed.runtimes.docker.remote import (
+    contain_there,
+    labelled_hosts,
+    naming,
+    recorded_hosts,
+    remove_everywhere,
+)
 from testbed.runtimes.docker.session import run_in
+from testbed.runtimes.docker.swarm_lifeline import SwarmLifeline, tunnel_of
 from testbed.runtimes.lock import POLL_SECONDS, attempts
 from testbed.runtimes.parallel import in_parallel
 from testbed.telemetry.folder import ENDED, RunFolder, is_gone
 from testbed.telemetry.host import recorded_images
-from testbed.values.topology import NodeSpec, Plan
+from testbed.values.topology import HostSpec, NodeSpec, Plan
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -70,26 +83,45 @@ class DockerDriver:
     ) -> tuple[Request, ...]:
         """Return the containers that will be requested from the engine. Pure."""
         image = self.image or image_name(gpu=want_gpu_image(plan.nodes))
-        containers = (
-            agent_container(plan, folder, start, image=image),
-            *(
+        own: list[tuple[str | None, Tunnel | None]] = [(None, None)]
+        own += [(host.name, tunnel_of(plan, folder, host)) for host in plan.hosts]
+        agents = (
+            (host, agent_container(plan, folder, start, image=image, tunnel=tunnel))
+            for host, tunnel in (own[1:] or own)
+        )
+        nodes = (
+            (
+                spec.node.host if plan.hosts else None,
                 node_container(
                     spec, plan, folder, image=_named(spec.node, nodes=image, kafka=OFFICIAL_KAFKA)
-                )
-                for spec in specs
-            ),
+                ),
+            )
+            for spec in specs
         )
-        return tuple(Request("engine", f"create {one.whose}", one.body) for one in containers)
+        return tuple(
+            Request(f"engine of {host}" if host else "engine", f"create {one.whose}", one.body)
+            for host, one in (*agents, *nodes)
+        )
 
     def examine(self, *, workers: int, gpu: bool, broker: bool) -> Iterator[Finding]:
         return examine_engine(self.image or "", workers=workers, gpu=gpu, broker=broker)
 
-    def start(self, plan: Plan, folder: RunFolder, start: Start) -> DockerLifeline:
+    def start(self, plan: Plan, folder: RunFolder, start: Start) -> Lifeline:
+        make = partial(agent_container, plan, folder, start)
         with connect() as engine:
             image = _as_recorded(engine, self._image(engine, plan.nodes), folder, kind="nodes")
             check_abilities(plan.nodes, info := describe())
-            agent = agent_container(plan, folder, start, image=image, limits=limits_in(info))
-            return DockerLifeline.begin(engine, folder, agent, start=start)
+            here = plan.hosts[0] if plan.hosts else None
+            tunnel = None if here is None else tunnel_of(plan, folder, here)
+            agent = make(image=image, limits=limits_in(info), tunnel=tunnel)
+            begin_here = partial(DockerLifeline.begin, engine, folder, agent, start=start)
+            if here is None:
+                return begin_here()
+            others = [
+                (host, make(image=image, tunnel=tunnel_of(plan, folder, host)))
+                for host in plan.hosts[1:]
+            ]
+            return SwarmLifeline.begin(begin_here, others, folder=folder, start=start)
 
     def contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]
@@ -101,12 +133,25 @@ class DockerDriver:
         for spec in specs:
             spec.log.touch()
             spec.log.chmod(LOG_MODE)  # the container reads it, with the node's uid
-        with connect() as engine:
+        others = {host.name: host for host in plan.hosts if not host.here}
+        made: dict[str, int] = {}
+        for name, group in groupby(sorted(specs, key=_host_of), key=_host_of):
+            host = others.get(name)
+            with nullcontext() if host is None else naming(host):
+                made |= self._contain(plan, folder, tuple(group), host)
+        return made
+
+    def _contain(
+        self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec], host: HostSpec | None
+    ) -> Mapping[str, int]:
+        """Create containers on one host; None for this one."""
+        address = None if host is None else host.engine
+        with connect(address) as engine:
             image = image_of_run(engine, folder)
             kafka = ""
             if any(is_kafka(spec.node) for spec in specs):
                 kafka = _as_recorded(engine, find_kafka_image(engine), folder, kind="kafka")
-            limits = limits_in(describe(), gpus=want_gpus(spec.node for spec in specs))
+            limits = limits_in(describe(address), gpus=want_gpus(spec.node for spec in specs))
             if not limits.filtered:
                 (folder.control / SECCOMP).write_text(json.dumps(seccomp_profile()))
             named = {spec.node.image: _named(spec.node, nodes=image, kafka=kafka) for spec in specs}
@@ -116,16 +161,20 @@ class DockerDriver:
                 node_container(spec, plan, folder, image=named[spec.node.image], limits=limits)
                 for spec in specs
             ]
+            if host is not None:
+                wanted = contain_there(engine, folder, wanted, [spec.log for spec in specs])
             return make_all(engine, wanted)
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
-        with connect() as engine:
-            found = [one for one in containers_of(engine, folder) if one.node in nodes]
-            # A container that stays is removed by stop.
-            in_parallel(lambda one: remove(engine, one.identity, patient=True), found)
+        for address in _addresses(folder):
+            with connect(address) as engine:
+                found = [one for one in containers_of(engine, folder) if one.node in nodes]
+                # A container that stays is removed by stop.
+                in_parallel(partial(_discard, engine), found)
 
     def stop(self, folder: RunFolder) -> None:
         with connect() as engine:
+            others = recorded_hosts(folder) or labelled_hosts(engine, folder)
             there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
             for _ in attempts(folder, within_seconds=STOP_SECONDS):
                 with folder.locked() as mine:
@@ -133,14 +182,16 @@ class DockerDriver:
                         if there or not _is_over(folder):
                             _remove_late(engine, folder)
                         clear(folder)
-                        return
+                        break
+        remove_everywhere(others, folder)
 
     def exec(self, folder: RunFolder, node: NodeState, command: Sequence[str]) -> int:
-        with connect() as engine:
-            for found in containers_of(engine, folder):
-                if found.node == node.node and found.role != AGENT:
-                    identity = found.identity
-                    return run_in(engine, identity, command, node=node.node)
+        for address in _addresses(folder):
+            with connect(address) as engine:
+                for found in containers_of(engine, folder):
+                    if found.node == node.node and found.role != AGENT:
+                        identity = found.identity
+                        return run_in(engine, identity, command, node=node.node, address=address)
         raise NodeError(f"{node.node}: its container was removed.")
 
     def find(self) -> tuple[str, ...]:
@@ -167,6 +218,19 @@ class DockerDriver:
 
     def _image(self, engine: APIClient, nodes: Iterable[NodeSpec]) -> str:
         return check_image(engine, self.image or "", gpu=want_gpu_image(nodes))
+
+
+def _host_of(spec: ContainerSpec) -> str:
+    return spec.node.host
+
+
+def _addresses(folder: RunFolder) -> tuple[str | None, ...]:
+    """Return the addresses of the engines of a run, this host's first."""
+    return (None, *(host.engine for host in recorded_hosts(folder)))
+
+
+def _discard(engine: APIClient, found: FoundContainer) -> None:
+    remove(engine, found.identity, patient=True)
 
 
 def _as_recorded(engine: APIClient, name: str, folder: RunFolder, *, kind: str) -> str:

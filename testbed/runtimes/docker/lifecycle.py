@@ -6,7 +6,7 @@ Every function raises HostError if the engine does not answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -76,18 +76,27 @@ def make_all(engine: APIClient, containers: Sequence[Container]) -> dict[str, in
     return {container.whose: pid for container, pid in zip(containers, pids, strict=True)}
 
 
-def make(engine: APIClient, container: Container, made: list[str]) -> int:
+def make(
+    engine: APIClient,
+    container: Container,
+    made: list[str],
+    *,
+    before: Callable[[str], None] = lambda identity: None,
+) -> int:
     """Create and start one container; return the pid of its first process on the host.
 
-    The container's identity is appended to ``made`` as soon as it exists.
+    The container's identity is appended to ``made`` as soon as it exists; ``before`` is called with
+    it before the container starts.
 
     Raises:
         HostError, NodeError: it cannot be created; names it.
     """
-    _check_sources(container)
+    if container.here:
+        _check_sources(container)
     with container_faults(container.whose):
         identity = _create(engine, container)
         made.append(identity)
+        before(identity)
         engine.start(identity)
         state = engine.inspect_container(identity)["State"]
     if not state["Running"]:

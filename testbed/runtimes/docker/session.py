@@ -31,8 +31,17 @@ Unpack = Callable[[bytes], Iterable[tuple[int, bytes]]]
 """Splits received data into payloads with the number of their stream."""
 
 
-def run_in(engine: APIClient, identity: str, command: Sequence[str], *, node: str) -> int:
+def run_in(
+    engine: APIClient,
+    identity: str,
+    command: Sequence[str],
+    *,
+    node: str,
+    address: str | None = None,
+) -> int:
     """Run a command in a node's container, as the container's user; return its exit status.
+
+    ``address`` is that of the engine's socket, if it is not the one at DOCKER_HOST.
 
     Raises:
         HostError, NodeError: the engine rejects it or vanishes.
@@ -44,14 +53,14 @@ def run_in(engine: APIClient, identity: str, command: Sequence[str], *, node: st
             identity, list(command), stdin=True, tty=terminal, environment=term
         )["Id"]
         peer = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        peer.connect(socket_path())
-        _begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=node, terminal=terminal)
+        peer.connect(socket_path(address))
+        begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=node, terminal=terminal)
         if terminal:
             resize = partial(_resize, engine, made)
             held.enter_context(raw(resize))
             last = _carry(peer, lambda data: [(STDOUT, data)], begun=resize)
         else:
-            last = _carry(peer, _Frames().unpack, begun=lambda: None)
+            last = _carry(peer, Frames().unpack, begun=lambda: None)
         status = engine.exec_inspect(made)["ExitCode"]
     if status and NO_SUCH_COMMAND in last:
         return NOT_FOUND
@@ -60,7 +69,7 @@ def run_in(engine: APIClient, identity: str, command: Sequence[str], *, node: st
     return int(status)
 
 
-def _begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None:
+def begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None:
     """Start the command; from then on its streams go through the connection.
 
     The engine's client could do this too, but loses output that directly follows the header.
@@ -127,7 +136,7 @@ def _pass_on(peer: socket.socket) -> bool:
     return bool(data)
 
 
-class _Frames:
+class Frames:
     """Demultiplexes the interleaved streams."""
 
     def __init__(self) -> None:

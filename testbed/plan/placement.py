@@ -1,0 +1,112 @@
+"""Which node is on which host of a Swarm. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+
+from testbed.errors import HostError
+from testbed.network.tunnel import VXLAN_HEADER_BYTES
+from testbed.runtimes.docker import Swarm
+from testbed.values.topology import DEFAULT_MTU, HostSpec, NodeSpec, Plan
+
+MOST_LINKS = 1022
+"""Ports of a bridge, less the tunnel's."""
+
+Bytes = Callable[[NodeSpec], int]
+"""Returns the memory that a node is expected to need."""
+
+
+def place(plan: Plan, hosts: Sequence[HostSpec], swarm: Swarm, *, needs: Bytes) -> Plan:
+    """Return the plan with a host for every node: workers by class, all others on this one.
+
+    Links have an MTU that leaves room for the tunnel's headers, unless the scenario sets one.
+
+    Args:
+        plan: the plan of a run on one host.
+        hosts: those of the Swarm, this one first.
+        swarm: the scenario's wishes.
+        needs: the memory of a node.
+
+    Raises:
+        HostError: no host has a label, or one has too little memory, or too few ports.
+    """
+    here = hosts[0]
+    used = {host.name: 0 for host in hosts}
+    count = dict(used)
+    placed = []
+    # Others first: all of them are here, whatever is left for workers.
+    for node in sorted(plan.nodes, key=lambda node: node.part == "client"):
+        host = here
+        if node.part == "client":
+            able = _hosts_of(node, hosts, swarm.placement)
+            host = _choose(node, able, swarm, used=used, count=count, needs=needs)
+        used[host.name] += needs(node)
+        count[host.name] += node.part == "client"
+        placed.append(_on(node, host))
+    _check(placed, hosts, used)
+    order = {node.name: number for number, node in enumerate(plan.nodes)}
+    nodes = sorted(placed, key=lambda node: order[node.name])
+    return replace(plan, nodes=tuple(nodes), hosts=tuple(hosts))
+
+
+def _hosts_of(
+    node: NodeSpec, hosts: Sequence[HostSpec], placement: Mapping[str, str]
+) -> list[HostSpec]:
+    """Return the hosts that the class of a worker may be on."""
+    label = placement.get(node.device_class)
+    if label is None:
+        return list(hosts)
+    name, equals, wanted = label.partition("=")
+    able = [h for h in hosts if name in h.labels and (not equals or h.labels[name] == wanted)]
+    if not able:
+        raise HostError(
+            f"placement of class {node.device_class}: no host of the Swarm has the label {label}.",
+            hint=f"docker node update --label-add {label} HOST; `testbed hosts` shows the labels.",
+        )
+    return able
+
+
+def _choose(
+    node: NodeSpec,
+    able: Sequence[HostSpec],
+    swarm: Swarm,
+    *,
+    used: Mapping[str, int],
+    count: Mapping[str, int],
+    needs: Bytes,
+) -> HostSpec:
+    if swarm.strategy == "pack":
+        size = needs(node)
+        fitting = (host for host in able if used[host.name] + size <= _memory(host))
+        return next(fitting, able[-1])
+    return min(able, key=lambda host: count[host.name] / host.cpus)
+
+
+def _on(node: NodeSpec, host: HostSpec) -> NodeSpec:
+    link = node.link
+    if link is not None and link.mtu is None:
+        link = replace(link, mtu=DEFAULT_MTU - VXLAN_HEADER_BYTES)
+    return replace(node, host=host.name, link=link)
+
+
+def _memory(host: HostSpec) -> float:
+    return inf if host.memory is None else host.memory
+
+
+def _check(nodes: Sequence[NodeSpec], hosts: Sequence[HostSpec], used: Mapping[str, int]) -> None:
+    for host in hosts:
+        links = sum(node.host == host.name and node.link is not None for node in nodes)
+        if links > MOST_LINKS:
+            raise HostError(
+                f"host {host.name}: {links:,} nodes with links, expected at most {MOST_LINKS:,}, "
+                "the ports of a switch.",
+                hint="Use fewer workers, more hosts, or another placement.",
+            )
+        if used[host.name] > _memory(host):
+            raise HostError(
+                f"host {host.name}: its nodes need about {used[host.name] / 1e6:,.0f} MB, it has "
+                f"{_memory(host) / 1e6:,.0f} MB.",
+                hint="Use fewer workers, more hosts, or another placement.",
+            )

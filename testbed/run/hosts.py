@@ -1,0 +1,91 @@
+"""The hosts of a run in a Swarm: checked, given their nodes and the image, and connected to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+from testbed.errors import HostError
+from testbed.plan.budget import AGENT_BYTES, budget
+from testbed.plan.placement import place
+from testbed.runtimes import Docker
+from testbed.runtimes.agent.client import AgentClient, Waiting
+from testbed.runtimes.agent.hosts import HostAgents
+from testbed.scenario.schema import Scenario
+from testbed.telemetry.folder import RunFolder
+from testbed.values.topology import HostSpec, NodeSpec, Plan
+
+
+def place_on_hosts(scenario: Scenario, plan: Plan, parameters: int | None) -> Plan:
+    """Return the plan with a host for every node, if the scenario asks for those of a Swarm.
+
+    Raises:
+        HostError: this host manages no Swarm, or one of its hosts cannot carry nodes, or the nodes
+            do not fit on them.
+    """
+    runtime = scenario.runtime
+    if not isinstance(runtime, Docker) or runtime.swarm is None:
+        return plan
+    sizes = budget(scenario, plan, parameters).node_bytes
+
+    def needs(node: NodeSpec) -> int:
+        return sizes[node.role] + (AGENT_BYTES if node.part == "server" else 0)
+
+    return place(plan, usable_hosts(), runtime.swarm, needs=needs)
+
+
+def usable_hosts() -> list[HostSpec]:
+    """Return the hosts of the Swarm, this one first.
+
+    Raises:
+        HostError: there is none, or one lacks something; names it and how to fix it.
+    """
+    from testbed.runtimes.docker.swarm import find_hosts
+
+    hosts = find_hosts()
+    for host in hosts:
+        if host.lacks:
+            raise HostError(
+                f"host {host.name} of the Swarm cannot carry nodes: {host.lacks[0]}.",
+                hint=f"Fix that, or remove it (docker node rm --force {host.name}).",
+            )
+    return [host.spec for host in hosts]
+
+
+def copy_image_to(hosts: Sequence[HostSpec], image: str, *, phase: Callable[[str], None]) -> None:
+    """Copy an image, by its ID, from this host's engine to those that lack it.
+
+    Raises:
+        HostError: an engine does not answer, or has no space.
+    """
+    from testbed.runtimes.docker.engine import connect
+    from testbed.runtimes.docker.remote import copy_image, naming
+
+    for host in hosts:
+        if not host.here:
+            with naming(host), connect() as here, connect(host.engine) as there:
+                copy_image(here, there, image, phase=phase, to=host.name)
+
+
+def connect(
+    plan: Plan | None, folder: RunFolder, *, deadline: float, waiting: Waiting = nullcontext
+) -> AgentClient:
+    """Return a client of the agents of a run; see ``AgentClient.connect``.
+
+    A run whose folder has no plan is on this host alone.
+    """
+    here = AgentClient.connect(folder.agent_socket, deadline=deadline, waiting=waiting)
+    if plan is None or not plan.hosts:
+        return here
+    from testbed.runtimes.docker.remote import connect_agent
+
+    agents = {plan.hosts[0].name: here}
+    try:
+        for host in plan.hosts[1:]:
+            agents[host.name] = connect_agent(host, folder, waiting=waiting)
+    except BaseException:
+        for agent in agents.values():
+            agent.close()
+        raise
+    host_of = {node.name: node.host for node in plan.nodes}
+    return HostAgents(agents, host_of, here=plan.hosts[0].name)

@@ -1,0 +1,154 @@
+"""The agents of a run over several hosts, as one client: a request goes to the host of its node."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from operator import attrgetter
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+from testbed.errors import NodeError
+from testbed.runtimes.agent.client import AgentClient, AgentEndedError
+from testbed.runtimes.agent.launch import Exit, LaunchSpec, NodeState
+from testbed.telemetry.event_kinds import LinkChanged
+
+LISTS = frozenset({"running", "frozen", "links", "limit_changes"})
+MAPPINGS = frozenset({"carried"})
+OF_NODES = frozenset({"reshape", "reset_links"})
+LOOK_SECONDS = 1.0
+"""Between two readings of what nodes on other hosts have printed."""
+
+
+class HostAgents(AgentClient):
+    """One agent per host, each of which knows the nodes of its own host.
+
+    What nodes on other hosts print is copied into their logs on this one, for the nodes that this
+    client has launched.
+
+    Args:
+        agents: by host.
+        host_of: the host of every node of the plan.
+        here: this host, where the parameter server is.
+    """
+
+    def __init__(
+        self, agents: Mapping[str, AgentClient], host_of: Mapping[str, str], *, here: str
+    ) -> None:
+        self._agents = agents
+        self._host_of = dict(host_of)
+        self._here = here
+        self._logs: dict[str, Path] = {}  # of launched nodes on other hosts
+        self._copied: defaultdict[str, int] = defaultdict(int)  # bytes of these logs
+        self._looked = time.monotonic()
+
+    def close(self) -> None:
+        """Copy what is left of the logs, and close the connections; the run continues."""
+        with suppress(NodeError):  # a host that is lost has no more
+            self.copy_logs()
+        for agent in self._agents.values():
+            agent.close()
+
+    def begin_launch(self, launch: LaunchSpec) -> Callable[[], int | None]:
+        """Request a node on its host; see the base class."""
+        node = launch.node
+        self._host_of[node.name] = node.host
+        if node.host != self._here:
+            self._logs[node.name] = launch.log
+            self._copied[node.name] = 0  # its container was made with an empty log
+        return self._agents[node.host].begin_launch(launch)
+
+    def nodes(self) -> list[NodeState]:
+        """Return the states of the running nodes, host by host."""
+        return [state for agent in self._agents.values() for state in agent.nodes()]
+
+    def exits(self, within_seconds: float = 0.0) -> list[Exit]:
+        """Return the nodes that have ended since the last call; see the base class."""
+        deadline = time.monotonic() + within_seconds
+        while True:
+            found = [ended for host in self._agents for ended in self._exits_of(host)]
+            if found or time.monotonic() - self._looked >= LOOK_SECONDS:
+                self.copy_logs()
+            left = deadline - time.monotonic()
+            if found or left <= 0:
+                return found
+            poller = select.poll()
+            for agent in self._agents.values():
+                poller.register(agent.reader, select.POLLIN)
+            poller.poll(1000 * min(left, LOOK_SECONDS))
+
+    def link_changes(self) -> list[LinkChanged]:
+        """Return the link changes since the last call of this client, from any source."""
+        changes = [one for agent in self._agents.values() for one in agent.link_changes()]
+        return sorted(changes, key=attrgetter("actual"))
+
+    def capture(self, node: str) -> socket:
+        """Return a socket that receives the frames of a node on this host; see the base class."""
+        host = self._host_of[node]
+        if host != self._here:
+            raise NodeError(
+                f"{node} is on the host {host}: its frames are captured there only.",
+                hint="Place its class on this host, or choose another node.",
+            )
+        return self._agents[host].capture(node)
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Have the agents execute an operation that concerns their nodes; return one result."""
+        if node := arguments.get("node"):
+            return self._agents[self._host_of[node]].call(method, **arguments)
+        if method in OF_NODES:
+            return self._change_links(method, **arguments)
+        found = [agent.call(method, **arguments) for agent in self._agents.values()]
+        if method in LISTS:
+            return [item for items in found for item in items]
+        if method in MAPPINGS:
+            return _merged(found)
+        here = found[0]
+        if method == "count":  # the parameter server's link, and the sockets of all workers
+            resent = "retransmitted_in_bytes"
+            return {**here, resent: _merged(one[resent] for one in found)}
+        if method == "usage":
+            return {key: _merged(one[key] for one in found) for key in here}
+        raise NodeError(f"{method}: an agent of several hosts has no such request.")
+
+    def _change_links(self, method: str, *, nodes: Sequence[str], **others: Any) -> Any:
+        by_host: defaultdict[str, list[str]] = defaultdict(list)
+        for node in nodes:
+            by_host[self._host_of[node]].append(node)
+        done = [self._agents[h].call(method, nodes=some, **others) for h, some in by_host.items()]
+        return {
+            **done[-1],
+            "nodes": [node for one in done for node in one["nodes"]],
+            "failure": "; ".join(one["failure"] for one in done if one["failure"]),
+        }
+
+    def _exits_of(self, host: str) -> list[Exit]:
+        try:
+            return self._agents[host].exits()
+        except AgentEndedError as error:
+            raise AgentEndedError(f"host {host}: {error.message}", hint=error.hint) from None
+
+    def copy_logs(self, last: Collection[str] = ()) -> None:
+        """Append what nodes on other hosts have printed to their logs on this one."""
+        self._looked = time.monotonic()
+        by_host: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for node in self._logs:
+            by_host[self._host_of[node]][node] = self._copied[node]
+        for host, wanted in by_host.items():
+            since = wanted
+            while new := self._agents[host].printed(since):
+                for node, text in new.items():
+                    with self._logs[node].open("ab") as log:
+                        log.write(text.encode("latin-1"))
+                    self._copied[node] += len(text)
+                since = {node: self._copied[node] for node in new}
+        for node in last:
+            self._logs.pop(node, None)
+
+
+def _merged(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: value for one in mappings for name, value in one.items()}

@@ -1,0 +1,64 @@
+"""Copies files into a container's volumes, as the engine's API takes them: as tar archives."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import tempfile
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+ROOT = 0
+LOG_MODE = 0o644
+
+
+def put_folder(
+    engine: APIClient,
+    container: str,
+    folder: Path,
+    *,
+    but: Collection[str] = (),
+    empty: Collection[str] = (),
+) -> None:
+    """Copy the content of a folder to the same path in a container, owned by root.
+
+    Args:
+        engine: the container's.
+        container: its name or identity.
+        folder: on this host.
+        but: names in the folder that are left out.
+        empty: names of folders to make there.
+    """
+    with tempfile.TemporaryFile() as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            for path in sorted(folder.iterdir()):
+                if path.name not in but:
+                    archive.add(path, path.name, filter=_of_root)
+            for name in empty:
+                made = tarfile.TarInfo(name)
+                made.type, made.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(made)
+        file.seek(0)
+        engine.put_archive(container, str(folder), file)
+
+
+def put_empty(engine: APIClient, container: str, files: Iterable[Path]) -> None:
+    """Create empty files, all in one folder, which every user may read."""
+    content = io.BytesIO()
+    paths = tuple(files)
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for path in paths:
+            made = tarfile.TarInfo(path.name)
+            made.mode = LOG_MODE
+            archive.addfile(made)
+    engine.put_archive(container, str(paths[0].parent), content.getvalue())
+
+
+def _of_root(one: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out sockets and the like."""
+    one.uid = one.gid = ROOT
+    return one if one.isreg() or one.isdir() or one.issym() else None

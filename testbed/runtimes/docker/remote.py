@@ -1,0 +1,274 @@
+"""A run's agent and containers on another host of the Swarm. No path of this host is used there.
+
+The agent's folders are volumes of that engine, at the paths that they have on this host: the inputs
+of the run are copied into them, and its containers mount what is in them. What nodes print comes
+back through the agent's stream.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from testbed.errors import HostError, NodeError, TestbedError
+from testbed.host.reports import decode_error
+from testbed.runtimes.agent.client import AgentClient, Waiting
+from testbed.runtimes.agent.lines import Lines
+from testbed.runtimes.agent.settings import AGENT_SOCKET, LIFELINE_SOCKET
+from testbed.runtimes.base import STOP_SECONDS, container_name
+from testbed.runtimes.docker.archives import put_empty, put_folder
+from testbed.runtimes.docker.containers import (
+    AGENT,
+    FOLDER,
+    HOST_LIST,
+    HOSTS,
+    LABEL,
+    RUN,
+    Container,
+)
+from testbed.runtimes.docker.engine import connect, container_faults, engine_faults, refused
+from testbed.runtimes.docker.lifecycle import last_output, make, remove_run
+from testbed.runtimes.docker.pipe import open_pipe
+from testbed.telemetry.folder import RunFolder
+from testbed.values.topology import HostSpec
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+PATH = f"{LABEL}path"
+"""Label of a volume: the folder of this host that it stands for."""
+
+KEPT_HERE = frozenset(
+    ("ps", "sockets", "homes", "broker", "updates", "logs", "control", "model", "events.jsonl")
+)
+"""Parts of a run folder that no worker reads."""
+
+POLL_SECONDS = 0.02
+
+
+@contextmanager
+def naming(host: HostSpec) -> Iterator[None]:
+    """Inside, errors of a host's engine and agent begin with the name of the host."""
+    try:
+        yield
+    except TestbedError as error:
+        raise type(error)(f"host {host.name}: {error.message}", hint=error.hint) from error
+
+
+def recorded_hosts(folder: RunFolder) -> tuple[HostSpec, ...]:
+    """Return the other hosts of a run by its plan; none if it has none, or no readable plan."""
+    try:
+        hosts = HOST_LIST.validate_python(json.loads(folder.plan.read_bytes()).get("hosts") or ())
+    except (OSError, ValueError, ValidationError, AttributeError):
+        return ()
+    return tuple(host for host in hosts if not host.here)
+
+
+def labelled_hosts(engine: APIClient, folder: RunFolder) -> tuple[HostSpec, ...]:
+    """Return the other hosts of a run by the labels of its containers on this one."""
+    with container_faults("a run"):
+        wanted = [f"{RUN}={folder.name}", f"{FOLDER}={folder.path}", HOSTS]
+        for entry in engine.containers(all=True, filters={"label": wanted}):
+            hosts = HOST_LIST.validate_json(entry["Labels"][HOSTS])
+            return tuple(host for host in hosts if not host.here)
+    return ()
+
+
+@dataclass(frozen=True)
+class RemoteAgent:
+    """The lifeline to an agent on another host; see ``Lifeline``."""
+
+    host: HostSpec
+    folder: RunFolder
+    lines: Lines
+
+    @classmethod
+    def begin(
+        cls, host: HostSpec, folder: RunFolder, agent: Container, reads: Sequence[Path]
+    ) -> RemoteAgent:
+        """Create an agent's container and what it reads, and commit the run there.
+
+        Raises:
+            HostError, NodeError: the engine does not answer, or refuses.
+        """
+        with connect(host.engine) as engine:
+            volumes = _create_volumes(engine, agent, (folder.path, *reads))
+            made: list[str] = []
+            fill = partial(_fill, engine, folder, reads)
+            make(engine, _on_volumes(agent, volumes), made, before=fill)
+            control = folder.control
+            paths = (control / LIFELINE_SOCKET, folder.lock)
+            lines = open_pipe(engine, host.engine, folder, paths, host=host.name)
+            return cls(host, folder, lines)
+
+    def expect_ready(self, *, deadline: float) -> None:
+        """Wait until the agent is ready.
+
+        Raises:
+            HostError, NodeError: it failed, ended or was late (``deadline`` is monotonic).
+        """
+        while time.monotonic() < deadline:
+            lines = self.lines.receive()
+            if lines is None:
+                name = container_name(self.folder.name, AGENT)
+                with connect(self.host.engine) as engine:
+                    raise NodeError(f"the agent ended early.{last_output(engine, name)}")
+            for said in map(json.loads, lines):
+                if "error" in said:
+                    raise decode_error(said["error"])
+                if "ready" in said:
+                    return
+            time.sleep(POLL_SECONDS)
+        raise NodeError("the agent is not ready in time.")
+
+
+def connect_agent(host: HostSpec, folder: RunFolder, *, waiting: Waiting) -> AgentClient:
+    """Return a client of the agent of a run on another host."""
+    with naming(host), connect(host.engine) as engine:
+        path = folder.control / AGENT_SOCKET
+        lines = open_pipe(engine, host.engine, folder, (path,), host=host.name)
+    return AgentClient(lines, 0, waiting=waiting)
+
+
+def copy_image(
+    here: APIClient, there: APIClient, image: str, *, phase: Callable[[str], None], to: str
+) -> None:
+    """Copy an image to an engine that lacks it; compare the two by their IDs.
+
+    Args:
+        here, there: the engines.
+        image: its ID.
+        phase: announces what takes long.
+        to: the name of the other engine's host.
+
+    Raises:
+        HostError: an engine failed, or the copy is another image.
+    """
+    if has_image(there, image):
+        return
+    with engine_faults("copying an image"):
+        found = here.inspect_image(image)
+        name = (found["RepoTags"] or [image])[0]
+        phase(f"copying the image {name} ({found['Size'] / 1e6:,.0f} MB) to {to}")
+        for said in there.load_image(here.get_image(name), quiet=True) or ():
+            if "error" in said:
+                raise refused("loading the image", str(said["error"]))
+    if not has_image(there, image):
+        raise HostError(f"the copy of the image {name} is not {image}, like the original.")
+
+
+def has_image(engine: APIClient, identity: str) -> bool:
+    """Return whether an engine has the image with this ID."""
+    from docker.errors import ImageNotFound
+
+    with engine_faults("looking for images"), suppress(ImageNotFound):
+        engine.inspect_image(identity)
+        return True
+    return False
+
+
+def contain_there(
+    engine: APIClient, folder: RunFolder, containers: Iterable[Container], logs: Iterable[Path]
+) -> list[Container]:
+    """Return containers with their sources in the host's volumes, where empty logs now exist."""
+    sources = _volumes_of(engine, folder)
+    with container_faults("a run"):
+        put_empty(engine, container_name(folder.name, AGENT), logs)
+    return [_from_volumes(container, sources) for container in containers]
+
+
+def remove_there(host: HostSpec, folder: RunFolder) -> bool:
+    """Remove a run's containers and volumes on another host; return whether there were any.
+
+    Raises:
+        HostError: the engine does not answer, or could not remove one.
+    """
+    with naming(host), connect(host.engine) as engine:
+        there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
+        with container_faults("a run"):
+            for volume in _volumes(engine, folder):
+                engine.remove_volume(volume["Name"])
+    return there
+
+
+def remove_everywhere(hosts: Iterable[HostSpec], folder: RunFolder) -> None:
+    """Remove a run on all these hosts; HostError names those where something is left."""
+    failures = []
+    for host in hosts:
+        try:
+            remove_there(host, folder)
+        except HostError as error:
+            failures.append(error)
+    if failures:
+        message = "; ".join(error.message.rstrip(".") for error in failures)
+        raise HostError(f"{message}.", hint=failures[0].hint)
+
+
+def _fill(engine: APIClient, folder: RunFolder, reads: Iterable[Path], agent: str) -> None:
+    """Copy what the agent and its nodes read into the volumes of its container."""
+    put_folder(engine, agent, folder.path, but=KEPT_HERE, empty=("control", "logs"))
+    for path in reads:
+        put_folder(engine, agent, path)
+
+
+def _create_volumes(engine: APIClient, agent: Container, paths: Sequence[Path]) -> dict[Path, str]:
+    labels = {name: agent.body["Labels"][name] for name in (RUN, FOLDER)}
+    names = {}
+    for path in paths:
+        digest = sha256(f"{labels[FOLDER]}:{path}".encode()).hexdigest()[:12]
+        names[path] = f"testbed-{labels[RUN]}-{digest}"
+        with container_faults("the agent"):
+            engine.create_volume(names[path], labels={**labels, PATH: str(path)})
+    return names
+
+
+def _on_volumes(agent: Container, volumes: Mapping[Path, str]) -> Container:
+    """Return the agent's container with volumes in place of the folders of this host."""
+    mounts = []
+    for mount in agent.body["HostConfig"]["Mounts"]:
+        volume = volumes.get(Path(mount["Source"]))
+        own = mount if volume is None else {**mount, "Type": "volume", "Source": volume}
+        # Copied into before it starts; only this agent writes there.
+        mounts.append(own if volume is None else {**own, "ReadOnly": False})
+    return _with_mounts(agent, mounts)
+
+
+def _from_volumes(container: Container, sources: Mapping[Path, Path]) -> Container:
+    mounts = []
+    for mount in container.body["HostConfig"]["Mounts"]:
+        source = Path(mount["Source"])
+        for path, point in sources.items():
+            if source.is_relative_to(path):
+                mounts.append({**mount, "Source": str(point / source.relative_to(path))})
+                break
+        else:
+            raise NodeError(f"{container.whose}: {source} is on this host only.")
+    return _with_mounts(container, mounts)
+
+
+def _with_mounts(container: Container, mounts: list[dict[str, Any]]) -> Container:
+    host = {**container.body["HostConfig"], "Mounts": mounts}
+    return replace(container, body={**container.body, "HostConfig": host}, here=False)
+
+
+def _volumes(engine: APIClient, folder: RunFolder) -> list[dict[str, Any]]:
+    wanted = [f"{RUN}={folder.name}", f"{FOLDER}={folder.path}"]
+    found: list[dict[str, Any]] = engine.volumes(filters={"label": wanted})["Volumes"] or []
+    return found
+
+
+def _volumes_of(engine: APIClient, folder: RunFolder) -> dict[Path, Path]:
+    """Return where the engine keeps the volumes of a run, by the folders they stand for."""
+    with container_faults("a run"):
+        return {
+            Path(one["Labels"][PATH]): Path(one["Mountpoint"]) for one in _volumes(engine, folder)
+        }

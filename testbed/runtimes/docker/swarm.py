@@ -1,0 +1,218 @@
+"""The hosts of a Docker Swarm, as its manager lists them, and the engine of each.
+
+A Swarm says which hosts there are, with their labels, resources and health. It does not say how
+their engines are reached: this host's is the one at DOCKER_HOST, and the node of every other host
+has a label with the address of its engine's socket, which may be forwarded by ``ssh -N -L``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from testbed.errors import HostError
+from testbed.runtimes.docker.containers import LABEL
+from testbed.runtimes.docker.engine import SCHEME, connect, describe, engine_faults
+from testbed.runtimes.docker.image import check_image
+from testbed.runtimes.parallel import in_parallel
+from testbed.values.topology import HostSpec
+from testbed.values.units import Size
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+ENGINE_LABEL = f"{LABEL}engine"
+ADDRESS_LABEL = f"{LABEL}address"
+ACTIVE, READY = "active", "ready"
+CPU_NANOS = 1e9
+
+
+@dataclass(frozen=True)
+class SwarmHost:
+    """One node of the Swarm.
+
+    Attributes:
+        identity: the Swarm's own name for it.
+        address: at which other hosts reach it: that of its label, or its IP address in the Swarm.
+        engine: address of its engine's socket, ``unix://...``; empty if its node has no label.
+        labels: of the Swarm's node.
+        cpus, memory_bytes: what its engine has.
+        version: of its engine.
+        availability: ``active``, ``pause`` or ``drain``.
+        state: ``ready``, ``down``, ``unknown`` or ``disconnected``.
+        here: whether it is the host of the engine at DOCKER_HOST.
+        image: the image of this package that it has; empty if it has none or was not asked.
+        lacks: why it cannot carry nodes of a run, each with how to fix it; empty if it can.
+    """
+
+    name: str
+    identity: str
+    address: str
+    engine: str
+    labels: Mapping[str, str]
+    cpus: float
+    memory_bytes: int
+    architecture: str
+    version: str
+    availability: str
+    state: str
+    here: bool = False
+    image: str = ""
+    lacks: tuple[str, ...] = ()
+
+    @property
+    def spec(self) -> HostSpec:
+        """What a plan says of it."""
+        return HostSpec(
+            name=self.name,
+            address=self.address,
+            engine=self.engine,
+            here=self.here,
+            labels=self.labels,
+            cpus=self.cpus,
+            memory=Size(self.memory_bytes),
+        )
+
+
+def find_hosts(address: str | None = None) -> tuple[SwarmHost, ...]:
+    """Return the hosts of the Swarm that this host's engine manages, this one first.
+
+    Args:
+        address: of the engine; by default DOCKER_HOST, or the usual one.
+
+    Raises:
+        HostError: no engine answers there, or it is not a manager of a Swarm.
+    """
+    with connect(address) as engine:
+        info = describe(address)
+        hosts = [from_swarm(node, here=info["Swarm"]["NodeID"]) for node in nodes_of(engine, info)]
+    hosts.sort(key=lambda host: (not host.here, host.name))
+    hosts = [replace(host, engine="") if host.here else host for host in hosts]
+    names = Counter(host.name for host in hosts)
+    return tuple(
+        examined if names[examined.name] == 1 else _lacking(examined, _of_one_name(examined))
+        for examined in in_parallel(lambda host: _examine(host, address, like=hosts[0]), hosts)
+    )
+
+
+def nodes_of(engine: APIClient, info: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the nodes as a manager, the engine with this ``docker info``, lists them.
+
+    Raises:
+        HostError: it is not a manager of a Swarm.
+    """
+    swarm = info.get("Swarm") or {}
+    if swarm.get("LocalNodeState") != ACTIVE:
+        state = swarm.get("LocalNodeState") or "inactive"
+        raise HostError(
+            f"this host is not a node of a Docker Swarm: its engine says {state}.",
+            hint="Create one (docker swarm init), and join other hosts (docker swarm join).",
+        )
+    if not swarm.get("ControlAvailable"):
+        managers = ", ".join(one["Addr"] for one in swarm.get("RemoteManagers") or ())
+        raise HostError(
+            f"this host is a worker of its Docker Swarm, whose managers are {managers}: only a "
+            "manager lists the hosts.",
+            hint=f"On a manager: docker node promote {info.get('Name')}",
+        )
+    with engine_faults("listing the nodes of the Swarm"):
+        found: list[dict[str, Any]] = engine.nodes()
+        return found
+
+
+def from_swarm(node: Mapping[str, Any], *, here: str) -> SwarmHost:
+    """Return a host from a node of the engine's API; ``here`` is the ID of this host's node."""
+    described, spec, status = node["Description"], node["Spec"], node["Status"]
+    labels, resources = spec.get("Labels") or {}, described["Resources"]
+    return SwarmHost(
+        name=described["Hostname"],
+        identity=node["ID"],
+        address=labels.get(ADDRESS_LABEL)
+        or (node.get("ManagerStatus") or {}).get("Addr", "").rpartition(":")[0]
+        or status.get("Addr", ""),
+        engine=labels.get(ENGINE_LABEL, ""),
+        labels={name: text for name, text in labels.items() if not name.startswith(LABEL)},
+        cpus=resources["NanoCPUs"] / CPU_NANOS,
+        memory_bytes=resources["MemoryBytes"],
+        architecture=described["Platform"]["Architecture"],
+        version=described["Engine"]["EngineVersion"],
+        availability=spec["Availability"],
+        state=status["State"],
+        here=node["ID"] == here,
+    )
+
+
+def _examine(host: SwarmHost, here: str | None, *, like: SwarmHost) -> SwarmHost:
+    """Return a host with what its engine says, and what it lacks.
+
+    Args:
+        host: as the Swarm lists it.
+        here: the address of this host's engine.
+        like: this host.
+    """
+    lacks = list(differences(host, like))
+    if not host.here and not host.engine:
+        lacks.append(
+            f"its engine's address is unknown: docker node update --label-add "
+            f"{ENGINE_LABEL}=unix:///PATH {host.name} (forward it: ssh -N -L "
+            f"/PATH:/var/run/docker.sock {host.address})"
+        )
+        return _lacking(host, *lacks)
+    address = here if host.here else host.engine
+    try:
+        check_scheme(host)
+        with connect(address) as engine:
+            found = describe(address)
+            if found["Swarm"].get("NodeID") != host.identity:
+                lacks.append(f"{host.engine} is the engine of {found['Name']}: correct its label")
+                return _lacking(host, *lacks)
+            image = _image_of(engine)
+    except HostError as error:
+        return _lacking(host, *lacks, str(error))
+    return _lacking(replace(host, image=image), *lacks)
+
+
+def _image_of(engine: APIClient) -> str:
+    """Return the image of this package; empty without one: `up` copies it."""
+    with suppress(HostError):
+        return check_image(engine)
+    return ""
+
+
+def check_scheme(host: SwarmHost) -> None:
+    """Reject a host whose engine's address is not that of a unix socket.
+
+    Raises:
+        HostError: it is not; says how to forward the socket.
+    """
+    if not host.here and not host.engine.startswith(SCHEME):
+        raise HostError(
+            f"its label {ENGINE_LABEL} is {host.engine}, expected unix:///PATH.",
+            hint=f"Forward its socket: ssh -N -L /PATH:/var/run/docker.sock {host.address}",
+        )
+
+
+def differences(host: SwarmHost, like: SwarmHost) -> Iterator[str]:
+    """Yield what the Swarm itself says against a host."""
+    if host.state != READY:
+        yield f"the Swarm says that it is {host.state}: start its engine, or docker node rm it"
+    if host.availability != ACTIVE:
+        cure = f"docker node update --availability active {host.name}"
+        yield f"its availability is {host.availability}: {cure}"
+    if host.architecture != like.architecture:
+        yield f"its architecture is {host.architecture}, that of {like.name} {like.architecture}"
+    if host.version != like.version:
+        yield (
+            f"its engine is {host.version}, that of {like.name} {like.version}: install the same"
+        )
+
+
+def _of_one_name(host: SwarmHost) -> str:
+    return f"another host of the Swarm is called {host.name} too: hostnamectl set-hostname NAME"
+
+
+def _lacking(host: SwarmHost, *lacks: str) -> SwarmHost:
+    return replace(host, lacks=(*host.lacks, *lacks))

@@ -1,0 +1,120 @@
+"""The lifelines of a run over several hosts, as one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Self
+
+from testbed.errors import HostError, NodeError, TestbedError
+from testbed.network.tunnel import Tunnel
+from testbed.runtimes.agent.settings import OnHangup
+from testbed.runtimes.base import Lifeline, Start
+from testbed.runtimes.docker.containers import Container
+from testbed.runtimes.docker.lifeline import DockerLifeline
+from testbed.runtimes.docker.remote import RemoteAgent, naming, remove_everywhere
+from testbed.telemetry.folder import RunFolder
+from testbed.values.topology import DEFAULT_MTU, HostSpec, Plan
+
+VNI_BYTES = 3
+
+
+def tunnel_of(plan: Plan, folder: RunFolder, host: HostSpec) -> Tunnel:
+    """Return a host's end of the tunnel between the switches of a run, by its folder."""
+    vni = int.from_bytes(sha256(str(folder.path).encode()).digest()[:VNI_BYTES]) or 1
+    mtu = max(node.link.mtu or DEFAULT_MTU for node in plan.nodes if node.link is not None)
+    return Tunnel(vni, host.address, mtu)
+
+
+@dataclass
+class SwarmLifeline(Lifeline):
+    """Implements Lifeline: one to the agent of this host, one to that of each other host."""
+
+    local: DockerLifeline
+    hosts: tuple[HostSpec, ...]
+    agents: list[RemoteAgent]
+
+    @classmethod
+    def begin(
+        cls,
+        begin_here: Callable[[], DockerLifeline],
+        agents: Sequence[tuple[HostSpec, Container]],
+        *,
+        folder: RunFolder,
+        start: Start,
+    ) -> Self:
+        """Create the agents of all hosts at the same time, and wait until they are ready."""
+        deadline = time.monotonic() + start.deadline_seconds
+        hosts = tuple(host for host, _ in agents)
+
+        def begin_there(host: HostSpec, agent: Container) -> RemoteAgent:
+            with naming(host):
+                begun = RemoteAgent.begin(host, folder, agent, start.reads)
+                begun.expect_ready(deadline=deadline)
+                return begun
+
+        with ThreadPoolExecutor(1 + len(hosts)) as pool:
+            here = pool.submit(begin_here)
+            others = [pool.submit(begin_there, host, agent) for host, agent in agents]
+        failures = [here.exception(), *(one.exception() for one in others)]
+        for failure in filter(None, failures):
+            begun = [one.result() for one in others if one.exception() is None]
+            _undo(here, begun, hosts, folder)
+            raise failure
+        return cls(folder, None, here.result(), hosts, [one.result() for one in others])
+
+    def stop(self) -> None:
+        self._hang_up()
+        failure: HostError | None = None
+        try:
+            remove_everywhere(self.hosts, self.folder)
+        except HostError as error:
+            failure = error
+        self.local.stop()
+        if failure is not None:
+            raise failure
+
+    def on_hangup(self, action: OnHangup) -> None:
+        """Keep the run on all hosts, or end it on all: its workers cannot finish without logs."""
+        both: OnHangup = "keep" if action == "keep" else "end"
+        self.local.on_hangup(both)
+        self._send(f"{both}\n".encode())
+
+    def explain(self) -> TestbedError | None:
+        return self.local.explain()
+
+    def close(self) -> None:
+        super().close()
+        self.local.close()
+
+    def _send(self, data: bytes) -> None:
+        for agent in self.agents:
+            try:
+                agent.lines.send(data.rstrip(b"\n"))
+            except OSError:
+                raise NodeError(f"host {agent.host.name}: the agent has ended.") from None
+
+    def _hang_up(self) -> None:
+        for agent in self.agents:
+            with suppress(OSError):
+                agent.lines.close()
+
+
+def _undo(
+    here: Future[DockerLifeline],
+    begun: Sequence[RemoteAgent],
+    hosts: Sequence[HostSpec],
+    folder: RunFolder,
+) -> None:
+    """Remove what has been started of a run whose start failed on one of its hosts."""
+    for agent in begun:
+        agent.lines.close()
+    with suppress(TestbedError):  # the first error is more informative
+        remove_everywhere(hosts, folder)
+    if here.exception() is None:  # if not, it has undone that itself
+        with closing(here.result()) as lifeline, suppress(TestbedError):
+            lifeline.stop()

@@ -1,0 +1,182 @@
+"""A run over two engines: nothing of one host's disk is seen by the other."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from warm_commands import Command, CommandRunner
+
+from testbed.errors import HostError
+from testbed.runtimes.docker.containers import RUN
+from testbed.runtimes.docker.engine import connect
+from testbed.runtimes.docker.image import check_image
+from testbed.runtimes.docker.remote import copy_image, has_image
+from testbed.runtimes.docker.swarm import ENGINE_LABEL
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import LinksRead, RateMeasured
+from testbed.telemetry.events import read_events
+from testbed.telemetry.folder import RunFolder
+
+pytestmark = [pytest.mark.docker, pytest.mark.root]
+
+SECONDS = 90.0
+
+SCENARIO = """
+name: apart
+seed: 1
+algorithm: {adacomp: {ratio: 0.1}}
+model: digits-cnn
+dataset: digits
+runtime: {docker: {hosts: {swarm: {placement: {slow: rack=a}}}}}
+workers:
+  count: 4
+  classes:
+    fast: {share: 0.5}
+    slow: {share: 0.5, link: {up: {rate: 10mbit}, down: {rate: 20mbit}}}
+stop: {updates: UPDATES}
+evaluate: {every: 50, images: 100}
+faults:
+  - freeze: {workers: [w2], at: {version: 20}, for: 200ms}
+"""
+
+
+class Engines:
+    """Two engines, and commands of testbed on the host of the first."""
+
+    def __init__(self, addresses: list[str], run_command: CommandRunner, folder: Path) -> None:
+        from docker import APIClient
+
+        self.clients = [APIClient(base_url=address) for address in addresses]
+        self.folder = folder
+        self._run_command = run_command
+        self._started: list[Command] = []
+        self._environment = {
+            **os.environ,
+            "DOCKER_HOST": addresses[0],
+            "XDG_STATE_HOME": str(folder / "state"),
+        }
+
+    def __call__(self, *words: str, status: int = 0) -> str:
+        done = self._run_command(
+            [*words], cwd=self.folder, environment=self._environment, timeout=SECONDS
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def start(self, *words: str) -> Command:
+        command = self._run_command.start([*words], cwd=self.folder, environment=self._environment)
+        self._started.append(command)
+        return command
+
+    def stop(self) -> None:
+        """End the commands that were started and still run."""
+        for command in self._started:
+            command.kill()
+            command.communicate()
+
+    def left(self, run: str, number: int) -> tuple[list[Any], list[Any]]:
+        """The containers and volumes of a run in an engine."""
+        client, label = self.clients[number], {"label": f"{RUN}={run}"}
+        containers = client.containers(all=True, filters=label)
+        return containers, client.volumes(filters=label)["Volumes"] or []
+
+
+@pytest.fixture
+def engines(swarm: list[str], run_command: CommandRunner, tmp_path: Path) -> Iterator[Engines]:
+    """The engines of the Swarm, the second labelled; skips without the image of this package."""
+    try:
+        with connect(swarm[0]) as engine:
+            check_image(engine)
+    except HostError as reason:
+        pytest.skip(f"needs engines with the image: {reason}")
+    made = Engines(swarm, run_command, tmp_path)
+    (tmp_path / "apart.yaml").write_text(SCENARIO.replace("UPDATES", "120"))
+    (tmp_path / "long.yaml").write_text(SCENARIO.replace("UPDATES", "100000"))
+    client = made.clients[0]
+    node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
+    labels = {ENGINE_LABEL: swarm[1], "rack": "a"}
+    client.update_node(node["ID"], node["Version"]["Index"], {**node["Spec"], "Labels": labels})
+    yield made
+    made.stop()
+    version = client.inspect_node(node["ID"])["Version"]["Index"]
+    client.update_node(node["ID"], version, node["Spec"])
+    for one in made.clients:
+        one.close()
+
+
+def test_a_run_over_two_hosts_is_valid_and_leaves_nothing(engines: Engines) -> None:
+    shown = engines("plan", "apart.yaml")
+    assert "ps, evaluator, 1 of class fast" in shown
+    assert "1 of class fast, 2 of class slow" in shown
+    engines("up", "apart.yaml", "--name", "r")  # exits with 0: the verdict is valid
+    folder = RunFolder(engines.folder / "runs" / "r")
+    plan = json.loads(folder.plan.read_text())
+    assert {node["name"]: node["host"] for node in plan["nodes"]} == {
+        **dict.fromkeys(("ps", "evaluator", "w0"), plan["hosts"][0]["name"]),
+        **dict.fromkeys(("w1", "w2", "w3"), plan["hosts"][1]["name"]),
+    }
+    events = read_events(folder.events)
+    assert only(events, RateMeasured)  # of class slow, across the hosts
+    (read,) = only(events, LinksRead)
+    assert (read.checked, read.differences) == (5, ())
+    assert folder.log("probe0").read_text()  # came over the stream
+    assert [engines.left("r", number) for number in (0, 1)] == [([], []), ([], [])]
+
+
+def test_a_controller_that_dies_leaves_nothing_running(
+    engines: Engines, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
+    controller = engines.start("up", "long.yaml", "--name", "k")
+    events = engines.folder / "runs" / "k" / "events.jsonl"
+    deadline = time.monotonic() + SECONDS
+    while not (events.exists() and '"training"' in events.read_text()):
+        assert controller.poll() is None, controller.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    there, _ = engines.left("k", 1)
+    assert len(there) == 4  # the agent and three workers
+    sources = [
+        mount["Source"] for one in there for mount in one["Mounts"] if mount["Type"] == "bind"
+    ]
+    assert all(source.startswith(("/var/lib/docker/volumes", "/sys")) for source in sources)
+    assert engines("exec", "k", "w3", "--", "hostname").strip() == "w3"
+    assert "changed 2 links" in engines("net", "set", "k", "class=slow", "--up", "5mbit")
+    assert "rate 5mbit" in engines("net", "show", "k")
+    assert "2 links" in engines("net", "reset", "k", "class=slow")
+    assert "slow" in engines("net", "probe", "k")
+    refused = engines("net", "capture", "k", "w3", status=5)
+    assert "is on the host" in refused
+    controller.kill()
+    controller.communicate()
+    for number in (0, 1):
+        eventually(lambda n=number: all(o["State"] == "exited" for o in engines.left("k", n)[0]))
+    engines("down", "k")
+    assert [engines.left("k", number) for number in (0, 1)] == [([], []), ([], [])]
+    assert "nothing to remove" in engines("down", "k")
+
+
+def test_an_image_is_copied_once_and_compared(engines: Engines) -> None:
+    here, there = engines.clients
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("file"))
+    here.import_image_from_data(content.getvalue(), repository="testbed-tiny", tag="1")
+    said: list[str] = []
+    try:
+        identity = here.inspect_image("testbed-tiny:1")["Id"]
+        for _ in range(2):
+            copy_image(here, there, identity, phase=said.append, to="b")
+        assert has_image(there, identity)
+        assert said == ["copying the image testbed-tiny:1 (0 MB) to b"]
+    finally:
+        for client in (here, there):
+            if client.images("testbed-tiny"):
+                client.remove_image("testbed-tiny:1")

@@ -1,0 +1,137 @@
+"""The hosts of a Swarm: as its manager lists them, and as their engines answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.errors import HostError
+from testbed.runtimes.docker.swarm import (
+    ENGINE_LABEL,
+    SwarmHost,
+    check_scheme,
+    differences,
+    find_hosts,
+    from_swarm,
+    nodes_of,
+)
+
+NODE: dict[str, Any] = {
+    "ID": "tgap3c",
+    "Spec": {
+        "Labels": {"rack": "a", ENGINE_LABEL: "unix:///run/pi-2.sock"},
+        "Availability": "active",
+    },
+    "Description": {
+        "Hostname": "pi-2",
+        "Platform": {"Architecture": "aarch64", "OS": "linux"},
+        "Resources": {"NanoCPUs": 4_000_000_000, "MemoryBytes": 8_000_000_000},
+        "Engine": {"EngineVersion": "20.10.24"},
+    },
+    "Status": {"State": "ready", "Addr": "10.0.0.2"},
+}
+
+
+def test_a_host_as_the_swarm_lists_it() -> None:
+    assert from_swarm(NODE, here="kb0cqv") == SwarmHost(
+        name="pi-2",
+        identity="tgap3c",
+        address="10.0.0.2",
+        engine="unix:///run/pi-2.sock",
+        labels={"rack": "a"},
+        cpus=4,
+        memory_bytes=8_000_000_000,
+        architecture="aarch64",
+        version="20.10.24",
+        availability="active",
+        state="ready",
+    )
+
+
+def test_a_manager_has_the_address_at_which_it_manages() -> None:
+    manager = {**NODE, "ManagerStatus": {"Addr": "10.0.0.1:2377"}}
+    manager["Status"] = {"State": "ready", "Addr": "0.0.0.0"}
+    found = from_swarm(manager, here="tgap3c")
+    assert (found.address, found.here) == ("10.0.0.1", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lack", "cure"),
+    [
+        ({"state": "down"}, "the Swarm says that it is down", "docker node rm"),
+        ({"availability": "drain"}, "its availability is drain", "--availability active pi-2"),
+        ({"architecture": "x86_64"}, "its architecture is x86_64", "that of pi-2 aarch64"),
+        ({"version": "28.1.0"}, "its engine is 28.1.0", "install the same"),
+    ],
+)
+def test_what_the_swarm_says_against_a_host(changes: dict[str, Any], lack: str, cure: str) -> None:
+    host = from_swarm(NODE, here="")
+    assert list(differences(host, host)) == []
+    (found,) = differences(replace(host, **changes), host)
+    assert found.startswith(lack)
+    assert cure in found
+
+
+def test_an_engine_elsewhere_is_reached_by_a_forwarded_socket() -> None:
+    with pytest.raises(HostError, match="expected unix:///PATH") as refusal:
+        check_scheme(replace(from_swarm(NODE, here=""), engine="ssh://pi-2"))
+    assert "ssh -N -L /PATH:/var/run/docker.sock 10.0.0.2" in refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("swarm", "refusal", "cure"),
+    [
+        ({}, "not a node of a Docker Swarm", "docker swarm init"),
+        ({"LocalNodeState": "inactive"}, "its engine says inactive", "docker swarm join"),
+        (
+            {"LocalNodeState": "active", "RemoteManagers": [{"Addr": "10.0.0.1:2377"}]},
+            "whose managers are 10.0.0.1:2377",
+            "docker node promote pi-2",
+        ),
+    ],
+)
+def test_hosts_are_listed_by_a_manager_only(swarm: dict[str, Any], refusal: str, cure: str) -> None:
+    with pytest.raises(HostError, match=refusal) as refused:
+        nodes_of(None, {"Name": "pi-2", "Swarm": swarm})  # type: ignore[arg-type]  # not asked
+    assert cure in refused.value.hint
+
+
+@contextmanager
+def labelled(engine: str, **changes: Any) -> Iterator[None]:
+    """Update the spec of the Swarm's second node for the body."""
+    from docker import APIClient
+
+    with APIClient(base_url=engine) as client:
+        node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
+        before = node["Spec"]
+        client.update_node(node["ID"], node["Version"]["Index"], {**before, **changes})
+        try:
+            yield
+        finally:
+            version = client.inspect_node(node["ID"])["Version"]["Index"]
+            client.update_node(node["ID"], version, before)
+
+
+@pytest.mark.docker
+@pytest.mark.root
+def test_two_engines(swarm: list[str], tmp_path: Path) -> None:
+    here, other = swarm
+    with labelled(here, Labels={ENGINE_LABEL: other, "rack": "a"}):
+        first, second = find_hosts(here)
+        assert (first.here, second.here) == (True, False)
+        assert second.labels == {"rack": "a"}
+        assert second.lacks == first.lacks  # both have the image, or lack it
+    with labelled(here, Labels={ENGINE_LABEL: other}, Availability="drain"):
+        assert "its availability is drain" in find_hosts(here)[1].lacks[0]
+    with labelled(here, Labels={ENGINE_LABEL: here}):
+        assert "is the engine of" in find_hosts(here)[1].lacks[0]
+    with labelled(here, Labels={ENGINE_LABEL: f"unix://{tmp_path}/none"}):
+        assert "No Docker engine answers at" in find_hosts(here)[1].lacks[0]
+    assert "its engine's address is unknown" in find_hosts(here)[1].lacks[0]
+    with pytest.raises(HostError, match="is a worker of its Docker Swarm"):
+        find_hosts(other)
