@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from testbed.host.namespaces import entered, open_namespace
+from testbed.network.frames import FrameCounts, Frames, frame_counts
 from testbed.network.ledgers import Ledger, Pair, Pairs, sums
 from testbed.network.sock_diag import SocketDiagnosis
 from testbed.values.topology import TrainingRole
@@ -57,6 +58,8 @@ class Traffic:
         peers: by node of a workload, the totals at its ``eth0``.
         pairs: by node of a workload and address of its peer, what has changed since the last
             reading; the address is empty for all peers after the first ``MOST_PEERS``.
+        frames: by address of a workload's node and of the peer to which it has sent them, what
+            has changed since the last reading; nothing if the kernel cannot count them.
     """
 
     wire_rx_bytes: int = 0
@@ -72,6 +75,7 @@ class Traffic:
     retransmitted_in_bytes: Mapping[str, int] = field(default_factory=dict)
     peers: Mapping[str, InterfaceCounters] = field(default_factory=dict)
     pairs: Mapping[str, Mapping[str, Pair]] = field(default_factory=dict)
+    frames: Mapping[str, Mapping[str, Frames]] = field(default_factory=dict)
 
 
 class Carried(NamedTuple):
@@ -93,6 +97,7 @@ class TrafficMeter:
         self._server = _ServerMeter()
         self._workers: dict[str, _WorkerMeter | _PeerMeter] = {}
         self._turn = 0
+        self._frames: FrameCounts | None = None
 
     def watch(
         self, name: str, *, pid: int, part: TrainingRole = "client", attached: bool = True
@@ -103,6 +108,8 @@ class TrafficMeter:
         False if the namespace and its interface are those of the node's earlier process.
         """
         meter: _Meter = self._server
+        if part == "peer" and not any(isinstance(m, _PeerMeter) for m in self._workers.values()):
+            self._frames = frame_counts()
         if part != "server":
             made = _PeerMeter() if part == "peer" else _WorkerMeter()
             meter = self._workers.setdefault(name, made)
@@ -153,6 +160,7 @@ class TrafficMeter:
             },
             peers={name: meter.wire() for name, meter in peers.items()},
             pairs={name: pairs for name, meter in peers.items() if (pairs := meter.pairs.take())},
+            frames={} if self._frames is None else self._frames.take(),
         )
 
 
@@ -309,10 +317,11 @@ class _PeerMeter(_InterfaceMeter):
 
     def _measure(self) -> None:
         super()._measure()
-        if not (self.is_due or self._released) or self.wire() == self._read_at:
+        if not (self.is_due or self._released):
             return
-        self._read_at = self.wire()
-        connected, ended = self._sockets.connected(), self._sockets.ended()
+        quiet, self._read_at = self.wire() == self._read_at, self.wire()
+        connected = [] if quiet else self._sockets.connected()
+        ended = self._sockets.ended()  # reported a bit after a socket's last packet
         self.ledger.count(connected, ended)
         self.pairs.count(connected, ended)
 

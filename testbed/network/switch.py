@@ -23,6 +23,7 @@ from testbed.errors import HostError, NodeError
 from testbed.host.namespaces import LOOPBACK_INDEX
 from testbed.network import tc
 from testbed.network.attached import AttachedLink
+from testbed.network.frames import TRUNK_GROUP
 from testbed.network.interfaces import (
     Interface,
     Neighbour,
@@ -247,6 +248,7 @@ class Switch:
                 ends = [switch.interface(name) for name in names]
                 for end, name in zip(ends, trunk.ends, strict=True):
                     switch.ip.link("set", index=end.index, master=self._bridges[name])
+                    switch.ip.link("set", index=end.index, group=TRUNK_GROUP)
                     _floods_nothing(end)
                     bring_up(end)
                 _shape(trunk.name, link, network.offload, eth0=ends[0], port=ends[1])

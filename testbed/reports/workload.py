@@ -86,9 +86,9 @@ def _nodes(run: WorkloadRecord) -> dict[str, Any]:
 
 
 def _pairs(run: WorkloadRecord) -> dict[str, Any]:
-    """Return, by node and peer, the totals of TCP at the last reading, and the last round trip."""
+    """Return, by node and peer, the totals at the last reading, and the last round trip."""
     found: dict[str, Any] = {}
-    columns = ("sent_bytes", "received_bytes", "retransmitted_bytes")
+    columns = ("sent_bytes", "received_bytes", "retransmitted_bytes", "frame_bytes", "packets")
     last = run.pairs.groupby(["node", "peer"], sort=False).last()  # of each column, not of the row
     for row in last.reset_index().itertuples():
         totals = {name: _whole(getattr(row, name)) for name in columns}

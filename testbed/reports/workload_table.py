@@ -50,21 +50,23 @@ def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
     from testbed.reports.console import table
 
     found = [(node, peer, one) for node, own in pairs.items() for peer, one in own.items()]
-    found.sort(key=lambda row: -row[2]["sent_bytes"])
-    rows = table("from", "to", "TCP data", "sent again", "round trip")
+    found.sort(key=lambda row: -(row[2].get("frame_bytes") or row[2]["sent_bytes"]))
+    rows = table("from", "to", "Ethernet", "packets", "TCP data", "sent again", "round trip")
     for node, peer, one in found[:MOST_PAIRS]:
         trip = one["round_trip_seconds"]
         rows.add_row(
             *(
                 node,
                 peer,
+                bytes_or_dash(one.get("frame_bytes")),  # unknown of older runs
+                shown(one.get("packets"), ",d"),
                 bytes_or_dash(one["sent_bytes"]),
                 bytes_or_dash(one["retransmitted_bytes"]),
             ),
             shown(None if trip is None else 1000 * trip, ",.1f", " ms"),
         )
     if len(found) > MOST_PAIRS:
-        rows.add_row(f"and {len(found) - MOST_PAIRS:,} others: pairs.csv", *("",) * 4)
+        rows.add_row(f"and {len(found) - MOST_PAIRS:,} others: pairs.csv", *("",) * 6)
     return rows
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from testbed.network.ledgers import Pair
+from testbed.network.counters import Traffic
 from testbed.run.output import Output
 from testbed.run.scraping import Scraper
 from testbed.run.watch import Watch, describe_exit
@@ -31,6 +31,7 @@ class WorkloadWatch(Watch):
     succeeded: set[str] = field(default_factory=set)  # nodes that have exited with status 0
     gone: dict[str, str] = field(default_factory=dict)  # nodes that ended otherwise, and how
     _begun: bool = False
+    _pairs: dict[tuple[str, str], PairRow] = field(default_factory=dict)  # last, by node and peer
 
     @property
     def started(self) -> bool:
@@ -101,19 +102,25 @@ class WorkloadWatch(Watch):
                 )
             )
         self.recorder.readings(rows)
-        self._record_pairs(traffic.pairs, now)
+        self._record_pairs(traffic, now)
         self.recorder.host(self.host.sample())
 
-    def _record_pairs(self, pairs: Mapping[str, Mapping[str, Pair]], now: float) -> None:
+    def _record_pairs(self, traffic: Traffic, now: float) -> None:
         links = ((node.name, node.link) for node in self.plan.nodes)
         names = {link.address: name for name, link in links if link is not None} | {"": OTHERS}
-        rows = [
-            PairRow(now, node, names[address], *pair)
-            for node, found in pairs.items()
-            for address, pair in found.items()
-            if address in names
-        ]
-        self.recorder.readings(rows)
+        changed: dict[tuple[str, str], dict[str, Any]] = {}
+        for node, tcp in traffic.pairs.items():
+            for address, pair in tcp.items():
+                if address in names:
+                    changed[node, names[address]] = pair._asdict()
+        for source, sent in traffic.frames.items():
+            for target, frames in sent.items():
+                if source in names and target in names:
+                    changed.setdefault((names[source], names[target]), {}).update(frames._asdict())
+        for key, values in changed.items():
+            before = self._pairs.get(key, PairRow(now, *key, 0, 0, 0, None))
+            self._pairs[key] = before._replace(time_seconds=now, **values)
+        self.recorder.readings([self._pairs[key] for key in changed])
 
     def _take_exit(self, node: NodeSpec, ended: Exit) -> None:
         how = describe_exit(node, ended)

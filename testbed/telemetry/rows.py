@@ -262,7 +262,7 @@ class NodeRow(NamedTuple):
 
 
 class PairRow(NamedTuple):
-    """Totals of a node's TCP connections with one peer, when they have changed."""
+    """Totals of a node with one peer, when they have changed: of TCP connections, and of frames."""
 
     time_seconds: Annotated[Real, "time since the first node started", CLOCK]
     node: Annotated[Text, "the node", SWITCH]
@@ -273,6 +273,12 @@ class PairRow(NamedTuple):
     round_trip_seconds: Annotated[
         Measured, "TCP's smoothed round trip, mean over the open or last connections", PAIRS
     ]
+    frame_bytes: Annotated[
+        MeasuredCount, "Ethernet frames that the node sent to the peer, of any protocol", SWITCH
+    ] = None
+    packets: Annotated[
+        MeasuredCount, "their packets; a segmented one counts once", SWITCH, "packets"
+    ] = None
 
 
 class MetricRow(NamedTuple):

@@ -98,6 +98,8 @@ def test_bytes_by_hand_are_those_measured(bed: Any, runtime: str) -> None:
         assert 0 <= back["received_bytes"] - SENT <= 2
         assert there["retransmitted_bytes"] == readings(up)[name]["retransmitted_bytes"]
         assert 0 < there["round_trip_seconds"] < 5
+        one = readings(up)[name]  # all that it sends goes to the server
+        assert (there["frame_bytes"], there["packets"]) == (one["up_bytes"], one["up_packets"])
     assert "client0" not in pairs["client1"]
     both = sum(readings(up)[f"client{index}"]["up_bytes"] for index in range(2))
     assert abs(readings(up)["server"]["down_bytes"] - both) <= 0.01 * both

@@ -92,7 +92,9 @@ def two_readings(recorder: Recorder, now: list[float]) -> None:
                 NodeRow(seconds, "client0", sent, 5, 50, 4, 0, None, None, None),
             ]
         )
-        recorder.readings([PairRow(seconds, "client0", "server", sent - 1000, 40, 1448, 0.0215)])
+        recorder.readings(
+            [PairRow(seconds, "client0", "server", sent - 1000, 40, 1448, 0.0215, sent, 5)]
+        )
         recorder.metric("client0", "accuracy", seconds / 10)
         now[0] += 1.0
         recorder.metric("client1", "accuracy", seconds / 5)
@@ -124,7 +126,7 @@ def test_nodes_pairs_and_links_by_hand(record: Made) -> None:
         ["2", "client1", "slow", long, *"---------"],
     ]
     assert cells(page, "Pairs of nodes") == [
-        ["client0", "server", "4.999 MB", "40 B", "1.448 KB", "21.50 ms"]
+        ["client0", "server", "5 MB", "5", "4.999 MB", "40 B", "1.448 KB", "21.50 ms"]
     ]
     assert cells(page, "Links") == [
         ["class server", "not shaped", "not shaped"],
@@ -158,7 +160,7 @@ def test_summary_faults_events_and_all_numbers(record: Made) -> None:
     assert not any(name.startswith(("nodes.", "pairs.")) for name in numbers)
     assert cells(page, "All numbers", 1)[0][:4] == ["server", "server", "3", "2500000"]
     assert cells(page, "All numbers", 2) == [
-        ["client0 to server", "4999000", "40", "1448", "0.0215"]
+        ["client0 to server", "4999000", "40", "1448", "5000000", "5", "0.0215"]
     ]
     assert page.verdicts == [("pair-1", run.verdict)]
     assert any("The metric loss of client" in one for one in run.verdict.warnings)

@@ -87,6 +87,6 @@ def test_the_header_of_evaluations() -> None:
 def test_the_counters_match_the_table() -> None:
     own = {"time_seconds", "wall_seconds"}
     host = {"host_busy_ratio", "host_available_bytes", "host_pressure_ratio"}
-    of_workloads = {"peers", "pairs"}
+    of_workloads = {"peers", "pairs", "frames"}
     assert {field.name for field in fields(Traffic)} - of_workloads == TRAFFIC.keys() - own - host
     assert tuple(TRAFFIC) == TrafficRow._fields

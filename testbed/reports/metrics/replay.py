@@ -23,7 +23,7 @@ from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import WorkloadBegun
 from testbed.telemetry.ps_events import Started
 from testbed.telemetry.recovery import read_updates
-from testbed.telemetry.rows import MetricRow, NodeRow, Reading, TrafficRow
+from testbed.telemetry.rows import MetricRow, NodeRow, PairRow, Reading, TrafficRow
 from testbed.values.topology import Plan
 
 if TYPE_CHECKING:
@@ -66,7 +66,11 @@ class Replay:
         self._sink: ScrapedSink
         if isinstance(run, WorkloadRun):
             self._sink = WorkloadMetrics(plan, seconds=lambda: 0.0)
-            readings = [*_rows(NodeRow, run.nodes), *_rows(MetricRow, run.metrics)]
+            readings = [
+                *_rows(NodeRow, run.nodes),
+                *_rows(PairRow, run.pairs),
+                *_rows(MetricRow, run.metrics),
+            ]
         else:
             outline = Outline.of(run.scenario, plan, per_worker=per_worker)
             self._sink = MetricsSink(outline, seconds=lambda: 0.0)

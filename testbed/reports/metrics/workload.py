@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from testbed.reports.metrics.declared import EXPORTER_TIME, RUN_STATE, TIME, Metric, Sample
 from testbed.reports.metrics.scraped import ScrapedSink
-from testbed.telemetry.rows import MetricRow, NodeRow, Reading
+from testbed.telemetry.rows import MetricRow, NodeRow, PairRow, Reading
 from testbed.values.topology import Plan
 
-READINGS, OUTPUT = "nodes.csv", "the node's output"
+READINGS, PAIRS, OUTPUT = "nodes.csv", "pairs.csv", "the node's output"
 OF_NODE = ("node", "class")
 BOTH_WAYS = (*OF_NODE, "direction")
 
@@ -39,6 +39,15 @@ CPU = Metric(
     OF_NODE,
 )
 MEMORY = Metric("testbed_node_memory_bytes", "Its memory in use.", READINGS, OF_NODE)
+PAIR_BYTES = Metric(
+    "testbed_pair_bytes_total",
+    "Ethernet bytes that it has sent to another node, of any protocol, if the kernel counts them.",
+    PAIRS,
+    (*OF_NODE, "peer"),
+)
+PAIR_PACKETS = Metric(
+    "testbed_pair_packets_total", "Packets of these bytes.", PAIRS, (*OF_NODE, "peer")
+)
 PRINTED = Metric(
     "testbed_printed_value",
     "The last number that a node has printed or served of a metric of the scenario.",
@@ -46,7 +55,8 @@ PRINTED = Metric(
     (*OF_NODE, "metric"),
 )
 
-WORKLOAD_METRICS = (BYTES, PACKETS, RETRANSMITTED, DROPPED, CPU, MEMORY, PRINTED)
+OF_NODES = (BYTES, PACKETS, RETRANSMITTED, DROPPED, CPU, MEMORY)
+WORKLOAD_METRICS = (*OF_NODES, PAIR_BYTES, PAIR_PACKETS, PRINTED)
 """The metrics that only a workload has; it also has TIME, RUN_STATE and EXPORTER_TIME."""
 
 
@@ -59,6 +69,7 @@ class WorkloadMetrics(ScrapedSink):
         super().__init__((plan.run, ""), seconds=seconds)
         self._classes = {node.name: node.device_class for node in plan.nodes}
         self._nodes: dict[str, NodeRow] = {}
+        self._pairs: dict[tuple[str, str], PairRow] = {}
         self._printed: dict[tuple[str, str], float] = {}
 
     def readings(self, rows: Sequence[Reading]) -> None:
@@ -66,6 +77,8 @@ class WorkloadMetrics(ScrapedSink):
             for row in rows:
                 if isinstance(row, NodeRow):
                     self._nodes[row.node] = row
+                elif isinstance(row, PairRow):
+                    self._pairs[row.node, row.peer] = row
                 elif isinstance(row, MetricRow):
                     self._printed[row.node, row.metric] = row.value
 
@@ -85,5 +98,10 @@ class WorkloadMetrics(ScrapedSink):
             ):
                 if value is not None:
                     yield Sample(metric, value, node)
+        for (name, peer), pair in self._pairs.items():
+            if pair.frame_bytes is not None and pair.packets is not None:
+                labels = (name, self._classes[name], peer)
+                yield Sample(PAIR_BYTES, pair.frame_bytes, labels)
+                yield Sample(PAIR_PACKETS, pair.packets, labels)
         for (name, metric_name), value in self._printed.items():
             yield Sample(PRINTED, value, (name, self._classes[name], metric_name))

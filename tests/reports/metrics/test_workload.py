@@ -11,7 +11,7 @@ from testbed.reports.metrics.workload import WorkloadMetrics
 from testbed.scenario.load_workload import load_workload
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import StateChanged
-from testbed.telemetry.rows import MetricRow, NodeRow
+from testbed.telemetry.rows import MetricRow, NodeRow, PairRow
 
 TEXT = """\
 name: pair
@@ -35,12 +35,15 @@ def test_a_scrape_has_the_last_reading_of_every_node(tmp_path: Path) -> None:
             NodeRow(2.0, "client1", 900, 9, 500, 5, 0, 0, None, None),
         ]
     )
+    sink.readings([PairRow(1.0, "client1", "server", 0, 0, 0, None, 500, 5)])
+    sink.readings([PairRow(2.0, "client1", "server", 0, 0, 0, None, 900, 9)])
     sink.readings([MetricRow(1.0, "client1", "loss", 3.5)])
     sink.readings([MetricRow(2.0, "client1", "loss", 2.5)])
     sink.time_passed(2.0)
     lines = {line for line in generate_latest(registry).decode().splitlines() if line[0] != "#"}
     server = 'algorithm="",class="server",%snode="server",run="r1"'
     client = 'algorithm="",class="slow",%snode="client1",run="r1"'
+    pair = 'algorithm="",class="slow",node="client1",peer="server",run="r1"'
     up, down, loss = 'direction="up",', 'direction="down",', 'metric="loss",'
     assert lines == {
         'testbed_time_seconds{algorithm="",run="r1"} 2.0',
@@ -60,5 +63,7 @@ def test_a_scrape_has_the_last_reading_of_every_node(tmp_path: Path) -> None:
         f"testbed_node_packets_total{{{client % down}}} 5.0",
         f"testbed_node_retransmitted_bytes_total{{{client % ''}}} 0.0",
         f"testbed_node_dropped_packets_total{{{client % ''}}} 0.0",
+        f"testbed_pair_bytes_total{{{pair}}} 900.0",
+        f"testbed_pair_packets_total{{{pair}}} 9.0",
         f"testbed_printed_value{{{client % loss}}} 2.5",
     }
