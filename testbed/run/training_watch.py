@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from testbed.errors import AlgorithmError, NodeError, TestbedError, UserCodeError
@@ -102,8 +102,9 @@ class TrainingWatch(Watch):
         traffic = self.agent.count()
         self.look_at_logs()
         sent_again = sum(traffic.retransmitted_in_bytes.values())
-        counters = {**vars(traffic), "retransmitted_in_bytes": sent_again}
-        del counters["peers"], counters["pairs"]
+        # what there is by node concerns workloads
+        counters = {name: n for name, n in vars(traffic).items() if not isinstance(n, Mapping)}
+        counters["retransmitted_in_bytes"] = sent_again
         self.recorder.traffic(counters, self.host.sample())
 
     def prepare_restart(self, node: NodeSpec) -> None:

@@ -31,7 +31,7 @@ from testbed.simulation.process import ProcessWorkers, restore
 from testbed.values.user_code import own_failures
 
 KEY_BYTES = 32
-KEY_SECONDS = 10.0  # for whoever connects to say the key
+KEY_SECONDS = 10.0  # within which a peer says the key
 
 EVALUATED = -2
 """The row with the model of an evaluation."""
@@ -48,7 +48,7 @@ class ActorRequest:
     number: int  # of the actor
     processes: int  # number of all actors
     size: int  # of a row, in float32 values
-    key: bytes  # said first by whoever may send messages
+    key: bytes  # said first by a peer that may send messages
 
 
 @dataclass(frozen=True)
