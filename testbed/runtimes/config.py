@@ -6,6 +6,9 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+from pydantic import AfterValidator
+
+from testbed.errors import InvalidValue
 from testbed.values.family import Named
 from testbed.values.fields import Count, StrictModel, Word
 
@@ -59,19 +62,27 @@ class LocalPool(StrictModel):
     name: Literal["local"]
 
 
+def _joinable(address: str) -> str:
+    if address.startswith("ray://"):
+        raise InvalidValue(
+            "", "auto or HOST:PORT: actors answer only within the cluster (`ray job submit`)"
+        )
+    return address
+
+
 class RayPool(StrictModel):
     """Actors of a Ray cluster, for models and numbers of workers that one machine cannot hold.
 
     Each asks Ray for a CPU and its memory, and for a GPU with ``device: cuda``.
 
     Attributes:
-        address: of the cluster: ``auto``, HOST:PORT, or ray://HOST:10001 from outside the cluster.
+        address: of the cluster, of which this host is part: ``auto`` or HOST:PORT.
         processes: number of actors, each of which computes a share of the workers. By default one
             per CPU of the cluster, at most one per worker.
     """
 
     name: Literal["ray"]
-    address: Word = "auto"
+    address: Annotated[Word, AfterValidator(_joinable)] = "auto"
     processes: Count | None = None
 
 
