@@ -32,7 +32,7 @@ def host_lines(made: Plan, needs: Budget, refused: str) -> Iterator[str]:
     if refused:
         yield f"hosts   `testbed up` will refuse this: {refused}"
     for host in made.hosts:
-        nodes = [node for node in made.nodes if node.host == host.name]
+        nodes = made.on(host)
         size = needs.agent_bytes + sum(needs.node_bytes[node.role] for node in nodes)
         memory = "" if host.memory is None else f" of {host.memory / 1e6:,.0f} MB"
         names = [node.name for node in nodes if node.part != "client"]

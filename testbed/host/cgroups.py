@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testbed.errors import HostError
 from testbed.host.group import POLL_SECONDS, PROCESSES, ContainerGroups, Group
-from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit
+from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit, usable
 from testbed.host.limits import Limits
 from testbed.host.process import if_exists
 from testbed.values.topology import NodeSpec
@@ -127,7 +127,7 @@ class RunGroups:
                 if limit is not None and not self.has(controller):
                     raise self._unenforced(f"{owner}: {controller} {limit}", controller)
             if node.cpuset is not None:
-                check_present(owner, node.cpuset, self.hierarchies)
+                check_present(owner, node.cpuset, usable(self.hierarchies))
 
     def _unenforced(self, limit: str, controller: str) -> HostError:
         if not self.hierarchies:

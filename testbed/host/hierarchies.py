@@ -157,16 +157,15 @@ def usable(trees: Sequence[Hierarchy]) -> CpuSet:
     return CpuSet("")
 
 
-def check_present(owner: str, wanted: CpuSet, trees: Sequence[Hierarchy]) -> None:
-    """Reject CPUs that this host does not have, which version 2 would replace by all its CPUs.
+def check_present(owner: str, wanted: CpuSet, found: CpuSet) -> None:
+    """Reject CPUs that the host does not have, which version 2 would replace by all its CPUs.
 
     Raises:
         HostError: one is missing; names it, its user, and the existing CPUs.
     """
-    found = usable(trees)
     if missing := wanted.numbers - found.numbers:
         raise HostError(
-            f"{owner}: cpuset {wanted} contains CPUs that this host does not have "
+            f"{owner}: cpuset {wanted} contains CPUs that the host does not have "
             f"({CpuSet.of(missing)}), expected CPUs of {found}.",
             hint=f"Choose from {found} in the scenario.",
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from testbed.errors import HostError
 from testbed.host.namespaces import entered, open_namespace
 from testbed.network.frames import FrameCounts, Frames, frame_counts
 from testbed.network.ledgers import Ledger, Pair, Pairs, sums
@@ -160,8 +161,16 @@ class TrafficMeter:
             },
             peers={name: meter.wire() for name, meter in peers.items()},
             pairs={name: pairs for name, meter in peers.items() if (pairs := meter.pairs.take())},
-            frames={} if self._frames is None else self._frames.take(),
+            frames=self._take_frames(),
         )
+
+    def _take_frames(self) -> Mapping[str, Mapping[str, Frames]]:
+        if self._frames is not None:
+            try:
+                return self._frames.take()
+            except (HostError, OSError):
+                self._frames = None  # the other counters remain
+        return {}
 
 
 def read_interface(process: int | str, *, interface: str = INTERFACE) -> InterfaceCounters:

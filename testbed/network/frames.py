@@ -1,4 +1,4 @@
-"""Counts what each two nodes of a workload exchange at the switch, whatever the protocol.
+"""Counts what each two nodes of a workload exchange at the switch, whatever runs over IPv4.
 
 A dynamic set of nftables, in the bridge's hook for received frames: the kernel adds an element with
 a counter for each pair of addresses at its first packet, so pairs that never talk cost nothing.
@@ -17,16 +17,18 @@ from typing import NamedTuple
 from testbed.errors import HostError
 from testbed.network.sock_diag import (
     HEADER,
-    NLM_F_REQUEST_DUMP,
-    NLMSG_DONE,
     NLMSG_ERROR,
     RECEIVE_BYTES,
     attributes_of,
+    dump,
     messages_of,
 )
 
 MOST_PAIRS = 20_000
 """Pairs of addresses, each way by itself, that are counted one by one; further ones are not."""
+
+ANSWER_SECONDS = 2.0
+"""The kernel answers at once; the agent does nothing else while it waits."""
 
 TRUNK_GROUP = 1
 """Group of the interfaces between switches, at which a frame is not counted again."""
@@ -42,10 +44,11 @@ BRIDGE_FAMILY = 7
 TABLE, SET, CHAIN = "testbed", "pairs", "received"
 
 PREROUTING, FILTER_PRIORITY = 0, 0
-IIF_GROUP, NETWORK_HEADER, EVALUATED, UPDATE, EQUAL = 21, 1, 0x20, 1, 0
+PROTOCOL, IIF_GROUP, NETWORK_HEADER, EVALUATED, UPDATE, EQUAL = 1, 21, 1, 0x20, 1, 0
+IPV4 = b"\x08\x00"
 ADDRESSES_AT, ADDRESSES_BYTES = 12, 8
 """Where an IPv4 header has source and destination."""
-KEY_REGISTER, GROUP_REGISTER = 1, 8
+KEY_REGISTER, META_REGISTER = 1, 8
 
 
 class Frames(NamedTuple):
@@ -64,6 +67,7 @@ class FrameCounts:
 
     def __init__(self) -> None:
         self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
+        self._netlink.settimeout(ANSWER_SECONDS)
         self._known: dict[tuple[str, str], Frames] = {}
         self._netlink.send(_setup())
         for _ in range(4):  # acknowledgements: table, set, chain, rule
@@ -74,7 +78,11 @@ class FrameCounts:
                     raise HostError(what, hint="It needs nf_tables (CONFIG_NF_TABLES_BRIDGE).")
 
     def take(self) -> Mapping[str, Mapping[str, Frames]]:
-        """Return what has changed since the last call: totals by source and destination."""
+        """Return what has changed since the last call: totals by source and destination.
+
+        Raises:
+            HostError, OSError: the kernel does not answer.
+        """
         changed: dict[str, dict[str, Frames]] = {}
         for pair, frames in self._elements():
             if self._known.get(pair) != frames:
@@ -83,13 +91,10 @@ class FrameCounts:
         return changed
 
     def _elements(self) -> Iterator[tuple[tuple[str, str], Frames]]:
-        body = _text(1, TABLE) + _text(2, SET)
-        self._netlink.send(_message(DUMP_ELEMENTS, NLM_F_REQUEST_DUMP, body))
-        while True:
-            for kind, message in self._received():
-                if kind == NLMSG_DONE:
-                    return
-                yield from elements_of(message)
+        body = _family_header(BRIDGE_FAMILY) + _text(1, TABLE) + _text(2, SET)
+        what = "pairs of nodes"
+        for message in dump(self._netlink, DUMP_ELEMENTS, body, self._received, what=what):
+            yield from elements_of(message)
 
     def _received(self) -> Iterator[tuple[int, bytes]]:
         return messages_of(self._netlink.recv(RECEIVE_BYTES))
@@ -109,11 +114,10 @@ def _setup() -> bytes:
     pairs += [_number(5, ADDRESSES_BYTES), _nest(9, _number(1, MOST_PAIRS)), _number(10, 1)]
     hook = _nest(4, _number(1, PREROUTING), _number(2, FILTER_PRIORITY))
     update = [_text(1, SET), _number(3, UPDATE), _number(4, KEY_REGISTER), _nest(7, counter)]
-    own_port = _nest(3, _attribute(1, bytes(4)))  # group 0
     rule = _nest(
         4,
-        _expression("meta", _number(1, GROUP_REGISTER), _number(2, IIF_GROUP)),
-        _expression("cmp", _number(1, GROUP_REGISTER), _number(2, EQUAL), own_port),
+        *_require(IIF_GROUP, bytes(4)),  # 0: of a port, not of a trunk
+        *_require(PROTOCOL, IPV4),
         _expression(
             "payload",
             *(_number(1, KEY_REGISTER), _number(2, NETWORK_HEADER)),
@@ -135,6 +139,15 @@ def _setup() -> bytes:
     )
 
 
+def _require(key: int, value: bytes) -> tuple[bytes, bytes]:
+    """Return the expressions that end a rule unless a frame's property has this value."""
+    wanted = _nest(3, _attribute(1, value))
+    return (
+        _expression("meta", _number(1, META_REGISTER), _number(2, key)),
+        _expression("cmp", _number(1, META_REGISTER), _number(2, EQUAL), wanted),
+    )
+
+
 def elements_of(message: bytes) -> Iterator[tuple[tuple[str, str], Frames]]:
     """Decode the elements of one message of a dump: source and destination, and their totals."""
     lists = (value for kind, value in attributes_of(message, 4) if kind == 3)
@@ -150,8 +163,12 @@ def elements_of(message: bytes) -> Iterator[tuple[tuple[str, str], Frames]]:
 def _message(
     kind: int, flags: int, body: bytes, *, family: int = BRIDGE_FAMILY, resource: int = 0
 ) -> bytes:
-    whole = struct.pack(">BBH", family, 0, resource) + body
+    whole = _family_header(family, resource) + body
     return HEADER.pack(HEADER.size + len(whole), kind, flags, 1, 0) + whole
+
+
+def _family_header(family: int, resource: int = 0) -> bytes:
+    return struct.pack(">BBH", family, 0, resource)
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

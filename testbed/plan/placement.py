@@ -48,7 +48,8 @@ def place(plan: Plan, hosts: Sequence[HostSpec], swarm: Swarm, *, needs: Bytes) 
     _check(placed, hosts, used)
     order = {node.name: number for number, node in enumerate(plan.nodes)}
     nodes = sorted(placed, key=lambda node: order[node.name])
-    return replace(plan, nodes=tuple(nodes), hosts=tuple(hosts))
+    named = (host if host.here else replace(host, controller=here.name) for host in hosts)
+    return replace(plan, nodes=tuple(nodes), hosts=tuple(named))
 
 
 def _hosts_of(

@@ -52,6 +52,22 @@ def usable_hosts() -> list[HostSpec]:
     return [host.spec for host in hosts]
 
 
+def check_hosts(plan: Plan) -> None:
+    """Reject nodes that need what the engine of their host, if it is another one, cannot provide.
+
+    Raises:
+        HostError: one does, or an engine does not answer; names the host.
+    """
+    from testbed.runtimes.docker.abilities import check_abilities
+    from testbed.runtimes.docker.engine import describe
+    from testbed.runtimes.docker.remote import naming
+
+    for host in plan.hosts:
+        if not host.here:
+            with naming(host):
+                check_abilities(plan.on(host), describe(host.engine), here=False)
+
+
 def copy_image_to(hosts: Sequence[HostSpec], image: str, *, phase: Callable[[str], None]) -> None:
     """Copy an image, by its ID, from this host's engine to those that lack it.
 

@@ -95,7 +95,7 @@ def prepare(
     """
     scenario = request.scenario
     _check_folders(scenario)
-    images = driver.check(planned.nodes)
+    images = driver.check(planned.here)
     lacking = _left_out(scenario, planned, tried_here=not scenario.runtime.capabilities.engine)
     kafka = kafka_of_host(scenario, request.environment)
     folder, made = _make_folder(

@@ -17,7 +17,7 @@ from testbed.plan.make import VALUE_BYTES, plan
 from testbed.reports.remake import libraries_imported, remake
 from testbed.run.course import Connected, Course
 from testbed.run.data import model_size, prepare_data, with_model_cost
-from testbed.run.hosts import copy_image_to, place_on_hosts
+from testbed.run.hosts import check_hosts, copy_image_to, place_on_hosts
 from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
 from testbed.run.prepare import Request, RunRequest, prepare
@@ -127,7 +127,8 @@ def up(
             with interrupts.allowed():
                 request, planned, data = _planned(request, find_gpus)
                 if planned.hosts:
-                    image = driver.check(planned.nodes)["nodes"]
+                    check_hosts(planned)
+                    image = driver.check(planned.here)["nodes"]
                     copy_image_to(planned.hosts, image, phase=listener.phase)
             training = prepare(request, planned, data, driver=driver, users=users)
             setup, begin = training, partial(Training, training)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import hmac
+import os
 import pickle
 import socket
 import tempfile
@@ -122,8 +123,13 @@ class WorkerActor:
     def serve(self) -> None:
         """Answer the messages of one connection until its other end is closed."""
         with self._server, accept(self._server, self._key) as connection:
-            for message in received(connection):
-                connection.send_bytes(self.answer(message))
+            try:
+                for message in received(connection):
+                    answer = self.answer(message)
+                    with suppress(OSError):  # then no message comes either
+                        connection.send_bytes(answer)
+            finally:
+                shut_down(connection)  # the other end waits, and so does the reading thread
 
     def _build(self, request: ActorRequest, folder: Path, data: Prepared) -> None:
         for name, content in request.files.items():
@@ -171,6 +177,12 @@ def connection_over(peer: socket.socket) -> Connection:
     return Connection(peer.detach())
 
 
+def shut_down(connection: Connection) -> None:
+    """End a connection both ways; to close it would not while a thread reads."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as peer, suppress(OSError):
+        peer.shutdown(socket.SHUT_RDWR)
+
+
 def received(connection: Connection) -> Iterator[bytes]:
     """Yield messages until the other end is closed.
 
@@ -179,10 +191,12 @@ def received(connection: Connection) -> Iterator[bytes]:
     messages = SimpleQueue[bytes]()
 
     def read() -> None:
-        with suppress(OSError, EOFError):
-            while True:
-                messages.put(connection.recv_bytes())
-        messages.put(b"")
+        try:
+            with suppress(OSError, EOFError):
+                while True:
+                    messages.put(connection.recv_bytes())
+        finally:
+            messages.put(b"")
 
     threading.Thread(target=read, daemon=True).start()
     while message := messages.get():

@@ -6,6 +6,7 @@ the messages since. As results depend on the messages only, they are those of th
 
 from __future__ import annotations
 
+import os
 import pickle
 import secrets
 import socket
@@ -46,8 +47,14 @@ MOST_LOSSES = 3
 PLACEMENT_SECONDS = 300.0
 """How long the cluster may take to start an actor."""
 
-SILENT_SECONDS = 30
-"""How long a node may not acknowledge anything before its actors are lost; Ray's own limit."""
+LOOK_SECONDS = 5.0
+"""How often Ray is asked whether an actor lives from which nothing comes."""
+
+LOSS_SECONDS = 30.0
+"""How long Ray may take to notice that an actor is lost."""
+
+STUCK_SECONDS = 600
+"""How long an actor may take nothing: the user's code may keep it from reading."""
 
 
 @contextmanager
@@ -213,7 +220,7 @@ class ActorChannel:
         self._journal.close()
 
     def _next(self) -> bytes:
-        data = self._carry_out(Connection.recv_bytes)
+        data = self._carry_out(self._recv)
         self._pending -= 1
         self._losses = 0
         return data
@@ -225,14 +232,27 @@ class ActorChannel:
             HostError: the cluster has no room for an actor.
             NodeError: an actor has failed, or several were lost in a row.
         """
-        lost = ""
+        before, lost = self._host, ""
         while True:
             try:
                 if lost:
-                    self._replay(lost)
-                return act(self._connection or self._connect())
+                    self._replay()
+                result = act(self._connection or self._connect())
+                break
             except (OSError, EOFError) as error:
                 lost = self._lost(error)
+        if lost:
+            number, answered = self.request.number, len(self._journal) - self._pending
+            self.actors.replaced(ProcessReplaced(number, before, self._host, answered, lost))
+        return result
+
+    def _recv(self, connection: Connection) -> bytes:
+        import ray
+
+        while not connection.poll(LOOK_SECONDS):
+            if ray.wait([self._serving], timeout=0)[0]:  # a process that it forked may be left
+                raise EOFError
+        return connection.recv_bytes()
 
     def _connect(self) -> Connection:
         """Wait until the actor is built, and connect to it."""
@@ -251,14 +271,19 @@ class ActorChannel:
         except ray.exceptions.RayError as error:
             raise ConnectionError(summary(error)) from None
         self._host, self._serving = seat.host, self._actor.serve.remote()
-        peer = socket.create_connection(seat.address, timeout=SILENT_SECONDS)
+        try:
+            peer = socket.create_connection(seat.address, timeout=LOSS_SECONDS)
+        except OSError as error:
+            if ray.wait([self._serving], timeout=LOSS_SECONDS)[0]:
+                raise
+            raise HostError(
+                f"{self._name()} cannot be reached at {':'.join(map(str, seat.address))}: {error}.",
+                hint="Its node must accept connections at all ports, as Ray's own processes do.",
+            ) from None
         peer.settimeout(None)
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
-            peer.setsockopt(socket.IPPROTO_TCP, name, SILENT_SECONDS // 3)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * SILENT_SECONDS)
-        peer.sendall(self.request.key)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * STUCK_SECONDS)
         self._connection = connection_over(peer)
+        os.write(self._connection.fileno(), self.request.key)
         return self._connection
 
     def _lost(self, error: BaseException) -> str:
@@ -274,7 +299,7 @@ class ActorChannel:
             self._connection.close()
             self._connection = None
             try:
-                ray.get(self._serving, timeout=SILENT_SECONDS)
+                ray.get(self._serving, timeout=LOSS_SECONDS)
             except ray.exceptions.RayTaskError as failure:
                 raise self._failed(failure) from None
             except ray.exceptions.GetTimeoutError:
@@ -295,12 +320,11 @@ class ActorChannel:
     def _name(self) -> str:
         return f"process {self.request.number} of the simulation, on {self._host or 'no host yet'},"
 
-    def _replay(self, lost: str) -> None:
+    def _replay(self) -> None:
         """Let another actor take the place of the lost one."""
         import ray
 
         ray.kill(self._actor)  # it may be alive, but out of reach
-        before = self._host
         snapshot, messages = self._journal.read()
         self._actor, self._built = self.actors.place(self.request, snapshot)
         actor = self._connect()
@@ -308,7 +332,4 @@ class ActorChannel:
         for index, message in enumerate(messages):
             actor.send_bytes(message)
             if index < answered:
-                actor.recv_bytes()
-        self.actors.replaced(
-            ProcessReplaced(self.request.number, before, self._host, answered, lost)
-        )
+                self._recv(actor)

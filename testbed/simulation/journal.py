@@ -5,9 +5,21 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+
+from testbed.errors import HostError
 
 LEAST_BYTES = 32 * 2**20
 """Bytes of messages below which no new snapshot is taken."""
+
+
+@contextmanager
+def _describing_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = f"{tempfile.gettempdir()}: what an actor was sent cannot be kept: {error.strerror}."
+        raise HostError(what, hint="Set TMPDIR to a folder with more space.") from None
 
 
 class Journal:
@@ -32,8 +44,9 @@ class Journal:
 
     def append(self, message: bytes) -> None:
         """Add a message."""
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(message)
+        with _describing_errors():
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(message)
         self._sizes.append(len(message))
 
     @property
@@ -46,5 +59,6 @@ class Journal:
 
     def read(self) -> tuple[bytes, Iterator[bytes]]:
         """Return the snapshot, and the messages one by one."""
-        self._file.seek(0)
+        with _describing_errors():
+            self._file.seek(0)  # writes what is still in memory
         return self._file.read(self._snapshot_bytes), map(self._file.read, self._sizes)

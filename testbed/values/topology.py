@@ -225,6 +225,7 @@ class HostSpec:
         labels: of its node in the Swarm.
         cpus: its number of processors.
         memory: of the whole host; None if that is unknown.
+        controller: the name of the host where the controller runs, if that is another one.
     """
 
     name: str
@@ -234,6 +235,7 @@ class HostSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     cpus: float = 1
     memory: Size | None = None
+    controller: str = ""
 
 
 @dataclass(frozen=True)
@@ -258,6 +260,15 @@ class Plan:
     runtime: Mapping[str, Any] = field(default_factory=dict)  # its name and options
     time_scale: float = 1.0  # emulated seconds per real second; already applied to all values here
     hosts: tuple[HostSpec, ...] = ()  # of a run over several, the controller's first
+
+    def on(self, host: HostSpec) -> tuple[NodeSpec, ...]:
+        """Return the nodes of one of the hosts."""
+        return tuple(node for node in self.nodes if node.host == host.name)
+
+    @property
+    def here(self) -> tuple[NodeSpec, ...]:
+        """The nodes on the controller's host: all of them, unless there are several hosts."""
+        return self.on(self.hosts[0]) if self.hosts else self.nodes
 
     def named(self, run: str) -> Plan:
         """Return the same plan under another run name."""

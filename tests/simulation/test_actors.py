@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import numpy as np
+import pytest
 
 from testbed.algorithms.base import Reply, Update
 from testbed.algorithms.frame.effects import NO_STANDING
 from testbed.payloads import Dense, Vector
-from testbed.simulation.actor import Rows, accept, connection_over, received
+from testbed.simulation.actor import Rows, WorkerActor, accept, connection_over, received
 from testbed.simulation.journal import Journal
 from testbed.simulation.messages import Begin, Restart, Result, Unchanged, store, used
 from testbed.simulation.worker import TO_THE_END
@@ -99,3 +101,27 @@ def test_only_the_peer_that_says_the_key_is_answered() -> None:
                     assert next(messages) == bytes(2**20)
             clock.close()
             assert [message[0] for message in messages] == list(range(1, 100))
+
+
+class Failing(WorkerActor):
+    """Fails at its first message, by its own fault."""
+
+    def __init__(self, server: socket.socket, key: bytes) -> None:
+        self._server, self._key = server, key
+
+    def answer(self, message: bytes) -> bytes:
+        raise MemoryError
+
+
+def test_the_clock_does_not_wait_for_an_actor_that_has_failed() -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(Failing(server, b"key").serve)
+        peer = socket.create_connection(server.getsockname())
+        peer.sendall(b"key")
+        with connection_over(peer) as clock:
+            clock.send_bytes(b"message")
+            with pytest.raises(EOFError):
+                clock.recv_bytes()
+        with pytest.raises(MemoryError):
+            serving.result()

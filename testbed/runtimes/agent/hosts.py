@@ -5,21 +5,25 @@ from __future__ import annotations
 import select
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
 from socket import socket
 from typing import Any
 
 from testbed.errors import NodeError
-from testbed.runtimes.agent.client import AgentClient, AgentEndedError
+from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, NodeState
+from testbed.runtimes.agent.operations import PRINTED_BYTES
 from testbed.telemetry.event_kinds import LinkChanged
 
 LISTS = frozenset({"running", "frozen", "links", "limit_changes"})
 MAPPINGS = frozenset({"carried"})
 OF_NODES = frozenset({"reshape", "reset_links"})
+MOST_NODES = 32
+"""Whose output is asked for at once: the reply holds a piece of each."""
+
 LOOK_SECONDS = 1.0
 """Between two readings of what nodes on other hosts have printed."""
 
@@ -60,7 +64,8 @@ class HostAgents(AgentClient):
         if node.host != self._here:
             self._logs[node.name] = launch.log
             self._copied[node.name] = 0  # its container was made with an empty log
-        return self._agents[node.host].begin_launch(launch)
+        with self._naming(node.host):
+            return self._agents[node.host].begin_launch(launch)
 
     def nodes(self) -> list[NodeState]:
         """Return the states of the running nodes, host by host."""
@@ -70,7 +75,10 @@ class HostAgents(AgentClient):
         """Return the nodes that have ended since the last call; see the base class."""
         deadline = time.monotonic() + within_seconds
         while True:
-            found = [ended for host in self._agents for ended in self._exits_of(host)]
+            found = []
+            for host, agent in self._agents.items():
+                with self._naming(host):
+                    found += agent.exits()
             if found or time.monotonic() - self._looked >= LOOK_SECONDS:
                 self.copy_logs()
             left = deadline - time.monotonic()
@@ -99,10 +107,10 @@ class HostAgents(AgentClient):
     def call(self, method: str, **arguments: Any) -> Any:
         """Have the agents execute an operation that concerns their nodes; return one result."""
         if node := arguments.get("node"):
-            return self._agents[self._host_of[node]].call(method, **arguments)
+            return self._ask_of(self._host_of[node], method, **arguments)
         if method in OF_NODES:
             return self._change_links(method, **arguments)
-        found = [agent.call(method, **arguments) for agent in self._agents.values()]
+        found = [self._ask_of(host, method, **arguments) for host in self._agents]
         if method in LISTS:
             return [item for items in found for item in items]
         if method in MAPPINGS:
@@ -119,18 +127,26 @@ class HostAgents(AgentClient):
         by_host: defaultdict[str, list[str]] = defaultdict(list)
         for node in nodes:
             by_host[self._host_of[node]].append(node)
-        done = [self._agents[h].call(method, nodes=some, **others) for h, some in by_host.items()]
+        done = [self._ask_of(host, method, nodes=some, **others) for host, some in by_host.items()]
         return {
             **done[-1],
             "nodes": [node for one in done for node in one["nodes"]],
             "failure": "; ".join(one["failure"] for one in done if one["failure"]),
         }
 
-    def _exits_of(self, host: str) -> list[Exit]:
+    def _ask_of(self, host: str, method: str, **arguments: Any) -> Any:
+        with self._naming(host):
+            return self._agents[host].call(method, **arguments)
+
+    @contextmanager
+    def _naming(self, host: str) -> Iterator[None]:
+        """Inside, the errors of another host's agent begin with the name of the host."""
         try:
-            return self._agents[host].exits()
-        except AgentEndedError as error:
-            raise AgentEndedError(f"host {host}: {error.message}", hint=error.hint) from None
+            yield
+        except NodeError as error:
+            if host == self._here:
+                raise
+            raise type(error)(f"host {host}: {error.message}", hint=error.hint) from None
 
     def copy_logs(self, last: Collection[str] = ()) -> None:
         """Append what nodes on other hosts have printed to their logs on this one."""
@@ -139,15 +155,24 @@ class HostAgents(AgentClient):
         for node in self._logs:
             by_host[self._host_of[node]][node] = self._copied[node]
         for host, wanted in by_host.items():
-            since = wanted
-            while new := self._agents[host].printed(since):
-                for node, text in new.items():
-                    with self._logs[node].open("ab") as log:
-                        log.write(text.encode("latin-1"))
-                    self._copied[node] += len(text)
-                since = {node: self._copied[node] for node in new}
+            nodes = list(wanted)
+            for begin in range(0, len(nodes), MOST_NODES):
+                some = nodes[begin : begin + MOST_NODES]
+                self._copy_logs_of(host, {node: wanted[node] for node in some})
         for node in last:
             self._logs.pop(node, None)
+
+    def _copy_logs_of(self, host: str, since: dict[str, int]) -> None:
+        """Append what nodes have printed after these bytes, until no whole piece is left."""
+        while since:
+            with self._naming(host):
+                new = self._agents[host].printed(since)
+            for node, text in new.items():
+                with self._logs[node].open("ab") as log:
+                    log.write(text.encode("latin-1"))
+                self._copied[node] += len(text)
+            whole = (node for node, text in new.items() if len(text) == PRINTED_BYTES)
+            since = {node: self._copied[node] for node in whole}
 
 
 def _merged(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

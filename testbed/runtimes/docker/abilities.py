@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import HostError
-from testbed.host.hierarchies import check_present, find_hierarchies
+from testbed.host.hierarchies import check_present, find_hierarchies, usable
 from testbed.host.limits import Limits, settings
 from testbed.runtimes.docker.engine import is_podman, product_of
 from testbed.runtimes.docker.gpus import GpuAccess, check_access, find_access
+from testbed.values.cpu_sets import CpuSet
 from testbed.values.topology import NodeSpec
 
 ENFORCED_BY = {"cpu": "CpuCfsQuota", "memory": "MemoryLimit", "cpuset": "CPUSet"}
@@ -24,8 +25,15 @@ MOST_PROCESSES = Path("/proc/sys/kernel/pid_max")
 REMOVE = "or remove it from the scenario"
 
 
-def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
+def check_abilities(
+    nodes: Iterable[NodeSpec], info: Mapping[str, Any], *, here: bool = True
+) -> None:
     """Reject nodes that need what this engine, with this ``docker info``, cannot provide.
+
+    Args:
+        nodes: those of the engine's host.
+        info: what the engine says.
+        here: whether it is the engine of this host.
 
     Raises:
         HostError: a node has a limit that is not enforced, CPUs that do not exist, or GPUs that
@@ -43,7 +51,8 @@ def check_abilities(nodes: Iterable[NodeSpec], info: Mapping[str, Any]) -> None:
                 )
         settings(Limits.of(node), "cpu", 1)  # rejects what no kernel can enforce
         if node.cpuset is not None:
-            check_present(whose, node.cpuset, find_hierarchies())
+            cpus = usable(find_hierarchies()) if here else CpuSet.of(range(info["NCPU"]))
+            check_present(whose, node.cpuset, cpus)
         if node.gpus:
             check_access(node, whose, info, podman=is_podman(info))
 

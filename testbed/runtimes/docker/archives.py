@@ -7,7 +7,7 @@ import tarfile
 import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -34,7 +34,7 @@ def put_folder(
         empty: names of folders to make there.
     """
     with tempfile.TemporaryFile() as file:
-        with tarfile.open(fileobj=file, mode="w") as archive:
+        with _Copies.open(fileobj=file, mode="w") as archive:
             for path in sorted(folder.iterdir()):
                 if path.name not in but:
                     archive.add(path, path.name, filter=_of_root)
@@ -56,6 +56,14 @@ def put_empty(engine: APIClient, container: str, files: Iterable[Path]) -> None:
             made.mode = LOG_MODE
             archive.addfile(made)
     engine.put_archive(container, str(paths[0].parent), content.getvalue())
+
+
+class _Copies(tarfile.TarFile):
+    """An archive of every file's content, also where two are names of one (hard links)."""
+
+    def gettarinfo(self, *args: Any, **named: Any) -> tarfile.TarInfo:
+        self.inodes: dict[Any, str] = {}
+        return super().gettarinfo(*args, **named)
 
 
 def _of_root(one: tarfile.TarInfo) -> tarfile.TarInfo | None:

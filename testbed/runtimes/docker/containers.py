@@ -65,6 +65,9 @@ SECCOMP = "seccomp.json"
 LABEL = "org.edge-testbed."
 RUN, FOLDER, ROLE, INDEX = (f"{LABEL}{name}" for name in ("run", "folder", "role", "index"))
 CLASS, SCENARIO, NODE = (f"{LABEL}{name}" for name in ("class", "scenario", "node"))
+CONTROLLER = f"{LABEL}controller"
+"""The host whose controller has a container here; none if that is this host."""
+
 HOSTS = f"{LABEL}hosts"
 """All hosts of a run over several, as JSON: they are found without the run's folder."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -110,7 +110,7 @@ class DockerDriver:
         make = partial(agent_container, plan, folder, start)
         with connect() as engine:
             image = _as_recorded(engine, self._image(engine, plan.nodes), folder, kind="nodes")
-            check_abilities(plan.nodes, info := describe())
+            check_abilities(plan.here, info := describe())
             here = plan.hosts[0] if plan.hosts else None
             tunnel = None if here is None else tunnel_of(plan, folder, here)
             agent = make(image=image, limits=limits_in(info), tunnel=tunnel)
@@ -138,16 +138,21 @@ class DockerDriver:
         for name, group in groupby(sorted(specs, key=_host_of), key=_host_of):
             host = others.get(name)
             with nullcontext() if host is None else naming(host):
-                made |= self._contain(plan, folder, tuple(group), host)
+                try:
+                    made |= self._contain(plan, folder, tuple(group), host)
+                except BaseException:
+                    with suppress(TestbedError):  # the first error is more informative
+                        self.discard(folder, [*made])
+                    raise
         return made
 
     def _contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec], host: HostSpec | None
     ) -> Mapping[str, int]:
         """Create containers on one host; None for this one."""
-        address = None if host is None else host.engine
+        address, controller = (None, "") if host is None else (host.engine, host.controller)
         with connect(address) as engine:
-            image = image_of_run(engine, folder)
+            image = image_of_run(engine, folder, controller)
             kafka = ""
             if any(is_kafka(spec.node) for spec in specs):
                 kafka = _as_recorded(engine, find_kafka_image(engine), folder, kind="kafka")
@@ -162,19 +167,22 @@ class DockerDriver:
                 for spec in specs
             ]
             if host is not None:
-                wanted = contain_there(engine, folder, wanted, [spec.log for spec in specs])
+                logs = [spec.log for spec in specs]
+                wanted = contain_there(engine, host, folder, wanted, logs)
             return make_all(engine, wanted)
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
-        for address in _addresses(folder):
+        for address, controller in _engines(folder):
             with connect(address) as engine:
-                found = [one for one in containers_of(engine, folder) if one.node in nodes]
+                there = containers_of(engine, folder, controller)
                 # A container that stays is removed by stop.
-                in_parallel(partial(_discard, engine), found)
+                in_parallel(partial(_discard, engine), [one for one in there if one.node in nodes])
 
     def stop(self, folder: RunFolder) -> None:
         with connect() as engine:
-            others = recorded_hosts(folder) or labelled_hosts(engine, folder)
+            others = recorded_hosts(folder)
+            if not others:  # first: what is here is the only record of them
+                remove_everywhere(labelled_hosts(engine, folder), folder)
             there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
             for _ in attempts(folder, within_seconds=STOP_SECONDS):
                 with folder.locked() as mine:
@@ -186,9 +194,9 @@ class DockerDriver:
         remove_everywhere(others, folder)
 
     def exec(self, folder: RunFolder, node: NodeState, command: Sequence[str]) -> int:
-        for address in _addresses(folder):
+        for address, controller in _engines(folder):
             with connect(address) as engine:
-                for found in containers_of(engine, folder):
+                for found in containers_of(engine, folder, controller):
                     if found.node == node.node and found.role != AGENT:
                         identity = found.identity
                         return run_in(engine, identity, command, node=node.node, address=address)
@@ -224,9 +232,9 @@ def _host_of(spec: ContainerSpec) -> str:
     return spec.node.host
 
 
-def _addresses(folder: RunFolder) -> tuple[str | None, ...]:
-    """Return the addresses of the engines of a run, this host's first."""
-    return (None, *(host.engine for host in recorded_hosts(folder)))
+def _engines(folder: RunFolder) -> tuple[tuple[str | None, str], ...]:
+    """Return the address of every engine of a run, this host's first, and the run's controller."""
+    return ((None, ""), *((host.engine, host.controller) for host in recorded_hosts(folder)))
 
 
 def _discard(engine: APIClient, found: FoundContainer) -> None:

@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError, NodeError, TestbedError
-from testbed.runtimes.docker.containers import AGENT, FOLDER, INDEX, NODE, ROLE, RUN, Container
+from testbed.runtimes.docker.containers import (
+    AGENT,
+    CONTROLLER,
+    FOLDER,
+    INDEX,
+    NODE,
+    ROLE,
+    RUN,
+    Container,
+)
 from testbed.runtimes.docker.engine import CONFLICT, container_faults
 from testbed.runtimes.docker.image import reference_to
 from testbed.runtimes.parallel import in_parallel
@@ -45,19 +54,31 @@ class FoundContainer:
     role: str
     index: int
     state: str  # as the engine calls it: running, paused, exited
+    controller: str = ""  # the host that it belongs to, if that is another one
 
 
-def find_containers(engine: APIClient, *labels: str) -> list[FoundContainer]:
-    """Return the containers that have all these labels, in the plan's order, the agent first."""
+def find_containers(engine: APIClient, *labels: str, controller: str = "") -> list[FoundContainer]:
+    """Return the containers that have all these labels, in the plan's order, the agent first.
+
+    Args:
+        engine: of this host, or of another one.
+        labels: of the containers.
+        controller: the host whose runs they are of, for another host's engine. On this host, runs
+            of others are none of its business: their folders are on those.
+    """
     with container_faults("a run"):
         entries = engine.containers(all=True, filters={"label": [RUN, FOLDER, *labels]})
+    found = (one for one in map(_container_from, entries) if one.controller == controller)
     place = attrgetter("role", "index", "name")
-    return sorted(map(_container_from, entries), key=lambda one: (one.role != AGENT, place(one)))
+    return sorted(found, key=lambda one: (one.role != AGENT, place(one)))
 
 
-def containers_of(engine: APIClient, folder: RunFolder) -> list[FoundContainer]:
+def containers_of(
+    engine: APIClient, folder: RunFolder, controller: str = ""
+) -> list[FoundContainer]:
     """Return the containers of one run, without runs of the same name in other folders."""
-    return find_containers(engine, f"{RUN}={folder.name}", f"{FOLDER}={folder.path}")
+    labels = (f"{RUN}={folder.name}", f"{FOLDER}={folder.path}")
+    return find_containers(engine, *labels, controller=controller)
 
 
 def make_all(engine: APIClient, containers: Sequence[Container]) -> dict[str, int]:
@@ -135,7 +156,7 @@ def last_output(engine: APIClient, identity: str) -> str:
     return ""
 
 
-def image_of_run(engine: APIClient, folder: RunFolder) -> str:
+def image_of_run(engine: APIClient, folder: RunFolder, controller: str = "") -> str:
     """Return the image of a running run's containers: its agent's.
 
     The name, or the engine's identity if the name now refers to another image or to none.
@@ -143,7 +164,7 @@ def image_of_run(engine: APIClient, folder: RunFolder) -> str:
     Raises:
         NodeError: the run has no agent any more.
     """
-    agents = [one for one in containers_of(engine, folder) if one.role == AGENT]
+    agents = [one for one in containers_of(engine, folder, controller) if one.role == AGENT]
     if not agents:
         raise NodeError(f"the agent of {folder.name} has ended: its container was removed.")
     with container_faults(AGENT):
@@ -162,14 +183,16 @@ def exit_status_of_agent(engine: APIClient, folder: RunFolder) -> int | None:
     return None
 
 
-def remove_run(engine: APIClient, folder: RunFolder, *, deadline: float) -> bool:
+def remove_run(
+    engine: APIClient, folder: RunFolder, *, deadline: float, controller: str = ""
+) -> bool:
     """Remove every container of a run in any state; return whether there was any.
 
     Raises:
         HostError: a container still exists at ``deadline`` (``time.monotonic``); names it.
     """
     there = False
-    while found := containers_of(engine, folder):
+    while found := containers_of(engine, folder, controller):
         there = True
         agents = [one for one in found if one.role == AGENT]
         in_parallel(lambda one: _let_end(engine, one), agents)
@@ -245,13 +268,15 @@ def _create(engine: APIClient, container: Container) -> str:
 def _check_ended(container: Container, labels: Mapping[str, str], state: str) -> None:
     """Reject a name that belongs to another run, or is not ours, or is of a running node."""
     wanted = container.body["Labels"]
-    if all(labels.get(name) == wanted[name] for name in (RUN, FOLDER, NODE)):
+    if all(labels.get(name) == wanted.get(name) for name in (RUN, FOLDER, NODE, CONTROLLER)):
         if state in ("running", "paused"):
             raise NodeError(f"{container.whose} is already running.")
         return
     if FOLDER in labels:
+        whose = f" of {labels[CONTROLLER]}" if CONTROLLER in labels else ""
+        place = f"{labels[FOLDER]}{whose}"
         raise HostError(
-            f"the container {container.name} exists: a run of that name is in {labels[FOLDER]}.",
+            f"the container {container.name} exists: a run of that name is in {place}.",
             hint=f"End it with `testbed down {labels.get(RUN)}`, or choose another --name.",
         )
     raise HostError(
@@ -272,4 +297,5 @@ def _container_from(entry: Mapping[str, Any]) -> FoundContainer:
         role=labels.get(ROLE, ""),
         index=int(index) if index.isdecimal() else 0,
         state=entry["State"],
+        controller=labels.get(CONTROLLER, ""),
     )

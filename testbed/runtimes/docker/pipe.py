@@ -17,6 +17,7 @@ from testbed.runtimes.docker.engine import container_faults, socket_path
 from testbed.runtimes.docker.lifecycle import containers_of
 from testbed.runtimes.docker.session import Frames, begin
 from testbed.telemetry.folder import RunFolder
+from testbed.values.topology import HostSpec
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -24,30 +25,27 @@ if TYPE_CHECKING:
 RELAY = ("python", "-P", "-m", "testbed.runtimes.agent.relay")
 
 
-def open_pipe(
-    engine: APIClient, address: str, folder: RunFolder, paths: Sequence[Path], *, host: str
-) -> Lines:
+def open_pipe(engine: APIClient, host: HostSpec, folder: RunFolder, paths: Sequence[Path]) -> Lines:
     """Return a stream to one of the sockets of a run's agent on another host.
 
     Args:
         engine: of that host.
-        address: of the engine's socket.
+        host: the host.
         folder: of the run.
         paths: arguments of ``relay``: the socket's path in the agent's container.
-        host: its name.
 
     Raises:
         HostError, NodeError: the engine does not answer, or has no such agent.
     """
-    agents = [one for one in containers_of(engine, folder) if one.role == AGENT]
+    agents = [one for one in containers_of(engine, folder, host.controller) if one.role == AGENT]
     if not agents:
-        raise NodeError(f"host {host}: the agent of {folder.name} was removed.")
-    whose = f"the agent on {host}"
+        raise NodeError(f"the agent of {folder.name} was removed.")
+    whose = f"the agent on {host.name}"
     with container_faults(whose), ExitStack() as undone:
         command = [*RELAY, *map(str, paths)]
         made = engine.exec_create(agents[0].identity, command, stdin=True)["Id"]
         peer = undone.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        peer.connect(socket_path(address))
+        peer.connect(socket_path(host.engine))
         begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=whose, terminal=False)
         undone.pop_all()
     lines = Lines.over(peer, line_bytes=REPLY_BYTES)

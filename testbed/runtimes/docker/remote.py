@@ -28,6 +28,7 @@ from testbed.runtimes.base import STOP_SECONDS, container_name
 from testbed.runtimes.docker.archives import put_empty, put_folder
 from testbed.runtimes.docker.containers import (
     AGENT,
+    CONTROLLER,
     FOLDER,
     HOST_LIST,
     HOSTS,
@@ -101,13 +102,14 @@ class RemoteAgent:
             HostError, NodeError: the engine does not answer, or refuses.
         """
         with connect(host.engine) as engine:
+            agent = _of_controller(agent, host)
             volumes = _create_volumes(engine, agent, (folder.path, *reads))
             made: list[str] = []
             fill = partial(_fill, engine, folder, reads)
             make(engine, _on_volumes(agent, volumes), made, before=fill)
             control = folder.control
             paths = (control / LIFELINE_SOCKET, folder.lock)
-            lines = open_pipe(engine, host.engine, folder, paths, host=host.name)
+            lines = open_pipe(engine, host, folder, paths)
             return cls(host, folder, lines)
 
     def expect_ready(self, *, deadline: float) -> None:
@@ -135,7 +137,7 @@ def connect_agent(host: HostSpec, folder: RunFolder, *, waiting: Waiting) -> Age
     """Return a client of the agent of a run on another host."""
     with naming(host), connect(host.engine) as engine:
         path = folder.control / AGENT_SOCKET
-        lines = open_pipe(engine, host.engine, folder, (path,), host=host.name)
+        lines = open_pipe(engine, host, folder, (path,))
     return AgentClient(lines, 0, waiting=waiting)
 
 
@@ -177,13 +179,17 @@ def has_image(engine: APIClient, identity: str) -> bool:
 
 
 def contain_there(
-    engine: APIClient, folder: RunFolder, containers: Iterable[Container], logs: Iterable[Path]
+    engine: APIClient,
+    host: HostSpec,
+    folder: RunFolder,
+    containers: Iterable[Container],
+    logs: Iterable[Path],
 ) -> list[Container]:
     """Return containers with their sources in the host's volumes, where empty logs now exist."""
-    sources = _volumes_of(engine, folder)
+    sources = _volumes_of(engine, folder, host)
     with container_faults("a run"):
         put_empty(engine, container_name(folder.name, AGENT), logs)
-    return [_from_volumes(container, sources) for container in containers]
+    return [_from_volumes(_of_controller(one, host), sources) for one in containers]
 
 
 def remove_there(host: HostSpec, folder: RunFolder) -> bool:
@@ -192,21 +198,25 @@ def remove_there(host: HostSpec, folder: RunFolder) -> bool:
     Raises:
         HostError: the engine does not answer, or could not remove one.
     """
+    from docker.errors import NotFound
+
     with naming(host), connect(host.engine) as engine:
-        there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
+        until = time.monotonic() + STOP_SECONDS
+        there = remove_run(engine, folder, deadline=until, controller=host.controller)
         with container_faults("a run"):
-            for volume in _volumes(engine, folder):
-                engine.remove_volume(volume["Name"])
+            for volume in _volumes(engine, folder, host):
+                with suppress(NotFound):  # by another `down`
+                    engine.remove_volume(volume["Name"])
     return there
 
 
 def remove_everywhere(hosts: Iterable[HostSpec], folder: RunFolder) -> None:
     """Remove a run on all these hosts; HostError names those where something is left."""
-    failures = []
+    failures: list[TestbedError] = []
     for host in hosts:
         try:
             remove_there(host, folder)
-        except HostError as error:
+        except TestbedError as error:
             failures.append(error)
     if failures:
         message = "; ".join(error.message.rstrip(".") for error in failures)
@@ -221,7 +231,7 @@ def _fill(engine: APIClient, folder: RunFolder, reads: Iterable[Path], agent: st
 
 
 def _create_volumes(engine: APIClient, agent: Container, paths: Sequence[Path]) -> dict[Path, str]:
-    labels = {name: agent.body["Labels"][name] for name in (RUN, FOLDER)}
+    labels = {name: agent.body["Labels"][name] for name in (RUN, FOLDER, CONTROLLER)}
     names = {}
     for path in paths:
         digest = sha256(f"{labels[FOLDER]}:{path}".encode()).hexdigest()[:12]
@@ -260,15 +270,23 @@ def _with_mounts(container: Container, mounts: list[dict[str, Any]]) -> Containe
     return replace(container, body={**container.body, "HostConfig": host}, here=False)
 
 
-def _volumes(engine: APIClient, folder: RunFolder) -> list[dict[str, Any]]:
-    wanted = [f"{RUN}={folder.name}", f"{FOLDER}={folder.path}"]
+def _of_controller(container: Container, host: HostSpec) -> Container:
+    """Return a container labelled as one of a run of another host."""
+    labels = {**container.body["Labels"], CONTROLLER: host.controller}
+    return replace(container, body={**container.body, "Labels": labels})
+
+
+def _volumes(engine: APIClient, folder: RunFolder, host: HostSpec) -> list[dict[str, Any]]:
+    whose = {RUN: folder.name, FOLDER: folder.path, CONTROLLER: host.controller}
+    wanted = [f"{name}={value}" for name, value in whose.items()]
     found: list[dict[str, Any]] = engine.volumes(filters={"label": wanted})["Volumes"] or []
     return found
 
 
-def _volumes_of(engine: APIClient, folder: RunFolder) -> dict[Path, Path]:
+def _volumes_of(engine: APIClient, folder: RunFolder, host: HostSpec) -> dict[Path, Path]:
     """Return where the engine keeps the volumes of a run, by the folders they stand for."""
     with container_faults("a run"):
         return {
-            Path(one["Labels"][PATH]): Path(one["Mountpoint"]) for one in _volumes(engine, folder)
+            Path(one["Labels"][PATH]): Path(one["Mountpoint"])
+            for one in _volumes(engine, folder, host)
         }

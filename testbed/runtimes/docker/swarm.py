@@ -202,6 +202,11 @@ def differences(host: SwarmHost, like: SwarmHost) -> Iterator[str]:
     if host.availability != ACTIVE:
         cure = f"docker node update --availability active {host.name}"
         yield f"its availability is {host.availability}: {cure}"
+    if ":" in host.address:
+        yield (
+            f"its address {host.address} is not IPv4: docker node update --label-add "
+            f"{ADDRESS_LABEL}=ADDRESS {host.name}"
+        )
     if host.architecture != like.architecture:
         yield f"its architecture is {host.architecture}, that of {like.name} {like.architecture}"
     if host.version != like.version:

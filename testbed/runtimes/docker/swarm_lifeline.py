@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Self
 
-from testbed.errors import HostError, NodeError, TestbedError
+from testbed.errors import NodeError, TestbedError
 from testbed.network.tunnel import Tunnel
 from testbed.runtimes.agent.settings import OnHangup
 from testbed.runtimes.base import Lifeline, Start
@@ -48,13 +48,13 @@ class SwarmLifeline(Lifeline):
         start: Start,
     ) -> Self:
         """Create the agents of all hosts at the same time, and wait until they are ready."""
-        deadline = time.monotonic() + start.deadline_seconds
         hosts = tuple(host for host, _ in agents)
 
         def begin_there(host: HostSpec, agent: Container) -> RemoteAgent:
             with naming(host):
                 begun = RemoteAgent.begin(host, folder, agent, start.reads)
-                begun.expect_ready(deadline=deadline)
+                # from now on: what was copied may have taken long
+                begun.expect_ready(deadline=time.monotonic() + start.deadline_seconds)
                 return begun
 
         with ThreadPoolExecutor(1 + len(hosts)) as pool:
@@ -69,14 +69,10 @@ class SwarmLifeline(Lifeline):
 
     def stop(self) -> None:
         self._hang_up()
-        failure: HostError | None = None
         try:
             remove_everywhere(self.hosts, self.folder)
-        except HostError as error:
-            failure = error
-        self.local.stop()
-        if failure is not None:
-            raise failure
+        finally:
+            self.local.stop()
 
     def on_hangup(self, action: OnHangup) -> None:
         """Keep the run on all hosts, or end it on all: its workers cannot finish without logs."""

@@ -16,6 +16,7 @@ from warm_commands import Command, CommandRunner
 
 from testbed.errors import HostError
 from testbed.runtimes.docker.containers import RUN
+from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.docker.remote import copy_image, has_image
@@ -54,6 +55,7 @@ class Engines:
     def __init__(self, addresses: list[str], run_command: CommandRunner, folder: Path) -> None:
         from docker import APIClient
 
+        self.addresses = addresses
         self.clients = [APIClient(base_url=address) for address in addresses]
         self.folder = folder
         self._run_command = run_command
@@ -132,7 +134,9 @@ def test_a_run_over_two_hosts_is_valid_and_leaves_nothing(engines: Engines) -> N
 
 
 def test_a_controller_that_dies_leaves_nothing_running(
-    engines: Engines, eventually: Callable[[Callable[[], Any]], Any]
+    engines: Engines,
+    eventually: Callable[[Callable[[], Any]], Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     controller = engines.start("up", "long.yaml", "--name", "k")
     events = engines.folder / "runs" / "k" / "events.jsonl"
@@ -143,6 +147,8 @@ def test_a_controller_that_dies_leaves_nothing_running(
         time.sleep(0.05)
     there, _ = engines.left("k", 1)
     assert len(there) == 4  # the agent and three workers
+    monkeypatch.setenv("DOCKER_HOST", engines.addresses[1])
+    assert DockerDriver().find() == ()  # `down` on that host would not touch them
     sources = [
         mount["Source"] for one in there for mount in one["Mounts"] if mount["Type"] == "bind"
     ]
