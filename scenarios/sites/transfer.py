@@ -33,11 +33,10 @@ def collect(port: int, senders: int) -> None:
         counts.append(count)
 
     with socket.create_server(("", port)) as server:
-        threads = [
-            threading.Thread(target=receive, args=(server.accept()[0],)) for _ in range(senders)
-        ]
-        for thread in threads:
-            thread.start()
+        threads = []
+        for _ in range(senders):
+            threads.append(threading.Thread(target=receive, args=(server.accept()[0],)))
+            threads[-1].start()
         for thread in threads:
             thread.join()
     seconds = max(times) - min(times)
