@@ -165,7 +165,7 @@ def check_present(owner: str, wanted: CpuSet, found: CpuSet) -> None:
     """
     if missing := wanted.numbers - found.numbers:
         raise HostError(
-            f"{owner}: cpuset {wanted} contains CPUs that the host does not have "
+            f"{owner}: cpuset {wanted} contains CPUs that this host does not have "
             f"({CpuSet.of(missing)}), expected CPUs of {found}.",
             hint=f"Choose from {found} in the scenario.",
         )

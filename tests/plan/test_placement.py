@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from testbed.errors import HostError
@@ -47,7 +49,7 @@ def test_workers_are_spread_by_cpus_and_all_others_are_here() -> None:
     assert names(made, "b") == ["w1", "w3", "w5"]
     assert names(made, "c") == ["w2"]
     assert [node.name for node in made.nodes] == ["ps", "evaluator", *(f"w{n}" for n in range(6))]
-    assert made.hosts == HOSTS
+    assert made.hosts == (HOSTS[0], *(replace(one, controller="a") for one in HOSTS[1:]))
 
 
 def test_packing_fills_the_memory_of_one_host_after_the_other() -> None:
