@@ -62,7 +62,8 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    tmp_path_factory.getbasetemp()  # created now, it is not in the folder below, which is removed
     with tempfile.TemporaryDirectory(dir="/tmp") as short, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", short)  # Ray's sockets are there: their paths are limited
         patch.setattr(tempfile, "tempdir", None)
