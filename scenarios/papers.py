@@ -11,14 +11,15 @@ from __future__ import annotations
 import difflib
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import yaml
 
 from testbed.reports.table import markdown
 from testbed.studies import load_study
-from testbed.studies.found import Results, find_runs
+from testbed.studies.found import FoundRun, Results, find_runs, kept_beside
 from testbed.studies.tables import study_notes
 from testbed.studies.verdicts import Judged, Verdict, judge
 
@@ -34,22 +35,24 @@ TITLES = (
     "posthoc", "arithmetic",
 )  # fmt: skip
 Row = Mapping[str, str]
+Kept = Callable[[Path], Mapping[str, FoundRun]]
 
 
 def page() -> str:
     """The whole page."""
     data = yaml.safe_load(DATA.read_text(encoding="utf-8"))
     parts = [data["introduction"]]
+    kept = cache(kept_beside)  # studies of a folder share its kept runs
     for paper in data["papers"]:
-        rows = [list(cells(row)) for row in paper["rows"]]
+        rows = [list(cells(row, kept)) for row in paper["rows"]]
         parts.append(f"## {paper['paper']}\n\n{paper['source']}.\n\n{markdown(TITLES, rows)}")
     return "\n".join(parts)
 
 
-def cells(row: Row) -> Iterator[str]:
+def cells(row: Row, kept: Kept) -> Iterator[str]:
     """A row of the page."""
     file = row.get("study") or row.get("by")
-    judged, substitute = studied(row["study"]) if "study" in row else ([], "")
+    judged, substitute = studied(row["study"], kept) if "study" in row else ([], "")
     yield row["figure"]
     yield row["shows"]
     yield f"[{file}](../scenarios/{file})" if file else "none"
@@ -62,10 +65,10 @@ def cells(row: Row) -> Iterator[str]:
         yield counted([one for one in judged if one.basis == basis])
 
 
-def studied(name: str) -> tuple[list[Judged], str]:
+def studied(name: str, kept: Kept) -> tuple[list[Judged], str]:
     """The verdicts of a study, and what stands for what the paper had."""
     study = load_study(SCENARIOS / name)
-    judged = judge(Results(study, study, find_runs(study, NO_RUNS)))
+    judged = judge(Results(study, study, find_runs(study, NO_RUNS, kept)))
     return judged, " ".join(note.removeprefix("**SUBSTITUTE**: ") for note in study_notes(study))
 
 

@@ -53,6 +53,7 @@ def test_listing_runs_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # mypy reads all of PyTorch first
 def test_types_are_found_in_another_folder(tmp_path: Path) -> None:
     """Also of an editable install, which the tests usually use."""
     (tmp_path / "notes.py").write_text(

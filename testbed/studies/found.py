@@ -77,11 +77,31 @@ class FoundRun:
 Found = Mapping[StudyRun, FoundRun]
 
 
-def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
+def kept_beside(folder: Path) -> dict[str, FoundRun]:
+    """Return the kept runs of a study's folder by identity, but those with an invalid scenario.
+
+    Raises:
+        TestbedError: a file is damaged.
+    """
+    found = {}
+    for kept in kept_runs(folder / FOLDER):
+        with suppress(ScenarioError):
+            found[identity(kept.scenario, {})] = _ended(kept.path, kept.content)
+    return found
+
+
+def find_runs(
+    study: Study, runs: Path, kept: Callable[[Path], Mapping[str, FoundRun]] = kept_beside
+) -> dict[StudyRun, FoundRun]:
     """Find the runs of a study in a folder of runs or among kept files, under any name.
 
     If several runs have the same identity, the one with the best condition is returned; if these
     are equal, a folder is preferred.
+
+    Args:
+        study: the study.
+        runs: the folder of runs.
+        kept: reads the kept runs beside a study, for many studies at best only once.
 
     Raises:
         TestbedError: a file kept next to the study is damaged.
@@ -91,7 +111,7 @@ def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
         order: tuple[Condition, ...] = ("interrupted", "running", "invalid", "valid")
         return order.index(one.condition), not one.is_kept
 
-    by_identity = dict(_kept_beside(study))
+    by_identity = dict(kept(study.file.parent))
     for path in sorted(runs.iterdir()) if runs.is_dir() else ():
         if not (path / "run.json").is_file():
             continue
@@ -103,13 +123,6 @@ def find_runs(study: Study, runs: Path) -> dict[StudyRun, FoundRun]:
     return {
         run: by_identity[one] for run in study.runs for one in run.identities if one in by_identity
     }
-
-
-def _kept_beside(study: Study) -> Iterator[tuple[str, FoundRun]]:
-    """Yield the kept runs by identity; skip those with a scenario that is no longer valid."""
-    for kept in kept_runs(study.file.parent / FOLDER):
-        with suppress(ScenarioError):
-            yield identity(kept.scenario, {}), _ended(kept.path, kept.content)
 
 
 def _ended(path: Path, told: Mapping[str, Any]) -> FoundRun:

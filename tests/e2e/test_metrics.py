@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 import testbed
 from testbed.reports.metrics.declared import METRICS
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 COMPOSE = Path(__file__).parents[2] / "compose"
 DASHBOARDS = sorted((COMPOSE / "grafana" / "dashboards").glob("*.json"))

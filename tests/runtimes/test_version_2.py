@@ -88,7 +88,10 @@ def test_limits_freezing_and_death(
 
 
 @some_or_all(OF_A_USER)
-@pytest.mark.parametrize("ranges", [True, False], ids=["range", "one"])
+@pytest.mark.parametrize(
+    "ranges",
+    [pytest.param(True, id="range"), pytest.param(False, id="one", marks=pytest.mark.nightly)],
+)
 def test_an_ordinary_user_has_limits_in_a_delegated_subtree(
     root: Path,
     new_account: Any,
