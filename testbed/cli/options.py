@@ -130,6 +130,8 @@ def overrides(
 ) -> list[Override]:
     """Return overrides for ``--set`` (``path=value``); the other options win.
 
+    A ``--set`` of a field of the runtime, such as ``runtime.hosts``, is one of the chosen runtime.
+
     Raises:
         ScenarioError: a ``--set`` is not of the form ``path=value``.
     """
@@ -139,7 +141,9 @@ def overrides(
     if workers is not None:
         asked.append(Override(f"--workers {workers}", ("workers", "count"), workers))
     if runtime is not None:
-        asked.append(Override(f"--runtime {runtime}", ("runtime",), runtime))
+        whole = [at for at, one in enumerate(asked) if one.keys == ("runtime",)]
+        chosen = Override(f"--runtime {runtime}", ("runtime",), runtime)
+        asked.insert(whole[-1] + 1 if whole else 0, chosen)
     if hosts is not None:
         asked.append(Override(f"--hosts {hosts}", ("runtime", "hosts"), hosts))
     return asked

@@ -86,7 +86,7 @@ def command(
     needs = budget(scenario, made, count_parameters(scenario))
     made, refused = _deal(made, needs.parameters)
     made, unplaced = place(scenario, made, needs.parameters)
-    requests = _requests(scenario, made)
+    requests, choice = _requests(scenario, made), choose(scenario)
     if as_json:
         print_json(
             {
@@ -96,6 +96,11 @@ def command(
                 "nodes": [_node_as_data(node) for node in made.nodes],
                 "budget": {**asdict(needs), "host": asdict(capacity())},
                 "runtime": scenario.runtime.name,
+                **(
+                    {"compute": {"name": choice.compute.name, "why": choice.why}}
+                    if requests
+                    else {}
+                ),
                 "substitutes": substitutes(scenario),
                 "requests": [asdict(request) for request in requests],
                 **({"hosts": [asdict(host) for host in made.hosts]} if made.hosts else {}),
@@ -105,8 +110,10 @@ def command(
         )
     else:
         _print(made, needs, capacity())
-        if why := choose(scenario).why:
-            click.echo(f"compute {why}" if requests else "compute auto: chosen by `testbed up`")
+        if choice.why:
+            click.echo(
+                f"compute {choice.why}" if requests else "compute auto: chosen by `testbed up`"
+            )
         for line in (*gpu_lines(made, refused), *host_lines(made, needs, unplaced)):
             click.echo(line)
         print_devices(scenario)

@@ -46,6 +46,20 @@ def test_compute_chosen_automatically(file: str, capsys: pytest.CaptureFixture[s
     assert main(["plan", file, "--set", "compute=auto"]) == 0
     reason = "compute own, because of workers.classes.fast.cpu: 0.5"
     assert reason in capsys.readouterr().out.splitlines()
+    chosen = as_json(capsys, file, "--set", "compute=auto")["compute"]
+    assert chosen == {"name": "own", "why": reason.removeprefix("compute ")}
+
+
+def test_a_setting_of_the_runtime_is_one_of_the_chosen_runtime(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the order of the options; another runtime that was set gives way."""
+    hosts = ("--set", "runtime.hosts=nowhere")
+    for before in ((), ("--set", "runtime={docker: {hosts: local}}")):
+        assert main(["plan", file, *before, *hosts, "--runtime", "docker"]) == 2
+        assert "found 'nowhere'" in capsys.readouterr().err
+        assert main(["plan", file, *before, *hosts, "--runtime", "native"]) == 2
+        assert "runtime.hosts: found an unknown key" in capsys.readouterr().err
 
 
 def test_the_table_has_a_row_per_class(
