@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from testbed.payloads.layout import Layout
 from testbed.values.fields import StrictModel
 from testbed.values.samples import Inputs
 from testbed.values.samples import Targets as Kind
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ImageShape = tuple[int, ...]
 """Channels, height, width; or the length of a row of tokens."""
@@ -52,6 +55,9 @@ Targets = Labels | NDArray[np.float32]
 
 Transform = Callable[[NDArray[Any], np.random.Generator | None], Images]
 """A data set's transform of raw images: random, or deterministic without a generator."""
+
+Loss = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
+"""The mean loss of a mini-batch plus the penalty, of parameters (N,), images and targets."""
 
 EVALUATION_BATCH = 50
 """Images evaluated at once: more need more memory and, outside the caches, more time each."""
@@ -79,6 +85,14 @@ class Evaluation:
         """Return the evaluation with this content of a file."""
         metrics = {one: written[one] for one in written if one not in ("loss", "images")}
         return cls(written["loss"], metrics, written["images"])
+
+
+class GradientRequest(NamedTuple):
+    """Parameters, float32 (N,), and the batch for which their gradient is to be computed."""
+
+    parameters: Vector
+    images: Images
+    targets: Targets
 
 
 class BoundModel(ABC):
@@ -188,6 +202,14 @@ class Network(ABC):
         On a torch device, such as ``cuda``, every call copies the current parameters to the device,
         and copies the gradient back.
         """
+
+    def loss(self, *, device: str | None = None) -> Loss:
+        """Return the loss of ``loss_and_gradient`` as a function for ``torch.func``, on a device.
+
+        Raises:
+            NotImplementedError: the gradients of this network are only computed one by one.
+        """
+        raise NotImplementedError(f"{type(self).__name__} computes one gradient at a time")
 
 
 class ModelConfig(StrictModel, ABC):

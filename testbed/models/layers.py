@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from testbed.models.base import BoundModel, Images, Network, Targets
+from testbed.models.base import BoundModel, Images, Loss, Network, Targets
 from testbed.models.device_vector import DeviceVector
 from testbed.models.scores import Labels, cross_entropy
 from testbed.payloads import Vector, zeros
@@ -178,6 +178,18 @@ class LayeredNetwork(Network):
     def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
         return _BoundLayers(self, parameters, device)
 
+    def loss(self, *, device: str | None = None) -> Loss:
+        def loss(parameters: Tensor, images: Tensor, targets: Tensor) -> Tensor:
+            x, rows = images.permute(0, 2, 3, 1), self.cut(parameters)
+            penalty = torch.zeros((), device=x.device)
+            for layer, at in zip(self.layers, rows, strict=True):
+                x, _ = layer.forward(at, x)
+                if layer.decay:
+                    penalty = penalty + layer.decay / 2 * at.weight.square().sum()
+            return self.objective.loss(x, targets) + penalty
+
+        return loss
+
     def cut(self, flat: Tensor) -> list[Pair]:
         """Return each layer's part of a flat vector; not copied."""
         parts = zip(self.layout.slices(), self.layout.shapes, strict=True)
@@ -274,6 +286,10 @@ class Objective(ABC):
     def slope(self, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
         """Return the mean cost of a mini-batch, and its gradient by the outputs, in their shape."""
 
+    @abstractmethod
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean cost of a mini-batch, for automatic differentiation."""
+
 
 @dataclass(frozen=True)
 class CrossEntropy(Objective):
@@ -288,6 +304,9 @@ class CrossEntropy(Objective):
         loss = -logs.gather(1, own).mean().item()
         slope = logs.exp_().scatter_add_(1, own, torch.full_like(own, -1, dtype=logs.dtype))
         return loss, slope.div_(len(targets))
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs, targets)
 
 
 @dataclass(frozen=True)
@@ -309,3 +328,7 @@ class SquaredError(Objective):
         loss = beyond.square().mean().item()
         slope = beyond.mul_(errors.sign_()).mul_(2 / len(targets))
         return loss, slope.view_as(outputs)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        errors = outputs.reshape(-1) - targets
+        return (errors.abs() - self.margin).clamp(min=0.0).square().mean()

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from testbed.models.base import BoundModel, Images, Network, Targets
+from testbed.models.base import BoundModel, Images, Loss, Network, Targets
 from testbed.models.device_vector import DeviceVector
 from testbed.payloads import Vector, zeros
 from testbed.payloads.layout import Layout
@@ -67,6 +68,19 @@ class ModuleNetwork(Network):
 
     def bind(self, parameters: Vector, *, device: str | None = None) -> BoundModel:
         return BoundModule(self._construct(STRUCTURE_SEED), self.layout, parameters, device)
+
+    def loss(self, *, device: str | None = None) -> Loss:
+        """See the base class; the values of the module itself are not used."""
+        module = self._construct(STRUCTURE_SEED).train().to(device)
+
+        def loss(parameters: Tensor, images: Tensor, targets: Tensor) -> Tensor:
+            parts = zip(self.layout.names, self.layout.slices(), self.layout.shapes, strict=True)
+            values = {name: parameters[part].view(shape) for name, part, shape in parts}
+            inputs = images.long() if images.ndim == 2 else images  # tokens
+            outputs = functional_call(module, values, (inputs,))
+            return mean_cross_entropy(cast(Tensor, outputs), targets)
+
+        return loss
 
     def _prepared(self, module: nn.Module) -> nn.Module:
         """Return a new module as it is used here."""

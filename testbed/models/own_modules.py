@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from testbed.errors import TestbedError, UserCodeError, UserFileError
-from testbed.models.base import AT_WORKERS, BoundModel, Buffers, Images, ImageShape, Targets
+from testbed.models.base import AT_WORKERS, BoundModel, Buffers, Images, ImageShape, Loss, Targets
 from testbed.models.layers import CrossEntropy, SquaredError
 from testbed.models.modules import (
     BATCH_NORM,
@@ -77,6 +77,9 @@ class OwnModuleNetwork(ModuleNetwork):
         own = _BoundOwnModule(module, self._code, self._classes, layout, parameters, device)
         own.tokens = self.tokens
         return own
+
+    def loss(self, *, device: str | None = None) -> Loss:
+        raise NotImplementedError("a model of your own computes one gradient at a time")
 
     def _construct(self, seed: int) -> nn.Module:
         """Create an instance, and check that it has the layout of the first instance."""

@@ -18,7 +18,15 @@ from testbed.models.metrics import ACCURACY
 from testbed.reports.console import Console
 from testbed.reports.table import listed
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import ClockSet, Exited, FaultApplied, LogFull, Phase
+from testbed.telemetry.event import Event
+from testbed.telemetry.event_kinds import (
+    ClockSet,
+    ComputedOneByOne,
+    Exited,
+    FaultApplied,
+    LogFull,
+    Phase,
+)
 from testbed.telemetry.ps_events import Evaluated, Rejected, Restored, Started
 from testbed.telemetry.rows import Rows
 from testbed.telemetry.sink import Sink
@@ -176,30 +184,12 @@ class LiveDisplay(Sink):
                 self.phase("training")
             case Evaluated(metrics=metrics, loss=loss):
                 self.progress.add_evaluation(metrics, loss)
-            case Rejected(node, reason):
-                self.notice(f"{node or 'an unknown peer'}: rejected: {reason}")
-            case LogFull(node, limit):
-                self.notice(
-                    f"{node} prints more than {Size(limit)}: the rest of its output is dropped"
-                )
-            case ClockSet(seconds):
-                self.notice(
-                    f"{clock_set(seconds)}: the times of the run do not depend on that clock"
-                )
-            case Exited("ps", restarted=True, how=how):
-                self.notice(f"{how}; restarted from its checkpoint")
-            case Exited(restarted=True, how=how):
-                self.notice(f"{how}; restarted")
-            case Restored(version, _, lost):
+            case Restored(version):
                 self.progress.go_back(version)
-                self.notice(f"resumed from update {version:,}: {lost:,} updates are lost")
-            case Exited(ends_run=False, how=how) if how:
-                self.notice(f"{how}; the other nodes continue")
-            case FaultApplied(kind, _, nodes, recorded=True):  # thousands: only counted
+            case FaultApplied(kind, _, nodes, recorded=True):
                 self.progress.add_recorded(len(nodes), join=kind == "join")
-            case FaultApplied(kind, begins, nodes) if nodes:
-                what = kind if begins else f"the end of {kind}"
-                self.notice(f"{what}, as planned: {listed(nodes)}")
+        if text := _notice_of(entry.event):
+            self.notice(text)
 
     def updates(self, rows: Rows, *, now: float) -> None:
         if len(rows):
@@ -283,3 +273,30 @@ def clock_text(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _notice_of(event: Event) -> str:
+    """Return what to tell about an event; empty for nothing."""
+    match event:
+        case Rejected(node, reason):
+            notice = f"{node or 'an unknown peer'}: rejected: {reason}"
+        case LogFull(node, limit):
+            notice = f"{node} prints more than {Size(limit)}: the rest of its output is dropped"
+        case ClockSet(seconds):
+            notice = f"{clock_set(seconds)}: the times of the run do not depend on that clock"
+        case ComputedOneByOne(reason):
+            notice = f"gradients are computed one by one, as vmap is not possible: {reason}"
+        case Exited("ps", restarted=True, how=how):
+            notice = f"{how}; restarted from its checkpoint"
+        case Exited(restarted=True, how=how):
+            notice = f"{how}; restarted"
+        case Restored(version, _, lost):
+            notice = f"resumed from update {version:,}: {lost:,} updates are lost"
+        case Exited(ends_run=False, how=how) if how:
+            notice = f"{how}; the other nodes continue"
+        case FaultApplied(kind, begins, nodes, recorded=False) if nodes:
+            what = kind if begins else f"the end of {kind}"
+            notice = f"{what}, as planned: {listed(nodes)}"
+        case _:
+            notice = ""
+    return notice

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from testbed.errors import InvalidValue
 from testbed.values.family import Named
@@ -62,6 +62,10 @@ class LocalPool(StrictModel):
     name: Literal["local"]
 
 
+MOST_AT_ONCE = 1024
+"""Gradients that a process of a simulation computes at once."""
+
+
 def _joinable(address: str) -> str:
     if address.startswith("ray://"):
         raise InvalidValue(
@@ -95,10 +99,13 @@ class Simulated(RuntimeConfig):
         device: where gradients and evaluations are computed; ``cuda`` is this host's GPU, or with
             a Ray pool one of each actor.
         pool: the processes that compute gradients and evaluations. The results are the same.
+        vmap: number of gradients that a process computes at once, by ``torch.func.vmap``: for small
+            networks on a GPU. On a CPU it is slower than one by one.
     """
 
     capabilities = Capabilities()
 
     name: Literal["simulated"]
     device: Literal["cpu", "cuda"] = "cpu"
+    vmap: Annotated[int, Field(ge=1, le=MOST_AT_ONCE, strict=True)] = 1
     pool: Annotated[LocalPool | RayPool, Named()] = LocalPool(name="local")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from testbed.algorithms.frame.actions import Step
+from testbed.algorithms.frame.compute import batch_of
 from testbed.algorithms.frame.worker import Worker
 from testbed.datasets.streams import Arrivals
 from testbed.models import BoundModel, Network
@@ -14,8 +19,12 @@ from testbed.runtimes import Simulated
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
 from testbed.simulation.gradients import Gradients, Reuse
+from testbed.simulation.learner import Learner
 from testbed.simulation.streams import SimulatedStream
-from testbed.simulation.worker import Learner, SimulatedWorker
+from testbed.simulation.worker import SimulatedWorker
+
+if TYPE_CHECKING:
+    from testbed.models.batched import BatchedNetwork
 
 
 def build(
@@ -41,6 +50,7 @@ def build(
         metrics=experiment.metrics,
         held_out=experiment.held_out,
         sent=_sent(network, device) if network.local.size else None,
+        batched=_batched(experiment, device),
     )
     simulated, arrivals = {}, experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
@@ -63,6 +73,40 @@ def _sent(network: Network, device: str | None) -> tuple[Vector, BoundModel]:
     return vector, network.bind(vector, device=device)
 
 
+def gradients_at_once(scenario: Scenario) -> int:
+    """Return how many gradients a process of the pool computes at once, if the network can."""
+    return scenario.runtime.vmap if isinstance(scenario.runtime, Simulated) else 1
+
+
+def one_by_one(experiment: Experiment) -> str:
+    """Return why gradients are computed one by one though the scenario asks for more; else empty.
+
+    Every process finds the same, by trying it with the first samples.
+    """
+    from testbed.models.batched import NotBatchable, require_batchable
+
+    if gradients_at_once(experiment.scenario) == 1:
+        return ""
+    batch = np.arange(
+        min(experiment.scenario.workers.batch_size, len(experiment.data.train_labels))
+    )
+    try:
+        require_batchable(experiment.network, *batch_of(Step(batch, 1), experiment.data))
+    except NotBatchable as error:
+        return str(error)
+    return ""
+
+
+def _batched(experiment: Experiment, device: str | None) -> BatchedNetwork | None:
+    """Return what computes several gradients at once; None to compute one by one."""
+    from testbed.models.batched import BatchedNetwork
+
+    count = gradients_at_once(experiment.scenario)
+    if count == 1 or one_by_one(experiment):
+        return None
+    return BatchedNetwork(experiment.network, count, device=device)
+
+
 def compute_device(scenario: Scenario) -> str | None:
     """Return the torch device of this process; None for its CPU.
 
@@ -77,7 +121,7 @@ def compute_device(scenario: Scenario) -> str | None:
 
 
 def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients | None:
-    """Return other runs' gradients; None with a GPU or user code, whose results may differ.
+    """Return other runs' gradients; None with a GPU, vmap or user code: results may differ.
 
     They have no losses: None as well for an algorithm that takes these.
 
@@ -85,6 +129,7 @@ def _reused(experiment: Experiment, reuse: Reuse, processes: int) -> Gradients |
     random draws of its step.
     """
     unfit = experiment.own_files or experiment.algorithm.takes_losses()
+    unfit = unfit or gradients_at_once(experiment.scenario) > 1
     if unfit or compute_device(experiment.scenario) is not None:
         return None
     model, layout = experiment.scenario.model, experiment.network.layout

@@ -126,12 +126,15 @@ def ray_pool(scenario: Scenario) -> RayPool | None:
 
 
 def _gradients(scenario: Scenario, processes: int) -> str:
-    on_gpu = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
+    runtime = scenario.runtime
+    on_gpu = isinstance(runtime, Simulated) and runtime.device == "cuda"
+    vmap = runtime.vmap if isinstance(runtime, Simulated) else 1
+    at_once = f", {vmap} gradients at once" if vmap > 1 else ""
     if pool := ray_pool(scenario):
         count = f"{pool.processes} processes" if pool.processes else "a process per CPU"
-        return f"{count} of the Ray cluster at {pool.address}{', each on a GPU' * on_gpu}"
+        return f"{count} of the Ray cluster at {pool.address}{', each on a GPU' * on_gpu}{at_once}"
     where = "sharing this host's GPU (cuda)" if on_gpu else "each on a CPU"
-    return f"{processes} processes, {where}"
+    return f"{processes} processes, {where}{at_once}"
 
 
 def memory_bytes(workers: int, parameters: int, *, processes: int) -> int:

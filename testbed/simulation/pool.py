@@ -67,10 +67,12 @@ class Pool:
     """The processes, each of which is started with its number.
 
     Worker w belongs to process w modulo ``processes``. A row of the shared memory holds ``size``
-    float32 values.
+    float32 values. A process computes up to ``together`` gradients at once.
     """
 
-    def __init__(self, start: Start, *, workers: int, size: int, processes: int) -> None:
+    def __init__(
+        self, start: Start, *, workers: int, size: int, processes: int, together: int = 1
+    ) -> None:
         width = -(-size // LINE) * LINE
         count = workers + 2 * processes
         shared = mmap.mmap(-1, count * width * 4)
@@ -84,7 +86,7 @@ class Pool:
         self._frozen = not gc.get_freeze_count()  # if already frozen, it stays so
         gc.collect()
         gc.freeze()  # existing objects stay: the collector need not scan or copy them
-        batch = min(BATCH, 1 + workers // (8 * processes))
+        batch = max(together, min(BATCH, 1 + workers // (8 * processes)))
         self._members = [
             PoolProcess(start(number, self._rows), batch) for number in range(processes)
         ]

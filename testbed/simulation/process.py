@@ -7,7 +7,7 @@ import gc
 import os
 import pickle
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -17,14 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Samples
+from testbed.algorithms.frame.compute import Gradient
 from testbed.errors import TestbedError
 from testbed.host import syscalls
 from testbed.host.allocation import keep_freed_memory
 from testbed.host.isolation import CLOSED
 from testbed.models import Evaluation
 from testbed.payloads import Vector
+from testbed.simulation.learner import Asked, Learner
 from testbed.simulation.messages import Answer, Begin, Restart, Result, Task, Unchanged, load
-from testbed.simulation.worker import Cycle, Learner, Paused, SimulatedWorker
+from testbed.simulation.worker import Cycle, Paused, Progress, SimulatedWorker
 from testbed.values.state import PlainState
 from testbed.values.user_code import own_failures
 
@@ -57,35 +59,78 @@ class ProcessWorkers:
         if callable(request):
             answers = request(self.workers, self.learner, self.parameters)
         else:
-            answers = []
-            for task in request:
-                with own_failures(f"w{task.worker}"):
-                    answers.append(self._carry_out(task))
+            answers = self._carry_out(request)
         if os.getpid() != process:  # a copy of the process that the user's code forked
             os._exit(0)
         return answers
 
-    def _carry_out(self, task: Task) -> Answer:
+    def _carry_out(self, tasks: Sequence[Task]) -> list[Answer]:
+        """Carry out tasks in their order; those whose gradients are computed at once, together."""
+        answers: list[Answer] = []
+        for some in _of_different_workers(tasks, at_most=self.learner.together):
+            begun: list[Progress | None] = []
+            for task in some:
+                with own_failures(f"w{task.worker}"):
+                    begun.append(self._begin(task))
+            for task, reached in zip(some, self._advance(some, begun), strict=True):
+                if reached is None or isinstance(task, Restart):
+                    answers.append(Unchanged(task.worker))
+                elif isinstance(reached, Cycle):
+                    answers.append(Result.of(reached, self.rows[task.row]))
+                else:
+                    answers.append(reached)
+        return answers
+
+    def _begin(self, task: Task) -> Progress | None:
+        """Begin a task; return None if it is done."""
         worker = self.workers[task.worker]
-        reached: Cycle | Paused | None
         if isinstance(task, Restart):
             worker.restart()
-            return Unchanged(task.worker)
-        row = self.rows[task.row]
-        if isinstance(task, Begin):
-            worker.next_think, reply = task.think, load(Reply, task.reply, row)
-            reached = worker.advance(
-                reply,
-                now=task.now,
-                learner=self.learner,
-                course=task.course,
-                standing=task.standing,
-            )
-        else:
-            reached = worker.resume(task.course, learner=self.learner)
-        if isinstance(reached, Cycle):
-            return Result.of(reached, row)
-        return Unchanged(task.worker) if reached is None else reached
+            return None
+        if not isinstance(task, Begin):
+            return worker.resume(task.course, learner=self.learner)
+        worker.next_think, reply = task.think, load(Reply, task.reply, self.rows[task.row])
+        return worker.advance(
+            reply,
+            now=task.now,
+            learner=self.learner,
+            course=task.course,
+            standing=task.standing,
+        )
+
+    def _advance(
+        self, tasks: Sequence[Task], begun: Sequence[Progress | None]
+    ) -> list[Cycle | Paused | None]:
+        """Return what each worker reaches, given the gradients that it asks for; else None."""
+        reached: list[Cycle | Paused | None] = [None] * len(tasks)
+        waiting = {place: one for place, one in enumerate(begun) if one is not None}
+        gradients = dict[int, Gradient]()
+        while waiting:
+            asked = dict[int, Asked]()
+            for place, progress in waiting.items():
+                given = gradients.get(place)
+                with own_failures(f"w{tasks[place].worker}"):
+                    try:
+                        asked[place] = next(progress) if given is None else progress.send(given)
+                    except StopIteration as ended:
+                        reached[place] = ended.value
+            waiting = {place: waiting[place] for place in asked}
+            if asked:
+                with own_failures(f"w{tasks[min(asked)].worker}"):
+                    found = self.learner.gradients_at_once([*asked.values()])
+                gradients = dict(zip(asked, found, strict=True))
+        return reached
+
+
+def _of_different_workers(tasks: Sequence[Task], *, at_most: int) -> Iterator[list[Task]]:
+    """Split tasks into portions of at most this many, each for different workers."""
+    some: list[Task] = []
+    for task in tasks:
+        if len(some) == at_most or task.worker in {one.worker for one in some}:
+            yield some
+            some = []
+        some.append(task)
+    yield some
 
 
 def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:

@@ -16,7 +16,7 @@ from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import followings, own_copy
 from testbed.simulation.actors import Actors, count_actors, require_room
-from testbed.simulation.build import build, draw_step
+from testbed.simulation.build import build, draw_step, gradients_at_once, one_by_one
 from testbed.simulation.channels import Start, forked
 from testbed.simulation.checkpoint import Checkpoint, saver
 from testbed.simulation.device import DeviceModel
@@ -28,7 +28,7 @@ from testbed.simulation.links import FairLink
 from testbed.simulation.model import capacity, paths
 from testbed.simulation.outline import ray_pool, require_memory
 from testbed.simulation.pool import Pool
-from testbed.telemetry.event_kinds import Resumed, State, StateChanged
+from testbed.telemetry.event_kinds import ComputedOneByOne, Resumed, State, StateChanged
 from testbed.telemetry.folder import OUTPUT_CLOSED, RunFolder, deletion_error, folder_error
 from testbed.telemetry.host import available_bytes
 from testbed.telemetry.ps_events import Finished, Joined, Started
@@ -196,7 +196,9 @@ def simulate(
     else:
         compute = partial(build, experiment, processes=count, reuse=reuse)
         start = forked(compute, workers=workers, own_files=experiment.own_files)
-    with Pool(start, workers=workers, size=size, processes=count) as pool:
+    why_not = one_by_one(experiment)
+    together = 1 if why_not else gradients_at_once(scenario)
+    with Pool(start, workers=workers, size=size, processes=count, together=together) as pool:
         engine = _engine(
             experiment, pool, recorder=recorder, events=events, writer=writer, folder=folder
         )
@@ -207,6 +209,8 @@ def simulate(
                 for worker in range(scenario.workers.count):
                     if worker not in absent:
                         recorder.event(Joined(f"w{worker}"))
+                if why_not:
+                    recorder.event(ComputedOneByOne(why_not))
                 recorder.event(Started())
                 engine.begin()
             else:

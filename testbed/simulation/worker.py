@@ -7,14 +7,10 @@ there, in any process. A step that would end at or after the horizon is not star
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from functools import partial
-from math import inf, nan
+from math import inf
 from typing import ClassVar, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Update
 from testbed.algorithms.frame.actions import (
@@ -33,20 +29,15 @@ from testbed.algorithms.frame.actions import (
     Think,
     Work,
 )
-from testbed.algorithms.frame.compute import Gradient, OwnCompute, batch_of
+from testbed.algorithms.frame.compute import Gradient
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.algorithms.frame.record import Intake, shared_bytes
 from testbed.algorithms.frame.worker import Worker
-from testbed.datasets import Prepared
-from testbed.host.deadline import evaluated_within
-from testbed.models import BoundModel, Evaluation
-from testbed.models.clients import ClientSamples, HeldOut
-from testbed.models.metrics.suite import MetricSuite
-from testbed.payloads import Vector, encodings
+from testbed.models.clients import ClientSamples
+from testbed.payloads import encodings
 from testbed.payloads.notes import note_bytes
-from testbed.simulation.gradients import Gradients
+from testbed.simulation.learner import Asked, Learner
 from testbed.simulation.streams import SimulatedStream
-from testbed.values.seeds import seed_globals
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
 TimedOrders = tuple[float, StandingOrders]
@@ -104,60 +95,8 @@ class Paused(NamedTuple):
     step_ends: float
 
 
-@dataclass
-class Learner:
-    """The data and the network that all workers of one process share.
-
-    The network is bound to ``parameters``, float32 (N,); a worker's are copied there to compute.
-
-    Attributes:
-        gradients: gradients of other runs to reuse; None to disable.
-        timeout_seconds: the real-time limit of an evaluation.
-        evaluation_seed: seed of the global generators in an evaluation; None if unused.
-        metrics: the metrics of an evaluation.
-        held_out: the samples for an evaluation per client; None for none.
-        sent: a vector and a network of it, for the parameter server's model; None if that is as a
-            worker's.
-    """
-
-    data: Prepared
-    parameters: Vector
-    bound: BoundModel
-    gradients: Gradients | None = None
-    timeout_seconds: float = 600.0
-    evaluation_seed: int | None = None
-    metrics: MetricSuite = MetricSuite()  # noqa: RUF009 - frozen
-    held_out: HeldOut | None = None
-    sent: tuple[Vector, BoundModel] | None = None
-
-    def gradient(self, step: Step, at: Vector) -> Gradient:
-        """Return a gradient, computed or of another run; with those, the loss is NaN."""
-        if self.gradients is None:
-            return OwnCompute(self.data, self.parameters, self.bound).gradient(step, at)
-        self.parameters[:] = at
-        batch = batch_of(step, self.data)
-        compute = partial(self.bound.loss_and_gradient, *batch)
-        return Gradient(nan, self.gradients.gradient(at, *batch, lambda: compute()[1]))
-
-    def accuracy(self, at: Vector, samples: ClientSamples, draw: int) -> float:
-        """Return the accuracy of the parameters ``at`` on a worker's samples."""
-        self.parameters[:] = at
-        with evaluated_within(self.timeout_seconds):
-            return samples.accuracy(self.bound, self.parameters, draw=draw)
-
-    def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
-        """Evaluate the parameters ``at`` on some test images (indices), or on all."""
-        parameters, bound = self.sent or (self.parameters, self.bound)
-        parameters[:] = at[: parameters.size]
-        data, chosen = self.data, slice(None) if images is None else images
-        tested = data.test_images[chosen], data.test_labels[chosen]
-        if self.evaluation_seed is not None:
-            seed_globals(self.evaluation_seed)
-        with evaluated_within(self.timeout_seconds):
-            found = bound.evaluate(*tested, transform=data.transform, metrics=self.metrics)
-            if self.held_out is None:
-                return found
-            return self.held_out.evaluate(bound, parameters, found, final=images is None)
+Progress = Generator[Asked, Gradient, Cycle | Paused]
+"""Computes a worker up to its next push or its horizon; a gradient is lent until the next."""
 
 
 @dataclass
@@ -251,7 +190,7 @@ class SimulatedWorker:
         learner: Learner,
         course: Course,
         standing: StandingOrders = NO_STANDING,
-    ) -> Cycle | Paused:
+    ) -> Progress:
         """Apply a reply at emulated time ``now`` and continue to the next push.
 
         ``standing`` holds the orders that came with it.
@@ -263,9 +202,9 @@ class SimulatedWorker:
                 raise AssertionError("a worker's loop begins with a pull")
         self._now = now
         action = self._loop.send(Arrived(now, reply, standing))
-        return self._run(action, learner, course)
+        return (yield from self._run(action, learner, course))
 
-    def resume(self, course: Course, *, learner: Learner) -> Cycle | Paused | None:
+    def resume(self, course: Course, *, learner: Learner) -> Progress | None:
         """Continue to a later horizon; return None if the worker was not paused.
 
         The pending step has already started, and keeps its duration.
@@ -282,7 +221,7 @@ class SimulatedWorker:
 
     def _run(
         self, action: Action, learner: Learner, course: Course, *, begun: bool = False
-    ) -> Cycle | Paused:
+    ) -> Progress:
         """Continue to the next push; a step that has ``begun`` keeps its duration."""
         assert self._loop is not None
         horizon, _, slow = course
@@ -300,7 +239,17 @@ class SimulatedWorker:
                         self._paused, self._pending = action, duration
                         return Paused(self.index, until)
                     begun = False
-                    action = self._loop.send(self._worked(action, learner, until, ends))
+                    self._compute += until - self._now
+                    self._now = until
+                    if isinstance(action, Step):
+                        self._step = self.draw_step()
+                        loss, gradient, _ = yield action, self.worker.half.parameters
+                        done: Computed | Passed | Found = Computed(
+                            until, gradient, ends - until, loss
+                        )
+                    else:
+                        done = self._worked(action, learner, until, ends)
+                    action = self._loop.send(done)
                 case Think(seconds):
                     think += seconds
                     self._now += seconds
@@ -334,21 +283,13 @@ class SimulatedWorker:
                 return (self._samples.seconds or 0.0) * slow
 
     def _worked(
-        self, action: Step | Work | Evaluate, learner: Learner, until: float, ends: float
-    ) -> Computed | Passed | Found:
-        """Run a step, or the rest of one, until its end or until the half is woken."""
-        self._compute += until - self._now
-        self._now = until
+        self, action: Work | Evaluate, learner: Learner, until: float, ends: float
+    ) -> Passed | Found:
+        """Run an evaluation, or work, or the rest of it, until its end or the half is woken."""
+        if isinstance(action, Work):
+            return Passed(until, ends - until)
         at = self.worker.half.parameters
-        match action:
-            case Evaluate(draw):
-                return Found(until, learner.accuracy(at, self._samples, draw))
-            case Work():
-                return Passed(until, ends - until)
-            case Step():
-                self._step = self.draw_step()
-                loss, gradient, _ = learner.gradient(action, at)
-                return Computed(until, gradient, ends - until, loss)
+        return Found(until, learner.accuracy(at, self._samples, action.draw))
 
     def _pushed(self, action: Push, think: float) -> Cycle:
         """Return the cycle that ends with this push."""

@@ -172,6 +172,12 @@ class Resumed(ControllerEvent):
     time_seconds: Annotated[float, "emulated time of the checkpoint"]
 
 
+class ComputedOneByOne(ControllerEvent):
+    """A simulation computes gradients one by one, although its `vmap` asks for several at once."""
+
+    reason: Annotated[str, "why the network cannot do that"]
+
+
 class ProcessReplaced(ControllerEvent):
     """A process of a simulation on a Ray cluster was lost and replaced; results are unaffected."""
 

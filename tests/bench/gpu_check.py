@@ -2,8 +2,9 @@
 
     python tests/bench/gpu_check.py [GPUs or share of one for each of four workers, default 0.25]
 
-Compares the gradient of every model, and the quickstart with four workers, on the GPU and on the
-CPU. Exits with 0 if they agree, 1 if they do not, and 3 where there is no GPU to check.
+Compares the gradient of every model, alone and many at once, and the quickstart with four workers,
+on the GPU and on the CPU. Exits with 0 if they agree, 1 if they do not, and 3 where there is no GPU
+to check.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,8 @@ from testbed.cli.up import INVALID
 from testbed.errors import HostError, NodeError
 from testbed.host.gpus import find_gpus
 from testbed.models import ImageShape, ModelConfig
+from testbed.models.base import GradientRequest
+from testbed.models.batched import TOLERANCE, BatchedNetwork, NotBatchable, require_batchable
 from testbed.telemetry.host import torch_build
 
 GRADIENT_TOLERANCE = 1e-3
@@ -34,6 +38,9 @@ PAYLOAD_TOLERANCE = 0.01
 """Of the mean bytes of a push, 13,792 in these three: AdaComp sends no zeros, which may differ."""
 
 BATCH = 10
+
+AT_ONCE = 32
+"""Gradients of a pass."""
 
 
 def main(share: str) -> int:
@@ -58,6 +65,7 @@ def main(share: str) -> int:
         print(f"{config.model_dump()['name']:12} relative difference of the gradient {error:.1e}")
         if error > GRADIENT_TOLERANCE:
             faults.append(f"{config}: {error:.1e}, expected at most {GRADIENT_TOLERANCE:.0e}")
+        faults += at_once(config, image_shape, device="cuda")
     print("\n".join(f"DIFFERENT: {fault}" for fault in faults) or "the GPU and the CPU agree")
     return bool(faults)
 
@@ -72,6 +80,39 @@ def gradient_error(config: ModelConfig, image_shape: ImageShape, *, device: str)
     expected = network.bind(at).loss_and_gradient(images, labels)[1].copy()
     found = network.bind(at, device=device).loss_and_gradient(images, labels)[1]
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def at_once(
+    config: ModelConfig, image_shape: ImageShape, *, device: str, count: int = AT_ONCE
+) -> Iterator[str]:
+    """Yield the difference of gradients computed at once, if it is too large; print their times."""
+    network, rng = config.build(image_shape, 10, folder=Path()), np.random.default_rng(0)
+    images = rng.standard_normal((count, BATCH, *image_shape)).astype(np.float32)
+    labels = rng.integers(0, 10, (count, BATCH))
+    at = np.stack([network.initial(rng) for _ in range(count)])
+    requests = [GradientRequest(*one) for one in zip(at, images, labels, strict=True)]
+    parameters = at[0].copy()
+    bound = network.bind(parameters, device=device)
+    try:
+        require_batchable(network, images[0], labels[0])
+    except NotBatchable as why:
+        print(f"             not at once: {why}")
+        return
+    batched = BatchedNetwork(network, count, device=device)
+    batched.gradients(requests), bound.loss_and_gradient(images[0], labels[0])  # load kernels
+    began = time.perf_counter()
+    alone = []
+    for request in requests:
+        parameters[:] = request.parameters
+        alone.append(bound.loss_and_gradient(request.images, request.targets)[1].copy())
+    between = time.perf_counter()
+    found = np.stack([gradient for _, gradient in batched.gradients(requests)])
+    ended = time.perf_counter()
+    each = [1e3 * seconds / count for seconds in (between - began, ended - between)]
+    error = float(np.linalg.norm(found - np.stack(alone)) / np.linalg.norm(alone))
+    print(f"             {each[0]:.3f} ms each one by one, {each[1]:.3f} ms of {count} at once")
+    if error > TOLERANCE:
+        yield f"{config} at once: {error:.1e}, expected at most {TOLERANCE:.0e}"
 
 
 def quickstart(runs: Path, name: str, share: str) -> testbed.Run:

@@ -16,6 +16,8 @@ from pydantic import TypeAdapter
 
 import testbed.models
 from testbed.models import ImageShape, Model, ModelConfig, Network
+from testbed.models.base import GradientRequest
+from testbed.models.batched import BatchedNetwork, NotBatchable, require_batchable
 from testbed.payloads import Vector
 from testbed.values.samples import NOT_COUNTED
 
@@ -224,3 +226,37 @@ class TestNetwork:
         assert scores.shape == (len(labels), classes)
         assert evaluation.metrics["top1"] == pytest.approx(np.mean(scores.argmax(1) == labels))
         assert evaluation.metrics["top5"] >= evaluation.metrics["top1"]
+
+
+ONE_BY_ONE = {
+    "adsp-cnn": "modified by an inplace operation",
+    "char-lstm": "batching rule",
+    "custom": "a model of your own computes one gradient at a time",
+    "lstm": "batching rule",
+}
+"""Models whose gradients are not computed at once, and why."""
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_gradients_at_once_are_those_computed_one_by_one(name: str, tmp_path: Path) -> None:
+    network, image_shape, classes = build(name, tmp_path)
+    images, targets = batch(image_shape, classes, count=12)
+    if name in ONE_BY_ONE:
+        with pytest.raises(NotBatchable, match=ONE_BY_ONE[name]):
+            require_batchable(network, images, targets)
+        return
+    require_batchable(network, images, targets)
+    requests, expected = [], []
+    for seed in range(3):
+        values, part = network.initial(np.random.default_rng(seed)), slice(4 * seed, 4 * seed + 4)
+        requests.append(GradientRequest(values, images[part], targets[part]))
+        loss, gradient = network.bind(values).loss_and_gradient(images[part], targets[part])
+        expected.append((loss, gradient.copy()))
+    batched = BatchedNetwork(network, 4)
+    found = [(loss, gradient.copy()) for loss, gradient in batched.gradients(requests)]
+    for (loss, gradient), (own_loss, own) in zip(found, expected, strict=True):
+        assert loss == pytest.approx(own_loss, rel=1e-5)
+        np.testing.assert_allclose(gradient, own, rtol=0, atol=0.005 * np.abs(own).max())
+    ((loss, gradient),) = batched.gradients(requests[2:])  # in another place, beside others
+    assert loss == found[2][0]
+    np.testing.assert_array_equal(gradient, found[2][1])

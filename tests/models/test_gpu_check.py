@@ -34,6 +34,16 @@ def test_every_model_computes_on_a_device_what_it_computes_in_place(check: Any) 
     assert errors == [0] * len(check.CASES)
 
 
+def test_gradients_at_once_are_compared_and_timed(
+    check: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for case in check.CASES:
+        assert list(check.at_once(*case, device="cpu", count=3)) == []
+    printed = capsys.readouterr().out
+    assert "of 3 at once" in printed
+    assert "not at once: " in printed  # adsp-cnn
+
+
 def test_runs_are_compared_within_tolerances(check: Any) -> None:
     cpu = run(0.95, 1000, 1010)
     assert list(check.compare(cpu, run(0.935, 1014, 1016))) == []

@@ -41,12 +41,13 @@ from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.keys import KeyedLinks
+from testbed.simulation.learner import Learner
 from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import Hop
 from testbed.simulation.model import Path as LinkPath
 from testbed.simulation.pool import Pool
 from testbed.simulation.run import SLACK, virtual_clock
-from testbed.simulation.worker import Learner, SimulatedWorker
+from testbed.simulation.worker import SimulatedWorker
 from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import Rows
 from testbed.telemetry.sink import Sink

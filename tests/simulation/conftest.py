@@ -39,12 +39,13 @@ from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.keys import KeyedLinks
+from testbed.simulation.learner import Learner
 from testbed.simulation.links import Bucket, FairLink
 from testbed.simulation.model import Hop
 from testbed.simulation.pool import Pool
 from testbed.simulation.run import SLACK, simulate, virtual_clock
 from testbed.simulation.streams import SimulatedStream
-from testbed.simulation.worker import Learner, SimulatedWorker
+from testbed.simulation.worker import SimulatedWorker
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import FaultApplied
 from testbed.telemetry.folder import RunFolder

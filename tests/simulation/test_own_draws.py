@@ -16,7 +16,7 @@ from testbed.datasets import load
 from testbed.models import CustomModel
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
-from testbed.simulation.worker import Learner
+from testbed.simulation.learner import Learner
 
 NET = """
 import random

@@ -19,8 +19,9 @@ from testbed.datasets import Prepared
 from testbed.models import BoundModel, Mlp, Network
 from testbed.payloads import Dense, Sparse, Vector
 from testbed.simulation.channels import MAX_AHEAD_BYTES, MESSAGE_BYTES, forked
+from testbed.simulation.learner import Learner
 from testbed.simulation.pool import BATCH, Pool
-from testbed.simulation.worker import Cycle, Learner, SimulatedWorker
+from testbed.simulation.worker import Cycle, SimulatedWorker
 
 WORKERS = BATCH * MAX_AHEAD_BYTES // MESSAGE_BYTES
 """More than one process is sent ahead."""

@@ -15,6 +15,9 @@ import pytest
 from testbed import Run
 from testbed.datasets import load
 from testbed.scenario.experiment import load_model
+from testbed.telemetry.entry import only
+from testbed.telemetry.event_kinds import ComputedOneByOne
+from testbed.telemetry.events import read_events
 
 Simulate = Callable[..., Run]
 
@@ -50,6 +53,33 @@ def test_saved_models_load_and_have_their_recorded_accuracy(
     during = run.evaluations.loc[~run.evaluations["final"]]
     assert best.taken.evaluation.metrics["top1"] == during["top1"].max()
     assert best.taken.version in set(during["version"])
+
+
+def test_gradients_at_once_repeat_to_the_bit_and_agree_with_those_one_by_one(
+    run_simulation: Simulate,
+) -> None:
+    """Whatever the number of processes, and so of gradients that wait for one."""
+    vmap = "runtime.vmap=4"
+    first = records(run_simulation("first", vmap, processes=1))
+    assert first == records(run_simulation("second", vmap, processes=2))
+    alone, together = run_simulation("alone"), Run(run_simulation("third", vmap).folder.path)
+    np.testing.assert_array_equal(together.updates["time_seconds"], alone.updates["time_seconds"])
+    np.testing.assert_allclose(together.evaluations["loss"], alone.evaluations["loss"], rtol=1e-3)
+    assert not np.array_equal(together.evaluations["loss"], alone.evaluations["loss"])
+
+
+def test_a_model_whose_gradients_are_computed_one_by_one(run_simulation: Simulate) -> None:
+    text = "model={custom: {file: net.py, class: Net}}"
+    net = (
+        "from torch import nn\n\nclass Net(nn.Sequential):\n"
+        "    def __init__(self, shape, classes):\n"
+        "        super().__init__(nn.Flatten(), nn.Linear(64, classes))\n"
+    )
+    run = run_simulation("own", text, "runtime.vmap=4", files={"net.py": net})
+    (found,) = only(read_events(run.folder.events), ComputedOneByOne)
+    assert found.reason == "a model of your own computes one gradient at a time"
+    alone = run_simulation("alone", text, files={"net.py": net})
+    assert list(run.evaluations["loss"]) == list(alone.evaluations["loss"])
 
 
 def test_a_run_is_bit_identical_for_any_number_of_processes(run_simulation: Simulate) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import get_type_hints
 
+from testbed.telemetry import event_kinds, ps_events  # noqa: F401 - they declare the events
 from testbed.telemetry.event import CONTROLLER, PS, Event
 from testbed.telemetry.rows import (
     EVALUATIONS,
