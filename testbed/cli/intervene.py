@@ -40,13 +40,20 @@ def net() -> None:
 
 @net.command("show")
 @of_run
+@nodes_argument
+@class_option
 @json_option
-def show(folder: RunFolder, as_json: bool) -> None:
-    """Show every link of RUN: the configured shape and the kernel's."""
+def show(
+    folder: RunFolder, selector: tuple[str, ...], device_class: str | None, as_json: bool
+) -> None:
+    """Show every link of RUN, or those of the given nodes: the configured shape and the kernel's.
+
+    The kernel takes 20 ms or more for a link: name the nodes of a large run.
+    """
     from testbed.run.net import open_links
 
     with open_links(folder) as links:
-        rows = links.show()
+        rows = links.show(_selectors(selector, device_class))
     if as_json:
         print_json(rows)
     else:

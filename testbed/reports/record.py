@@ -6,7 +6,8 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from testbed.scenario.schema import Scenario
+
+
+PART_BYTES = 1 << 26
+"""How much of a table is read at once if it may be larger than memory."""
 
 
 def find_folder(run: str | Path, *, runs: str | Path = "runs") -> RunFolder:
@@ -196,13 +201,33 @@ def read_csv(path: Path, columns: Mapping[str, Column], *, metrics: bool = False
 
     Other columns are left out, but those of numbers if they are ``metrics``.
     """
+    lines = LineReader(path).read() or [",".join(columns).encode()]
+    return _table(b"\n".join(lines) + b"\n", columns, path=path, metrics=metrics)
+
+
+def read_csv_parts(
+    path: Path, columns: Mapping[str, Column], *, part_bytes: int = PART_BYTES
+) -> Iterator[pd.DataFrame]:
+    """Read the same in parts of about ``part_bytes``, in order: for files larger than memory."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        heading = file.readline()
+        while lines := file.readlines(part_bytes):
+            if not lines[-1].endswith(b"\n"):
+                lines.pop()
+            if lines:
+                yield _table(heading + b"".join(lines), columns, path=path)
+
+
+def _table(
+    text: bytes, columns: Mapping[str, Column], *, path: Path, metrics: bool = False
+) -> pd.DataFrame:
+    """Return a CSV text as a table; see ``read_csv``. The path is for the error."""
     import io
 
     import pandas as pd
 
-    lines = LineReader(path).read() or [",".join(columns).encode()]
     try:
-        file = io.BytesIO(b"\n".join(lines) + b"\n")
+        file = io.BytesIO(text)
         types = {name: column.type for name, column in columns.items()}
         pattern = re.compile(METRIC if metrics else "(?!)")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from testbed.reports import measures
@@ -89,8 +90,7 @@ def _pairs(run: WorkloadRecord) -> dict[str, Any]:
     """Return, by node and peer, the totals at the last reading, and the last round trip."""
     found: dict[str, Any] = {}
     columns = ("sent_bytes", "received_bytes", "retransmitted_bytes", "frame_bytes", "packets")
-    last = run.pairs.groupby(["node", "peer"], sort=False).last()  # of each column, not of the row
-    for row in last.reset_index().itertuples():
+    for row in chain.from_iterable(part.itertuples() for part in run.last_pairs()):
         totals = {name: _whole(getattr(row, name)) for name in columns}
         trip = measures.number(row.round_trip_seconds)
         found.setdefault(str(row.node), {})[str(row.peer)] = {**totals, "round_trip_seconds": trip}

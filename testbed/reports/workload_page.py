@@ -89,7 +89,7 @@ def _pairs(run: WorkloadRun) -> Iterator[Section]:
     """Yield the pairs of nodes, if any are on record, each way by itself; most bytes first."""
     pairs = run.summary.get("pairs", {})
     found = [(node, peer, one) for node, own in pairs.items() for peer, one in own.items()]
-    found.sort(key=lambda row: -(row[2].get("frame_bytes") or row[2]["sent_bytes"]))
+    found.sort(key=lambda row: -(row[2].get("frame_bytes") or row[2]["sent_bytes"] or 0))
     headings = ["from", "to", "Ethernet", "packets"]
     headings += ["TCP data sent", "received", "sent again", "round trip"]
     keys = ("sent_bytes", "received_bytes", "retransmitted_bytes")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING
 
-from testbed.reports.record import RecordedRun, read_csv
+import numpy as np
+
+from testbed.reports.record import RecordedRun, read_csv, read_csv_parts
 from testbed.telemetry.rows import METRICS, NODES, PAIRS_OF_NODES
 
 if TYPE_CHECKING:
@@ -34,6 +38,17 @@ class WorkloadRecord(RecordedRun):
         """One row per pair of nodes and reading that has changed, with totals of TCP."""
         return read_csv(self.folder.pairs, PAIRS_OF_NODES)
 
+    def last_pairs(self, *, every_seconds: float = inf) -> Iterator[pd.DataFrame]:
+        """Yield the last row of each pair in every interval of ``pairs``, which may exceed memory.
+
+        Values that were not measured are those of an earlier row. The tables are in order; an
+        interval, or all of the run, may be divided among several.
+        """
+        for part in read_csv_parts(self.folder.pairs, PAIRS_OF_NODES):
+            interval = np.ceil(part["time_seconds"] / every_seconds).rename("interval")
+            by_pair = part.groupby([interval, "node", "peer"], sort=False)
+            yield by_pair.last().reset_index(["node", "peer"]).sort_values("time_seconds")
+
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """One row per value of a metric that a program has printed or served, in order."""
@@ -50,7 +65,6 @@ class WorkloadRecord(RecordedRun):
             A row per value of any node, with ``time_seconds``, ``sent_bytes`` of all nodes until
             then (between two readings, interpolated), and ``final``, which is False.
         """
-        import numpy as np
         import pandas as pd
 
         rows = self.metrics[self.metrics["metric"] == metric]

@@ -50,7 +50,7 @@ def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
     from testbed.reports.console import table
 
     found = [(node, peer, one) for node, own in pairs.items() for peer, one in own.items()]
-    found.sort(key=lambda row: -(row[2].get("frame_bytes") or row[2]["sent_bytes"]))
+    found.sort(key=lambda row: -(row[2].get("frame_bytes") or row[2]["sent_bytes"] or 0))
     rows = table("from", "to", "Ethernet", "packets", "TCP data", "sent again", "round trip")
     for node, peer, one in found[:MOST_PAIRS]:
         trip = one["round_trip_seconds"]

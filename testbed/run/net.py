@@ -39,12 +39,24 @@ class Links:
     driver: RuntimeDriver
     agent: AgentClient
 
-    def show(self) -> list[dict[str, Any]]:
-        """Return every node's link as text: configured values and the kernel's."""
+    def show(self, selectors: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Return links as text: configured values and the kernel's.
+
+        Args:
+            selectors: of nodes, and names of links between switches; by default all.
+
+        Raises:
+            ScenarioError: no such node, or one without a link.
+            NodeError: none of them runs.
+        """
         classes = {node.name: node.device_class for node in self.plan.nodes}
+        names = self._linked(selectors) if selectors else []
+        found = self.agent.links(only=names)
+        if names and not found:
+            raise NodeError(f"none of {', '.join(names)} is running.")
         return [
             {"node": link["node"], "class": classes.get(link["node"]) or None, **link}
-            for link in self.agent.links()
+            for link in found
         ]
 
     def probe(self) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from testbed.run.scraping import Scraper
 from testbed.run.setup import WorkloadSetup
 from testbed.run.traces import Traces
 from testbed.run.watch import quote_log
-from testbed.run.workload_watch import WorkloadWatch
+from testbed.run.workload_watch import FOREGROUND, WorkloadWatch
 from testbed.runtimes.agent.settings import OnHangup
 from testbed.scenario.traces import own_copy
 from testbed.scenario.workload import Condition, Workload
@@ -136,8 +136,11 @@ class Starts:
         over = node in self.watch.succeeded | self.watch.gone.keys()
         if not over or node in self.watch.planned_exits.restarting:
             return
-        how = self.watch.gone.get(node, f"{node} exited with status 0")
-        raise self._error(f"{where}: {how}, but {self._wanted(node, what)} was waited for", node)
+        how = self.watch.gone.get(node)
+        hint = f"{FOREGROUND} " if how is None else ""
+        how = how or f"{node} exited with status 0"
+        wanted = f"{where}: {how}, but {self._wanted(node, what)} was waited for"
+        raise self._error(wanted, node, hint=hint)
 
     def _late(self, where: str, node: str, what: Condition) -> NodeError:
         found = ""
@@ -154,12 +157,12 @@ class Starts:
             return f"a line of {node} that matches {what.prints!r}"
         return f"that {node} listens on port {what.listens}"
 
-    def _error(self, message: str, node: str) -> NodeError:
+    def _error(self, message: str, node: str, *, hint: str = "") -> NodeError:
         folder = self.watch.folder
         return NodeError(
             f"{message}{quote_log(folder.log(node))}",
-            hint="Correct the condition, or give it a longer `within`. Full log: testbed logs "
-            f"{folder.name} {node}",
+            hint=f"{hint}Correct the condition, or give it a longer `within`. Full log: "
+            f"testbed logs {folder.name} {node}",
         )
 
 

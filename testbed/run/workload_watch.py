@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from testbed.errors import TestbedError
 from testbed.network.counters import Traffic
+from testbed.network.ledgers import MOST_PEERS
 from testbed.run.output import Output
 from testbed.run.scraping import Scraper
 from testbed.run.watch import Watch, describe_exit
@@ -19,6 +21,10 @@ ABSENT = "is absent for good"
 
 OTHERS = "others"
 """Stands for the peers of a node that are not counted one by one."""
+
+
+FOREGROUND = "A node ends with its command: run servers in the foreground, not as daemons."
+"""What to do if a program has ended well, but should not have ended."""
 
 
 @dataclass
@@ -78,6 +84,12 @@ class WorkloadWatch(Watch):
         self.gone.pop(node.name, None)
         self.succeeded.discard(node.name)
 
+    def failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
+        error = super().failure(node, ended)
+        if ended.status == 0:
+            error.hint = f"{FOREGROUND} {error.hint}"
+        return error
+
     def count(self) -> None:
         """Record the kernel's counters of every node, and the host's load."""
         self.begin_count()
@@ -117,8 +129,10 @@ class WorkloadWatch(Watch):
             for target, frames in sent.items():
                 if source in names and target in names:
                     changed.setdefault((names[source], names[target]), {}).update(frames._asdict())
+        peers = len(names) - 2  # of each node: neither itself nor the others
+        nothing = 0 if peers <= MOST_PEERS else None  # as long as no TCP connection is counted
         for key, values in changed.items():
-            before = self._pairs.get(key, PairRow(now, *key, 0, 0, 0, None))
+            before = self._pairs.get(key, PairRow(now, *key, nothing, nothing, nothing, None))
             self._pairs[key] = before._replace(time_seconds=now, **values)
         self.recorder.readings([self._pairs[key] for key in changed])
 

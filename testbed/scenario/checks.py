@@ -16,7 +16,7 @@ from testbed.faults.base import TimedFault
 from testbed.models import Network
 from testbed.models.base import AT_WORKERS
 from testbed.rpc.limits import LARGEST_MODEL
-from testbed.runtimes import RayPool, Simulated, names
+from testbed.runtimes import RayPool, Runtime, Simulated, names
 from testbed.scenario.compute import refusals
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.durations import LEAST_INTERVAL
@@ -186,12 +186,20 @@ def _check_programs(scenario: Scenario) -> Iterator[Finding]:
         if TAKEN.fullmatch(name):
             expected = "another name: this name is reserved for another node or a log file"
             yield path, name, expected
+        yield from check_image(scenario.runtime, program.image, path)
         for word in program.command:
             for unknown in [one for one in addressed(word) if one not in nodes]:
                 expected = (
                     "a node with a link: ps, a worker or a program; for braces, write {{...}}"
                 )
                 yield (*path, "command"), f"{{{unknown}}}", expected
+
+
+def check_image(runtime: Runtime, image: str | None, program: Keys) -> Iterator[Finding]:
+    """Check that the runtime can make a program's containers from an image of the user."""
+    if image is not None and not (runtime.capabilities.images or isinstance(runtime, Simulated)):
+        expected = "`runtime: docker`: other nodes have the programs of this host"
+        yield (*program, "image"), f"{image}, with runtime {runtime.name}", expected
 
 
 def _check_no_gpus(scenario: Scenario) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from testbed.values.fields import (
     Cpus,
     Folder,
     Gpus,
+    Image,
     Key,
     Name,
     NodeName,
@@ -246,11 +247,14 @@ class ProgramSettings(CommandSettings):
     Attributes:
         command: the program and its arguments, without a shell; `{ps}`, `{w3}` or the name of
             another program in braces is replaced by the address of that node.
+        image: an image of the Docker engine from which the node's container is made; by default
+            testbed's. `command` replaces its entrypoint.
         end: what happens if the program exits before the end of training: `fatal`, the run fails;
             `noticed`, the exit is reported and the run continues; `expected`, like `noticed`, but
             an exit with status 0 is not reported.
     """
 
+    image: Image | None = None
     end: End = "fatal"
 
 

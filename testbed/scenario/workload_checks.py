@@ -9,7 +9,7 @@ from pathlib import Path
 from testbed.faults import ChangedLink, SlowNode
 from testbed.faults.check import contradictions
 from testbed.runtimes import Docker, Simulated, names
-from testbed.scenario.checks import MOST_WORKERS, TAKEN
+from testbed.scenario.checks import MOST_WORKERS, TAKEN, check_image
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.link_checks import check_links
 from testbed.scenario.workload import Program, Workload
@@ -100,16 +100,9 @@ def check_program_files(workload: Workload, locate: Callable[[str], Path]) -> It
 
 
 def _check_image(workload: Workload, program: Program, path: Keys) -> Iterator[Finding]:
-    """Check that the runtime can use an image of the user, and that nothing else needs the host's
-    programs.
-    """
-    if program.image is None:
-        return
-    runtime = workload.runtime
-    if not (runtime.capabilities.images or isinstance(runtime, Simulated)):
-        expected = "`runtime: docker`: other nodes have the programs of this host"
-        yield (*path, "image"), f"{program.image}, with runtime {runtime.name}", expected
-    if program.python is not None:
+    """Check that the runtime can use an image, and that nothing else needs the host's programs."""
+    yield from check_image(workload.runtime, program.image, path)
+    if program.image is not None and program.python is not None:
         expected = "either `image` or `python`, whose interpreter the image would have to contain"
         yield (*path, "python"), program.python, expected
 

@@ -267,9 +267,9 @@ class PairRow(NamedTuple):
     time_seconds: Annotated[Real, "time since the first node started", CLOCK]
     node: Annotated[Text, "the node", SWITCH]
     peer: Annotated[Text, "the node at the other end; `others` after the first 100", PAIRS]
-    sent_bytes: Annotated[Count, "data sent and acknowledged, without headers", PAIRS]
-    received_bytes: Annotated[Count, "received data, without headers", PAIRS]
-    retransmitted_bytes: Annotated[Count, "data that the node sent again", PAIRS]
+    sent_bytes: Annotated[MeasuredCount, "data sent and acknowledged, without headers", PAIRS]
+    received_bytes: Annotated[MeasuredCount, "received data, without headers", PAIRS]
+    retransmitted_bytes: Annotated[MeasuredCount, "data that the node sent again", PAIRS]
     round_trip_seconds: Annotated[
         Measured, "TCP's smoothed round trip, mean over the open or last connections", PAIRS
     ]

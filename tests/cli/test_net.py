@@ -94,6 +94,16 @@ def test_links_are_shown_with_configured_and_actual_values(
     assert rows["w2"]["class"] == "slow"
 
 
+def test_only_the_links_of_named_nodes_are_read(
+    live: LiveRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert net(live, "show", "ps", "--class", "slow", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["node"] for row in rows] == ["ps", "w2"]
+    assert net(live, "show", "evaluator") == 2
+    assert "selector: found evaluator, without a link" in capsys.readouterr().err
+
+
 def test_a_change_is_applied_expires_and_is_recorded(
     live: LiveRun, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ MESSAGE_SECONDS = 1.2e6 * 8 * 1514 / 1448 / 10e6
 
 def run(bed: Any, file: str, runtime: str) -> tuple[list[float], dict[str, Any]]:
     """Run an example; return the times of its steps but the first, and the slow rank's counters."""
-    for source in (*DDP.glob("*.yaml"), DDP / "ddp.py"):
+    for source in DDP.iterdir():
         shutil.copy(source, bed.path)
     named = []
     if runtime == "native":
@@ -33,7 +33,9 @@ def run(bed: Any, file: str, runtime: str) -> tuple[list[float], dict[str, Any]]
     log = up.folder.log("rank2").read_text()
     losses = [float(found) for found in re.findall(r"loss=([\d.]+)", log)]
     assert losses[-1] < losses[0]
-    seconds = [float(found) for found in re.findall(r"step [1-5] .*seconds=([\d.]+)", log)]
+    seconds = [
+        float(found) for found in re.findall(r"(?:step|round) [1-5] .*seconds=([\d.]+)", log)
+    ]
     assert len(seconds) == 5
     return seconds, json.loads(up.folder.summary.read_text())["nodes"]["rank2"]
 
@@ -58,3 +60,12 @@ def test_a_tree_waits_for_the_slow_leaf_and_then_for_the_root(bed: Any) -> None:
     seconds, slow = run(bed, "tree.yaml", "native")
     assert statistics.median(seconds) >= 0.95 * (1 + 2 / 4) * MESSAGE_SECONDS
     check_bytes(slow, 6 * 1.2e6)
+
+
+@pytest.mark.root
+@pytest.mark.nightly
+def test_local_steps_are_exchanged_like_one_step(bed: Any) -> None:
+    """Six exchanges of 20 local steps each: the bytes of six steps of DDP."""
+    seconds, slow = run(bed, "diloco.yaml", "native")
+    assert statistics.median(seconds) >= 0.95 * 4 / 3 * MESSAGE_SECONDS
+    check_bytes(slow, 6 * 4 / 3 * 1.2e6)

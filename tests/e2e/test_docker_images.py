@@ -26,6 +26,16 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 EXAMPLE = Path(__file__).parents[2] / "scenarios" / "image.yaml"
 NODE_FAILED, VERDICT = 5, 6
 APPLETS = ("sh", "head", "httpd", "wget", "usleep", "date")
+TRAINING = """\
+name: beside
+runtime: docker
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 2}
+stop: {updates: 60}
+evaluate: {every: 30, images: 100}
+"""
 NAME = f"testbed-test-image-{os.getpid()}:1"
 
 
@@ -111,6 +121,23 @@ def test_its_nodes_have_faults_and_commands(bed: Any, users_image: str) -> None:
 def _faults(up: Any) -> list[FaultApplied]:
     found = (entry.event for entry in read_events(up.folder.events))
     return [event for event in found if isinstance(event, FaultApplied)]
+
+
+def test_a_program_beside_a_training_has_an_image(bed: Any, users_image: str) -> None:
+    """The page that it serves is read by a node of testbed's image."""
+    server = "echo $GREETING > /tmp/page && exec httpd -f -h /tmp -p 8000"
+    reader = "import urllib.request as u; print(u.urlopen('http://{server}:8000/page').read())"
+    waits = f'until python -c "{reader}"; do sleep 0.1; done'
+    training = yaml.safe_load(TRAINING)
+    training["programs"] = {
+        "server": {"image": users_image, "command": ["sh", "-c", server], "memory": "16MiB"},
+        "reader": {"command": ["sh", "-c", waits], "end": "expected"},
+    }
+    up = bed.up(file=bed.scenario("beside.yaml", yaml.safe_dump(training)))
+    done = up.end()
+    assert done.status in {0, VERDICT}, done.err
+    assert "b'hello\\n'" in up.folder.log("reader").read_text()
+    assert bed.remains(up.name) == []
 
 
 def test_what_the_engine_or_the_image_lacks_is_named(bed: Any, users_image: str) -> None:

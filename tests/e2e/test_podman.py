@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
+import tarfile
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +72,41 @@ def test_a_run_with_faults_and_the_image_after_a_prune(
     assert run("image", "prune").out == ""
     assert run("image", "check").out.strip() == image
     assert "Podman" in run("doctor", "--runtime", "docker").out
+
+
+IMAGED = """\
+name: imaged
+runtime: docker
+workload:
+  server:
+    image: testbed-test-image
+    command: [/bin/busybox, httpd, -f, -p, "{port:web}", -h, /bin]
+    ports: {web: 8000}
+    end: fatal
+  client:
+    image: testbed-test-image
+    command: [/bin/busybox, wget, "http://{server:web}/busybox"]
+    after: {server: {listens: web}}
+"""
+
+
+def test_an_image_without_a_shell(bed: Any, podman: str) -> None:
+    """Its only program is served by one node to another."""
+    static = shutil.which("busybox")
+    if static is None or b"/ld-" in Path(static).read_bytes()[:4096]:
+        pytest.skip("needs a static busybox (package busybox-static)")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(static, "bin/busybox")
+    with closing(connect(podman)) as engine:
+        engine.import_image_from_data(packed.getvalue(), repository="testbed-test-image")
+    file, name = bed.scenario("imaged.yaml", IMAGED), bed.new_name()
+    up = bed.start("up", file, "--name", name, DOCKER_HOST=podman)
+    done = up.end()
+    assert done.status in {0, 6}, done.err
+    assert (up.folder.home("client") / "busybox").read_bytes() == Path(static).read_bytes()
+    assert bed.remains(name) == []
+    file = bed.scenario("shell.yaml", IMAGED.replace("[/bin/busybox, wget,", "[sh, -c,"))
+    done = bed.start("up", file, "--name", bed.new_name(), DOCKER_HOST=podman).end()
+    assert done.status == 5
+    assert "sh: no such program in the image testbed-test-image:latest." in done.err

@@ -135,6 +135,33 @@ def test_bad_programs_are_named_and_nothing_is_left(bed: Any, runtime: str) -> N
         assert bed.remains(up.name) == []
 
 
+FORK = """\
+import subprocess, time
+children = [subprocess.Popen(["sleep", "60"]) for _ in range(100)]
+print("forked", sum(child.poll() is None for child in children), flush=True)
+time.sleep(60)
+"""
+
+
+def test_children_and_daemons_end_with_their_node(bed: Any, runtime: str) -> None:
+    """A hundred children run; a command that leaves its server behind ends the node."""
+    programs = {
+        "parent": {"command": [python_of(runtime), "-c", FORK], "end": "noticed"},
+        "daemon": {
+            "command": ["sh", "-c", "sleep 60 & echo detached"],
+            "after": {"parent": {"prints": "^forked 100$"}},
+            "end": "fatal",
+        },
+    }
+    text = yaml.safe_dump({"name": "children", "workload": programs, "stop": {"time": "2min"}})
+    up = bed.up("--runtime", runtime, file=bed.scenario("children.yaml", text))
+    done = up.end()
+    assert done.status == NODE_FAILED
+    assert "daemon exited with status 0; it printed:\n    detached" in done.err
+    assert "run servers in the foreground, not as daemons" in done.err
+    assert bed.remains(up.name) == []
+
+
 def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     """The frozen one loses its two seconds; the killed one starts again; one stays dead."""
     beat = (

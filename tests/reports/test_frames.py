@@ -9,7 +9,7 @@ import pytest
 
 from testbed.errors import RunNotFound, TestbedError
 from testbed.reports.frames import Run
-from testbed.reports.record import read_csv
+from testbed.reports.record import read_csv, read_csv_parts
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.rows import EVALUATIONS, UPDATE, Column
 
@@ -146,3 +146,13 @@ def test_a_column_missing_in_an_older_table_gets_its_default(tmp_path: Path) -> 
     assert list(table["version"]) == [3, 4]
     assert list(table["steps"]) == [1, 1]
     assert table["steps"].dtype == "Int64"
+
+
+def test_a_table_is_read_in_parts(tmp_path: Path) -> None:
+    """Rows of 4 bytes, of which two are read at once; the last one is incomplete."""
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n3,4\n5,6\n7,")
+    columns = {name: Column("int64", "", "") for name in ("a", "b")}
+    parts = [*read_csv_parts(path, columns, part_bytes=7)]
+    assert [part.to_numpy().tolist() for part in parts] == [[[1, 2], [3, 4]], [[5, 6]]]
+    assert [*read_csv_parts(tmp_path / "none.csv", columns)] == []

@@ -217,13 +217,20 @@ def small(make_small: Callable[..., Small]) -> Small:
     return make_small()
 
 
+TRAFFIC = Traffic(
+    peers={"store": InterfaceCounters(900, 9, 500, 5), "job0": InterfaceCounters(1, 1, 2, 2)},
+    retransmitted_in_bytes={"job0": 7},
+)
+
+
 @dataclass
 class WorkloadAgent:
-    """Answers as an agent does; tests say what has ended, and who listens."""
+    """Answers as an agent does; tests say what has ended, who listens, and what was sent."""
 
     ended: list[Exit] = field(default_factory=list)
     launched: list[str] = field(default_factory=list)
     ports: dict[str, list[int]] = field(default_factory=dict)
+    traffic: Traffic = TRAFFIC
 
     def begin_launch(self, launch: LaunchSpec) -> Callable[[], int]:
         self.launched.append(launch.node.name)
@@ -240,8 +247,7 @@ class WorkloadAgent:
         return self.ports.get(node, [])
 
     def count(self) -> Traffic:
-        peers = {"store": InterfaceCounters(900, 9, 500, 5), "job0": InterfaceCounters(1, 1, 2, 2)}
-        return Traffic(peers=peers, retransmitted_in_bytes={"job0": 7})
+        return self.traffic
 
     def usage(self) -> Usage:
         return Usage(

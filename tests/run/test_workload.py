@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from testbed.errors import NodeError
+from testbed.network.counters import Traffic
+from testbed.network.frames import Frames
+from testbed.network.ledgers import Pair
 from testbed.reports.workload import WorkloadRun
 from testbed.runtimes.agent.launch import Exit
 from testbed.telemetry.event_kinds import LinksRead, RateMeasured, RoundTripMeasured, StateChanged
@@ -84,6 +87,32 @@ def test_waiting_for_a_node_that_has_ended_otherwise_fails_at_once(make: Any) ->
         small.step(Exit("store", 3))
 
 
+def test_waiting_for_a_daemon_fails_with_how_to_start_it(make: Any) -> None:
+    small = make(TEXT.replace("end: fatal", "end: expected"))
+    small.step()
+    with pytest.raises(NodeError, match="store exited with status 0, but that store") as failure:
+        small.step(Exit("store", 0))
+    assert "run servers in the foreground, not as daemons" in failure.value.hint
+
+
+@pytest.mark.parametrize(("nodes", "nothing"), [(101, 0), (102, None)])
+def test_tcp_of_peers_beyond_a_hundred_is_empty(make: Any, nodes: int, nothing: int | None) -> None:
+    """Of 101 nodes, each has 100 peers, all of which are counted by name."""
+    small = make(TEXT.replace("count: 2", f"count: {nodes - 1}"))
+    small.step()
+    address = {one.name: one.link.address for one in small.watch.plan.nodes}
+    frames = {address["job0"]: {address["store"]: Frames(1042, 1), address["job1"]: Frames(99, 1)}}
+    tcp = {"job0": {address["store"]: Pair(8, 9, 0, 0.5), "": Pair(7, 7, 7, None)}}
+    small.agent.traffic = Traffic(pairs=tcp, frames=frames)
+    small.watch.count()
+    small.recorder.event(StateChanged("running"))
+    pairs = WorkloadRun(small.folder.path).summarise()["pairs"]["job0"]
+    names = ("sent_bytes", "received_bytes", "retransmitted_bytes", "frame_bytes", "packets")
+    assert [pairs["store"][name] for name in names] == [8, 9, 0, 1042, 1]
+    assert [pairs["job1"][name] for name in names] == [nothing] * 3 + [99, 1]
+    assert [pairs["others"][name] for name in names] == [7, 7, 7, None, None]
+
+
 @pytest.mark.parametrize(("node", "status"), [("store", 0), ("store", 1), ("job0", 2)])
 def test_a_needed_node_that_ends_fails_the_run(make: Any, node: str, status: int) -> None:
     small = make()
@@ -91,8 +120,10 @@ def test_a_needed_node_that_ends_fails_the_run(make: Any, node: str, status: int
     small.step()
     small.step()
     small.folder.log(node).write_text("oh no\n")
-    with pytest.raises(NodeError, match=f"{node} exited with status {status}; it printed:\n.*oh"):
+    found = f"{node} exited with status {status}; it printed:\n.*oh"
+    with pytest.raises(NodeError, match=found) as failure:
         small.step(Exit(node, status))
+    assert ("not as daemons" in failure.value.hint) == (status == 0)
     assert [one["ends_run"] for one in small.events("exited")] == [True]
 
 

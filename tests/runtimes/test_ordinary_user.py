@@ -76,6 +76,86 @@ def test_the_quickstart_runs_and_the_user_owns_its_folder(user: Any, setting: st
     assert removed.returncode == 0, removed.stderr
 
 
+WORKLOAD = """\
+name: pair
+workload:
+  server:
+    command:
+      - python3
+      - -c
+      - |
+        import socket
+        peer, _ = socket.create_server(("", 7000)).accept()
+        count = 0
+        while data := peer.recv(65536):
+            count += len(data)
+        open("count", "w").write(str(count))
+    ports: {data: 7000}
+  client:
+    command:
+      - python3
+      - -uc
+      - |
+        import socket, time
+        peer = socket.create_connection(("server", 7000))
+        for block in range(20):
+            peer.sendall(bytes(100_000))
+            print("block", block)
+            time.sleep(0.2)
+    link: {up: {rate: 20mbit}}
+    after: {server: {listens: data}}
+    metrics: {block: {regex: "block (.+)"}}
+faults:
+  - freeze: {nodes: [client], at: {log: "^block 5$"}, for: 500ms}
+  - partition: {nodes: [client], at: {log: "^block 10$"}, for: 500ms}
+"""
+
+
+def test_a_workload_runs_with_links_faults_and_measurements(user: Any) -> None:
+    """2 MB from client to server, of which the switch counts the frames."""
+    (user.home / "pair.yaml").write_text(WORKLOAD)
+    up = user.run(user.python, "-m", "testbed", "up", "pair.yaml", "--name", "pair")
+    assert up.returncode in (0, 6), up.stdout + up.stderr
+    folder = user.home / "runs/pair"
+    assert (folder / "homes/server/count").read_text() == "2000000"
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["faults"] == {"freeze": 1, "partition": 1}
+    assert summary["metrics"]["block"]["last"] == 19
+    pair, client = summary["pairs"]["client"]["server"], summary["nodes"]["client"]
+    assert 0 <= pair["sent_bytes"] - 2_000_000 <= 2
+    # What it sends again while it is partitioned does not reach the switch.
+    assert 2_000_000 < pair["frame_bytes"] <= client["up_bytes"]
+    limited = ("--set", "workload.client.cpu=0.5", "--name", "limited")
+    refused = user.run(user.python, "-m", "testbed", "up", "pair.yaml", *limited)
+    assert refused.returncode == 3
+    assert "(class client): cpu 0.5 cannot be enforced" in " ".join(refused.stderr.split())
+    assert _processes_of(user) == ""
+
+
+def test_an_active_workload_is_inspected_and_changed(
+    user: Any, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
+    (user.home / "still.yaml").write_text(
+        "name: still\nworkload: {still: {command: [sleep, '60'], link: {up: {rate: 20mbit}}}}\n"
+    )
+
+    def testbed(*words: str) -> subprocess.CompletedProcess[str]:
+        return user.run(user.python, "-m", "testbed", *words)
+
+    up = testbed("up", "still.yaml", "--name", "still", "--detach")
+    assert up.returncode == 0, up.stderr
+    inside = testbed("exec", "still", "still", "--", "sh", "-c", "touch $HOME/new; hostname")
+    assert inside.stdout == "still\n", inside.stderr
+    assert testbed("net", "set", "still", "still", "--up", "10mbit").returncode == 0
+    assert "10mbit" in testbed("net", "show", "still", "still").stdout
+    assert testbed("net", "capture", "still", "still", "--seconds", "0.2").returncode == 0
+    assert (user.home / "still-still.pcap").stat().st_size >= 24  # the header of the file
+    assert testbed("fault", "freeze", "still", "still", "--for", "100ms").returncode == 0
+    assert testbed("down", "still").returncode == 0
+    assert (user.home / "runs/still/homes/still/new").exists()
+    eventually(lambda: not _processes_of(user))
+
+
 def test_root_reaches_the_users_agent(
     user: Any, eventually: Callable[[Callable[[], Any]], Any]
 ) -> None:

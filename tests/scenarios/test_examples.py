@@ -49,6 +49,7 @@ ELSEWHERE = {
     "data/leaf": "tests/scenarios/test_data_files.py",
     "data/parquet": "tests/scenarios/test_data_files.py",
     "ddp/ddp": "tests/e2e/test_ddp.py",
+    "ddp/diloco": "tests/e2e/test_ddp.py",
     "ddp/elastic": "tests/e2e/test_launchers.py",
     "ddp/tree": "tests/e2e/test_ddp.py",
     "flower/flower": "tests/e2e/test_flower.py",

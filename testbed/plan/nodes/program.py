@@ -49,6 +49,7 @@ class ProgramRole(Role):
                 cpu_weight=self.cpu_weight,
                 uid=FIRST_WORKER_UID + scenario.workers.count + index,
                 end=program.end,
+                image=_image(program.image),
                 command=resolve(program.command, addresses),
             )
 
@@ -82,13 +83,18 @@ class ProgramRole(Role):
                 command=tuple(fill(word, own, workload, addresses) for word in program.command),
                 environment={"HOME": str(HOME), **_python(program), **filled},
                 files=program.files,
-                image="nodes" if program.image is None else with_tag(program.image),
+                image=_image(program.image),
                 when_absent=program.absence(one),
             )
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
         """Return its limit, if it has one."""
         return self.other_bytes if node.memory is None else int(node.memory)
+
+
+def _image(name: str | None) -> str:
+    """Return ``NodeSpec.image`` for the image that a program names."""
+    return "nodes" if name is None else with_tag(name)
 
 
 def _python(program: Program) -> Mapping[str, str]:

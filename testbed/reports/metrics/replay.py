@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import merge
 from math import ceil, inf
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -66,11 +67,7 @@ class Replay:
         self._sink: ScrapedSink
         if isinstance(run, WorkloadRun):
             self._sink = WorkloadMetrics(plan, seconds=lambda: 0.0)
-            readings = [
-                *_rows(NodeRow, run.nodes),
-                *_rows(PairRow, run.pairs),
-                *_rows(MetricRow, run.metrics),
-            ]
+            readings = [*_rows(NodeRow, run.nodes), *_rows(MetricRow, run.metrics)]
         else:
             outline = Outline.of(run.scenario, plan, per_worker=per_worker)
             self._sink = MetricsSink(outline, seconds=lambda: 0.0)
@@ -81,6 +78,7 @@ class Replay:
             *((row.time_seconds, row) for row in readings if row.time_seconds is not None),
         ]
         self._records = sorted(records, key=itemgetter(0))
+        self._run = run
         self.started = _started(run)
 
     @property
@@ -92,7 +90,7 @@ class Replay:
     def moments(self) -> Iterator[Moment]:
         """Yield a snapshot for every step, and in between for every event that changes a gauge."""
         records: Iterator[tuple[float, Entry | Reading | None]]
-        records = iter([*self._records, (inf, None)])
+        records = merge(self._records, self._pairs(), [(inf, None)], key=itemgetter(0))
         at, what = next(records)
         for step in range(ceil(self.seconds / STEP_SECONDS) + 1):
             until = step * STEP_SECONDS
@@ -105,6 +103,12 @@ class Replay:
             self._tell_rows(until)
             self._sink.time_passed(min(until, self.seconds))
             yield Moment(until, self._sink.families())
+
+    def _pairs(self) -> Iterator[Record]:
+        """Yield the pairs of a workload as the steps show them: at most one row of each a step."""
+        if isinstance(self._run, WorkloadRun):
+            for part in self._run.last_pairs(every_seconds=STEP_SECONDS):
+                yield from zip(part["time_seconds"], _rows(PairRow, part), strict=True)
 
     def _tell_rows(self, until: float) -> None:
         count = int(np.searchsorted(self._rows["time_seconds"], until, side="right"))

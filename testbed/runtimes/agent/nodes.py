@@ -310,7 +310,7 @@ class Nodes:
                     return {name: read_queues(node.anchor).get(INTERFACE, Queue(0, 0))}
         return {}
 
-    def links(self, as_created: bool = False) -> list[dict[str, Any]]:
+    def links(self, as_created: bool = False, only: Sequence[str] = ()) -> list[dict[str, Any]]:
         """Return the links of running nodes, as they are or were when created, and trunks."""
         read = self.switch.inspect
         found = [
@@ -318,9 +318,10 @@ class Nodes:
             if as_created
             else read(one.spec, pid=one.anchor, network=one.network)
             for name, one in self._running.items()
-            if one.spec.link is not None
+            if one.spec.link is not None and (not only or name in only)
         ]
-        return [link.as_dict() for link in (*found, *self.switch.inspect_trunks())]
+        trunks = [one for one in self.switch.inspect_trunks() if not only or one.node in only]
+        return [link.as_dict() for link in (*found, *trunks)]
 
     def links_of(self, names: Sequence[str]) -> dict[str, LinkSpec]:
         """Return the current links of trunks, and of those of the nodes that run.

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 from prometheus_client import CollectorRegistry, generate_latest
 
 from testbed.plan.workload import plan_workload
-from testbed.reports.metrics.workload import WorkloadMetrics
+from testbed.reports.metrics.replay import STEP_SECONDS, Replay
+from testbed.reports.metrics.workload import PAIR_BYTES, WorkloadMetrics
+from testbed.reports.workload import WorkloadRun
+from testbed.scenario.dump import dump_data
 from testbed.scenario.load_workload import load_workload
 from testbed.telemetry.entry import Entry
-from testbed.telemetry.event_kinds import StateChanged
+from testbed.telemetry.event_kinds import StateChanged, WorkloadBegun
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import MetricRow, NodeRow, PairRow
 
 TEXT = """\
@@ -67,3 +73,31 @@ def test_a_scrape_has_the_last_reading_of_every_node(tmp_path: Path) -> None:
         f"testbed_pair_packets_total{{{pair}}} 9.0",
         f"testbed_printed_value{{{client % loss}}} 2.5",
     }
+
+
+def test_a_replay_takes_one_row_of_each_pair_and_step(tmp_path: Path) -> None:
+    """Of readings at 1, 2, ..., 12 s, steps at 5, 10 and 15 s show those at 5, 10 and 12 s."""
+    file = tmp_path / "pair.yaml"
+    file.write_text(TEXT)
+    workload = load_workload(file)
+    dumped = dump_data(workload.model_dump(mode="json", exclude_none=True), "scenario")
+    created = {"scenario": "pair", "text": dumped, "classes": [], "now": 0.0}
+    folder = RunFolder.create(tmp_path / "runs", "pair-1", **created)
+    pairs = (("client0", "server"), ("server", "client0"))
+    with Recorder.into(folder, time_scale=1.0) as recorder:
+        recorder.event(WorkloadBegun())
+        for second in range(1, 13):
+            recorder.readings([NodeRow(second, "server", 1, 1, 1, 1, 0, None, None, None)])
+            sent = 100 * second
+            recorder.readings([PairRow(second, *pair, 0, 0, 0, None, sent, 1) for pair in pairs])
+    run = WorkloadRun(folder.path)
+    thinned = pd.concat(run.last_pairs(every_seconds=STEP_SECONDS))
+    assert [*thinned["time_seconds"]] == [5, 5, 10, 10, 12, 12]
+    assert {*thinned.columns} == {*run.pairs.columns}
+    replay = Replay(run, plan_workload(workload, "pair-1"))
+    shown = {
+        moment.emulated: [sample.value for sample in moment.families[PAIR_BYTES.name].samples]
+        for moment in replay.moments()
+        if PAIR_BYTES.name in moment.families
+    }
+    assert shown == {5.0: [500, 500], 10.0: [1000, 1000], 15.0: [1200, 1200]}
