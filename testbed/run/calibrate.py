@@ -129,7 +129,7 @@ def _measured(subject: Subject, opened: Opened) -> tuple[float, float, float, in
     opened()
     flops = count_flops(network, *shape)
     step = step_seconds(network, subject, clock=time.perf_counter)
-    # A copy takes longer than a time slice: on a busy machine, it always includes waiting for a CPU.
+    # A copy is longer than a time slice: on a busy machine, it always includes waiting for a CPU.
     memory = memory_bytes_per_second(time.thread_time)
     return step, memory, flops, network.layout.size
 
