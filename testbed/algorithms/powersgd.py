@@ -98,8 +98,8 @@ class PowerWorker(WorkerHalf[PowerSgd]):
         self.version = reply.version
         if isinstance(reply.model, Dense):
             self.parameters[:], self._matrix = reply.model.values, None
-            self._momentum[:] = np.asarray(reply.note.get("momentum", 0.0))
-            self._right[:] = np.asarray(reply.note.get("right", 0.0))
+            self._momentum[:] = np.asarray(reply.note["momentum"])
+            self._right[:] = np.asarray(reply.note["right"])
             return None
         low, values = self.config.low_rank(self.layout), expect(Factors, reply.model).values.copy()
         if self._matrix is not None:  # Q ← Mᵀ P̂; e ← M - P̂ Qᵀ

@@ -13,12 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from testbed.algorithms import Asgd, CustomAlgorithm
-from testbed.algorithms.base import Reply
 from testbed.algorithms.frame.actions import Step
 from testbed.algorithms.frame.compute import batch_of
 from testbed.datasets import Prepared, load
 from testbed.models import BoundModel, CustomModel
-from testbed.payloads import Dense
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.load import load as load_scenario
 from testbed.scenario.own_code import own_files
@@ -67,8 +65,11 @@ def train(scenario: Scenario, folder: Path, data_folder: Path) -> None:
     data = load(data_folder)
     network = scenario.model.build(data.image_shape, data.classes, folder=folder)
     rng = stream(scenario.seed, "warm-up")
-    half = algorithm.worker(network.layout, scenario.workers.count, rng=rng)
-    half.receive(Reply(Dense(network.initial(rng)), version=0), 0.0)
+    layout, count = network.layout, scenario.workers.count
+    server = algorithm.server(layout, count, parameters=network.initial(rng), rng=rng)
+    server.join(0)
+    half = algorithm.worker(layout, count, rng=rng)
+    half.receive(server.pull(0, 0.0), 0.0)  # with what the algorithm adds to a model
     bound = network.bind(half.parameters)
     batch = slice(0, scenario.workers.batch_size)
     images = data.train_images[batch].astype(np.float32)  # raw images are good enough

@@ -55,7 +55,11 @@ def wait_until(look: Callable[[], Any]) -> Any:
 
 
 DRIVERS: Mapping[str, RuntimeDriver] = drivers()
-NEEDS = {"native": pytest.mark.namespaces, "docker": pytest.mark.docker, "lxc": pytest.mark.root}
+NEEDS = {
+    "native": pytest.mark.namespaces,
+    "docker": pytest.mark.docker,
+    "lxc": pytest.mark.namespaces,
+}
 PODMAN = pytest.param("podman", marks=(pytest.mark.docker, pytest.mark.root))
 """The runtime docker, with Podman as its engine."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ SMOKE = (
     "test_contract.py::test_exec_runs_in_the_node_with_its_restrictions[native]",
     "test_contract.py::test_a_frozen_node_makes_no_progress_until_it_is_thawed[native]",
     "test_contract.py::test_a_run_ends_when_its_controller_is_killed[native]",
+    "test_contract.py::test_exec_runs_in_the_node_with_its_restrictions[lxc]",
+    "test_contract.py::test_a_run_ends_when_its_controller_is_killed[lxc]",
     "native/test_driver.py::test_a_node_has_its_own_uid_and_no_privileges",
     "native/test_driver.py::test_a_node_sees_no_private_files_of_the_user",
     "native/test_driver.py::test_a_node_opens_a_device_that_is_mounted_at_its_own_path",
@@ -178,6 +181,33 @@ def test_a_limit_that_cannot_be_enforced_is_refused_with_how_to_fix_it(user: Any
     assert "(class slow): memory 500MiB cannot be enforced" in " ".join(up.stderr.split())
     assert "systemd-run --user --scope -p Delegate=yes" in " ".join(up.stderr.split())
     assert not (user.home / "runs/limited").exists()
+
+
+LXC = ("--runtime", "lxc", "--name", "contained")
+
+
+@pytest.mark.skipif(shutil.which("lxc-execute") is None, reason="needs lxc-execute")
+def test_lxc_containers_need_subordinate_uids(user: Any) -> None:
+    up = user.run(user.python, "-m", "testbed", "up", QUICKSTART, *LXC, *QUICK)
+    folder = user.home / "runs/contained"
+    if user.name.endswith("o"):
+        assert up.returncode == 3
+        told = " ".join(up.stderr.split())
+        assert "the runtime lxc needs root, or subordinate uids of this user" in told
+        assert "sudo usermod --add-subuids" in told
+        assert not folder.exists()
+        return
+    assert up.returncode in (0, 6), up.stdout + up.stderr  # 6: this host was too busy
+    assert json.loads((folder / "run.json").read_text())["state"] == "finished"
+    assert _processes_of(user) == ""
+    assert user.run("ls", "-A", ".local/share/lxc").stdout == ""
+    assert not (user.home / ".cache/lxc").exists()
+    assert user.run("rm", "-r", str(folder)).returncode == 0
+    limited = ("--set", "workers.classes.slow.memory=500MiB")
+    up = user.run(user.python, "-m", "testbed", "up", QUICKSTART, *LXC, *limited)
+    assert up.returncode == 3
+    assert "LXC containers of ordinary users have no control groups" in up.stderr
+    assert not folder.exists()
 
 
 def test_forbidden_namespaces_are_reported_with_what_forbids_them(user: Any) -> None:

@@ -1,6 +1,6 @@
 """The agent's outer process: it creates the run's pid namespace, and waits for its first process.
 
-For an unprivileged user it first creates the user namespace that owns all others of the run. An
+For an unprivileged user it first creates the user namespace that owns all others of the run. Root's
 agent that enters containers of an engine stays in the pid namespace in which they are.
 
 The controller starts it with the lifeline as standard input, the pipe for its reports as
@@ -28,7 +28,7 @@ def main() -> int:
     syscalls.set_name(title_of(settings.folder))
     try:
         enter_user_namespace(settings.users.kind)
-        if settings.own_containers:
+        if settings.own_pids:
             syscalls.unshare(syscalls.CLONE_NEWPID)
     except (OSError, HostError) as error:
         refusal = explain(error, root=not settings.users.namespace)

@@ -138,12 +138,14 @@ class GivenContainer(Container):
     """A container that an engine created; its first process keeps the namespaces."""
 
     first: Process = field(kw_only=True)
+    grouped: bool = field(kw_only=True)
     linger_seconds: float = LINGER_SECONDS
     _limits: dict[str, str] = field(default_factory=dict)
 
     def prepare(self) -> Placement:
         self._check_alive()
-        self.groups = ContainerGroups.of(self.first.pid)
+        if self.grouped:
+            self.groups = ContainerGroups.of(self.first.pid)
         if self.groups.frozen():  # a process that enters freezes, and the template waits for it
             raise NodeError(
                 f"{self.node.name}: its container is paused.",
@@ -209,15 +211,21 @@ def own_containers(groups: RunGroups) -> Containers:
 
 @dataclass
 class GivenContainers:
-    """The containers that an engine created, by the first process that a launch names."""
+    """The containers that an engine created, by the first process that a launch names.
 
+    Attributes:
+        grouped: whether each has control groups of its own.
+        given: the first process of each, by node.
+    """
+
+    grouped: bool = True
     given: dict[str, Process] = field(default_factory=dict)
 
     def __call__(self, launch: LaunchSpec) -> GivenContainer:
         """Return the container that a launch names; NodeError if it is none or another node's."""
         first = _first_process(launch)
         self.given[launch.node.name] = first
-        return GivenContainer(launch.node, first=first)
+        return GivenContainer(launch.node, first=first, grouped=self.grouped)
 
     def end(self) -> None:
         """Kill every container, including paused ones."""

@@ -39,7 +39,7 @@ AGENT_LIMITS = Limits(cpu_weight=10, pids=2 * PIDS_LIMIT)
 def main(settings: AgentSettings) -> int:
     """Be the agent of a run whose processes are all in this process's pid namespace."""
     groups = RunGroups(settings.folder.name, settings.hierarchies)
-    return serve(settings, groups, own_containers(groups), kill_all=_kill_namespace)
+    return serve(settings, groups, own_containers(groups), kill_all=kill_namespace)
 
 
 def serve(
@@ -125,7 +125,7 @@ def _private_folder(settings: AgentSettings) -> Path:
     return folder
 
 
-def _kill_namespace() -> None:
+def kill_namespace() -> None:
     """Kill every other process of this pid namespace."""
     assert os.getpid() == 1, "the pid namespace is not the run's"
     with suppress(ProcessLookupError):

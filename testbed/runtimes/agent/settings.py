@@ -89,9 +89,12 @@ class AgentSettings:
     tunnel: Tunnel | None = None
 
     @property
-    def own_containers(self) -> bool:
-        """Whether the agent creates the containers itself."""
-        return self.main == OWN_CONTAINERS
+    def own_pids(self) -> bool:
+        """Whether the run has a pid namespace of its own, whose end ends all its processes.
+
+        Root's agent that enters containers of an engine is in the one in which they are.
+        """
+        return self.main == OWN_CONTAINERS or self.users.namespace
 
     @staticmethod
     def from_json(text: str) -> AgentSettings:

@@ -32,6 +32,7 @@ from testbed.runtimes.docker.image import (
     DEPENDENCIES,
     DOCKERFILE,
     GPU_WHEELS,
+    INPUTS,
     KAFKA,
     KAFKA_BASE,
     KAFKA_DOCKERFILE,
@@ -49,6 +50,7 @@ from testbed.runtimes.docker.image import (
     labels_of,
     pack,
     part_name,
+    remove_images,
 )
 
 if TYPE_CHECKING:
@@ -58,9 +60,6 @@ BASE_IMAGE = "python:3.11-slim"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 GPU_TORCH_INDEX = "https://pypi.org/simple"
 """The index of torch builds for Linux with CUDA."""
-
-ARGUMENTS_LABEL = "org.edge-testbed.arguments"
-"""Build arguments of the dependencies, so that the package is added to exactly these."""
 
 KAFKA_LABEL = "org.edge-testbed.kafka"
 """The Kafka version in an image of ours."""
@@ -103,17 +102,21 @@ class Builder:
             return name
         variant = f"-{hashlib.sha256(base.encode()).hexdigest()[:6]}" if base else ""
         dependencies = f"{part_name(DEPENDENCIES, sources)}{variant}{'-gpu' if gpu else ''}"
-        context = pack(sources)
-        arguments = self._arguments_of(dependencies)
-        if arguments is None:
+        if labels_of(self.engine, dependencies) is None:
             arguments = self._find_inputs(sources, gpu=gpu, base=base)
             self.say("installing what nodes import")
-            labels = {PART_LABEL: DEPENDENCIES, ARGUMENTS_LABEL: json.dumps(arguments)}
-            self._build(context, dependencies, arguments, labels, target="dependencies")
+            labels = {PART_LABEL: DEPENDENCIES}
+            self._build(pack(sources), dependencies, arguments, labels, target=DEPENDENCIES)
+            self._remove_inputs()
         self.say(f"adding testbed {__version__} ({source})")
         labels = {PART_LABEL: NODES, SOURCE_LABEL: source, VERSION_LABEL: __version__}
-        self._build(context, name, arguments, labels)
+        self._build(pack(package_on(dependencies, sources)), name, {}, labels)
         return name
+
+    def _remove_inputs(self) -> None:
+        """Remove what the dependencies were installed from, which would double their size."""
+        for _ in remove_images(self.engine, lambda image: image.part not in INPUTS):
+            pass
 
     def kafka(self, environment: Mapping[str, str]) -> str:
         """Pull the official image of a broker or build ours; return its name.
@@ -145,16 +148,6 @@ class Builder:
         labels = {PART_LABEL: KAFKA, KAFKA_LABEL: version}
         self._build(context, name, arguments, labels, dockerfile=KAFKA_DOCKERFILE)
         return name
-
-    def _arguments_of(self, dependencies: str) -> dict[str, str] | None:
-        """Return the build arguments of the dependencies; None if any image of them is missing."""
-        labels = labels_of(self.engine, dependencies)
-        if labels is None:
-            return None
-        arguments: dict[str, str] = json.loads(labels[ARGUMENTS_LABEL])
-        images = (arguments[name] for name in ("BASE_IMAGE", "WHEELS") if name in arguments)
-        gone = any(labels_of(self.engine, image) is None for image in images)
-        return None if gone else arguments
 
     def _find_inputs(self, sources: Mapping[str, bytes], *, gpu: bool, base: str) -> dict[str, str]:
         """Return the build arguments; create the images that they name if no registry answers."""
@@ -249,6 +242,15 @@ class Builder:
                 timeout=SILENCE_SECONDS,
             )
             follow(answers, name, self.log)
+
+
+def package_on(dependencies: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the sources with a Dockerfile of the last stage only, on an image that exists.
+
+    An engine without BuildKit builds all stages of a file, whether or not the last one needs them.
+    """
+    _, _, last = sources[DOCKERFILE].rpartition(b"FROM dependencies\n")
+    return {**sources, DOCKERFILE: f"FROM {dependencies}\n".encode() + last}
 
 
 def follow(answers: Iterable[dict[str, Any]], name: str, log: Callable[[str], None]) -> None:

@@ -97,6 +97,9 @@ PART_LABEL = "org.edge-testbed.part"
 NODES, DEPENDENCIES, WHEELS, BASE = "nodes", "dependencies", "wheels", "base"
 GPU_WHEELS = "gpu-wheels"
 KAFKA, KAFKA_BASE = "kafka", "kafka-base"
+INPUTS = ("stage", WHEELS, GPU_WHEELS)
+"""Parts that nothing needs once the dependencies are installed; "stage" is the Dockerfile's."""
+
 MADE_OF: Mapping[str, tuple[str, ...]] = {
     DEPENDENCIES: DEPENDENCY_RECIPE,
     WHEELS: (OFFLINE, CONSTRAINTS, REQUIREMENTS),

@@ -1,7 +1,8 @@
 """The agent of a run in LXC containers: a process of the host with a network namespace of its own.
 
 It enters the containers as the agent of a run in Docker does, and is therefore in the pid namespace
-in which they are. All processes of the run are in the run's control groups, and end by them.
+in which they are. All processes of root's run are in the run's control groups, and end by them;
+those of an ordinary user's run are in its pid namespace, and end with the agent.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 
 from testbed.host import syscalls
 from testbed.runtimes.agent.containers import GivenContainers
-from testbed.runtimes.agent.init import serve
+from testbed.runtimes.agent.init import kill_namespace, serve
 from testbed.runtimes.agent.nodes import CLEANUP_SECONDS
 from testbed.runtimes.agent.settings import AgentSettings
 from testbed.runtimes.lxc.groups import LxcGroups
@@ -22,8 +23,10 @@ def main(settings: AgentSettings) -> int:
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     groups = LxcGroups.of(settings.folder, settings.hierarchies)
 
-    def kill_all() -> None:
+    def kill_groups() -> None:
         groups.leave()
         groups.kill_all(deadline=time.monotonic() + CLEANUP_SECONDS)
 
-    return serve(settings, groups, GivenContainers(), kill_all=kill_all)
+    of_user = settings.users.namespace
+    containers = GivenContainers(grouped=not of_user)
+    return serve(settings, groups, containers, kill_all=kill_namespace if of_user else kill_groups)

@@ -19,13 +19,10 @@ from testbed.runtimes.agent.launch import HOSTS, MOUNT_ROOT, Mount
 from testbed.runtimes.agent.view import SCRATCH
 from testbed.runtimes.base import HOSTNAME_BYTES, ContainerSpec
 from testbed.runtimes.lxc.groups import PARENT, LxcGroups
+from testbed.runtimes.lxc.root_system import OWN, SYSTEM, RootSystem
 from testbed.values.topology import inodes
 
 ROOT = Path("/")
-SYSTEM = tuple(Path("/") / name for name in ("usr", "etc", "bin", "sbin", "lib", "lib32", "lib64"))
-OWN = tuple(Path("/") / name for name in ("proc", "sys", "dev", "tmp", "run"))
-"""Folders that a container has of its own."""
-
 NEW = (*SCRATCH, Path("/dev"))
 """Those that are empty until the container's own files and mounts are in them."""
 
@@ -38,19 +35,36 @@ class View:
     links: tuple[tuple[Path, str], ...] = ()
 
     @classmethod
-    def of(cls, spec: ContainerSpec) -> View:
-        """Return the host's programs, what the interpreter needs, and the node's mounts.
+    def of(cls, spec: ContainerSpec, system: RootSystem | None = None) -> View:
+        """Return the programs, what the interpreter needs, and the node's mounts.
+
+        Args:
+            spec: the node.
+            system: whose programs; by default the host's.
 
         Raises:
             HostError: the interpreter is closed to the node's uid.
             NodeError: the source of a mount is missing; names it.
         """
-        system = Needs.of(path for path in SYSTEM if path.exists())
+        if system is not None:
+            return cls._of_system(spec, system)
+        programs = Needs.of(path for path in SYSTEM if path.exists())
         mine = find_needs()
-        needs = Needs((*system.must, *mine.must), mine.may)
+        needs = Needs((*programs.must, *mine.must), mine.may)
         (cover,) = find_covers((ROOT,), spec.node.uid, needs)
         trees = (Mount(tree, tree) for tree in cover.trees)
         return cls((*trees, *shown(spec)), cover.links)
+
+    @classmethod
+    def _of_system(cls, spec: ContainerSpec, system: RootSystem) -> View:
+        (cover,) = find_covers((ROOT,), spec.node.uid, find_needs())
+        trees = [tree for tree in cover.trees if tree not in SYSTEM]
+        bound = [Mount(source, target) for source, target in system.shown(trees)]
+        links = dict(cover.links) | dict(system.links())
+        within = {mount.target for mount in bound}
+        kept = {link: text for link, text in links.items() if not within & {*link.parents}}
+        mounts = (*bound, *(Mount(tree, tree) for tree in trees), *shown(spec))
+        return cls(mounts, tuple(sorted(kept.items())))
 
     @property
     def points(self) -> list[tuple[Path, bool]]:
@@ -95,7 +109,9 @@ def shown(spec: ContainerSpec) -> Iterator[Mount]:
             yield mount
 
 
-def configuration(spec: ContainerSpec, run: Path, root: Path, view: View) -> Sequence[str]:
+def configuration(
+    spec: ContainerSpec, run: Path, root: Path, view: View, *, grouped: bool = True
+) -> Sequence[str]:
     """Return the lines of a container's configuration.
 
     Args:
@@ -103,6 +119,7 @@ def configuration(spec: ContainerSpec, run: Path, root: Path, view: View) -> Seq
         run: the run folder.
         root: the container's root file system.
         view: what it shows of the host.
+        grouped: whether it has control groups.
     """
     node, groups = spec.node, f"{PARENT}/{run.name}"
     size = ceil(node.scratch)
@@ -130,8 +147,14 @@ def configuration(spec: ContainerSpec, run: Path, root: Path, view: View) -> Seq
         "lxc.pty.max = 1024",
         "lxc.console.path = none",
         "lxc.signal.halt = SIGTERM",
-        f"lxc.cgroup.dir.container = {groups}/{node.name}",
-        f"lxc.cgroup.dir.monitor = {groups}/{LxcGroups.monitor(node.name)}",
+        *(_group_names(node.name, groups) if grouped else ()),
+    )
+
+
+def _group_names(node: str, groups: str) -> Sequence[str]:
+    return (
+        f"lxc.cgroup.dir.container = {groups}/{node}",
+        f"lxc.cgroup.dir.monitor = {groups}/{LxcGroups.monitor(node)}",
         f"lxc.cgroup.dir.monitor.pivot = {groups}",
     )
 

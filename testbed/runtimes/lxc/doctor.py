@@ -10,30 +10,30 @@ from pathlib import Path
 
 from testbed.errors import HostError
 from testbed.host.hierarchies import find_mounted
+from testbed.host.users import find_users
 from testbed.runtimes.base import Finding
 from testbed.runtimes.lxc.groups import lxc_folder
+from testbed.runtimes.lxc.unprivileged import require_range
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 TOOLS = ("lxc-execute", "lxc-config")
 
 
 def require_lxc() -> None:
-    """Reject a host without LXC or with control groups elsewhere, and any user except root.
+    """Reject a host without LXC or with control groups elsewhere, and users without a range.
 
     Raises:
         HostError: what is missing; says how to get it.
     """
-    if os.geteuid() != 0:
-        raise HostError(
-            "the runtime lxc needs root.",
-            hint="Run it as root, or use `runtime: native`, which needs none.",
-        )
     lacking = [tool for tool in TOOLS if shutil.which(tool) is None]
     if lacking:
         raise HostError(
             f"{lacking[0]}: no such program: LXC is not installed.",
             hint="Debian, Ubuntu: sudo apt-get install --no-install-recommends lxc",
         )
+    if os.geteuid() != 0:
+        require_range(find_users())
+        return
     hidden = [one.point for one in find_mounted() if not one.point.is_relative_to(CONTROL_GROUPS)]
     if hidden:
         raise HostError(

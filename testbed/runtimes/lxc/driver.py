@@ -32,11 +32,21 @@ from testbed.runtimes.lxc.doctor import examine_lxc, require_lxc
 from testbed.runtimes.lxc.groups import (
     PARENT,
     LxcGroups,
+    Record,
     containers_folder,
     find_records,
     find_trees,
     lxc_folder,
     read_record,
+)
+from testbed.runtimes.lxc.root_system import RootSystem
+from testbed.runtimes.lxc.unprivileged import (
+    FIRST,
+    end,
+    entering,
+    find_first,
+    first_process,
+    require_range,
 )
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.runtimes.native.lifeline import NativeLifeline
@@ -57,7 +67,13 @@ ERROR = re.compile(r" ERROR +\S+ - \S+ - (?!.*Continuing\.\.\.$)(.*)", re.MULTIL
 
 @dataclass(frozen=True)
 class LxcDriver(NativeDriver):
-    """Implements RuntimeDriver, which documents the methods."""
+    """Implements RuntimeDriver, which documents the methods.
+
+    Attributes:
+        system: the root file system of the containers; by default the host's programs.
+    """
+
+    system: RootSystem | None = None
 
     agent_main: ClassVar[str] = "testbed.runtimes.lxc.agent:main"
     groups_parent: ClassVar[str] = PARENT
@@ -78,6 +94,8 @@ class LxcDriver(NativeDriver):
 
     def check(self, nodes: Iterable[NodeSpec]) -> Mapping[str, str]:
         require_lxc()
+        if self.system is not None:
+            self.system.check()
         return super().check(nodes)
 
     def examine(self, *, workers: int, gpu: bool, broker: bool) -> Iterator[Finding]:
@@ -85,6 +103,8 @@ class LxcDriver(NativeDriver):
 
     def start(self, plan: Plan, folder: RunFolder, start: Start) -> NativeLifeline:
         require_lxc()
+        if start.users is not None:
+            require_range(start.users)
         return super().start(plan, folder, start)
 
     def contain(
@@ -92,10 +112,10 @@ class LxcDriver(NativeDriver):
     ) -> Mapping[str, int]:
         groups = LxcGroups.of(folder.path, self._trees())
         for spec in specs:
-            if groups.processes(spec.node.name):
+            if _is_running(spec.node.name, groups):
                 raise NodeError(f"{spec.node.name} is already running.")
         try:
-            views = [View.of(spec) for spec in specs]
+            views = [View.of(spec, self.system) for spec in specs]
             roots = [_build_root(view, groups) for view in views]
             wanted = zip(specs, views, roots, strict=True)
             pids = in_parallel(lambda one: _create(*one, groups), wanted)
@@ -124,6 +144,12 @@ class LxcDriver(NativeDriver):
         return find_trees() if self.hierarchies is None else self.hierarchies
 
 
+def _is_running(node: str, groups: LxcGroups) -> bool:
+    if groups.hierarchies:
+        return bool(groups.processes(node))
+    return find_first(groups.folder, containers_folder(groups.folder) / node) is not None
+
+
 def _build_root(view: View, groups: LxcGroups) -> Path:
     """Return a root file system; containers with the same mount points share it."""
     root = containers_folder(groups.folder) / view.digest
@@ -142,32 +168,35 @@ def _create(spec: ContainerSpec, view: View, root: Path, groups: LxcGroups) -> i
     place, kept = _place(groups, node), containers_folder(groups.folder) / node
     _remove(node, groups)
     kept.mkdir()
-    lines = configuration(spec, groups.folder, root, view)
+    grouped = bool(groups.hierarchies)
+    lines = configuration(spec, groups.folder, root, view, grouped=grouped)
     (kept / "config").write_text("\n".join((*lines, "")))
     try:
-        place.symlink_to(kept)
+        Record(place, groups.folder).create(kept)
     except FileExistsError:
         raise HostError(
             f"{place} exists, and is no container of {groups.run}.",
             hint=f"Remove it with `lxc-destroy --force {place.name}`, or choose another --name.",
         ) from None
     _start(node, place, groups)
-    groups.add(node, Limits.of(spec.node))
-    first = next((pid for pid in groups.processes(node) if is_first(pid)), None)
+    if grouped:
+        groups.add(node, Limits.of(spec.node))
+        first = next((pid for pid in groups.processes(node) if is_first(pid)), None)
+    else:
+        first = first_process(groups.folder, place)
+        (kept / FIRST).write_text(str(first))
     if first is None:
         raise NodeError(f"{node}: its container ended as soon as it was started.")
     return first
 
 
 def _start(node: str, place: Path, groups: LxcGroups) -> None:
-    entrance = groups.entrance()
-    if entrance is None:
-        raise NodeError(f"{node}: the agent of {groups.run} has ended.")
     log = place / "log"
-    how = ("--name", place.name, "--daemon", "--logfile", str(log), "--logpriority", "ERROR")
+    which = ("--lxcpath", str(place.parent), "--name", place.name)
+    how = (*which, "--daemon", "--logfile", str(log), "--logpriority", "ERROR")
     try:
         status = subprocess.run(
-            [*IN_GROUP, str(entrance), "lxc-execute", *how, "--", *COMMAND],
+            [*_into(groups), "lxc-execute", *how, "--", *COMMAND],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -186,6 +215,16 @@ def _start(node: str, place: Path, groups: LxcGroups) -> None:
         )
 
 
+def _into(groups: LxcGroups) -> tuple[str, ...]:
+    """Return the command that executes another where the run's end finds all that it starts."""
+    if not groups.hierarchies:
+        return entering(groups.folder)
+    entrance = groups.entrance()
+    if entrance is None:
+        raise NodeError(f"the agent of {groups.run} has ended.")
+    return (*IN_GROUP, str(entrance))
+
+
 def _remove(node: str, groups: LxcGroups) -> None:
     """Remove a node's container in any state, whether or not its monitor is alive."""
     deadline = time.monotonic() + STOP_SECONDS
@@ -193,10 +232,13 @@ def _remove(node: str, groups: LxcGroups) -> None:
     groups.kill_all(*names, deadline=deadline)
     for name in names:
         groups.remove_node(name, deadline=deadline)
-    record = read_record(_place(groups, node))
+    place, kept = _place(groups, node), containers_folder(groups.folder) / node
+    if not groups.hierarchies:
+        end(groups.folder, place, kept, deadline=deadline)
+    record = read_record(place)
     if record is not None and record.folder == groups.folder:
         record.remove()
-    shutil.rmtree(containers_folder(groups.folder) / node, ignore_errors=True)
+    shutil.rmtree(kept, ignore_errors=True)
 
 
 def _place(groups: LxcGroups, node: str) -> Path:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from testbed.errors import HostError
 from testbed.host.cgroups import AGENT_GROUP, RunGroups
 from testbed.host.hierarchies import Hierarchy, find_hierarchies, find_mounted
 from testbed.telemetry.folder import RunFolder
@@ -23,6 +24,9 @@ from testbed.telemetry.folder import RunFolder
 PARENT = "testbed.lxc"
 DEFAULT_FOLDER = Path("/var/lib/lxc")
 LOCKS = Path("/run/lxc/lock")
+PLACE = "place"
+"""Link to a container's place in LXC's folder, which an agent of an ordinary user cannot ask for:
+in its user namespace it is root."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,20 @@ class Record:
         """The name of the run."""
         return self.folder.name
 
+    def create(self, kept: Path) -> None:
+        """Link to the folder with a container's configuration, and from there back.
+
+        Raises:
+            FileExistsError: LXC has a container of this name.
+        """
+        self.place.parent.mkdir(parents=True, exist_ok=True)
+        (kept / PLACE).symlink_to(self.place)
+        self.place.symlink_to(kept)
+
     def remove(self) -> None:
-        """Remove a container that has ended, as lxc-destroy does."""
-        shutil.rmtree(self.place.readlink(), ignore_errors=True)
+        """Remove a container that has ended, as lxc-destroy does. Idempotent."""
+        with suppress(FileNotFoundError):  # the run's agent has removed it meanwhile
+            shutil.rmtree(self.place.readlink(), ignore_errors=True)
         lock = LOCKS / self.place.relative_to("/").with_name(f".{self.place.name}")
         for path in (lock, self.place):
             path.unlink(missing_ok=True)
@@ -77,9 +92,7 @@ def read_record(place: Path) -> Record | None:
 
 
 def find_records() -> Iterator[Record]:
-    """Find the containers of all runs; for any user except root, none."""
-    if os.geteuid() != 0:
-        return
+    """Find the containers of all of this user's runs."""
     for place in lxc_folder().glob("testbed-*"):
         if (record := read_record(place)) is not None:
             yield record
@@ -132,10 +145,20 @@ class LxcGroups(RunGroups):
 
     def remove(self, *, deadline: float) -> None:
         super().remove(deadline=deadline)
-        for record in find_records():
-            if record.folder == self.folder:
+        linked = (link.readlink() for link in containers_folder(self.folder).glob(f"*/{PLACE}"))
+        for record in {*map(read_record, linked), *find_records()}:
+            if record is not None and record.folder == self.folder:
                 record.remove()
         shutil.rmtree(containers_folder(self.folder), ignore_errors=True)
+
+    def _unenforced(self, limit: str, controller: str) -> HostError:
+        if self.hierarchies:
+            return super()._unenforced(limit, controller)
+        return HostError(
+            f"{limit} cannot be enforced: LXC containers of ordinary users have no control groups.",
+            hint="Run it as root, remove the limit, or use `runtime: native`, whose control groups "
+            "can be delegated to a user.",
+        )
 
     def _counted(self) -> RunGroups:
         """Return the groups of one hierarchy: a process may not have entered the others yet."""

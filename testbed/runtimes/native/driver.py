@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 from testbed.errors import NodeError
@@ -115,7 +116,7 @@ class NativeDriver:
     def check(self, nodes: Iterable[NodeSpec]) -> Mapping[str, str]:
         all_nodes = list(nodes)
         require_files(len(all_nodes))
-        RunGroups("", self._trees()).check(all_nodes)
+        self._run_groups(RunFolder(Path()), self._trees()).check(all_nodes)
         check_gpus(all_nodes, build=torch_build())
         return {}
 

@@ -14,16 +14,19 @@ from testbed.errors import HostError
 from testbed.runtimes.docker.build import Builder
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import (
+    DEPENDENCIES,
     NODES,
     check_image,
     current_images,
     image_name,
     image_sources,
     list_images,
+    part_name,
     source_hash,
 )
 
 LARGEST_BYTES = 1_200_000_000
+PACKAGE_BYTES = 20_000_000
 INTERPRETER = "/opt/testbed/bin/python"
 STRANGER = "4711:4711"
 ROOT = "0:0"
@@ -113,6 +116,14 @@ def test_the_image_is_labelled_with_its_sources(engine: Any, image: str) -> None
     assert (listed.part, listed.source) == (NODES, source_hash())
     is_current = current_images()
     assert {one.part for one in list_images(engine) if is_current(one)} >= {NODES, "dependencies"}
+
+
+def test_an_image_shares_all_but_the_package_with_others(engine: Any, image: str) -> None:
+    parts = (image, part_name(DEPENDENCIES, image_sources()))
+    mine, theirs = (engine.inspect_image(name) for name in parts)
+    layers = theirs["RootFS"]["Layers"]
+    assert mine["RootFS"]["Layers"][: len(layers)] == layers
+    assert mine["Size"] - theirs["Size"] <= PACKAGE_BYTES
 
 
 def test_the_image_is_no_larger_than_documented(engine: Any, image: str) -> None:

@@ -1,0 +1,75 @@
+"""A user's own root file system, shown in containers in place of the host's programs.
+
+It is bound read-only and not changed. The interpreter, the Python environment and this package are
+the host's, at their own paths; what their folders contain otherwise is hidden.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.errors import ScenarioError
+from testbed.runtimes.agent.interpreter import find_needs
+from testbed.runtimes.agent.launch import HOSTS
+
+FIELD = "runtime.lxc.rootfs"
+OWN = tuple(Path("/") / name for name in ("proc", "sys", "dev", "tmp", "run"))
+"""Folders that a container has of its own."""
+
+SYSTEM = tuple(Path("/") / name for name in ("usr", "etc", "bin", "sbin", "lib", "lib32", "lib64"))
+"""Those in which a system has its programs and settings."""
+
+SLEEP = Path("/bin/sleep")
+LOADERS = ("lib64/ld-linux-*", "lib/ld-linux-*")
+"""Of glibc, with which the packages of the Python environment are compiled."""
+
+
+@dataclass(frozen=True)
+class RootSystem:
+    """A folder with a root file system, such as one that mmdebstrap creates."""
+
+    folder: Path
+
+    def check(self) -> None:
+        """Reject a folder without what a node needs.
+
+        Raises:
+            ScenarioError: something is missing; names it, and how to get it.
+        """
+        if not self.folder.is_dir():
+            raise ScenarioError.at(FIELD, repr(str(self.folder)), "a folder on this host")
+        needed = [SLEEP, HOSTS]
+        for tree in [trail.end for trail in find_needs().must]:
+            if tree in SYSTEM:  # the interpreter is the system's, and so must be that of the nodes
+                needed += [Path(sys.executable).resolve(), Path(sysconfig.get_path("stdlib"))]
+            elif tree.parts[1] in {folder.name for folder in SYSTEM}:
+                needed.append(tree)
+        lacking = [str(path) for path in needed if not self.find(path).exists()]
+        if not any(found for loader in LOADERS for found in self.folder.glob(loader)):
+            lacking.append("/lib64/ld-linux-*.so.* (glibc)")
+        if lacking:
+            expected = f"a folder that also has {', '.join(dict.fromkeys(lacking))}"
+            raise ScenarioError.at(FIELD, repr(str(self.folder)), expected)
+
+    def find(self, path: Path) -> Path:
+        """Return where a container's path is on the host."""
+        return self.folder / path.relative_to("/")
+
+    def shown(self, trees: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
+        """Yield what is bound and where: no folder in which the interpreter would have no place."""
+        for entry in sorted(self.folder.iterdir()):
+            target = Path("/") / entry.name
+            inside = [tree for tree in trees if target in tree.parents]
+            room = all(self.find(tree).exists() for tree in inside)
+            if target not in OWN and room and entry.is_dir() and not entry.is_symlink():
+                yield entry, target
+
+    def links(self) -> Iterator[tuple[Path, str]]:
+        """Yield the symbolic links in its root, and their targets."""
+        for entry in sorted(self.folder.iterdir()):
+            if entry.is_symlink():
+                yield Path("/") / entry.name, str(entry.readlink())
