@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from testbed.reports.frames import Run
     from testbed.reports.workload import WorkloadRun
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Run",
     "WorkloadRun",

@@ -121,8 +121,8 @@ def test_the_archive_is_the_same_for_every_builder_and_readable_by_every_user() 
 
 
 def test_the_name_has_version_and_hash() -> None:
-    assert image_name(source="0123456789ab") == "edge-testbed:0.1.0-0123456789ab"
-    assert image_name(gpu=True, source="0123456789ab") == "edge-testbed:0.1.0-0123456789ab-gpu"
+    assert image_name(source="0123456789ab") == "edge-testbed:0.2.0-0123456789ab"
+    assert image_name(gpu=True, source="0123456789ab") == "edge-testbed:0.2.0-0123456789ab-gpu"
     assert image_name().endswith(source_hash())
 
 
