@@ -130,6 +130,7 @@ class Execution:
             nodes = FaultyNodes(setup, agent, watch, deployment, timeline.names, pause)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
+            watch.read_hosts()
             probed = self.clock()
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is not part of starting nodes
@@ -144,6 +145,7 @@ class Execution:
                 course.follow(faults)
             watch.count()
             watch.compare_limits()
+            watch.read_hosts()
             sent = {name: carried.up_bytes for name, carried in agent.carried().items()}
             self.recorder.event(LinksCarried(sent))
             alive = {node.name for node in setup.plan.devices}.intersection(agent.running())

@@ -33,6 +33,7 @@ KEEP_CONTAINERS = "Run the scenario again, and do not stop or remove its contain
 
 COUNT_INTERVAL_SECONDS = 1.0
 USAGE_INTERVAL_SECONDS = 5.0
+HOSTS_INTERVAL_SECONDS = 5.0
 LIMITS_INTERVAL_SECONDS = 5.0
 
 
@@ -125,6 +126,7 @@ class Watch(ABC):
     _counted: float = field(default=-COUNT_INTERVAL_SECONDS, init=False)
     _used: float = field(default=-USAGE_INTERVAL_SECONDS, init=False)
     _compared: float = field(default=-LIMITS_INTERVAL_SECONDS, init=False)
+    _read_hosts: float = field(default=-HOSTS_INTERVAL_SECONDS, init=False)
 
     @property
     @abstractmethod
@@ -178,7 +180,14 @@ class Watch(ABC):
                 self.recorder.usage(self.agent.usage())
             if self.clock() - self._compared >= LIMITS_INTERVAL_SECONDS:
                 self.compare_limits()
+            if self.clock() - self._read_hosts >= HOSTS_INTERVAL_SECONDS:
+                self.read_hosts()
         self.recorder.time_passed()
+
+    def read_hosts(self) -> None:
+        """Record the load and the clocks of the run's other hosts, if there are any."""
+        self._read_hosts = self.clock()
+        self.recorder.other_hosts(self.agent.other_hosts())
 
     def begin_count(self) -> None:
         """Note the time of a reading of the counters, and record changes of links."""

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from socket import socket
@@ -17,6 +18,8 @@ from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, NodeState
 from testbed.runtimes.agent.operations import PRINTED_BYTES
 from testbed.telemetry.event_kinds import LinkChanged
+from testbed.telemetry.host import OtherHost
+from testbed.telemetry.wall import ClockOffset, measure_offset
 
 LISTS = frozenset({"running", "frozen", "links", "limit_changes"})
 MAPPINGS = frozenset({"carried"})
@@ -32,7 +35,7 @@ class HostAgents(AgentClient):
     """One agent per host, each of which knows the nodes of its own host.
 
     What nodes on other hosts print is copied into their logs on this one, for the nodes that this
-    client has launched.
+    client has launched. Times of their agents are converted to this host's clock.
 
     Args:
         agents: by host.
@@ -49,6 +52,7 @@ class HostAgents(AgentClient):
         self._logs: dict[str, Path] = {}  # of launched nodes on other hosts
         self._copied: defaultdict[str, int] = defaultdict(int)  # bytes of these logs
         self._looked = time.monotonic()
+        self._clocks: dict[str, ClockOffset] = {}  # of other hosts, as last measured
 
     def close(self) -> None:
         """Copy what is left of the logs, and close the connections; the run continues."""
@@ -91,8 +95,31 @@ class HostAgents(AgentClient):
 
     def link_changes(self) -> list[LinkChanged]:
         """Return the link changes since the last call of this client, from any source."""
-        changes = [one for agent in self._agents.values() for one in agent.link_changes()]
+        changes = []
+        for host, agent in self._agents.items():
+            clock = self._clock_of(host)
+            for one in agent.link_changes():
+                planned, actual = clock.here(one.planned), clock.here(one.actual)
+                changes.append(replace(one, planned=planned, actual=actual))
         return sorted(changes, key=attrgetter("actual"))
+
+    def other_hosts(self) -> list[OtherHost]:
+        """Return the load of each other host, and its clock, which is measured now."""
+        found = []
+        for host, agent in self._agents.items():
+            if host != self._here:
+                with self._naming(host):
+                    self._clocks[host] = measure_offset(agent.clock)
+                    found.append(OtherHost(host, agent.load(), self._clocks[host]))
+        return found
+
+    def _clock_of(self, host: str) -> ClockOffset:
+        """Return the offset of a host's clock, which is measured if it is not known yet."""
+        if host == self._here:
+            return ClockOffset(0.0, 0.0)
+        if host not in self._clocks:
+            self._clocks[host] = measure_offset(self._agents[host].clock)
+        return self._clocks[host]
 
     def capture(self, node: str) -> socket:
         """Return a socket that receives the frames of a node on this host; see the base class."""
@@ -123,11 +150,20 @@ class HostAgents(AgentClient):
             return {key: _merged(one[key] for one in found) for key in here}
         raise NodeError(f"{method}: an agent of several hosts has no such request.")
 
-    def _change_links(self, method: str, *, nodes: Sequence[str], **others: Any) -> Any:
+    def _change_links(
+        self, method: str, *, nodes: Sequence[str], planned: float | None = None, **others: Any
+    ) -> Any:
         by_host: defaultdict[str, list[str]] = defaultdict(list)
         for node in nodes:
             by_host[self._host_of[node]].append(node)
-        done = [self._ask_of(host, method, nodes=some, **others) for host, some in by_host.items()]
+        done = []
+        for host, some in by_host.items():
+            clock, given = self._clock_of(host), dict(others)
+            if planned is not None:
+                given["planned"] = clock.there(planned)
+            change = self._ask_of(host, method, nodes=some, **given)
+            times = {name: clock.here(change[name]) for name in ("planned", "actual")}
+            done.append({**change, **times})
         return {
             **done[-1],
             "nodes": [node for one in done for node in one["nodes"]],

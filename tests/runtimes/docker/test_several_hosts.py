@@ -15,6 +15,7 @@ import pytest
 from warm_commands import Command, CommandRunner
 
 from testbed.errors import HostError
+from testbed.reports.frames import Run
 from testbed.runtimes.docker.containers import RUN
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
@@ -22,7 +23,7 @@ from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.docker.remote import copy_image, has_image
 from testbed.runtimes.docker.swarm import ENGINE_LABEL
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import LinksRead, RateMeasured
+from testbed.telemetry.event_kinds import LinkChanged, LinksRead, RateMeasured
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 
@@ -100,8 +101,10 @@ def engines(swarm: list[str], run_command: CommandRunner, tmp_path: Path) -> Ite
     except HostError as reason:
         pytest.skip(f"needs engines with the image: {reason}")
     made = Engines(swarm, run_command, tmp_path)
+    (tmp_path / "rate.csv").write_text("time_seconds,bits_per_second\n0,20e6\n1,10e6\n2,20e6\n")
     (tmp_path / "apart.yaml").write_text(SCENARIO.replace("UPDATES", "120"))
-    (tmp_path / "long.yaml").write_text(SCENARIO.replace("UPDATES", "100000"))
+    recorded = SCENARIO.replace("UPDATES", "100000").replace("20mbit", "{trace: rate.csv}")
+    (tmp_path / "long.yaml").write_text(recorded)
     client = made.clients[0]
     node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
     labels = {ENGINE_LABEL: swarm[1], "rack": "a"}
@@ -130,6 +133,14 @@ def test_a_run_over_two_hosts_is_valid_and_leaves_nothing(engines: Engines) -> N
     (read,) = only(events, LinksRead)
     assert (read.checked, read.differences) == (5, ())
     assert folder.log("probe0").read_text()  # came over the stream
+    run = Run(folder.path)
+    first, *_, last = run.hosts.to_dict(
+        "records"
+    )  # all have one clock: the engines share a machine
+    for row in (first, last):
+        assert abs(row["clock_offset_seconds"]) <= row["clock_error_seconds"] < 0.05
+        assert row["host_available_bytes"] > 0
+    assert run.summary["hosts"][plan["hosts"][1]["name"]]["workers"] == 3
     assert [engines.left("r", number) for number in (0, 1)] == [([], []), ([], [])]
 
 
@@ -158,6 +169,13 @@ def test_a_controller_that_dies_leaves_nothing_running(
     assert "rate 5mbit" in engines("net", "show", "k")
     assert "2 links" in engines("net", "reset", "k", "class=slow")
     assert "slow" in engines("net", "probe", "k")
+    events = RunFolder(engines.folder / "runs" / "k").events
+
+    def recorded() -> list[LinkChanged]:
+        return [one for one in only(read_events(events), LinkChanged) if one.action == "recorded"]
+
+    eventually(lambda: {node for one in recorded() for node in one.nodes} == {"w2", "w3"})
+    assert all(-0.01 < one.actual - one.planned < 5 for one in recorded())  # by one clock
     refused = engines("net", "capture", "k", "w3", status=5)
     assert "is on the host" in refused
     controller.kill()
