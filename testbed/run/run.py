@@ -117,7 +117,9 @@ class Execution:
         setup, folder = self.setup, self.setup.folder
         deadline = time.monotonic() + AGENT_SECONDS
         waiting, pause = self.interrupts.allowed, self.interrupts.sleep
-        with connect(setup.plan, folder, deadline=deadline, waiting=waiting) as agent:
+        with connect(
+            setup.plan, folder, deadline=deadline, waiting=waiting, controls=True
+        ) as agent:
             course = self.begin(Connected(agent, self.recorder, self.clock, pause))
             watch, timeline = course.watch, course.timeline
             self._followed = watch
@@ -145,7 +147,9 @@ class Execution:
                 course.follow(faults)
             watch.count()
             watch.compare_limits()
-            watch.read_hosts()
+            if setup.plan.hosts:
+                watch.read_hosts()
+                watch.look()  # a host may have been lost meanwhile
             sent = {name: carried.up_bytes for name, carried in agent.carried().items()}
             self.recorder.event(LinksCarried(sent))
             alive = {node.name for node in setup.plan.devices}.intersection(agent.running())

@@ -180,7 +180,7 @@ class Watch(ABC):
                 self.recorder.usage(self.agent.usage())
             if self.clock() - self._compared >= LIMITS_INTERVAL_SECONDS:
                 self.compare_limits()
-            if self.clock() - self._read_hosts >= HOSTS_INTERVAL_SECONDS:
+            if self.plan.hosts and self.clock() - self._read_hosts >= HOSTS_INTERVAL_SECONDS:
                 self.read_hosts()
         self.recorder.time_passed()
 
@@ -211,7 +211,10 @@ class Watch(ABC):
     def record_exit(self, ended: Exit, **more: Any) -> None:
         """Record the end of a node."""
         outside = container_was_ended(ended)
-        self.recorder.event(Exited(ended.node, ended.status, container_ended=outside, **more))
+        lost = bool(ended.lost)
+        self.recorder.event(
+            Exited(ended.node, ended.status, container_ended=outside, host_lost=lost, **more)
+        )
 
     def failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
         """Return the error to raise if a run cannot continue without the node that ended."""
@@ -240,6 +243,8 @@ def container_was_ended(ended: Exit) -> bool:
 def describe_exit(node: NodeSpec, ended: Exit) -> str:
     """Return how a node ended, as a sentence without its full stop."""
     status = ended.status
+    if ended.lost:
+        return f"{node.name}: its host {node.host} is lost: {ended.lost}"
     if ended.out_of_memory:
         limit = node.memory or "half of the host's memory, as its `memory` is not set"
         return f"{node.name} ran out of memory: the kernel killed it at its limit of {limit}"

@@ -73,6 +73,10 @@ class AgentEndedError(NodeError):
     """The agent has ended before it answered."""
 
 
+class AgentLateError(NodeError):
+    """The agent has not answered in time."""
+
+
 class AgentClient:
     """A connection to a run's agent, for one thread.
 
@@ -252,7 +256,7 @@ class AgentClient:
         def answer() -> Any:
             if not self._await(number, deadline - time.monotonic()):
                 del self._asked[number]
-                raise NodeError(f"the agent did not answer {method} in time.")
+                raise AgentLateError(f"the agent did not answer {method} in time.")
             return self._result(number)
 
         return answer

@@ -7,16 +7,21 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.errors import NodeError
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.hosts import HostAgents
+from testbed.runtimes.agent.launch import Exit, LaunchSpec
 from testbed.runtimes.agent.lines import Lines
 from testbed.runtimes.agent.relay import carry
 from testbed.telemetry.wall import WALL
+from testbed.values.topology import NetworkSpec, NodeSpec
 
 HOUR = 3600.0
 RESENT = {"retransmitted_in_bytes": {"w0": 10}}
@@ -28,6 +33,7 @@ class Agent:
     """Answers requests at the end of a relay, by a clock of its own."""
 
     ahead: float = 0.0
+    dies_of: str = ""
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     def answer(self, request: dict[str, Any]) -> Any:
@@ -37,6 +43,12 @@ class Agent:
                 return WALL() + self.ahead
             case "load":
                 return LOAD
+            case "launch":
+                return 7
+            case "running":
+                return ["w0" if self.ahead else "ps"]
+            case "exits":
+                return []
             case "reshape":
                 planned = request.get("planned") or WALL() + self.ahead
                 return self.change(request["nodes"], planned, planned + 0.5)
@@ -50,9 +62,12 @@ class Agent:
         return {"action": "set", "nodes": nodes, "up": None, "down": None, "failure": "", **times}
 
     def serve(self, stream: socket.socket) -> None:
-        with stream, stream.makefile("rwb", buffering=0) as file:
+        left = suppress(BrokenPipeError)  # by the client
+        with left, stream, stream.makefile("rwb", buffering=0) as file:
             for line in file:
                 request = json.loads(line)
+                if request["method"] == self.dies_of:
+                    return
                 reply = {"id": request["id"], "result": self.answer(request)}
                 file.write(json.dumps(reply).encode() + b"\n")
 
@@ -60,26 +75,25 @@ class Agent:
 @pytest.fixture
 def connect() -> Iterator[Callable[[Agent], AgentClient]]:
     """Returns a client of an agent behind a relay, as on another host."""
-    threads, held = [], []
+    threads = []
+
+    def relay(engine: int, peer: socket.socket) -> None:
+        with peer:
+            carry(engine, engine, peer)
+        os.close(engine)
 
     def connected(agent: Agent) -> AgentClient:
         here, engine = socket.socketpair()
         peer, served = socket.socketpair()
-        held.extend((engine, peer))
-        reader, writer = os.dup(engine.fileno()), os.dup(engine.fileno())
-        for target, arguments in ((agent.serve, (served,)), (carry, (reader, writer, peer))):
+        for target, arguments in ((agent.serve, (served,)), (relay, (engine.detach(), peer))):
             threads.append(threading.Thread(target=target, args=arguments))
             threads[-1].start()
         return AgentClient(Lines.over(here, line_bytes=10_000), 0)
 
     yield connected
-    for one in held:
-        one.shutdown(socket.SHUT_RDWR)
     for thread in threads:
         thread.join(timeout=10)
         assert not thread.is_alive()
-    for one in held:
-        one.close()
 
 
 @pytest.fixture
@@ -113,3 +127,29 @@ def test_times_of_another_host_are_converted_to_this_ones(
     first, second = hosts.link_changes()  # one of each host, at the same time
     assert first.actual == pytest.approx(second.actual, abs=error)
     assert first.actual == pytest.approx(1001.0, abs=error)
+
+
+NODE = NodeSpec("w0", "worker", 0, "slow", None, None, None, 1, 20010, host="b", part="client")
+LAUNCH = LaunchSpec(NODE, NetworkSpec(), "x:y", {}, Path("/none"))
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_host_whose_stream_has_ended_is_lost(
+    connect: Callable[[Agent], AgentClient], *, goes_on: bool
+) -> None:
+    agents = {"a": connect(Agent()), "b": connect(Agent(ahead=HOUR, dies_of="running"))}
+    with HostAgents(agents, {}, here="a", goes_on=goes_on) as hosts:
+        assert hosts.launch(LAUNCH) == 7
+        if not goes_on:
+            with pytest.raises(
+                NodeError, match="host b is lost: the stream to its agent has ended"
+            ):
+                hosts.running()
+            return
+        assert hosts.running() == ["ps"]
+        assert hosts.exits() == [Exit("w0", -9, lost="the stream to its agent has ended")]
+        assert hosts.exits() == []
+        assert hosts.other_hosts() == []
+        for ask in (lambda: hosts.freeze("w0"), lambda: hosts.launch(LAUNCH)):
+            with pytest.raises(NodeError, match="host b is lost"):
+                ask()

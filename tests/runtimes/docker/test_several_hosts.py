@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,14 +17,14 @@ from warm_commands import Command, CommandRunner
 
 from testbed.errors import HostError
 from testbed.reports.frames import Run
-from testbed.runtimes.docker.containers import RUN
+from testbed.runtimes.docker.containers import AGENT, ROLE, RUN
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.docker.remote import copy_image, has_image
 from testbed.runtimes.docker.swarm import ENGINE_LABEL
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import LinkChanged, LinksRead, RateMeasured
+from testbed.telemetry.event_kinds import Exited, LinkChanged, LinksRead, RateMeasured
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 
@@ -78,6 +79,17 @@ class Engines:
         command = self._run_command.start([*words], cwd=self.folder, environment=self._environment)
         self._started.append(command)
         return command
+
+    def train(self, file: str, run: str, *more: str) -> Command:
+        """Start a run, and return once its training has begun."""
+        controller = self.start("up", file, "--name", run, *more)
+        events = self.folder / "runs" / run / "events.jsonl"
+        deadline = time.monotonic() + SECONDS
+        while not (events.exists() and '"training"' in events.read_text()):
+            assert controller.poll() is None, controller.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return controller
 
     def stop(self) -> None:
         """End the commands that were started and still run."""
@@ -149,13 +161,7 @@ def test_a_controller_that_dies_leaves_nothing_running(
     eventually: Callable[[Callable[[], Any]], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    controller = engines.start("up", "long.yaml", "--name", "k")
-    events = engines.folder / "runs" / "k" / "events.jsonl"
-    deadline = time.monotonic() + SECONDS
-    while not (events.exists() and '"training"' in events.read_text()):
-        assert controller.poll() is None, controller.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    controller = engines.train("long.yaml", "k")
     there, _ = engines.left("k", 1)
     assert len(there) == 4  # the agent and three workers
     monkeypatch.setenv("DOCKER_HOST", engines.addresses[1])
@@ -185,6 +191,87 @@ def test_a_controller_that_dies_leaves_nothing_running(
     engines("down", "k")
     assert [engines.left("k", number) for number in (0, 1)] == [([], []), ([], [])]
     assert "nothing to remove" in engines("down", "k")
+
+
+@pytest.mark.nightly  # an agent that was killed is noticed after 30 s
+def test_a_lost_host_loses_its_workers_and_the_others_go_on(engines: Engines) -> None:
+    controller = engines.train(
+        "apart.yaml", "l", "--set", "stop.updates=1500", "--set", "faults=[]"
+    )
+    client = engines.clients[1]
+    (agent,) = (one for one in engines.left("l", 1)[0] if one["Labels"][ROLE] == AGENT)
+    pid = client.inspect_container(agent["Id"])["State"]["Pid"]
+    command = f"kill -9 $(cat /proc/{pid}/task/{pid}/children)"
+    client.exec_start(client.exec_create(agent["Id"], ["sh", "-c", command])["Id"])
+    said, _ = controller.communicate(timeout=SECONDS)
+    assert controller.returncode == 6, said  # not valid: nodes were lost
+    folder = RunFolder(engines.folder / "runs" / "l")
+    events = read_events(folder.events)
+    ended = {one.node: one.how for one in only(events, Exited) if one.how}
+    name = json.loads(folder.plan.read_text())["hosts"][1]["name"]
+    assert ended.keys() == {"w1", "w2", "w3"}
+    assert all(f"its host {name} is lost" in how for how in ended.values())
+    assert folder.log(f"agent@{name}").exists()  # its host can be reached
+    run = Run(folder.path)
+    assert len(run.updates) == 1500
+    assert set(run.updates["worker"].iloc[-100:]) == {0}
+    assert [engines.left("l", number) for number in (0, 1)] == [([], []), ([], [])]
+
+
+def test_a_drained_host_ends_a_run_that_is_to_fail_with_it(engines: Engines) -> None:
+    on_lost = "runtime.docker.hosts.swarm.on_lost=fail"
+    controller = engines.train("long.yaml", "f", "--set", on_lost)
+    client = engines.clients[0]
+    node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
+    drained = {**node["Spec"], "Availability": "drain"}
+    client.update_node(node["ID"], node["Version"]["Index"], drained)
+    said, errors = controller.communicate(timeout=SECONDS)
+    assert controller.returncode == 5, said
+    assert f"host {node['Description']['Hostname']} is lost: the Swarm drains it" in errors
+    assert [engines.left("f", number) for number in (0, 1)] == [([], []), ([], [])]
+
+
+@pytest.mark.nightly
+def test_a_power_cut_of_a_host(engines: Engines) -> None:
+    tool = os.environ["SWARM_HOSTS"]
+    controller = engines.train("apart.yaml", "p", "--set", "stop.updates=1000")
+    name = json.loads((engines.folder / "runs/p/plan.json").read_text())["hosts"][1]["name"]
+    subprocess.run((tool, "crash", name), check=True)
+    try:
+        _, errors = controller.communicate(timeout=SECONDS)
+        assert controller.returncode == 3  # not everything could be removed
+        assert f"host {name}" in errors
+        assert "Then: testbed down p" in errors
+        run = Run(engines.folder / "runs/p")
+        assert (len(run.updates), run.state.state) == (1000, "finished")
+        assert f"host {name}" in engines("down", "p", status=3)  # named, and repeated below
+    finally:
+        subprocess.run((tool, "up", "2"), check=True, capture_output=True)
+    assert engines.left("p", 1)[0]  # stopped
+    engines("down", "p")
+    assert [engines.left("p", number) for number in (0, 1)] == [([], []), ([], [])]
+
+
+@pytest.mark.nightly
+def test_ten_controllers_that_die_at_any_moment(
+    engines: Engines, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
+    for number in range(10):
+        run = f"d{number}"
+        controller = engines.start("up", "long.yaml", "--name", run)
+        folder = engines.folder / "runs" / run
+        eventually(folder.exists)
+        time.sleep(number)  # a bring-up takes about eight seconds
+        controller.kill()
+        controller.communicate()
+        for host in (0, 1):
+            eventually(
+                lambda r=run, h=host: all(
+                    one["State"] in ("exited", "created") for one in engines.left(r, h)[0]
+                )
+            )
+        engines("down", run)
+        assert [engines.left(run, host) for host in (0, 1)] == [([], []), ([], [])]
 
 
 def test_an_image_is_copied_once_and_compared(engines: Engines) -> None:
