@@ -234,7 +234,10 @@ def test_a_drained_host_ends_a_run_that_is_to_fail_with_it(engines: Engines) -> 
 @pytest.mark.nightly
 def test_a_power_cut_of_a_host(engines: Engines) -> None:
     tool = os.environ["SWARM_HOSTS"]
-    controller = engines.train("apart.yaml", "p", "--set", "stop.updates=1000")
+    # No fault freezes a worker: what is frozen by control groups of version 1 cannot be killed.
+    controller = engines.train(
+        "apart.yaml", "p", "--set", "stop.updates=1000", "--set", "faults=[]"
+    )
     name = json.loads((engines.folder / "runs/p/plan.json").read_text())["hosts"][1]["name"]
     subprocess.run((tool, "crash", name), check=True)
     try:
