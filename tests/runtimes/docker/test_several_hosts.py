@@ -255,28 +255,6 @@ def test_a_power_cut_of_a_host(engines: Engines) -> None:
     assert [engines.left("p", number) for number in (0, 1)] == [([], []), ([], [])]
 
 
-@pytest.mark.nightly
-def test_ten_controllers_that_die_at_any_moment(
-    engines: Engines, eventually: Callable[[Callable[[], Any]], Any]
-) -> None:
-    for number in range(10):
-        run = f"d{number}"
-        controller = engines.start("up", "long.yaml", "--name", run)
-        folder = engines.folder / "runs" / run
-        eventually(folder.exists)
-        time.sleep(number)  # a bring-up takes about eight seconds
-        controller.kill()
-        controller.communicate()
-        for host in (0, 1):
-            eventually(
-                lambda r=run, h=host: all(
-                    one["State"] in ("exited", "created") for one in engines.left(r, h)[0]
-                )
-            )
-        engines("down", run)
-        assert [engines.left(run, host) for host in (0, 1)] == [([], []), ([], [])]
-
-
 def test_an_image_is_copied_once_and_compared(engines: Engines) -> None:
     here, there = engines.clients
     content = io.BytesIO()
