@@ -55,6 +55,7 @@ _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
 _MOUNT_ATTR_NOSUID = 2
 _CAPABILITY_VERSION_3 = 0x2008_0522
+_IN_CREATE, _IN_MOVED_TO, _IN_CLOEXEC = 0x100, 0x80, 0x80000
 _SIOCGIFMTU = 0x8921
 _SIOCGIFINDEX = 0x8933
 _SIOCGIFFLAGS = 0x8913
@@ -119,6 +120,14 @@ def _mount_setattr(target: str, how: int, *, put: int = 0, take: int = 0, doing:
     if result < 0 and ctypes.get_errno() == errno.ENOSYS:
         raise HostError("this kernel has no mount_setattr; Linux 5.12 or newer is needed.")
     _check(result, doing)
+
+
+def watch_names(folder: Path) -> int:
+    """Return a descriptor that becomes readable when a name appears in a folder (inotify)."""
+    watch: int = _check(_libc.inotify_init1(_IN_CLOEXEC), "inotify_init1")
+    added = _libc.inotify_add_watch(watch, str(folder).encode(), _IN_CREATE | _IN_MOVED_TO)
+    _check(added, f"inotify_add_watch {folder}")
+    return watch
 
 
 def prctl(

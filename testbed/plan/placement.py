@@ -18,8 +18,17 @@ Bytes = Callable[[NodeSpec], int]
 """Returns the memory that a node is expected to need."""
 
 
-def place(plan: Plan, hosts: Sequence[HostSpec], swarm: Swarm, *, needs: Bytes) -> Plan:
+def place(
+    plan: Plan,
+    hosts: Sequence[HostSpec],
+    swarm: Swarm,
+    *,
+    needs: Bytes,
+    agent_bytes: int = 0,
+) -> Plan:
     """Return the plan with a host for every node: workers by class, all others on this one.
+
+    Of the hosts, it has this one and those with nodes.
 
     Links have an MTU that leaves room for the tunnel's headers, unless the scenario sets one.
 
@@ -28,13 +37,14 @@ def place(plan: Plan, hosts: Sequence[HostSpec], swarm: Swarm, *, needs: Bytes) 
         hosts: those of the Swarm, this one first.
         swarm: the scenario's wishes.
         needs: the memory of a node.
+        agent_bytes: that of the agent of a host.
 
     Raises:
         HostError: no host has a label, or one has too little memory, or too few ports.
     """
     here = hosts[0]
-    used = {host.name: 0 for host in hosts}
-    count = dict(used)
+    used = {host.name: agent_bytes for host in hosts}
+    count = {host.name: 0 for host in hosts}
     placed = []
     # Others first: all of them are here, whatever is left for workers.
     for node in sorted(plan.nodes, key=lambda node: node.part == "client"):
@@ -45,11 +55,13 @@ def place(plan: Plan, hosts: Sequence[HostSpec], swarm: Swarm, *, needs: Bytes) 
         used[host.name] += needs(node)
         count[host.name] += node.part == "client"
         placed.append(_on(node, host))
-    _check(placed, hosts, used)
     order = {node.name: number for number, node in enumerate(plan.nodes)}
     nodes = sorted(placed, key=lambda node: order[node.name])
-    named = (host if host.here else replace(host, controller=here.name) for host in hosts)
-    return replace(plan, nodes=tuple(nodes), hosts=tuple(named))
+    others = [host for host in hosts[1:] if any(node.host == host.name for node in nodes)]
+    named = (here, *(replace(host, controller=here.name) for host in others))
+    made = replace(plan, nodes=tuple(nodes), hosts=named)
+    check_fit(made, needs=needs, agent_bytes=agent_bytes)
+    return made
 
 
 def _hosts_of(
@@ -96,18 +108,26 @@ def _memory(host: HostSpec) -> float:
     return inf if host.memory is None else host.memory
 
 
-def _check(nodes: Sequence[NodeSpec], hosts: Sequence[HostSpec], used: Mapping[str, int]) -> None:
-    for host in hosts:
-        links = sum(node.host == host.name and node.link is not None for node in nodes)
+def check_fit(plan: Plan, *, needs: Bytes, agent_bytes: int = 0) -> None:
+    """Reject a plan whose nodes do not fit on their hosts; the arguments are those of ``place``.
+
+    Raises:
+        HostError: a host has too little memory, or too few ports; names it.
+    """
+    cure = "Use fewer workers, more hosts, or another placement."
+    for host in plan.hosts:
+        nodes = plan.on(host)
+        links = sum(node.link is not None for node in nodes)
         if links > MOST_LINKS:
             raise HostError(
                 f"host {host.name}: {links:,} nodes with links, expected at most {MOST_LINKS:,}, "
                 "the ports of a switch.",
-                hint="Use fewer workers, more hosts, or another placement.",
+                hint=cure,
             )
-        if used[host.name] > _memory(host):
+        used = agent_bytes + sum(map(needs, nodes))
+        if used > _memory(host):
             raise HostError(
-                f"host {host.name}: its nodes need about {used[host.name] / 1e6:,.0f} MB, it has "
+                f"host {host.name}: its nodes need about {used / 1e6:,.0f} MB, it has "
                 f"{_memory(host) / 1e6:,.0f} MB.",
-                hint="Use fewer workers, more hosts, or another placement.",
+                hint=cure,
             )

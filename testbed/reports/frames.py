@@ -13,6 +13,7 @@ from testbed.models.metrics import higher_is_better
 from testbed.reports import measures
 from testbed.reports.by_hand import interventions
 from testbed.reports.history import RunHistory, late_faults, planned_gaps, undisturbed
+from testbed.reports.hosts import busy_shares, describe_hosts, drifts
 from testbed.reports.measurements import Flow, Measurements, followed, sent_beyond_pushes
 from testbed.reports.reception import received
 from testbed.reports.record import RunRecord, metric_columns
@@ -124,6 +125,7 @@ def summarise(run: RunRecord) -> dict[str, Any]:
             "largest_gap_seconds": measures.largest_gap_seconds(events),
         },
         "host": _host(run, seconds=seconds),
+        "hosts": describe_hosts(run, seconds=seconds),
         "restarts": _restarts(events),
         "memory": {"worker_private_bytes_median": measures.private_bytes_median(events)},
     }
@@ -259,6 +261,8 @@ def _measurements(
         removed=history.removed,
         by_hand=interventions(events),
         clock_set_seconds=[event.seconds for event in only(events, ClockSet)],
+        clocks=drifts(run.hosts),
+        busy_hosts=busy_shares(run.hosts, seconds),
         late_faults=late_faults(events, run.scenario.time_scale),
         lag=lag(only(events, Produced)),
         received=received(run, events, history.faults),

@@ -109,6 +109,8 @@ class RunHistory:
                 self.over = True
             case Resumed():
                 self.over = False
+            case Exited(host_lost=True, planned=False):  # noticed late, perhaps after the end
+                self._exit(event)
             case _ if not self.over:
                 self._take_during(event)
 
@@ -151,6 +153,8 @@ class RunHistory:
         if event.container_ended:
             self.removed.add(node)
             how = "its container was stopped or removed"
+        if event.host_lost:
+            how = event.how.removeprefix(f"{node}: ")
         self._lost[node] = f"{how}, and restarted" if event.restarted else how
 
     def _fault(self, event: FaultApplied) -> None:

@@ -68,6 +68,8 @@ class Measurements:
     by_hand: Mapping[str, Sequence[str]] = field(default_factory=dict)  # nodes, by what changed
     clock_set_seconds: Sequence[float] = ()  # each step of the host's wall clock
     late_faults: Sequence[tuple[str, float]] = ()  # and by how many real seconds
+    clocks: Sequence[ClockDrift] = ()  # of the run's other hosts
+    busy_hosts: Mapping[str, float] = field(default_factory=dict)  # as busy_share_ratio, likewise
     lag: Mapping[str, float] = field(default_factory=dict)  # share of records not sent, by producer
     # samples that each device received, and those due, if any were
     received: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -77,6 +79,15 @@ class Measurements:
     ingress: Flow = field(default_factory=Flow)  # from the workers to the PS
     egress: Flow = field(default_factory=Flow)  # from the PS to the workers
     sent_beyond: Mapping[str, int] = field(default_factory=dict)  # bytes other than pushes, by node
+
+
+@dataclass(frozen=True)
+class ClockDrift:
+    """The clock of another host against the parameter server's, during a run."""
+
+    host: str
+    seconds: float  # largest change of its offset since the first measurement
+    error_seconds: float  # bound of the error of this difference
 
 
 LATE_LINK_LIMIT_SECONDS = 0.05

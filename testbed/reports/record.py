@@ -23,7 +23,7 @@ from testbed.telemetry.files import LineReader, read_json, write_atomically
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
 from testbed.telemetry.recovery import read_updates
 from testbed.telemetry.registry import Registry, find_run
-from testbed.telemetry.rows import EVALUATIONS, LINKS, REQUIRED, TRAFFIC, Column
+from testbed.telemetry.rows import EVALUATIONS, LINKS, OTHER_HOSTS, REQUIRED, TRAFFIC, Column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,6 +125,11 @@ class RecordedRun(ABC):
     def links(self) -> pd.DataFrame:
         """Configured and carried rates of links that follow recordings, about once per second."""
         return read_csv(self.folder.links, LINKS)
+
+    @cached_property
+    def hosts(self) -> pd.DataFrame:
+        """One row per reading of another host of the run, about every five seconds."""
+        return read_csv(self.folder.other_hosts, OTHER_HOSTS)
 
 
 class RunRecord(RecordedRun):

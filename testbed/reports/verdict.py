@@ -13,6 +13,7 @@ from typing import Any
 
 from testbed.algorithms.frame.stop import NO_WORKER_LEFT
 from testbed.reports.by_hand import describe_interventions
+from testbed.reports.host_rules import clocks
 from testbed.reports.link_rules import (
     STANDARD_ERRORS,
     skipped_settings,
@@ -62,6 +63,7 @@ def judge(measured: Measurements) -> Verdict:
     reasons = tuple(sentence for rule in RULES.values() for sentence in rule(measured))
     busy = () if tuple(_pressure(measured)) else _busy(measured)
     by_hand = describe_interventions(measured.by_hand)
+    busy = (*busy, *_busy_hosts(measured))
     warnings = (*_uneven(measured), *busy, *_clock(measured), *by_hand)
     return Verdict(not reasons, reasons, tuple(_unchecked(measured)), warnings)
 
@@ -275,6 +277,15 @@ def _busy(measured: Measurements) -> Iterator[str]:
     )
 
 
+def _busy_hosts(measured: Measurements) -> Iterator[str]:
+    for host, share in measured.busy_hosts.items():
+        if measured.paced and share > BUSY_SHARE_LIMIT_RATIO:
+            yield (
+                f"Host {host} was more than {BUSY_LIMIT_RATIO:.0%} busy during {share:.2%} of the "
+                "run. This alone does not make the run invalid."
+            )
+
+
 _FIX_LOSSES = {
     name: f"Give {first} or {second} a longer `queue` or a higher `rate`, use fewer workers, or "
     "configure less `loss`."
@@ -362,6 +373,7 @@ RULES: Mapping[str, Callable[[Measurements], Iterator[str]]] = {
     "gaps": _gaps,
     "links": _links,
     "lateness": _lateness,
+    "clocks": clocks,
     "producers": producers,
     "received": received,
     "cycle": _cycle,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from testbed.errors import HostError
-from testbed.plan.budget import AGENT_BYTES, budget
-from testbed.plan.placement import place
+from testbed.errors import HostError, TestbedError
+from testbed.plan.budget import budget
+from testbed.plan.placement import check_fit, place
 from testbed.runtimes import Docker
 from testbed.runtimes.agent.client import AgentClient, Waiting
 from testbed.runtimes.agent.hosts import HostAgents
@@ -26,12 +26,26 @@ def place_on_hosts(scenario: Scenario, plan: Plan, parameters: int | None) -> Pl
     runtime = scenario.runtime
     if not isinstance(runtime, Docker) or runtime.swarm is None:
         return plan
-    sizes = budget(scenario, plan, parameters).node_bytes
+    needs, agent_bytes = _sizes(scenario, plan, parameters)
+    return place(plan, usable_hosts(), runtime.swarm, needs=needs, agent_bytes=agent_bytes)
 
-    def needs(node: NodeSpec) -> int:
-        return sizes[node.role] + (AGENT_BYTES if node.part == "server" else 0)
 
-    return place(plan, usable_hosts(), runtime.swarm, needs=needs)
+def require_memory_on_hosts(scenario: Scenario, plan: Plan, parameters: int | None) -> None:
+    """Reject a plan whose nodes do not fit on their hosts, once the model's size is known.
+
+    Raises:
+        HostError: a host has too little memory; names it.
+    """
+    needs, agent_bytes = _sizes(scenario, plan, parameters)
+    check_fit(plan, needs=needs, agent_bytes=agent_bytes)
+
+
+def _sizes(
+    scenario: Scenario, plan: Plan, parameters: int | None
+) -> tuple[Callable[[NodeSpec], int], int]:
+    """Return the memory of a node, and that of an agent."""
+    sizes = budget(scenario, plan, parameters)
+    return lambda node: sizes.node_bytes[node.role], sizes.agent_bytes
 
 
 def usable_hosts() -> list[HostSpec]:
@@ -84,24 +98,48 @@ def copy_image_to(hosts: Sequence[HostSpec], image: str, *, phase: Callable[[str
 
 
 def connect(
-    plan: Plan | None, folder: RunFolder, *, deadline: float, waiting: Waiting = nullcontext
+    plan: Plan | None,
+    folder: RunFolder,
+    *,
+    deadline: float,
+    waiting: Waiting = nullcontext,
+    controls: bool = False,
 ) -> AgentClient:
     """Return a client of the agents of a run; see ``AgentClient.connect``.
 
     A run whose folder has no plan is on this host alone.
+
+    Args:
+        plan, folder: of the run.
+        deadline, waiting: as for an agent on this host.
+        controls: whether this process controls the run: then all hosts must be reached, and those
+            that the Swarm drains are left.
     """
     here = AgentClient.connect(folder.agent_socket, deadline=deadline, waiting=waiting)
     if plan is None or not plan.hosts:
         return here
     from testbed.runtimes.docker.remote import connect_agent
+    from testbed.runtimes.docker.swarm import drained_hosts
 
-    agents = {plan.hosts[0].name: here}
+    agents, lost = {plan.hosts[0].name: here}, {}
     try:
         for host in plan.hosts[1:]:
-            agents[host.name] = connect_agent(host, folder, waiting=waiting)
+            try:
+                agents[host.name] = connect_agent(host, folder, waiting=waiting)
+            except TestbedError as error:
+                if controls:
+                    raise
+                lost[host.name] = error.message
     except BaseException:
         for agent in agents.values():
             agent.close()
         raise
-    host_of = {node.name: node.host for node in plan.nodes}
-    return HostAgents(agents, host_of, here=plan.hosts[0].name)
+    runtime = Docker.model_validate(plan.runtime)
+    return HostAgents(
+        agents,
+        {node.name: node.host for node in plan.nodes},
+        here=plan.hosts[0].name,
+        goes_on=not controls or (runtime.swarm is not None and runtime.swarm.on_lost == "continue"),
+        drained=drained_hosts if controls else dict,
+        lost=lost,
+    )

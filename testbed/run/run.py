@@ -117,7 +117,9 @@ class Execution:
         setup, folder = self.setup, self.setup.folder
         deadline = time.monotonic() + AGENT_SECONDS
         waiting, pause = self.interrupts.allowed, self.interrupts.sleep
-        with connect(setup.plan, folder, deadline=deadline, waiting=waiting) as agent:
+        with connect(
+            setup.plan, folder, deadline=deadline, waiting=waiting, controls=True
+        ) as agent:
             course = self.begin(Connected(agent, self.recorder, self.clock, pause))
             watch, timeline = course.watch, course.timeline
             self._followed = watch
@@ -130,6 +132,7 @@ class Execution:
             nodes = FaultyNodes(setup, agent, watch, deployment, timeline.names, pause)
             faults = Faults(timeline, nodes, self.recorder, folder)
             self.recorder.add(faults)
+            watch.read_hosts()
             probed = self.clock()
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is not part of starting nodes
@@ -144,6 +147,9 @@ class Execution:
                 course.follow(faults)
             watch.count()
             watch.compare_limits()
+            if setup.plan.hosts:
+                watch.read_hosts()
+                watch.look()  # a host may have been lost meanwhile
             sent = {name: carried.up_bytes for name, carried in agent.carried().items()}
             self.recorder.event(LinksCarried(sent))
             alive = {node.name for node in setup.plan.devices}.intersection(agent.running())

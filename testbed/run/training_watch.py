@@ -155,6 +155,8 @@ class TrainingWatch(Watch):
             exit_class = classify_exit(node, ended.status, seen=self.seen)
             if node.name in self.planned_exits.restarting and exit_class != "expected":
                 exit_class = "noticed"
+            if ended.lost and exit_class == "restarted":
+                exit_class = "noticed"
             if exit_class == "fatal" and self._restart_server(node, ended):
                 continue
             if exit_class == "restarted":

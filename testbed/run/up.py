@@ -17,7 +17,12 @@ from testbed.plan.make import VALUE_BYTES, plan
 from testbed.reports.remake import libraries_imported, remake
 from testbed.run.course import Connected, Course
 from testbed.run.data import model_size, prepare_data, with_model_cost
-from testbed.run.hosts import check_hosts, copy_image_to, place_on_hosts
+from testbed.run.hosts import (
+    check_hosts,
+    copy_image_to,
+    place_on_hosts,
+    require_memory_on_hosts,
+)
 from testbed.run.interrupts import Interrupts
 from testbed.run.metering import Metering
 from testbed.run.prepare import Request, RunRequest, prepare
@@ -172,7 +177,9 @@ def _planned(
     data = prepare_data(request)
     request = with_model_cost(request, data)
     size = model_size(request, data)
-    if not planned.hosts:
+    if planned.hosts:
+        require_memory_on_hosts(scenario, planned, size)
+    else:
         require_memory(scenario, planned, available=available_bytes(), parameters=size)
     return request, deal_gpus(planned, gpus, vector=_vector(size)), data
 

@@ -33,6 +33,7 @@ KEEP_CONTAINERS = "Run the scenario again, and do not stop or remove its contain
 
 COUNT_INTERVAL_SECONDS = 1.0
 USAGE_INTERVAL_SECONDS = 5.0
+HOSTS_INTERVAL_SECONDS = 5.0
 LIMITS_INTERVAL_SECONDS = 5.0
 
 
@@ -125,6 +126,7 @@ class Watch(ABC):
     _counted: float = field(default=-COUNT_INTERVAL_SECONDS, init=False)
     _used: float = field(default=-USAGE_INTERVAL_SECONDS, init=False)
     _compared: float = field(default=-LIMITS_INTERVAL_SECONDS, init=False)
+    _read_hosts: float = field(default=-HOSTS_INTERVAL_SECONDS, init=False)
 
     @property
     @abstractmethod
@@ -178,7 +180,14 @@ class Watch(ABC):
                 self.recorder.usage(self.agent.usage())
             if self.clock() - self._compared >= LIMITS_INTERVAL_SECONDS:
                 self.compare_limits()
+            if self.plan.hosts and self.clock() - self._read_hosts >= HOSTS_INTERVAL_SECONDS:
+                self.read_hosts()
         self.recorder.time_passed()
+
+    def read_hosts(self) -> None:
+        """Record the load and the clocks of the run's other hosts, if there are any."""
+        self._read_hosts = self.clock()
+        self.recorder.other_hosts(self.agent.other_hosts())
 
     def begin_count(self) -> None:
         """Note the time of a reading of the counters, and record changes of links."""
@@ -202,7 +211,10 @@ class Watch(ABC):
     def record_exit(self, ended: Exit, **more: Any) -> None:
         """Record the end of a node."""
         outside = container_was_ended(ended)
-        self.recorder.event(Exited(ended.node, ended.status, container_ended=outside, **more))
+        lost = bool(ended.lost)
+        self.recorder.event(
+            Exited(ended.node, ended.status, container_ended=outside, host_lost=lost, **more)
+        )
 
     def failure(self, node: NodeSpec, ended: Exit) -> TestbedError:
         """Return the error to raise if a run cannot continue without the node that ended."""
@@ -231,6 +243,8 @@ def container_was_ended(ended: Exit) -> bool:
 def describe_exit(node: NodeSpec, ended: Exit) -> str:
     """Return how a node ended, as a sentence without its full stop."""
     status = ended.status
+    if ended.lost:
+        return f"{node.name}: its host {node.host} is lost: {ended.lost}"
     if ended.out_of_memory:
         limit = node.memory or "half of the host's memory, as its `memory` is not set"
         return f"{node.name} ran out of memory: the kernel killed it at its limit of {limit}"

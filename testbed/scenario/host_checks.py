@@ -8,7 +8,6 @@ from testbed.faults import Slow
 from testbed.runtimes import Docker
 from testbed.scenario.document import Finding
 from testbed.scenario.schema import Scenario
-from testbed.scenario.traces import recorded_fields
 
 HERE = "with `hosts: swarm`"
 
@@ -27,10 +26,6 @@ def check_hosts(scenario: Scenario) -> Iterator[Finding]:
         if device.gpus:
             path = ("workers", "classes", name, "gpus")
             yield path, f"{device.gpus:g}", f"0 {HERE}: only this host's GPUs are known"
-    for followed in recorded_fields(scenario):
-        name, field = followed.device_class, f"{followed.direction}.{followed.what}"
-        expected = f"a constant {HERE}: its changes would be timed by another host's clock"
-        yield ("workers", "classes", name, "link"), f"a recorded {field}", expected
     for index, fault in enumerate(scenario.faults):
         if isinstance(fault, Slow):
             expected = f"another kind {HERE}: it is written to a file of this host"

@@ -131,6 +131,9 @@ class Exited(ControllerEvent):
     container_ended: Annotated[
         bool, "whether its container was stopped, killed or removed from outside the run"
     ] = False
+    host_lost: Annotated[
+        bool, "whether it is its host that was lost, which is noticed up to 30 s later"
+    ] = False
 
 
 class LogFull(ControllerEvent):

@@ -93,6 +93,7 @@ class RunFolder:
     links = Inside("links.csv")  # targets and rates of links that follow recordings
     devices = Inside("devices.csv")  # speed and link of each device, if they differ within a class
     nodes = Inside("nodes.csv")  # one row per reading of a workload's node
+    other_hosts = Inside("hosts.csv")  # one row per reading of another host of the run
     pairs = Inside("pairs.csv")  # one row per pair of a workload's nodes that has exchanged data
     metrics = Inside("metrics.csv")  # one row per number that a workload's program printed
     custom = Inside("custom")  # the user's own files, if any

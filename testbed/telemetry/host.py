@@ -17,6 +17,7 @@ from typing import Any
 
 from testbed.telemetry.files import write_atomically
 from testbed.telemetry.folder import FORMAT, RunFolder
+from testbed.telemetry.wall import ClockOffset
 
 PROC = Path("/proc")
 
@@ -36,6 +37,15 @@ class HostSample:
     busy_ratio: float | None  # share of CPU time used, in [0, 1]; None if no tick has passed
     available_bytes: int | None  # available without swapping; None if the kernel does not report it
     pressure_ratio: float | None = None  # share of time in which a process waited for a CPU
+
+
+@dataclass(frozen=True)
+class OtherHost:
+    """A reading of another host of a run over several."""
+
+    name: str
+    sample: HostSample
+    clock: ClockOffset
 
 
 @dataclass(frozen=True)

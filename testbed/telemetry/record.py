@@ -15,11 +15,12 @@ from testbed.telemetry.event_kinds import ClockSet, StateChanged, WorkloadBegun
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.files import CsvTable, evaluation_row
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.host import HostSample
+from testbed.telemetry.host import HostSample, OtherHost
 from testbed.telemetry.parts import PartWriter
 from testbed.telemetry.ps_events import Evaluated, Restored, Started
 from testbed.telemetry.rows import (
     TRAFFIC,
+    HostRow,
     LinkRow,
     MetricRow,
     NodeRow,
@@ -77,6 +78,7 @@ class FolderSink(Sink):
             LinkRow: folder.links,
             NodeRow: folder.nodes,
             PairRow: folder.pairs,
+            HostRow: folder.other_hosts,
             MetricRow: folder.metrics,
         }
         self._readings: dict[type[Reading], CsvTable] = {
@@ -205,6 +207,22 @@ class Recorder:
     def host(self, host: HostSample) -> None:
         """Record a reading of the host, in a run without a parameter server."""
         self.traffic(dict.fromkeys(OF_THE_PS), host)
+
+    def other_hosts(self, found: Sequence[OtherHost]) -> None:
+        """Record readings of the run's other hosts."""
+        elapsed = self.elapsed_seconds
+        time_seconds = None if elapsed is None else elapsed * self.time_scale
+        rows = [
+            HostRow(
+                time_seconds,
+                elapsed,
+                one.name,
+                *(one.sample.busy_ratio, one.sample.available_bytes, one.sample.pressure_ratio),
+                *(one.clock.seconds, one.clock.error_seconds),
+            )
+            for one in found
+        ]
+        self.readings(rows)
 
     def readings(self, rows: Sequence[Reading]) -> None:
         """Record rows of tables; without rows, nothing."""

@@ -281,6 +281,30 @@ class PairRow(NamedTuple):
     ] = None
 
 
+class HostRow(NamedTuple):
+    """A reading of another host of a run over several, and of its clock."""
+
+    time_seconds: Annotated[Measured, "emulated time; empty before the training", CLOCK]
+    wall_seconds: Annotated[Measured, "real time; empty before the training", CLOCK]
+    host: Annotated[Text, "the host", "the plan"]
+    host_busy_ratio: Annotated[
+        Measured, "fraction of the CPU time used since the host's previous row", HOST
+    ]
+    host_available_bytes: Annotated[MeasuredCount, "available memory of the host", HOST]
+    host_pressure_ratio: Annotated[
+        Measured,
+        "fraction of the time since the host's previous row in which a process waited for a CPU; "
+        "empty if the kernel does not report it",
+        HOST,
+    ]
+    clock_offset_seconds: Annotated[
+        Real, "the host's clock less the controller's, real seconds", "the host's agent"
+    ]
+    clock_error_seconds: Annotated[
+        Real, "bound of the offset's error: half of the shortest round trip", "the host's agent"
+    ]
+
+
 class MetricRow(NamedTuple):
     """A number that a program of a workload has printed or served."""
 
@@ -290,7 +314,7 @@ class MetricRow(NamedTuple):
     value: Annotated[Real, "the number", "the node's output or endpoint", "of the program"]
 
 
-Reading = TrafficRow | LinkRow | NodeRow | PairRow | MetricRow
+Reading = TrafficRow | LinkRow | NodeRow | PairRow | HostRow | MetricRow
 """A row of a CSV table that grows during a run."""
 
 
@@ -337,8 +361,9 @@ TRAFFIC = _columns(TrafficRow)
 LINKS = _columns(LinkRow)
 NODES = _columns(NodeRow)
 PAIRS_OF_NODES = _columns(PairRow)
+OTHER_HOSTS = _columns(HostRow)
 METRICS = _columns(MetricRow)
-"""The columns of ``links.csv``, ``nodes.csv``, ``pairs.csv`` and ``metrics.csv``."""
+"""The columns of ``links.csv``, ``nodes.csv``, ``pairs.csv``, ``hosts.csv``, ``metrics.csv``."""
 
 UPDATE = np.dtype([(name, column.type) for name, column in UPDATES.items()])
 """The layout of an update's row, in the spool and in memory."""

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.errors import HostError
 from testbed.plan.make import plan
-from testbed.plan.placement import place
+from testbed.plan.placement import check_fit, place
 from testbed.runtimes.docker import Swarm
 from testbed.scenario import load_text
 from testbed.values.topology import HostSpec, NodeSpec, Plan
@@ -64,6 +64,8 @@ def test_packing_fills_the_memory_of_one_host_after_the_other() -> None:
 def test_classes_are_where_their_label_is() -> None:
     made = placed(placement={"slow": "rack=1", "fast": "pi"}, count=2)
     assert (names(made, "b"), names(made, "c")) == (["w1"], ["w0"])
+    made = placed(placement={"slow": "rack=1", "fast": "rack=1"}, count=2)
+    assert [host.name for host in made.hosts] == ["a", "b"]  # no agent where there is no node
 
 
 def test_a_label_that_no_host_has_is_refused() -> None:
@@ -72,6 +74,13 @@ def test_a_label_that_no_host_has_is_refused() -> None:
     ) as refused:
         placed(placement={"slow": "rack=3"})
     assert "--label-add rack=3" in refused.value.hint
+
+
+def test_the_memory_of_agents_counts_and_a_model_known_later_is_checked_again() -> None:
+    made = placed()
+    check_fit(made, needs=lambda node: 1000)
+    with pytest.raises(HostError, match="host c: its nodes need about 0 MB"):
+        check_fit(made, needs=lambda node: 1000, agent_bytes=501)  # c has 1,500 and a worker
 
 
 def test_more_nodes_than_a_switch_has_ports_are_refused() -> None:

@@ -86,3 +86,11 @@ def test_a_node_with_two_faults_has_two_spans() -> None:
     assert found.faults == [kill, kill, FaultSpan("link", "w1", 1.0, 1.5, 1.5)]
     assert found.struck == {"kill": 2, "link": 1}
     assert {*found.active} == {("kill", "w0")}
+
+
+def test_a_host_that_was_lost_before_the_end_and_noticed_after_it_counts() -> None:
+    done = (Joined("w0"), Joined("w1"), Finished("done", 9))
+    assert history(*done, Exited("w0", -9)).lost() == []
+    how = "w1: its host b is lost: its agent does not answer"
+    found = history(*done, Exited("w1", -9, how=how, host_lost=True))
+    assert found.lost() == [("w1", how.removeprefix("w1: "))]

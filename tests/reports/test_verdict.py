@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from testbed.algorithms.frame.stop import stall
-from testbed.reports.measurements import Flow, Measurements, Pace
+from testbed.reports.measurements import ClockDrift, Flow, Measurements, Pace
 from testbed.reports.verdict import RULES, judge
 from testbed.telemetry.event_kinds import RateMeasured, RoundTripMeasured
 
@@ -319,6 +319,20 @@ def test_waits_that_lasted_longer_than_drawn() -> None:
         "more is allowed). Lower time_scale, set a longer workers.think.mean, or use fewer "
         "workers.",
     )
+
+
+def test_the_clock_of_another_host_may_drift_by_50_ms_and_the_error_of_measuring_it() -> None:
+    assert reasons(clocks=[ClockDrift("b", 0.05, 0.0), ClockDrift("c", 0.06, 0.02)]) == ()
+    (found,) = reasons(clocks=[ClockDrift("b", 0.0512, 0.001)])
+    assert found.startswith("The clock of host b moved by 51.2 ms against that of")
+    assert "timedatectl set-ntp true" in found
+
+
+def test_a_busy_host_among_several_is_a_warning() -> None:
+    assert warnings(busy_hosts={"b": 0.1}) == ()
+    assert warnings(busy_hosts={"b": 0.5}, paced=False) == ()
+    (found,) = warnings(busy_hosts={"a": 0.0, "b": 0.5})
+    assert found.startswith("Host b was more than 90% busy during 50.00% of the run.")
 
 
 def test_producers_may_miss_a_twentieth_of_the_due_samples() -> None:

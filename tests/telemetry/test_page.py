@@ -12,13 +12,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import get_type_hints
 
-from testbed.telemetry import event_kinds, ps_events  # noqa: F401 - they declare the events
+from testbed.telemetry import event_kinds  # noqa: F401 - which declares the controller's
 from testbed.telemetry.event import CONTROLLER, PS, Event
 from testbed.telemetry.rows import (
     EVALUATIONS,
     LINKS,
     METRICS,
     NODES,
+    OTHER_HOSTS,
     PAIRS_OF_NODES,
     REQUIRED,
     STREAMS,
@@ -43,6 +44,7 @@ def renewed(page: str) -> str:
         "links": of_columns(LINKS),
         "nodes": of_columns(NODES),
         "pairs": of_columns(PAIRS_OF_NODES),
+        "hosts": of_columns(OTHER_HOSTS),
         "metrics": of_columns(METRICS),
         "controller": of_events(CONTROLLER),
         "ps": of_events(PS),

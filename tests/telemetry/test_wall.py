@@ -12,7 +12,7 @@ from testbed.telemetry.event_kinds import StateChanged
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.ps_events import Started
 from testbed.telemetry.record import Clock, Recorder
-from testbed.telemetry.wall import WallClock
+from testbed.telemetry.wall import ClockOffset, WallClock, measure_offset
 
 
 class Host:
@@ -81,3 +81,21 @@ def test_an_end_reported_by_another_process_is_not_before_the_start(tmp_path: Pa
     folder = RunFolder.create(tmp_path, "r", scenario="s", text="", classes=["a"], now=1000.0)
     folder.move("interrupted", now=3.0)
     assert folder.state().ended == folder.state().created
+
+
+def test_an_offset_is_measured_by_the_shortest_round_trip(host: Host) -> None:
+    """Another clock is 5 s ahead; the ways there and back take unlike long."""
+    ways = iter([(1.0, 3.0), (0.25, 0.75), (4.0, 0.0)])
+
+    def read() -> float:
+        there, back = next(ways)
+        host.pass_by(there)
+        found = host.wall + 5.0
+        host.pass_by(back)
+        return found
+
+    found = measure_offset(read, clock=lambda: host.wall, round_trips=3)
+    # Asked at t, read at t + 0.25, answered at t + 1: 5.25 - 0.5, and half of a second of doubt.
+    assert found == ClockOffset(4.75, 0.5)
+    assert abs(found.seconds - 5.0) <= found.error_seconds
+    assert (found.here(104.75), found.there(100.0)) == (100.0, 104.75)

@@ -34,6 +34,7 @@ from testbed.runtimes.agent.lines import Lines
 from testbed.runtimes.agent.nodes import Nodes
 from testbed.runtimes.agent.operations import Requests
 from testbed.telemetry.event_kinds import LinkChanged
+from testbed.telemetry.host import OtherHost
 
 CALL_SECONDS = 30.0
 LAUNCH_SECONDS = 90.0
@@ -70,6 +71,10 @@ def _remote(
 
 class AgentEndedError(NodeError):
     """The agent has ended before it answered."""
+
+
+class AgentLateError(NodeError):
+    """The agent has not answered in time."""
 
 
 class AgentClient:
@@ -189,6 +194,13 @@ class AgentClient:
         Those of an agent on this host always are.
         """
 
+    def other_hosts(self) -> list[OtherHost]:
+        """Return the load and the clock of each of the run's other hosts; none if there are none.
+
+        The clocks are compared with this process's (``WALL``).
+        """
+        return []
+
     def private_bytes(self, nodes: Iterable[str]) -> dict[str, int]:
         """Return the memory of each node's role that no other process shares, if it still runs."""
         found = {}
@@ -214,6 +226,8 @@ class AgentClient:
     count = _remote(Requests.count)
     link = _remote(Requests.link)
     printed = _remote(Requests.printed)
+    clock = _remote(Requests.clock)
+    load = _remote(Requests.load)
     reshape = _remote(Requests.reshape)
     reset_links = _remote(Requests.reset_links)
 
@@ -242,7 +256,7 @@ class AgentClient:
         def answer() -> Any:
             if not self._await(number, deadline - time.monotonic()):
                 del self._asked[number]
-                raise NodeError(f"the agent did not answer {method} in time.")
+                raise AgentLateError(f"the agent did not answer {method} in time.")
             return self._result(number)
 
         return answer

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import select
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from socket import socket
-from typing import Any
+from typing import Any, TypeVar
 
 from testbed.errors import NodeError
-from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.client import AgentClient, AgentEndedError, AgentLateError
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, NodeState
 from testbed.runtimes.agent.operations import PRINTED_BYTES
 from testbed.telemetry.event_kinds import LinkChanged
+from testbed.telemetry.host import OtherHost
+from testbed.telemetry.wall import ClockOffset, measure_offset
+
+Answer = TypeVar("Answer")
 
 LISTS = frozenset({"running", "frozen", "links", "limit_changes"})
 MAPPINGS = frozenset({"carried"})
@@ -32,23 +38,45 @@ class HostAgents(AgentClient):
     """One agent per host, each of which knows the nodes of its own host.
 
     What nodes on other hosts print is copied into their logs on this one, for the nodes that this
-    client has launched.
+    client has launched. Times of their agents are converted to this host's clock.
+
+    A host whose agent has ended, or does not answer in time, is lost. Its nodes have ended, or do
+    when their agent notices that.
 
     Args:
         agents: by host.
         host_of: the host of every node of the plan.
         here: this host, where the parameter server is.
+        goes_on: whether a lost host is no error, but the end of its nodes.
+        drained: returns why hosts are to be left, by name; asked with every reading of the hosts.
+        lost: the hosts that are lost already, and why.
+
+    Attributes:
+        lost: why each lost host is lost.
     """
 
     def __init__(
-        self, agents: Mapping[str, AgentClient], host_of: Mapping[str, str], *, here: str
+        self,
+        agents: Mapping[str, AgentClient],
+        host_of: Mapping[str, str],
+        *,
+        here: str,
+        goes_on: bool = False,
+        drained: Callable[[], Mapping[str, str]] = dict,
+        lost: Mapping[str, str] | None = None,
     ) -> None:
-        self._agents = agents
+        self.lost = dict(lost or {})
+        self._goes_on, self._drained = goes_on, drained
+        self._launched: set[str] = set()  # by this client, and not reported as ended yet
+        self._lost_nodes: list[Exit] = []  # not reported yet
+        self._sent_again: dict[str, dict[str, int]] = {}  # as last counted, by host
+        self._agents = dict(agents)
         self._host_of = dict(host_of)
         self._here = here
         self._logs: dict[str, Path] = {}  # of launched nodes on other hosts
         self._copied: defaultdict[str, int] = defaultdict(int)  # bytes of these logs
         self._looked = time.monotonic()
+        self._clocks: dict[str, ClockOffset] = {}  # of other hosts, as last measured
 
     def close(self) -> None:
         """Copy what is left of the logs, and close the connections; the run continues."""
@@ -60,7 +88,9 @@ class HostAgents(AgentClient):
     def begin_launch(self, launch: LaunchSpec) -> Callable[[], int | None]:
         """Request a node on its host; see the base class."""
         node = launch.node
+        self._check_lost(node.host)
         self._host_of[node.name] = node.host
+        self._launched.add(node.name)
         if node.host != self._here:
             self._logs[node.name] = launch.log
             self._copied[node.name] = 0  # its container was made with an empty log
@@ -69,16 +99,16 @@ class HostAgents(AgentClient):
 
     def nodes(self) -> list[NodeState]:
         """Return the states of the running nodes, host by host."""
-        return [state for agent in self._agents.values() for state in agent.nodes()]
+        return [one for states in self._of_each(AgentClient.nodes).values() for one in states]
 
     def exits(self, within_seconds: float = 0.0) -> list[Exit]:
         """Return the nodes that have ended since the last call; see the base class."""
         deadline = time.monotonic() + within_seconds
         while True:
-            found = []
-            for host, agent in self._agents.items():
-                with self._naming(host):
-                    found += agent.exits()
+            found = [one for ended in self._of_each(AgentClient.exits).values() for one in ended]
+            found += self._lost_nodes
+            self._lost_nodes = []
+            self._launched -= {one.node for one in found}
             if found or time.monotonic() - self._looked >= LOOK_SECONDS:
                 self.copy_logs()
             left = deadline - time.monotonic()
@@ -91,8 +121,39 @@ class HostAgents(AgentClient):
 
     def link_changes(self) -> list[LinkChanged]:
         """Return the link changes since the last call of this client, from any source."""
-        changes = [one for agent in self._agents.values() for one in agent.link_changes()]
+        changes = []
+        for host, new in self._of_each(AgentClient.link_changes).items():
+            for one in new:
+                clock = self._clock_of(host)
+                planned, actual = clock.here(one.planned), clock.here(one.actual)
+                changes.append(replace(one, planned=planned, actual=actual))
         return sorted(changes, key=attrgetter("actual"))
+
+    def other_hosts(self) -> list[OtherHost]:
+        """Return the load of each other host, and its clock, which is measured now."""
+        for host, why in self._drained().items():
+            if host in self._agents:
+                self._leave(host, why)
+        others = [host for host in self._agents if host != self._here]
+        found = self._of_each(lambda agent: (measure_offset(agent.clock), agent.load()), others)
+        self._clocks = {host: clock for host, (clock, _) in found.items()}
+        return [OtherHost(host, load, clock) for host, (clock, load) in found.items()]
+
+    def _leave(self, host: str, why: str) -> None:
+        """End the nodes of a host, and count it as lost."""
+        for node in self._launched:
+            if self._host_of[node] == host:
+                with suppress(NodeError):  # it has just ended
+                    self._agents[host].signal(node, signal.SIGKILL, thaw=True)
+        self._lose(host, why)
+
+    def _clock_of(self, host: str) -> ClockOffset:
+        """Return the offset of a host's clock, which is measured if it is not known yet."""
+        if host == self._here:
+            return ClockOffset(0.0, 0.0)
+        if host not in self._clocks:
+            self._clocks[host] = measure_offset(self._agents[host].clock)
+        return self._clocks[host]
 
     def capture(self, node: str) -> socket:
         """Return a socket that receives the frames of a node on this host; see the base class."""
@@ -110,24 +171,35 @@ class HostAgents(AgentClient):
             return self._ask_of(self._host_of[node], method, **arguments)
         if method in OF_NODES:
             return self._change_links(method, **arguments)
-        found = [self._ask_of(host, method, **arguments) for host in self._agents]
+        by_host = self._of_each(lambda agent: agent.call(method, **arguments))
+        found = list(by_host.values())
         if method in LISTS:
             return [item for items in found for item in items]
         if method in MAPPINGS:
             return _merged(found)
-        here = found[0]
+        here = by_host[self._here]
         if method == "count":  # the parameter server's link, and the sockets of all workers
             resent = "retransmitted_in_bytes"
-            return {**here, resent: _merged(one[resent] for one in found)}
+            self._sent_again |= {host: one[resent] for host, one in by_host.items()}
+            return {**here, resent: _merged(self._sent_again.values())}
         if method == "usage":
             return {key: _merged(one[key] for one in found) for key in here}
         raise NodeError(f"{method}: an agent of several hosts has no such request.")
 
-    def _change_links(self, method: str, *, nodes: Sequence[str], **others: Any) -> Any:
+    def _change_links(
+        self, method: str, *, nodes: Sequence[str], planned: float | None = None, **others: Any
+    ) -> Any:
         by_host: defaultdict[str, list[str]] = defaultdict(list)
         for node in nodes:
             by_host[self._host_of[node]].append(node)
-        done = [self._ask_of(host, method, nodes=some, **others) for host, some in by_host.items()]
+        done = []
+        for host, some in by_host.items():
+            clock, given = self._clock_of(host), dict(others)
+            if planned is not None:
+                given["planned"] = clock.there(planned)
+            change = self._ask_of(host, method, nodes=some, **given)
+            times = {name: clock.here(change[name]) for name in ("planned", "actual")}
+            done.append({**change, **times})
         return {
             **done[-1],
             "nodes": [node for one in done for node in one["nodes"]],
@@ -135,8 +207,50 @@ class HostAgents(AgentClient):
         }
 
     def _ask_of(self, host: str, method: str, **arguments: Any) -> Any:
+        self._check_lost(host)
         with self._naming(host):
             return self._agents[host].call(method, **arguments)
+
+    def _of_each(
+        self, ask: Callable[[AgentClient], Answer], hosts: Iterable[str] | None = None
+    ) -> dict[str, Answer]:
+        """Return the answers of all or some agents by host, without those of hosts now lost."""
+        answers = {}
+        for host in list(self._agents if hosts is None else hosts):
+            with self._noticing_loss(host):
+                answers[host] = ask(self._agents[host])
+        return answers
+
+    @contextmanager
+    def _noticing_loss(self, host: str) -> Iterator[None]:
+        """Inside, an agent that has ended, or does not answer in time, means a lost host."""
+        try:
+            with self._naming(host):
+                yield
+        except AgentEndedError:
+            self._lose(host, "the stream to its agent has ended")
+        except AgentLateError:
+            if host == self._here:
+                raise
+            self._lose(host, "its agent does not answer")
+
+    def _lose(self, host: str, why: str) -> None:
+        """Count a host as lost, and its nodes as ended; NodeError if the run cannot do without."""
+        if host == self._here:
+            raise AgentEndedError(f"{why}.", hint="See logs/agent.log.")
+        if not self._goes_on:
+            hint = f"See logs/agent@{host}.log, which is fetched if the host can be reached."
+            raise NodeError(f"host {host} is lost: {why}.", hint=hint)
+        self._agents.pop(host).close()
+        self.lost[host] = why
+        for node in sorted(self._launched):
+            if self._host_of[node] == host:
+                self._lost_nodes.append(Exit(node, -signal.SIGKILL, lost=self.lost[host]))
+                self._logs.pop(node, None)
+
+    def _check_lost(self, host: str) -> None:
+        if host in self.lost:
+            raise NodeError(f"host {host} is lost: {self.lost[host]}.")
 
     @contextmanager
     def _naming(self, host: str) -> Iterator[None]:
@@ -156,9 +270,10 @@ class HostAgents(AgentClient):
             by_host[self._host_of[node]][node] = self._copied[node]
         for host, wanted in by_host.items():
             nodes = list(wanted)
-            for begin in range(0, len(nodes), MOST_NODES):
-                some = nodes[begin : begin + MOST_NODES]
-                self._copy_logs_of(host, {node: wanted[node] for node in some})
+            with self._noticing_loss(host):
+                for begin in range(0, len(nodes), MOST_NODES):
+                    some = nodes[begin : begin + MOST_NODES]
+                    self._copy_logs_of(host, {node: wanted[node] for node in some})
         for node in last:
             self._logs.pop(node, None)
 

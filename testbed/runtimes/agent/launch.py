@@ -86,12 +86,14 @@ class Exit:
         out_of_memory: whether the kernel OOM-killed in it because its memory limit was reached.
         container_ended: whether a container that the agent did not create ended first, and so
             ended its role: it was stopped, killed or removed from outside.
+        lost: why its host is lost, so that nothing is known of the node any more; usually empty.
     """
 
     node: str
     status: int
     out_of_memory: bool = False
     container_ended: bool = False
+    lost: str = ""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from testbed.network.counters import Traffic
 from testbed.runtimes.agent.launch import LAUNCH, Exit, LaunchSpec
 from testbed.runtimes.agent.nodes import Nodes
 from testbed.telemetry.event_kinds import LinkChanged
+from testbed.telemetry.host import HostSample, HostSampler
+from testbed.telemetry.wall import WALL
 from testbed.values.topology import Direction, LinkSpec
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -99,6 +101,7 @@ class Requests:
 
     nodes: Nodes
     logs: dict[str, Path] = field(default_factory=dict)  # of every node launched so far
+    host: HostSampler = field(default_factory=HostSampler)
 
     def launch(self, launch: LaunchSpec) -> int:
         """Bring a node up; return the pid of its role in the agent's pid namespace."""
@@ -168,6 +171,14 @@ class Requests:
                     found[node] = data.decode("latin-1")
         return found
 
+    def clock(self) -> float:
+        """Return the time by which this agent dates changes of links, in seconds since 1970."""
+        return WALL()
+
+    def load(self) -> HostSample:
+        """Return the load of the agent's host since the last such request of any client."""
+        return self.host.sample()
+
     def link_changes(self, since: NonNegativeInt) -> list[LinkChanged]:
         """Return the changes of links, except the first ``since``, from any source."""
         return self.nodes.changes.done[since:]
@@ -183,6 +194,6 @@ def operations(requests: Requests) -> dict[str, Operation]:
         *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
         *(nodes.limit_changes, nodes.listening, nodes.scrape, nodes.set_quota),
-        *(requests.capture, requests.printed),
+        *(requests.capture, requests.printed, requests.clock, requests.load),
     )
     return {act.__name__: Operation(act) for act in acts}

@@ -3,7 +3,9 @@
 ``python -m testbed.runtimes.agent.relay SOCKET [LOCK]``, executed by an engine in the agent's
 container on another host: the controller cannot reach a socket there. With LOCK it takes the place
 of the controller at the lifeline: it commits the run, and hands over that file's lock. It ends when
-either side does, so a controller that dies hangs up here too.
+either side does, so a controller that dies hangs up here too. The engine may not notice that the
+controller's whole machine has vanished: at the lifeline, the controller sends an empty line every
+few seconds, and a relay that receives nothing for the time of its lease ends.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ import select
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from testbed.host.sockets import short_path
+from testbed.host.syscalls import watch_names
 from testbed.runtimes.agent.settings import COMMIT
 
 CONNECT_SECONDS = 30.0
-POLL_SECONDS = 0.02
+LEASE_SECONDS = 60.0
+BEAT_SECONDS = LEASE_SECONDS / 6
 CHUNK_BYTES = 2**16
 
 
@@ -35,37 +40,64 @@ def main() -> int:
         held = os.open(lock[0], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         socket.send_fds(peer, [COMMIT], [held])
-    carry(sys.stdin.fileno(), sys.stdout.fileno(), peer)
+    lease = LEASE_SECONDS if lock else None
+    carry(sys.stdin.fileno(), sys.stdout.fileno(), peer, lease_seconds=lease)
     return 0
 
 
 def _connect(path: Path) -> socket.socket | None:
+    """Connect to a socket, once there is one; None if it does not listen in time."""
     deadline = time.monotonic() + CONNECT_SECONDS
-    while time.monotonic() < deadline:
-        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            with short_path(path) as name:
-                peer.connect(name)
-        except (FileNotFoundError, ConnectionRefusedError):
-            peer.close()
-            time.sleep(POLL_SECONDS)
-        else:
-            return peer
-    return None
+    appears = select.poll()
+    watch = watch_names(path.parent)
+    appears.register(watch, select.POLLIN)
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                with short_path(path) as name:
+                    peer.connect(name)
+            except FileNotFoundError:
+                peer.close()
+                if appears.poll(1000 * left):
+                    os.read(watch, CHUNK_BYTES)
+            except ConnectionRefusedError:  # it listens before it has this name
+                peer.close()
+                return None
+            else:
+                return peer
+        return None
+    finally:
+        os.close(watch)
 
 
-def carry(reader: int, writer: int, peer: socket.socket) -> None:
-    """Carry data both ways until one of them has ended."""
+def carry(
+    reader: int, writer: int, peer: socket.socket, *, lease_seconds: float | None = None
+) -> None:
+    """Carry data both ways until one side has ended, or the lease has.
+
+    Args:
+        reader, writer: this process's own input and output.
+        peer: the agent's socket.
+        lease_seconds: how long the input may be silent; None for ever. Empty lines renew the
+            lease, and by themselves are not passed on.
+    """
+    with suppress(BrokenPipeError, ConnectionResetError):  # closed, with something unread
+        _carry(reader, writer, peer, lease_seconds)
+
+
+def _carry(reader: int, writer: int, peer: socket.socket, lease_seconds: float | None) -> None:
     poller = select.poll()
     for descriptor in (reader, peer.fileno()):
         poller.register(descriptor, select.POLLIN)
+    heard = time.monotonic()
     while True:
-        ready = [descriptor for descriptor, _ in poller.poll()]
+        left = None if lease_seconds is None else heard + lease_seconds - time.monotonic()
+        if left is not None and left <= 0:
+            return
+        ready = [descriptor for descriptor, _ in poller.poll(None if left is None else 1000 * left)]
         if peer.fileno() in ready:
-            try:
-                data = peer.recv(CHUNK_BYTES)
-            except ConnectionResetError:  # it has closed it, and left something unread
-                return
+            data = peer.recv(CHUNK_BYTES)
             if not data:
                 return
             while data:
@@ -74,7 +106,9 @@ def carry(reader: int, writer: int, peer: socket.socket) -> None:
             data = os.read(reader, CHUNK_BYTES)
             if not data:
                 return
-            peer.sendall(data)
+            heard = time.monotonic()
+            if lease_seconds is None or data.strip():
+                peer.sendall(data)
 
 
 if __name__ == "__main__":

@@ -33,11 +33,14 @@ class Swarm(StrictModel):
             ``rack=a``, or ``pi`` with any value. Other classes are on any host.
         strategy: ``spread`` places a worker where there are the fewest per CPU; ``pack`` fills the
             memory of a host before it uses the next, this one first.
+        on_lost: what a training does when a host is lost or drained: it continues without the
+            workers there, as if each had been lost; or it fails.
     """
 
     name: Literal["swarm"]
     placement: dict[str, Label] = Field(default_factory=dict)
     strategy: Literal["spread", "pack"] = "spread"
+    on_lost: Literal["continue", "fail"] = "continue"
 
 
 class Docker(ContainerRuntime):

@@ -58,6 +58,14 @@ def put_empty(engine: APIClient, container: str, files: Iterable[Path]) -> None:
     engine.put_archive(container, str(paths[0].parent), content.getvalue())
 
 
+def get_file(engine: APIClient, container: str, path: Path) -> bytes:
+    """Return the content of a file in a container in any state."""
+    pieces, _ = engine.get_archive(container, str(path))
+    with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
+        file = archive.extractfile(archive.getmembers()[0])
+        return b"" if file is None else file.read()
+
+
 class _Copies(tarfile.TarFile):
     """An archive of every file's content, also where two are names of one (hard links)."""
 

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from testbed.errors import NodeError, RunNotFound, TestbedError
+from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
 from testbed.host.confine import seccomp_profile
 from testbed.network.tunnel import Tunnel
 from testbed.runtimes.agent.launch import NodeState
@@ -173,9 +173,10 @@ class DockerDriver:
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
         for address, controller in _engines(folder):
-            with connect(address) as engine:
+            # A container that stays, as one on a host that is lost, is removed by stop.
+            lost = suppress(HostError) if controller else nullcontext()
+            with lost, connect(address) as engine:
                 there = containers_of(engine, folder, controller)
-                # A container that stays is removed by stop.
                 in_parallel(partial(_discard, engine), [one for one in there if one.node in nodes])
 
     def stop(self, folder: RunFolder) -> None:

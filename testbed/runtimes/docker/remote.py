@@ -8,6 +8,7 @@ back through the agent's stream.
 from __future__ import annotations
 
 import json
+import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,9 +24,9 @@ from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.reports import decode_error
 from testbed.runtimes.agent.client import AgentClient, Waiting
 from testbed.runtimes.agent.lines import Lines
-from testbed.runtimes.agent.settings import AGENT_SOCKET, LIFELINE_SOCKET
+from testbed.runtimes.agent.settings import AGENT_LOG, AGENT_SOCKET, LIFELINE_SOCKET
 from testbed.runtimes.base import STOP_SECONDS, container_name
-from testbed.runtimes.docker.archives import put_empty, put_folder
+from testbed.runtimes.docker.archives import get_file, put_empty, put_folder
 from testbed.runtimes.docker.containers import (
     AGENT,
     CONTROLLER,
@@ -37,7 +38,7 @@ from testbed.runtimes.docker.containers import (
     Container,
 )
 from testbed.runtimes.docker.engine import connect, container_faults, engine_faults, refused
-from testbed.runtimes.docker.lifecycle import last_output, make, remove_run
+from testbed.runtimes.docker.lifecycle import containers_of, last_output, make, remove_run
 from testbed.runtimes.docker.pipe import open_pipe
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import HostSpec
@@ -53,7 +54,10 @@ KEPT_HERE = frozenset(
 )
 """Parts of a run folder that no worker reads."""
 
-POLL_SECONDS = 0.02
+
+def agent_log(host: str) -> str:
+    """Return the name of the log of the agent on another host; no node has an @ in its name."""
+    return f"{AGENT_LOG}@{host}"
 
 
 @contextmanager
@@ -118,7 +122,11 @@ class RemoteAgent:
         Raises:
             HostError, NodeError: it failed, ended or was late (``deadline`` is monotonic).
         """
-        while time.monotonic() < deadline:
+        said_more = select.poll()
+        said_more.register(self.lines.reader, select.POLLIN)
+        while (left := deadline - time.monotonic()) > 0:
+            if not said_more.poll(1000 * left):
+                break
             lines = self.lines.receive()
             if lines is None:
                 name = container_name(self.folder.name, AGENT)
@@ -129,7 +137,6 @@ class RemoteAgent:
                     raise decode_error(said["error"])
                 if "ready" in said:
                     return
-            time.sleep(POLL_SECONDS)
         raise NodeError("the agent is not ready in time.")
 
 
@@ -201,6 +208,7 @@ def remove_there(host: HostSpec, folder: RunFolder) -> bool:
     from docker.errors import NotFound
 
     with naming(host), connect(host.engine) as engine:
+        _keep_log(engine, host, folder)
         until = time.monotonic() + STOP_SECONDS
         there = remove_run(engine, folder, deadline=until, controller=host.controller)
         with container_faults("a run"):
@@ -208,6 +216,17 @@ def remove_there(host: HostSpec, folder: RunFolder) -> bool:
                 with suppress(NotFound):  # by another `down`
                     engine.remove_volume(volume["Name"])
     return there
+
+
+def _keep_log(engine: APIClient, host: HostSpec, folder: RunFolder) -> None:
+    """Copy the log of an agent that is about to be removed, if there is one."""
+    from docker.errors import APIError
+
+    agents = [one for one in containers_of(engine, folder, host.controller) if one.role == AGENT]
+    if agents and folder.logs.is_dir():
+        with container_faults(AGENT), suppress(APIError):  # it has none yet
+            found = get_file(engine, agents[0].identity, folder.log(AGENT_LOG))
+            folder.log(agent_log(host.name)).write_bytes(found)
 
 
 def remove_everywhere(hosts: Iterable[HostSpec], folder: RunFolder) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ENGINE_LABEL = f"{LABEL}engine"
 ADDRESS_LABEL = f"{LABEL}address"
-ACTIVE, READY = "active", "ready"
+ACTIVE, READY, DRAIN = "active", "ready", "drain"
 CPU_NANOS = 1e9
 
 
@@ -121,6 +121,14 @@ def nodes_of(engine: APIClient, info: Mapping[str, Any]) -> list[dict[str, Any]]
     with engine_faults("listing the nodes of the Swarm"):
         found: list[dict[str, Any]] = engine.nodes()
         return found
+
+
+def drained_hosts() -> dict[str, str]:
+    """Return why hosts of the Swarm are to be left, by name; none if its manager does not say."""
+    with suppress(HostError), connect() as engine, engine_faults("listing the nodes of the Swarm"):
+        hosts = [from_swarm(node, here="") for node in engine.nodes()]
+        return {host.name: "the Swarm drains it" for host in hosts if host.availability == DRAIN}
+    return {}
 
 
 def from_swarm(node: Mapping[str, Any], *, here: str) -> SwarmHost:

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
+from threading import Event, Lock, Thread
 from typing import Self
 
-from testbed.errors import NodeError, TestbedError
+from testbed.errors import TestbedError
 from testbed.network.tunnel import Tunnel
+from testbed.runtimes.agent.relay import BEAT_SECONDS
 from testbed.runtimes.agent.settings import OnHangup
 from testbed.runtimes.base import Lifeline, Start
 from testbed.runtimes.docker.containers import Container
@@ -32,11 +34,19 @@ def tunnel_of(plan: Plan, folder: RunFolder, host: HostSpec) -> Tunnel:
 
 @dataclass
 class SwarmLifeline(Lifeline):
-    """Implements Lifeline: one to the agent of this host, one to that of each other host."""
+    """Implements Lifeline: one to the agent of this host, one to that of each other host.
+
+    A thread renews the leases of the others: whatever this process waits for, they know it alive.
+    """
 
     local: DockerLifeline
     hosts: tuple[HostSpec, ...]
     agents: list[RemoteAgent]
+    _ended: Event = field(default_factory=Event)
+    _sending: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        Thread(target=self._renew_leases, name="leases", daemon=True).start()
 
     @classmethod
     def begin(
@@ -88,16 +98,23 @@ class SwarmLifeline(Lifeline):
         self.local.close()
 
     def _send(self, data: bytes) -> None:
-        for agent in self.agents:
-            try:
-                agent.lines.send(data.rstrip(b"\n"))
-            except OSError:
-                raise NodeError(f"host {agent.host.name}: the agent has ended.") from None
+        """Send data to the other agents. That one has ended is noticed by its control stream."""
+        with self._sending:
+            for agent in self.agents:
+                agent.lines.unsent += data
+                with suppress(OSError):
+                    agent.lines.send()
+
+    def _renew_leases(self) -> None:
+        while not self._ended.wait(BEAT_SECONDS):
+            self._send(b"\n")
 
     def _hang_up(self) -> None:
-        for agent in self.agents:
-            with suppress(OSError):
-                agent.lines.close()
+        self._ended.set()
+        with self._sending:
+            for agent in self.agents:
+                with suppress(OSError):
+                    agent.lines.close()
 
 
 def _undo(

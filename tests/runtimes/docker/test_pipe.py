@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import threading
+import time
 
 from testbed.host.terminal import STDERR, STDOUT
 from testbed.runtimes.agent.lines import Lines
@@ -46,6 +47,27 @@ def test_the_relay_carries_both_ways_and_ends_with_its_input() -> None:
     relay.join(timeout=10)
     assert not relay.is_alive()
     for descriptor in (reader, writer, from_relay):
+        os.close(descriptor)
+    agent.close()
+    peer.close()
+
+
+def test_a_relay_whose_controller_says_nothing_ends_with_its_lease() -> None:
+    agent, peer = socket.socketpair()
+    (reader, to_relay), (from_relay, writer) = os.pipe(), os.pipe()
+    lease = {"lease_seconds": 0.4}
+    relay = threading.Thread(target=carry, args=(reader, writer, peer), kwargs=lease)
+    begun = time.monotonic()
+    relay.start()
+    for _ in range(4):  # longer than the lease in all
+        time.sleep(0.15)
+        os.write(to_relay, b"\n")
+    os.write(to_relay, b"keep\n")
+    assert agent.recv(100).split() == [b"keep"]
+    relay.join(timeout=10)
+    assert not relay.is_alive()
+    assert 1.0 <= time.monotonic() - begun < 5
+    for descriptor in (reader, to_relay, from_relay, writer):
         os.close(descriptor)
     agent.close()
     peer.close()

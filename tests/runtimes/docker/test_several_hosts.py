@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,14 +16,15 @@ import pytest
 from warm_commands import Command, CommandRunner
 
 from testbed.errors import HostError
-from testbed.runtimes.docker.containers import RUN
+from testbed.reports.frames import Run
+from testbed.runtimes.docker.containers import AGENT, ROLE, RUN
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.docker.remote import copy_image, has_image
 from testbed.runtimes.docker.swarm import ENGINE_LABEL
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import LinksRead, RateMeasured
+from testbed.telemetry.event_kinds import Exited, LinkChanged, LinksRead, RateMeasured
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 
@@ -78,6 +80,17 @@ class Engines:
         self._started.append(command)
         return command
 
+    def train(self, file: str, run: str, *more: str) -> Command:
+        """Start a run, and return once its training has begun."""
+        controller = self.start("up", file, "--name", run, *more)
+        events = self.folder / "runs" / run / "events.jsonl"
+        deadline = time.monotonic() + SECONDS
+        while not (events.exists() and '"training"' in events.read_text()):
+            assert controller.poll() is None, controller.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return controller
+
     def stop(self) -> None:
         """End the commands that were started and still run."""
         for command in self._started:
@@ -100,8 +113,10 @@ def engines(swarm: list[str], run_command: CommandRunner, tmp_path: Path) -> Ite
     except HostError as reason:
         pytest.skip(f"needs engines with the image: {reason}")
     made = Engines(swarm, run_command, tmp_path)
+    (tmp_path / "rate.csv").write_text("time_seconds,bits_per_second\n0,20e6\n1,10e6\n2,20e6\n")
     (tmp_path / "apart.yaml").write_text(SCENARIO.replace("UPDATES", "120"))
-    (tmp_path / "long.yaml").write_text(SCENARIO.replace("UPDATES", "100000"))
+    recorded = SCENARIO.replace("UPDATES", "100000").replace("20mbit", "{trace: rate.csv}")
+    (tmp_path / "long.yaml").write_text(recorded)
     client = made.clients[0]
     node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
     labels = {ENGINE_LABEL: swarm[1], "rack": "a"}
@@ -130,6 +145,14 @@ def test_a_run_over_two_hosts_is_valid_and_leaves_nothing(engines: Engines) -> N
     (read,) = only(events, LinksRead)
     assert (read.checked, read.differences) == (5, ())
     assert folder.log("probe0").read_text()  # came over the stream
+    run = Run(folder.path)
+    first, *_, last = run.hosts.to_dict(
+        "records"
+    )  # all have one clock: the engines share a machine
+    for row in (first, last):
+        assert abs(row["clock_offset_seconds"]) <= row["clock_error_seconds"] < 0.05
+        assert row["host_available_bytes"] > 0
+    assert run.summary["hosts"][plan["hosts"][1]["name"]]["workers"] == 3
     assert [engines.left("r", number) for number in (0, 1)] == [([], []), ([], [])]
 
 
@@ -138,13 +161,7 @@ def test_a_controller_that_dies_leaves_nothing_running(
     eventually: Callable[[Callable[[], Any]], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    controller = engines.start("up", "long.yaml", "--name", "k")
-    events = engines.folder / "runs" / "k" / "events.jsonl"
-    deadline = time.monotonic() + SECONDS
-    while not (events.exists() and '"training"' in events.read_text()):
-        assert controller.poll() is None, controller.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    controller = engines.train("long.yaml", "k")
     there, _ = engines.left("k", 1)
     assert len(there) == 4  # the agent and three workers
     monkeypatch.setenv("DOCKER_HOST", engines.addresses[1])
@@ -158,6 +175,13 @@ def test_a_controller_that_dies_leaves_nothing_running(
     assert "rate 5mbit" in engines("net", "show", "k")
     assert "2 links" in engines("net", "reset", "k", "class=slow")
     assert "slow" in engines("net", "probe", "k")
+    events = RunFolder(engines.folder / "runs" / "k").events
+
+    def recorded() -> list[LinkChanged]:
+        return [one for one in only(read_events(events), LinkChanged) if one.action == "recorded"]
+
+    eventually(lambda: {node for one in recorded() for node in one.nodes} == {"w2", "w3"})
+    assert all(-0.01 < one.actual - one.planned < 5 for one in recorded())  # by one clock
     refused = engines("net", "capture", "k", "w3", status=5)
     assert "is on the host" in refused
     controller.kill()
@@ -167,6 +191,68 @@ def test_a_controller_that_dies_leaves_nothing_running(
     engines("down", "k")
     assert [engines.left("k", number) for number in (0, 1)] == [([], []), ([], [])]
     assert "nothing to remove" in engines("down", "k")
+
+
+@pytest.mark.nightly  # an agent that was killed is noticed after 30 s
+def test_a_lost_host_loses_its_workers_and_the_others_go_on(engines: Engines) -> None:
+    controller = engines.train(
+        "apart.yaml", "l", "--set", "stop.updates=1500", "--set", "faults=[]"
+    )
+    client = engines.clients[1]
+    (agent,) = (one for one in engines.left("l", 1)[0] if one["Labels"][ROLE] == AGENT)
+    pid = client.inspect_container(agent["Id"])["State"]["Pid"]
+    command = f"kill -9 $(cat /proc/{pid}/task/{pid}/children)"
+    client.exec_start(client.exec_create(agent["Id"], ["sh", "-c", command])["Id"])
+    said, _ = controller.communicate(timeout=SECONDS)
+    assert controller.returncode == 6, said  # not valid: nodes were lost
+    folder = RunFolder(engines.folder / "runs" / "l")
+    events = read_events(folder.events)
+    ended = {one.node: one.how for one in only(events, Exited) if one.how}
+    name = json.loads(folder.plan.read_text())["hosts"][1]["name"]
+    assert ended.keys() == {"w1", "w2", "w3"}
+    assert all(f"its host {name} is lost" in how for how in ended.values())
+    assert folder.log(f"agent@{name}").exists()  # its host can be reached
+    run = Run(folder.path)
+    assert len(run.updates) == 1500
+    assert set(run.updates["worker"].iloc[-100:]) == {0}
+    assert [engines.left("l", number) for number in (0, 1)] == [([], []), ([], [])]
+
+
+def test_a_drained_host_ends_a_run_that_is_to_fail_with_it(engines: Engines) -> None:
+    on_lost = "runtime.docker.hosts.swarm.on_lost=fail"
+    controller = engines.train("long.yaml", "f", "--set", on_lost)
+    client = engines.clients[0]
+    node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
+    drained = {**node["Spec"], "Availability": "drain"}
+    client.update_node(node["ID"], node["Version"]["Index"], drained)
+    said, errors = controller.communicate(timeout=SECONDS)
+    assert controller.returncode == 5, said
+    assert f"host {node['Description']['Hostname']} is lost: the Swarm drains it" in errors
+    assert [engines.left("f", number) for number in (0, 1)] == [([], []), ([], [])]
+
+
+@pytest.mark.nightly
+def test_a_power_cut_of_a_host(engines: Engines) -> None:
+    tool = os.environ["SWARM_HOSTS"]
+    # No fault freezes a worker: what is frozen by control groups of version 1 cannot be killed.
+    controller = engines.train(
+        "apart.yaml", "p", "--set", "stop.updates=1000", "--set", "faults=[]"
+    )
+    name = json.loads((engines.folder / "runs/p/plan.json").read_text())["hosts"][1]["name"]
+    subprocess.run((tool, "crash", name), check=True)
+    try:
+        _, errors = controller.communicate(timeout=SECONDS)
+        assert controller.returncode == 3  # not everything could be removed
+        assert f"host {name}" in errors
+        assert "Then: testbed down p" in errors
+        run = Run(engines.folder / "runs/p")
+        assert (len(run.updates), run.state.state) == (1000, "finished")
+        assert f"host {name}" in engines("down", "p", status=3)  # named, and repeated below
+    finally:
+        subprocess.run((tool, "up", "2"), check=True, capture_output=True)
+    assert engines.left("p", 1)[0]  # stopped
+    engines("down", "p")
+    assert [engines.left("p", number) for number in (0, 1)] == [([], []), ([], [])]
 
 
 def test_an_image_is_copied_once_and_compared(engines: Engines) -> None:
