@@ -81,7 +81,7 @@ TEST_PROCESSES ?= auto
 shared := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist worksteal
 # Tests with runs leave a fifth of that idle, so half as many processes more share them. Tests of a
 # file may share a run or an engine.
-RUN_PROCESSES ?= $(shell echo $$(($(shell nproc) * 3 / 2)))
+RUN_PROCESSES ?= $(if $(filter auto,$(TEST_PROCESSES)),$(shell echo $$(($$(nproc) * 3 / 2))),$(TEST_PROCESSES))
 shared_runs := --numprocesses $(RUN_PROCESSES) --maxprocesses 8 --dist loadfile
 
 # The files with tests of one kind: a process that collects all files takes 15 seconds first.

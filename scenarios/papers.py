@@ -49,7 +49,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def cells(row: Row, kept: Kept) -> Iterator[str]:
+def cells(row: Row, kept: Kept = kept_beside) -> Iterator[str]:
     """A row of the page."""
     file = row.get("study") or row.get("by")
     judged, substitute = studied(row["study"], kept) if "study" in row else ([], "")

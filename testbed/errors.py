@@ -134,6 +134,10 @@ class NodeError(TestbedError):
     exit_code = 5
 
 
+class HostLostError(NodeError):
+    """The host of a node is lost; names it, and says why."""
+
+
 class AlgorithmError(TestbedError):
     """One side of an algorithm violated its contract; names it and the violation."""
 

@@ -141,9 +141,8 @@ def overrides(
     if workers is not None:
         asked.append(Override(f"--workers {workers}", ("workers", "count"), workers))
     if runtime is not None:
-        whole = [at for at, one in enumerate(asked) if one.keys == ("runtime",)]
         chosen = Override(f"--runtime {runtime}", ("runtime",), runtime)
-        asked.insert(whole[-1] + 1 if whole else 0, chosen)
+        asked = [chosen, *(one for one in asked if one.keys != ("runtime",))]
     if hosts is not None:
         asked.append(Override(f"--hosts {hosts}", ("runtime", "hosts"), hosts))
     return asked

@@ -15,7 +15,7 @@ from math import inf
 from operator import itemgetter
 from typing import ClassVar
 
-from testbed.errors import NodeError
+from testbed.errors import HostLostError, NodeError
 from testbed.faults import AnyFault, Crash, Crashes, Join, Kill, Leave, Slow
 from testbed.faults.base import Actuator, PassingFault, TimedFault, Trigger
 from testbed.faults.population import Availability, Contradiction, Population
@@ -303,21 +303,26 @@ class Timeline:
     ) -> FaultApplied:
         """Carry out an action; the clock returns emulated seconds. Return the event to record.
 
+        Workers whose host is lost are passed over.
+
         Raises:
             NodeError: it failed.
         """
-        recorded = action.place >= len(self.faults)
+        recorded, lost = action.place >= len(self.faults), list[int]()
         for worker in action.workers:
             try:
                 if action.begins or recorded:
                     actuator.begin(action.fault, worker)
                 elif isinstance(action.fault, PassingFault):
                     actuator.end(action.fault, worker)
+            except HostLostError:
+                lost.append(worker)
             except NodeError as error:
                 whose = "an availability" if recorded else f"faults.{action.place}"
                 found = f"{action.fault.kind} of {self.names[worker]}: {error.message}"
                 raise NodeError(f"{whose} cannot be applied: {found}") from error
-        return self._applied(action, action.workers, actual=clock())
+        done = [worker for worker in action.workers if worker not in lost]
+        return self._applied(action, done, actual=clock(), lost=lost)
 
     def missed(self, action: FaultAction, *, now: float) -> FaultApplied:
         """Return the event to record for a scheduled action that the end of the run preceded.
@@ -327,7 +332,12 @@ class Timeline:
         return self._applied(action, (), actual=now)
 
     def _applied(
-        self, action: FaultAction, workers: Collection[int], *, actual: float
+        self,
+        action: FaultAction,
+        workers: Collection[int],
+        *,
+        actual: float,
+        lost: Collection[int] = (),
     ) -> FaultApplied:
         recorded = action.place >= len(self.faults)
         return FaultApplied(
@@ -337,7 +347,7 @@ class Timeline:
             planned_seconds=action.planned,
             actual_seconds=actual,
             place=None if recorded else action.place,
-            passed_over=self.named(action.passed_over),
+            passed_over=self.named([*action.passed_over, *lost]),
             recorded=recorded,
         )
 

@@ -81,12 +81,13 @@ def require_batchable(network: Network, images: Images, targets: Targets) -> Non
     if network.local.size:
         raise NotBatchable("workers keep a part of the model")
     parameters = network.initial(np.random.default_rng(0))
-    expected_loss, expected = network.bind(parameters).loss_and_gradient(images, targets)
     try:
+        batched = BatchedNetwork(network, 2)
+        expected_loss, expected = network.bind(parameters).loss_and_gradient(images, targets)
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # of kernels that loop over the gradients
             request = GradientRequest(parameters, images, targets)
-            ((loss, gradient),) = BatchedNetwork(network, 2).gradients([request])
+            ((loss, gradient),) = batched.gradients([request])
     except (NotImplementedError, RuntimeError, UserWarning) as error:
         raise NotBatchable(str(error).partition(". ")[0]) from None
     scale = float(np.abs(expected).max())

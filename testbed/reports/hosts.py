@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 
 def drifts(hosts: pd.DataFrame) -> list[ClockDrift]:
-    """Return how far the clock of each host has moved, from the rows of ``hosts.csv``."""
+    """Return how far the clock of each host has moved, from the rows of ``hosts.csv``.
+
+    That is from its most exact measurement to the one that shows the most for certain.
+    """
     found = []
     for name, rows in hosts.groupby("host", sort=False):
         offsets, errors = rows["clock_offset_seconds"], rows["clock_error_seconds"]
-        moved = (offsets - offsets.iloc[0]).abs()
-        last = int(moved.to_numpy().argmax())
-        error = float(errors.iloc[0] + errors.iloc[last])
+        first = int(errors.to_numpy().argmin())
+        moved = (offsets - offsets.iloc[first]).abs()
+        last = int((moved - errors).to_numpy().argmax())
+        error = float(errors.iloc[first] + errors.iloc[last])
         found.append(ClockDrift(str(name), float(moved.iloc[last]), error))
     return found
 

@@ -86,7 +86,7 @@ class ClockDrift:
     """The clock of another host against the parameter server's, during a run."""
 
     host: str
-    seconds: float  # largest change of its offset since the first measurement
+    seconds: float  # largest change of its offset from the most exact measurement
     error_seconds: float  # bound of the error of this difference
 
 

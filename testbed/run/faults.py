@@ -152,8 +152,9 @@ class FaultyNodes:
     def _start(self, node: NodeSpec) -> None:
         """Start a node again once its end was reported to the parameter server."""
         self._await_end(node.name)
-        self.watch.prepare_restart(node)
         self.watch.planned_exits.restarting.discard(node.name)
+        self.agent.require_host(node.host)
+        self.watch.prepare_restart(node)
         try:
             self.deployment.start(node)
         except HostError as error:  # a failure of the run

@@ -51,7 +51,7 @@ class Links:
         """
         classes = {node.name: node.device_class for node in self.plan.nodes}
         names = self._linked(selectors) if selectors else []
-        found = self.agent.links(only=names)
+        found = self.agent.links(only=names) if names else self.agent.links()
         if names and not found:
             raise NodeError(f"none of {', '.join(names)} is running.")
         return [

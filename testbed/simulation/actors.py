@@ -35,7 +35,7 @@ from testbed.simulation.actor import (
 from testbed.simulation.channels import answers_in
 from testbed.simulation.journal import Journal
 from testbed.simulation.messages import Begin, Task, used
-from testbed.simulation.outline import actor_bytes
+from testbed.simulation.outline import actor_bytes, gradients_at_once
 from testbed.simulation.process import ControlRequest, Rows, save
 from testbed.telemetry.event_kinds import ProcessReplaced
 
@@ -86,7 +86,8 @@ def count_actors(pool: RayPool, workers: int) -> int:
 def needed(scenario: Scenario, parameters: int, processes: int) -> dict[str, int]:
     """Return what each of the actors asks Ray for, by Ray's names."""
     on_gpu = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
-    memory = actor_bytes(scenario.workers.count, parameters, processes=processes)
+    at_once = gradients_at_once(scenario)
+    memory = actor_bytes(scenario.workers.count, parameters, processes=processes, at_once=at_once)
     return {"CPU": 1, "memory": memory, "GPU": int(on_gpu)}
 
 

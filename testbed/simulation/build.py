@@ -20,6 +20,7 @@ from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
 from testbed.simulation.gradients import Gradients, Reuse
 from testbed.simulation.learner import Learner
+from testbed.simulation.outline import gradients_at_once
 from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import SimulatedWorker
 
@@ -45,12 +46,14 @@ def build(
     gradients = reuse and _reused(experiment, reuse, processes)
     timeout = experiment.scenario.evaluate.timeout
     seed = experiment.evaluation_seed
+    batched, why = _batched(experiment, device)
     learner = Learner(
         *(experiment.data, vector, bound, gradients, timeout, seed),
         metrics=experiment.metrics,
         held_out=experiment.held_out,
         sent=_sent(network, device) if network.local.size else None,
-        batched=_batched(experiment, device),
+        batched=batched,
+        one_by_one=why,
     )
     simulated, arrivals = {}, experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
@@ -73,38 +76,24 @@ def _sent(network: Network, device: str | None) -> tuple[Vector, BoundModel]:
     return vector, network.bind(vector, device=device)
 
 
-def gradients_at_once(scenario: Scenario) -> int:
-    """Return how many gradients a process of the pool computes at once, if the network can."""
-    return scenario.runtime.vmap if isinstance(scenario.runtime, Simulated) else 1
+def _batched(experiment: Experiment, device: str | None) -> tuple[BatchedNetwork | None, str]:
+    """Return what computes several gradients at once; or None, and why that is not possible.
 
-
-def one_by_one(experiment: Experiment) -> str:
-    """Return why gradients are computed one by one though the scenario asks for more; else empty.
-
-    Every process finds the same, by trying it with the first samples.
+    Tried with the first samples, and never in the process that forks the pool: autograd cannot be
+    used in the children of a process that has used it, where PyTorch sees a GPU.
     """
-    from testbed.models.batched import NotBatchable, require_batchable
+    from testbed.models.batched import BatchedNetwork, NotBatchable, require_batchable
 
-    if gradients_at_once(experiment.scenario) == 1:
-        return ""
-    batch = np.arange(
-        min(experiment.scenario.workers.batch_size, len(experiment.data.train_labels))
-    )
+    scenario, data = experiment.scenario, experiment.data
+    count = gradients_at_once(scenario)
+    if count == 1:
+        return None, ""
+    batch = np.arange(min(scenario.workers.batch_size, len(data.train_labels)))
     try:
-        require_batchable(experiment.network, *batch_of(Step(batch, 1), experiment.data))
+        require_batchable(experiment.network, *batch_of(Step(batch, 1), data))
     except NotBatchable as error:
-        return str(error)
-    return ""
-
-
-def _batched(experiment: Experiment, device: str | None) -> BatchedNetwork | None:
-    """Return what computes several gradients at once; None to compute one by one."""
-    from testbed.models.batched import BatchedNetwork
-
-    count = gradients_at_once(experiment.scenario)
-    if count == 1 or one_by_one(experiment):
-        return None
-    return BatchedNetwork(experiment.network, count, device=device)
+        return None, str(error)
+    return BatchedNetwork(experiment.network, count, device=device), ""
 
 
 def compute_device(scenario: Scenario) -> str | None:

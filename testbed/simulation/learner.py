@@ -45,6 +45,7 @@ class Learner:
         sent: a vector and a network of it, for the parameter server's model; None if that is as a
             worker's.
         batched: computes several gradients at once; None to compute one by one.
+        one_by_one: why, if the scenario asks for several.
     """
 
     data: Prepared
@@ -57,6 +58,7 @@ class Learner:
     held_out: HeldOut | None = None
     sent: tuple[Vector, BoundModel] | None = None
     batched: BatchedNetwork | None = None
+    one_by_one: str = ""
 
     @property
     def together(self) -> int:

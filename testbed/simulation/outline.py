@@ -37,6 +37,9 @@ VECTORS_PER_WORKER = 3
 VECTORS_ELSEWHERE = 1
 """How many of these another host has, if the worker's process is there: its own model."""
 
+VECTORS_AT_ONCE = 3
+"""Parameters and twice the gradient, of each of the gradients that a process computes at once."""
+
 CLOCK_BYTES = 350_000_000
 """Memory of the virtual clock's process, with all imports."""
 
@@ -101,7 +104,8 @@ def outline(scenario: Scenario, *, parameters: int | None, processes: int) -> Ou
     service, memory, pool = scenario.ps.service, None, ray_pool(scenario)
     if parameters is not None:
         here = 0 if pool else processes
-        memory = memory_bytes(workers.count, parameters, processes=here)
+        at_once = gradients_at_once(scenario)
+        memory = memory_bytes(workers.count, parameters, processes=here, at_once=at_once)
     return Outline(
         classes=tuple(
             ClassOutline(
@@ -125,44 +129,61 @@ def ray_pool(scenario: Scenario) -> RayPool | None:
     return pool if isinstance(pool, RayPool) else None
 
 
+def gradients_at_once(scenario: Scenario) -> int:
+    """Return how many gradients a process of the pool computes at once, if the network can."""
+    return scenario.runtime.vmap if isinstance(scenario.runtime, Simulated) else 1
+
+
 def _gradients(scenario: Scenario, processes: int) -> str:
     runtime = scenario.runtime
     on_gpu = isinstance(runtime, Simulated) and runtime.device == "cuda"
-    vmap = runtime.vmap if isinstance(runtime, Simulated) else 1
-    at_once = f", {vmap} gradients at once" if vmap > 1 else ""
+    count = gradients_at_once(scenario)
+    at_once = f", {count} gradients at once" if count > 1 else ""
     if pool := ray_pool(scenario):
-        count = f"{pool.processes} processes" if pool.processes else "a process per CPU"
-        return f"{count} of the Ray cluster at {pool.address}{', each on a GPU' * on_gpu}{at_once}"
+        actors = f"{pool.processes} processes" if pool.processes else "a process per CPU"
+        return f"{actors} of the Ray cluster at {pool.address}{', each on a GPU' * on_gpu}{at_once}"
     where = "sharing this host's GPU (cuda)" if on_gpu else "each on a CPU"
     return f"{processes} processes, {where}{at_once}"
 
 
-def memory_bytes(workers: int, parameters: int, *, processes: int) -> int:
-    """Estimate the memory that a simulation needs on its host; 0 processes: they are elsewhere."""
+def memory_bytes(workers: int, parameters: int, *, processes: int, at_once: int = 1) -> int:
+    """Estimate the memory that a simulation needs on its host; 0 processes: they are elsewhere.
+
+    Not counted are the activations of gradients that are computed ``at_once``.
+    """
     here = VECTORS_PER_WORKER - (0 if processes else VECTORS_ELSEWHERE)
     vectors = here * workers * parameters * BYTES_PER_PARAMETER
-    return vectors + CLOCK_BYTES + PROCESS_BYTES * processes
+    each = PROCESS_BYTES + _at_once_bytes(at_once, parameters)
+    return vectors + CLOCK_BYTES + each * processes
 
 
-def actor_bytes(workers: int, parameters: int, *, processes: int) -> int:
+def _at_once_bytes(at_once: int, parameters: int) -> int:
+    """Return the bytes that a process needs to compute several gradients at once; 0 for one."""
+    return VECTORS_AT_ONCE * at_once * parameters * BYTES_PER_PARAMETER if at_once > 1 else 0
+
+
+def actor_bytes(workers: int, parameters: int, *, processes: int, at_once: int = 1) -> int:
     """Estimate the memory that each process needs if they are on other hosts.
 
     That is its imports, and of each of its workers the model and the reply or update in transit.
     """
     own = -(-workers // processes)
-    return CLOCK_BYTES + 2 * own * parameters * BYTES_PER_PARAMETER
+    vectors = 2 * own * parameters * BYTES_PER_PARAMETER
+    return CLOCK_BYTES + vectors + _at_once_bytes(at_once, parameters)
 
 
-def require_memory(workers: int, parameters: int, *, processes: int, available: int) -> None:
+def require_memory(
+    workers: int, parameters: int, *, processes: int, available: int, at_once: int = 1
+) -> None:
     """Refuse a simulation that needs more than the available bytes of memory on this host.
 
     Raises:
         HostError: not enough memory; says how many workers would fit.
     """
-    needed = memory_bytes(workers, parameters, processes=processes)
+    needed = memory_bytes(workers, parameters, processes=processes, at_once=at_once)
     if needed <= available:
         return
-    fixed = memory_bytes(0, parameters, processes=processes)
+    fixed = memory_bytes(0, parameters, processes=processes, at_once=at_once)
     most = max(0, (available - fixed) * workers // max(1, needed - fixed))
     hint = f"Use fewer workers: --workers {most}" if most else "Use a host with more memory"
     raise HostError(

@@ -44,7 +44,14 @@ from testbed.simulation.messages import (
     load,
     store,
 )
-from testbed.simulation.process import ControlRequest, Rows, evaluate, restore, save
+from testbed.simulation.process import (
+    ControlRequest,
+    Rows,
+    evaluate,
+    one_by_one,
+    restore,
+    save,
+)
 from testbed.simulation.worker import TO_THE_END, Course, Cycle, Paused
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
@@ -147,6 +154,11 @@ class Pool:
             self._receive(member)
         evaluation: Evaluation = self._answered.pop()
         return evaluation
+
+    def one_by_one(self) -> str:
+        """Return why gradients are computed one by one; empty if the scenario asks for that."""
+        why: str = self._ask_all([one_by_one] * len(self._members))[0]
+        return why
 
     def state(self) -> PlainState:
         """Return the state of all workers, including replies and results in transit; blocks.

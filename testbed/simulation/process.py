@@ -36,7 +36,7 @@ Build = Callable[[int, Vector], tuple[Workers, Learner]]
 """Builds the workers of one process, from its number and the vector to bind its network to."""
 
 ControlRequest = Callable[[Workers, Learner, Vector], Any]
-"""``evaluate``, ``save`` or ``restore``: sent alone, and its answer is sent alone too."""
+"""A request such as ``evaluate`` or ``save``: sent alone, and its answer is sent alone too."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,11 @@ def evaluate(
     """Evaluate the model in the process's last row, on these test images (all if None)."""
     with own_failures("evaluator"):
         return learner.evaluate(parameters, images)
+
+
+def one_by_one(workers: Workers, learner: Learner, parameters: Vector) -> str:
+    """Return why gradients are computed one by one though the scenario asks for several."""
+    return learner.one_by_one
 
 
 def save(workers: Workers, learner: Learner, parameters: Vector) -> Mapping[int, PlainState]:

@@ -16,7 +16,7 @@ from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import followings, own_copy
 from testbed.simulation.actors import Actors, count_actors, require_room
-from testbed.simulation.build import build, draw_step, gradients_at_once, one_by_one
+from testbed.simulation.build import build, draw_step
 from testbed.simulation.channels import Start, forked
 from testbed.simulation.checkpoint import Checkpoint, saver
 from testbed.simulation.device import DeviceModel
@@ -26,7 +26,7 @@ from testbed.simulation.gradients import Reuse
 from testbed.simulation.keys import KeyedLinks
 from testbed.simulation.links import FairLink
 from testbed.simulation.model import capacity, paths
-from testbed.simulation.outline import ray_pool, require_memory
+from testbed.simulation.outline import gradients_at_once, ray_pool, require_memory
 from testbed.simulation.pool import Pool
 from testbed.telemetry.event_kinds import ComputedOneByOne, Resumed, State, StateChanged
 from testbed.telemetry.folder import OUTPUT_CLOSED, RunFolder, deletion_error, folder_error
@@ -196,8 +196,7 @@ def simulate(
     else:
         compute = partial(build, experiment, processes=count, reuse=reuse)
         start = forked(compute, workers=workers, own_files=experiment.own_files)
-    why_not = one_by_one(experiment)
-    together = 1 if why_not else gradients_at_once(scenario)
+    together = gradients_at_once(scenario)
     with Pool(start, workers=workers, size=size, processes=count, together=together) as pool:
         engine = _engine(
             experiment, pool, recorder=recorder, events=events, writer=writer, folder=folder
@@ -209,8 +208,8 @@ def simulate(
                 for worker in range(scenario.workers.count):
                     if worker not in absent:
                         recorder.event(Joined(f"w{worker}"))
-                if why_not:
-                    recorder.event(ComputedOneByOne(why_not))
+                if together > 1 and (why := pool.one_by_one()):
+                    recorder.event(ComputedOneByOne(why))
                 recorder.event(Started())
                 engine.begin()
             else:
@@ -240,7 +239,10 @@ def require_processes(scenario: Scenario, parameters: int, *, given: int | None 
     workers, pool = scenario.workers.count, ray_pool(scenario)
     count = count_actors(pool, workers) if pool else given or cpus()
     here = 0 if pool else count
-    require_memory(workers, parameters, processes=here, available=available_bytes())
+    at_once = gradients_at_once(scenario)
+    require_memory(
+        workers, parameters, processes=here, available=available_bytes(), at_once=at_once
+    )
     if pool:
         require_room(scenario, parameters, processes=count)
     return count

@@ -24,7 +24,7 @@ from testbed.runtimes.ray_cluster import alive_nodes, check_nodes, releases, sum
 from testbed.scenario.dump import dump_data
 from testbed.scenario.own_code import with_copies
 from testbed.scenario.schema import Scenario
-from testbed.simulation.outline import memory_bytes
+from testbed.simulation.outline import gradients_at_once, memory_bytes
 from testbed.studies.cluster_task import ClusterResult, ClusterRun, archived, carry_out, extract
 from testbed.studies.progress import Claim, Failure, Progress
 from testbed.studies.study import StudyRun
@@ -113,7 +113,8 @@ class RayCluster:
             HostError: no node has that much.
         """
         parameters = known_size(scenario, data) or 0  # of a model of the user's: not known
-        memory = memory_bytes(scenario.workers.count, parameters, processes=processes)
+        workers, at_once = scenario.workers.count, gradients_at_once(scenario)
+        memory = memory_bytes(workers, parameters, processes=processes, at_once=at_once)
         on_gpu = isinstance(scenario.runtime, Simulated) and scenario.runtime.device == "cuda"
         needed = {"CPU": processes, "memory": memory, "GPU": int(on_gpu)}
         if not any(

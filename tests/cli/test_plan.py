@@ -55,10 +55,11 @@ def test_a_setting_of_the_runtime_is_one_of_the_chosen_runtime(
 ) -> None:
     """Whatever the order of the options; another runtime that was set gives way."""
     hosts = ("--set", "runtime.hosts=nowhere")
-    for before in ((), ("--set", "runtime={docker: {hosts: local}}")):
-        assert main(["plan", file, *before, *hosts, "--runtime", "docker"]) == 2
+    whole = ("--set", "runtime={docker: {hosts: local}}")
+    for settings in (hosts, (*whole, *hosts), (*hosts, *whole)):
+        assert main(["plan", file, *settings, "--runtime", "docker"]) == 2
         assert "found 'nowhere'" in capsys.readouterr().err
-        assert main(["plan", file, *before, *hosts, "--runtime", "native"]) == 2
+        assert main(["plan", file, *settings, "--runtime", "native"]) == 2
         assert "runtime.hosts: found an unknown key" in capsys.readouterr().err
 
 

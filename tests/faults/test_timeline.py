@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from testbed.errors import NodeError
+from testbed.errors import HostLostError, NodeError
 from testbed.faults import Fault
 from testbed.faults.base import TimedFault
 from testbed.faults.check import contradictions
@@ -207,6 +207,21 @@ def test_a_failed_action_names_the_fault_and_the_worker() -> None:
         subject.carry_out(action, Refusing(), clock=lambda: 1.0)  # type: ignore[arg-type]
     assert str(failed.value) == "faults.0 cannot be applied: leave of w2: it does not answer."
     assert failed.value.exit_code == 5
+
+
+class LostHost:
+    """An actuator of which the second worker's host is lost."""
+
+    def begin(self, fault: TimedFault, target: int) -> None:
+        if target == 1:
+            raise HostLostError("host b is lost.")
+
+
+def test_workers_of_a_lost_host_are_passed_over() -> None:
+    subject = timeline({"leave": {"at": {"time": "1s"}, "workers": ("w1", "w2")}})
+    (action,) = subject.due(1.0)
+    applied = subject.carry_out(action, LostHost(), clock=lambda: 1.0)  # type: ignore[arg-type]
+    assert (applied.nodes, applied.passed_over) == (("w2",), ("w1",))
 
 
 def test_a_crash_is_drawn_once_per_push_from_the_workers_own_generator() -> None:

@@ -37,6 +37,7 @@ def test_the_drift_of_a_clock_is_its_largest_change(folder: RunFolder) -> None:
     write(
         folder,
         HostRow(None, None, "b", None, 4000, None, 10.0, 0.001),
+        HostRow(2.0, 2.0, "b", 0.5, 3500, 0.25, 10.30, 0.29),  # the error hides what moved
         HostRow(5.0, 5.0, "b", 0.5, 3000, 0.25, 10.08, 0.002),
         HostRow(10.0, 10.0, "b", 1.0, 3500, 0.25, 10.01, 0.001),
     )

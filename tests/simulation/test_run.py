@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from testbed import Run
 from testbed.datasets import load
+from testbed.models import batched
 from testbed.scenario.experiment import load_model
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import ComputedOneByOne
@@ -66,6 +68,24 @@ def test_gradients_at_once_repeat_to_the_bit_and_agree_with_those_one_by_one(
     np.testing.assert_array_equal(together.updates["time_seconds"], alone.updates["time_seconds"])
     np.testing.assert_allclose(together.evaluations["loss"], alone.evaluations["loss"], rtol=1e-3)
     assert not np.array_equal(together.evaluations["loss"], alone.evaluations["loss"])
+
+
+def test_the_process_that_forks_the_pool_computes_no_gradient(
+    run_simulation: Simulate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a GPU, PyTorch's autograd could not be used in its children then."""
+    pids, tried = tmp_path / "pids", batched.require_batchable
+
+    def recorded(*arguments: Any) -> None:
+        with pids.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        tried(*arguments)
+
+    monkeypatch.setattr(batched, "require_batchable", recorded)
+    run_simulation("one", "runtime.vmap=4")
+    found = pids.read_text().split()
+    assert len(found) == 2
+    assert str(os.getpid()) not in found
 
 
 def test_a_model_whose_gradients_are_computed_one_by_one(run_simulation: Simulate) -> None:

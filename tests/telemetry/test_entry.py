@@ -64,7 +64,7 @@ def test_the_current_format_of_a_line() -> None:
     assert entry.line() == (
         '{"time": 1700000000.25, "elapsed_seconds": 1.5, "event": "exited", "node": "w3", '
         '"status": -9, "planned": false, "how": "", "ends_run": false, "restarted": false, '
-        '"container_ended": false, '
+        '"container_ended": false, "host_lost": false, '
         '"source": "ps"}\n'
     )
 

@@ -102,6 +102,9 @@ class AgentClient:
         self._next_exits: int | None = None
         self._changes_seen = 0
 
+    def require_host(self, host: str) -> None:
+        """Raise HostLostError if a host is lost: of a run on one host, none is."""
+
     @classmethod
     def connect(cls, socket_path: Path, *, deadline: float, waiting: Waiting = nullcontext) -> Self:
         """Connect to the agent that listens, or will listen, at ``control/agent.sock``.

@@ -14,7 +14,7 @@ from pathlib import Path
 from socket import socket
 from typing import Any, TypeVar
 
-from testbed.errors import NodeError
+from testbed.errors import HostLostError, NodeError
 from testbed.runtimes.agent.client import AgentClient, AgentEndedError, AgentLateError
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, NodeState
 from testbed.runtimes.agent.operations import PRINTED_BYTES
@@ -132,7 +132,7 @@ class HostAgents(AgentClient):
     def other_hosts(self) -> list[OtherHost]:
         """Return the load of each other host, and its clock, which is measured now."""
         for host, why in self._drained().items():
-            if host in self._agents:
+            if host in self._agents and host != self._here:
                 self._leave(host, why)
         others = [host for host in self._agents if host != self._here]
         found = self._of_each(lambda agent: (measure_offset(agent.clock), agent.load()), others)
@@ -143,12 +143,17 @@ class HostAgents(AgentClient):
         """End the nodes of a host, and count it as lost."""
         for node in self._launched:
             if self._host_of[node] == host:
-                with suppress(NodeError):  # it has just ended
+                try:
                     self._agents[host].signal(node, signal.SIGKILL, thaw=True)
+                except (AgentEndedError, AgentLateError):
+                    break  # nor would the next request be answered
+                except NodeError:
+                    continue  # it has just ended
         self._lose(host, why)
 
     def _clock_of(self, host: str) -> ClockOffset:
         """Return the offset of a host's clock, which is measured if it is not known yet."""
+        self._check_lost(host)
         if host == self._here:
             return ClockOffset(0.0, 0.0)
         if host not in self._clocks:
@@ -208,8 +213,9 @@ class HostAgents(AgentClient):
 
     def _ask_of(self, host: str, method: str, **arguments: Any) -> Any:
         self._check_lost(host)
-        with self._naming(host):
+        with self._noticing_loss(host):
             return self._agents[host].call(method, **arguments)
+        raise self._lost_error(host)
 
     def _of_each(
         self, ask: Callable[[AgentClient], Answer], hosts: Iterable[str] | None = None
@@ -246,11 +252,18 @@ class HostAgents(AgentClient):
         for node in sorted(self._launched):
             if self._host_of[node] == host:
                 self._lost_nodes.append(Exit(node, -signal.SIGKILL, lost=self.lost[host]))
-                self._logs.pop(node, None)
+        self._logs = {node: log for node, log in self._logs.items() if self._host_of[node] != host}
+
+    def require_host(self, host: str) -> None:
+        """Raise HostLostError if a host is lost."""
+        self._check_lost(host)
 
     def _check_lost(self, host: str) -> None:
         if host in self.lost:
-            raise NodeError(f"host {host} is lost: {self.lost[host]}.")
+            raise self._lost_error(host)
+
+    def _lost_error(self, host: str) -> HostLostError:
+        return HostLostError(f"host {host} is lost: {self.lost[host]}.")
 
     @contextmanager
     def _naming(self, host: str) -> Iterator[None]:

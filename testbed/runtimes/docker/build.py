@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,22 +32,25 @@ from testbed.runtimes.docker.image import (
     DEPENDENCIES,
     DOCKERFILE,
     GPU_WHEELS,
-    INPUTS,
     KAFKA,
     KAFKA_BASE,
     KAFKA_DOCKERFILE,
     NODES,
     OFFICIAL_KAFKA,
     OFFLINE,
+    PACKAGES,
     PART_LABEL,
     REQUIREMENTS,
     SOURCE_LABEL,
+    STAGE,
     VERSION_LABEL,
     WHEELS,
+    OwnImage,
     hash_sources,
     image_name,
     image_sources,
     labels_of,
+    list_images,
     pack,
     part_name,
     remove_images,
@@ -103,20 +106,29 @@ class Builder:
         variant = f"-{hashlib.sha256(base.encode()).hexdigest()[:6]}" if base else ""
         dependencies = f"{part_name(DEPENDENCIES, sources)}{variant}{'-gpu' if gpu else ''}"
         if labels_of(self.engine, dependencies) is None:
+            kept = {image.reference for image in list_images(self.engine)}  # given, or another's
             arguments = self._find_inputs(sources, gpu=gpu, base=base)
             self.say("installing what nodes import")
             labels = {PART_LABEL: DEPENDENCIES}
             self._build(pack(sources), dependencies, arguments, labels, target=DEPENDENCIES)
-            self._remove_inputs()
+            self._remove_inputs({*arguments.values()} - kept)
         self.say(f"adding testbed {__version__} ({source})")
         labels = {PART_LABEL: NODES, SOURCE_LABEL: source, VERSION_LABEL: __version__}
         self._build(pack(package_on(dependencies, sources)), name, {}, labels)
         return name
 
-    def _remove_inputs(self) -> None:
-        """Remove what the dependencies were installed from, which would double their size."""
-        for _ in remove_images(self.engine, lambda image: image.part not in INPUTS):
-            pass
+    def _remove_inputs(self, made: Collection[str]) -> None:
+        """Remove what the dependencies were installed from, which would double their size.
+
+        Packages are removed if they are among the images that this build has ``made``.
+        """
+
+        def is_needed(image: OwnImage) -> bool:
+            return image.part != STAGE and not (image.part in PACKAGES and image.reference in made)
+
+        with suppress(HostError):  # the dependencies are complete; `image prune` removes the rest
+            for _ in remove_images(self.engine, is_needed):
+                pass
 
     def kafka(self, environment: Mapping[str, str]) -> str:
         """Pull the official image of a broker or build ours; return its name.

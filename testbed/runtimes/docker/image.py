@@ -97,8 +97,9 @@ PART_LABEL = "org.edge-testbed.part"
 NODES, DEPENDENCIES, WHEELS, BASE = "nodes", "dependencies", "wheels", "base"
 GPU_WHEELS = "gpu-wheels"
 KAFKA, KAFKA_BASE = "kafka", "kafka-base"
-INPUTS = ("stage", WHEELS, GPU_WHEELS)
-"""Parts that nothing needs once the dependencies are installed; "stage" is the Dockerfile's."""
+PACKAGES = (WHEELS, GPU_WHEELS)
+STAGE = "stage"
+"""Of the Dockerfile; as the packages, nothing needs it once the dependencies are installed."""
 
 MADE_OF: Mapping[str, tuple[str, ...]] = {
     DEPENDENCIES: DEPENDENCY_RECIPE,

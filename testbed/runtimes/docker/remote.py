@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import select
+import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -208,7 +209,8 @@ def remove_there(host: HostSpec, folder: RunFolder) -> bool:
     from docker.errors import NotFound
 
     with naming(host), connect(host.engine) as engine:
-        _keep_log(engine, host, folder)
+        with suppress(OSError, TestbedError, tarfile.TarError):  # it must not prevent the removal
+            _keep_log(engine, host, folder)
         until = time.monotonic() + STOP_SECONDS
         there = remove_run(engine, folder, deadline=until, controller=host.controller)
         with container_faults("a run"):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from threading import Event, Lock, Thread
-from typing import Self
+from typing import Any, Self
 
 from testbed.errors import TestbedError
 from testbed.network.tunnel import Tunnel
@@ -23,6 +23,8 @@ from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import DEFAULT_MTU, HostSpec, Plan
 
 VNI_BYTES = 3
+RENEWAL = b"\n"
+"""An empty line renews a lease."""
 
 
 def tunnel_of(plan: Plan, folder: RunFolder, host: HostSpec) -> Tunnel:
@@ -62,17 +64,22 @@ class SwarmLifeline(Lifeline):
 
         def begin_there(host: HostSpec, agent: Container) -> RemoteAgent:
             with naming(host):
-                begun = RemoteAgent.begin(host, folder, agent, start.reads)
+                one = RemoteAgent.begin(host, folder, agent, start.reads)
+                begun.append(one)  # its lease has begun, and copies to other hosts may take longer
                 # from now on: what was copied may have taken long
-                begun.expect_ready(deadline=time.monotonic() + start.deadline_seconds)
-                return begun
+                one.expect_ready(deadline=time.monotonic() + start.deadline_seconds)
+                return one
 
+        begun: list[RemoteAgent] = []
         with ThreadPoolExecutor(1 + len(hosts)) as pool:
             here = pool.submit(begin_here)
             others = [pool.submit(begin_there, host, agent) for host, agent in agents]
+            waiting: set[Future[Any]] = {here, *others}
+            while waiting:
+                _, waiting = wait(waiting, timeout=BEAT_SECONDS)
+                _send_all([*begun], RENEWAL)
         failures = [here.exception(), *(one.exception() for one in others)]
         for failure in filter(None, failures):
-            begun = [one.result() for one in others if one.exception() is None]
             _undo(here, begun, hosts, folder)
             raise failure
         return cls(folder, None, here.result(), hosts, [one.result() for one in others])
@@ -100,14 +107,11 @@ class SwarmLifeline(Lifeline):
     def _send(self, data: bytes) -> None:
         """Send data to the other agents. That one has ended is noticed by its control stream."""
         with self._sending:
-            for agent in self.agents:
-                agent.lines.unsent += data
-                with suppress(OSError):
-                    agent.lines.send()
+            _send_all(self.agents, data)
 
     def _renew_leases(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):
-            self._send(b"\n")
+            self._send(RENEWAL)
 
     def _hang_up(self) -> None:
         self._ended.set()
@@ -115,6 +119,13 @@ class SwarmLifeline(Lifeline):
             for agent in self.agents:
                 with suppress(OSError):
                     agent.lines.close()
+
+
+def _send_all(agents: Iterable[RemoteAgent], data: bytes) -> None:
+    for agent in agents:
+        agent.lines.unsent += data
+        with suppress(OSError):
+            agent.lines.send()
 
 
 def _undo(

@@ -58,7 +58,12 @@ class View:
     @classmethod
     def _of_system(cls, spec: ContainerSpec, system: RootSystem) -> View:
         (cover,) = find_covers((ROOT,), spec.node.uid, find_needs())
-        trees = [tree for tree in cover.trees if tree not in SYSTEM]
+        must = {trail.end for trail in find_needs().must}
+        trees = [
+            tree
+            for tree in cover.trees
+            if tree not in SYSTEM and (tree in must or system.has_place(tree))
+        ]
         bound = [Mount(source, target) for source, target in system.shown(trees)]
         links = dict(cover.links) | dict(system.links())
         within = {mount.target for mount in bound}
@@ -125,7 +130,11 @@ def configuration(
     size = ceil(node.scratch)
     scratch = f"nosuid,nodev,size={size},nr_inodes={inodes(size)},mode=1777"
     cover = f"lxc.mount.entry = tmpfs {_escape(run.relative_to(ROOT))} tmpfs ro,size=4k 0 0"
-    covered = any(mount.target in run.parents for mount in view.mounts)
+    covered = any(
+        (mount.source / run.relative_to(mount.target)).exists()
+        for mount in view.mounts
+        if mount.target in run.parents
+    )
     return (
         f"lxc.uts.name = {node.name[:HOSTNAME_BYTES]}",
         f"lxc.rootfs.path = dir:{root}",

@@ -184,7 +184,8 @@ def _create(spec: ContainerSpec, view: View, root: Path, groups: LxcGroups) -> i
         first = next((pid for pid in groups.processes(node) if is_first(pid)), None)
     else:
         first = first_process(groups.folder, place)
-        (kept / FIRST).write_text(str(first))
+        if first is not None:
+            (kept / FIRST).write_text(str(first))
     if first is None:
         raise NodeError(f"{node}: its container ended as soon as it was started.")
     return first

@@ -6,6 +6,7 @@ the host's, at their own paths; what their folders contain otherwise is hidden.
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
@@ -24,8 +25,11 @@ SYSTEM = tuple(Path("/") / name for name in ("usr", "etc", "bin", "sbin", "lib",
 """Those in which a system has its programs and settings."""
 
 SLEEP = Path("/bin/sleep")
-LOADERS = ("lib64/ld-linux-*", "lib/ld-linux-*")
-"""Of glibc, with which the packages of the Python environment are compiled."""
+LOADERS = ("/lib64", "/lib")
+"""Folders of the loader of glibc, with which the Python environment's packages are compiled."""
+
+MOST_LINKS = 40
+"""In a path, as for the kernel."""
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,29 @@ class RootSystem:
             elif tree.parts[1] in {folder.name for folder in SYSTEM}:
                 needed.append(tree)
         lacking = [str(path) for path in needed if not self.find(path).exists()]
-        if not any(found for loader in LOADERS for found in self.folder.glob(loader)):
+        loaders = (one for name in LOADERS for one in self.find(Path(name)).glob("ld-linux-*"))
+        if not any(self.find(Path("/") / one.relative_to(self.folder)).exists() for one in loaders):
             lacking.append("/lib64/ld-linux-*.so.* (glibc)")
         if lacking:
             expected = f"a folder that also has {', '.join(dict.fromkeys(lacking))}"
             raise ScenarioError.at(FIELD, repr(str(self.folder)), expected)
 
     def find(self, path: Path) -> Path:
-        """Return where a container's path is on the host."""
-        return self.folder / path.relative_to("/")
+        """Return where a container's path is on the host; its links lead inside the folder."""
+        here, ahead, links = self.folder, [*path.parts[1:]], 0
+        while ahead:
+            step = here / ahead.pop(0)
+            if not step.is_symlink() or links == MOST_LINKS:
+                here = step
+                continue
+            target, links = step.readlink(), links + 1
+            inside = Path(os.path.normpath(Path("/") / here.relative_to(self.folder) / target))
+            here, ahead = self.folder, [*inside.parts[1:], *ahead]
+        return here
+
+    def has_place(self, tree: Path) -> bool:
+        """Whether a path can be bound: it exists, or is in no folder of the system."""
+        return self.find(tree).exists() or not any(folder in tree.parents for folder in SYSTEM)
 
     def shown(self, trees: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
         """Yield what is bound and where: no folder in which the interpreter would have no place."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from testbed.errors import HostError, NodeError
 from testbed.host.process import Process, every_pid, has_ended, namespace_pids
 from testbed.host.users import Users
+from testbed.runtimes.base import STOP_SECONDS
 from testbed.runtimes.lxc.groups import containers_folder
 from testbed.runtimes.native.lifeline import read_record
 from testbed.telemetry.folder import RunFolder
@@ -52,7 +53,7 @@ def first_process(run: Path, place: Path) -> int | None:
 
 def find_first(run: Path, kept: Path) -> Process | None:
     """Return the first process of the container with this folder, alive with or without monitor."""
-    with suppress(FileNotFoundError, NodeError, OSError):
+    with suppress(FileNotFoundError, NodeError, OSError, ValueError):  # half a file
         inner, agent = int((kept / FIRST).read_text()), _agent_of(run)
         theirs = _user_namespace(agent.pid)
         for pid in list(every_pid()):
@@ -68,26 +69,40 @@ def end(run: Path, place: Path, kept: Path, *, deadline: float) -> None:
     Raises:
         HostError: it has not ended by ``deadline`` (``time.monotonic``).
     """
+    if not kept.exists():
+        return
+    if not (kept / FIRST).exists() and (pid := first_process(run, place)) is not None:
+        (kept / FIRST).write_text(str(pid))  # its start was interrupted
     first = find_first(run, kept)
     descriptor = None if first is None else first.open()
-    if descriptor is None:
-        return
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        if not has_ended(descriptor, max(0.0, deadline - time.monotonic())):
-            raise HostError(f"{place.name} was killed but does not end.")
-    finally:
-        os.close(descriptor)
+    if descriptor is not None:
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            if not has_ended(descriptor, max(0.0, deadline - time.monotonic())):
+                raise HostError(f"{place.name} was killed but does not end.")
+        finally:
+            os.close(descriptor)
     left = ceil(max(1.0, deadline - time.monotonic()))
     _ask("lxc-wait", run, place, "--state", "STOPPED", "--timeout", str(left))
 
 
 def _ask(tool: str, run: Path, place: Path, *words: str) -> str:
-    """Return what a tool of LXC prints about a container; its locks are in the run folder."""
+    """Return what a tool of LXC prints about a container; empty if it does not end.
+
+    Its locks are in the run folder. A monitor that is stopped does not answer.
+    """
     command = (tool, "--lxcpath", str(place.parent), "--name", place.name, *words)
-    return subprocess.run(
-        command, env={**os.environ, **_locks(run)}, capture_output=True, text=True, check=False
-    ).stdout.strip()
+    environment = {**os.environ, **_locks(run)}
+    with suppress(subprocess.TimeoutExpired):
+        return subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=STOP_SECONDS,
+            check=False,
+        ).stdout.strip()
+    return ""
 
 
 def _locks(run: Path) -> Mapping[str, str]:

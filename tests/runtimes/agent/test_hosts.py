@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from testbed.errors import NodeError
+from testbed.errors import HostLostError, NodeError
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.hosts import HostAgents
 from testbed.runtimes.agent.launch import Exit, LaunchSpec
@@ -34,6 +34,7 @@ class Agent:
 
     ahead: float = 0.0
     dies_of: str = ""
+    ended: list[str] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     def answer(self, request: dict[str, Any]) -> Any:
@@ -48,7 +49,7 @@ class Agent:
             case "running":
                 return ["w0" if self.ahead else "ps"]
             case "exits":
-                return []
+                return [{"node": node, "status": 0} for node in self.ended[request["since"] :]]
             case "reshape":
                 planned = request.get("planned") or WALL() + self.ahead
                 return self.change(request["nodes"], planned, planned + 0.5)
@@ -150,6 +151,40 @@ def test_a_host_whose_stream_has_ended_is_lost(
         assert hosts.exits() == [Exit("w0", -9, lost="the stream to its agent has ended")]
         assert hosts.exits() == []
         assert hosts.other_hosts() == []
-        for ask in (lambda: hosts.freeze("w0"), lambda: hosts.launch(LAUNCH)):
-            with pytest.raises(NodeError, match="host b is lost"):
+        asks: list[Callable[[], Any]] = [
+            lambda: hosts.freeze("w0"),
+            lambda: hosts.launch(LAUNCH),
+            lambda: hosts.reshape(["w0"]),
+            lambda: hosts.require_host("b"),
+        ]
+        for ask in asks:
+            with pytest.raises(HostLostError, match="host b is lost"):
                 ask()
+
+
+def test_a_request_notices_a_lost_host(connect: Callable[[Agent], AgentClient]) -> None:
+    agents = {"a": connect(Agent()), "b": connect(Agent(ahead=HOUR, dies_of="freeze"))}
+    lost = pytest.raises(HostLostError, match="host b is lost: the stream to its agent")
+    with HostAgents(agents, {"w0": "b"}, here="a", goes_on=True) as hosts, lost:
+        hosts.freeze("w0")
+
+
+def test_the_output_of_a_node_that_ended_before_its_host_was_lost(
+    connect: Callable[[Agent], AgentClient],
+) -> None:
+    there = Agent(ahead=HOUR, dies_of="printed", ended=["w0"])
+    agents = {"a": connect(Agent()), "b": connect(there)}
+    with HostAgents(agents, {}, here="a", goes_on=True) as hosts:
+        assert hosts.launch(LAUNCH) == 7
+        assert hosts.exits(within_seconds=5.0) == [Exit("w0", 0)]
+        assert hosts.lost == {"b": "the stream to its agent has ended"}
+        hosts.copy_logs()
+        assert hosts.exits() == []
+
+
+def test_draining_this_host_ends_nothing(connect: Callable[[Agent], AgentClient]) -> None:
+    agents = {"a": connect(Agent()), "b": connect(Agent())}
+    drained = {"a": "the Swarm drains it"}
+    with HostAgents(agents, {}, here="a", drained=lambda: drained) as hosts:
+        assert [one.name for one in hosts.other_hosts()] == ["b"]
+        assert hosts.lost == {}

@@ -75,6 +75,18 @@ def test_a_folder_without_what_a_node_needs_is_refused(
     assert (problem.path, problem.expected) == ("runtime.lxc.rootfs", named)
 
 
+def test_links_lead_inside_the_folder(system: RootSystem) -> None:
+    sleep = system.folder / "bin/sleep"
+    (system.folder / "usr/bin").mkdir(parents=True, exist_ok=True)
+    sleep.rename(system.folder / "usr/bin/of-the-folder")
+    sleep.symlink_to("/usr/bin/of-the-folder")
+    system.check()
+    sleep.unlink()
+    sleep.symlink_to("/usr/bin/env")  # the host has it
+    with pytest.raises(ScenarioError, match="/bin/sleep"):
+        system.check()
+
+
 def test_a_folder_without_glibc_is_refused(system: RootSystem) -> None:
     shutil.rmtree(system.folder / "lib64", ignore_errors=True)
     for loader in system.folder.glob("lib/ld-linux-*"):
