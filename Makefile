@@ -79,10 +79,8 @@ OF_THE_MACHINE := root or namespaces or netem or docker or kafka or browser
 # How many processes share the tests that measure nothing: one a CPU, up to 8.
 TEST_PROCESSES ?= auto
 shared := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist worksteal
-# Tests with runs leave a fifth of that idle, so half as many processes more share them. Tests of a
-# file may share a run or an engine.
-RUN_PROCESSES ?= $(if $(filter auto,$(TEST_PROCESSES)),$(shell echo $$(($$(nproc) * 3 / 2))),$(TEST_PROCESSES))
-shared_runs := --numprocesses $(RUN_PROCESSES) --maxprocesses 8 --dist loadfile
+# Tests of a file may share a run or an engine.
+shared_runs := --numprocesses $(TEST_PROCESSES) --maxprocesses 8 --dist loadfile
 
 # The files with tests of one kind: a process that collects all files takes 15 seconds first.
 marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)\b' tests)

@@ -76,10 +76,10 @@ def with_programs(**programs: dict[str, Any]) -> str:
     return TEXT.replace("PROGRAMS", json.dumps(programs))
 
 
-def run(bed: Any, runtime: str, **program: Any) -> Ended:
+def run(bed: Any, runtime: str, *options: str, **program: Any) -> Ended:
     """A completed run with one program, of which nothing is left."""
     file = bed.scenario("beside.yaml", with_programs(aside=program))
-    up = bed.up("--runtime", runtime, file=file)
+    up = bed.up("--runtime", runtime, *options, file=file)
     ended = Ended(up, up.end())
     assert bed.remains(up.name) == []
     return ended
@@ -207,7 +207,7 @@ def test_programs_may_end_before_the_training_starts(bed: Any, runtime: str) -> 
 def test_the_memory_of_a_program_is_limited(bed: Any, runtime: str) -> None:
     python = sys.executable if runtime == "native" else "python"
     greedy = [python, "-c", "print(len(bytes(range(256)) * 2**20))"]
-    ended = run(bed, runtime, command=greedy, memory="48MiB", end="fatal")
+    ended = run(bed, runtime, *FOREVER, command=greedy, memory="48MiB", end="fatal")
     assert ended.done.status == NODE_FAILED
     assert "aside ran out of memory: the kernel killed it at its limit of 48MiB" in ended.done.err
 

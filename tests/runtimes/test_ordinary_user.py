@@ -233,7 +233,8 @@ def test_forbidden_namespaces_are_reported_with_what_forbids_them(user: Any) -> 
 )
 def test_the_runtime_tests_pass(user: Any, tests: tuple[str, ...]) -> None:
     options = ("-v", "-p", "no:cacheprovider", "-m", "namespaces and not slow")
-    named = [f"tests/runtimes/{name}" for name in tests]
+    ranges = user.name.endswith("r")
+    named = [f"tests/runtimes/{name}" for name in tests if ranges or "[lxc]" not in name]
     done = user.run(user.python, "-m", "pytest", *options, *named)
     assert done.returncode == 0, done.stdout[-5000:]
     assert "skipped" not in done.stdout or tests is FILES, done.stdout[-5000:]
