@@ -60,6 +60,7 @@ def test_live_and_simulated_runs_agree(bed: Any, name: str) -> None:
         "runtime.name",
         "runtime.device",
         "runtime.pool.name",
+        "runtime.vmap",
     }  # of gradients
     differences = {one["measure"]: one["ratio"] for one in found["measures"]}
     assert differences.keys() == TOLERANCES.keys()
