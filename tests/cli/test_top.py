@@ -161,9 +161,15 @@ def test_top_events_and_report_of_an_active_run(bed: Any, going_on: str, tmp_pat
     top.press("q")
     assert top.end() == 0
 
-    first, second = (json.loads(bed("top", going_on, "--once", "--json").stdout) for _ in range(2))
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(bed("top", going_on, "--once", "--json").stdout)
+        return found
+
+    first = status()
+    assert first["updates"] > 0
+    bed.wait_until(lambda: status()["updates"] > first["updates"])
+    second = status()
     assert second["alive"]
-    assert second["updates"] > first["updates"] > 0
     assert [one["state"] for one in second["workers"]] == ["running", "frozen"]
     assert second["workers"][1]["age_seconds"] > first["workers"][1]["age_seconds"]
     assert second["server"]["sockets"] == 2
