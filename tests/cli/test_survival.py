@@ -97,6 +97,7 @@ def test_a_simulation_on_a_full_disk(bed: Any, name: str, tmpfs: Callable[[str],
     assert bed.state(name) != "finished"
 
 
+@pytest.mark.nightly
 def test_five_runs_at_once(bed: Any, name: str) -> None:
     few = ("--set", "stop.updates=20")
     names = [f"{name}-{index}" for index in range(5)]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from marks import in_docker_nightly
 
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import FaultApplied, LinkChanged, WorkloadBegun
@@ -20,6 +21,7 @@ TRACES = Path(__file__).parents[2] / "scenarios" / "traces"
 VERDICT = 6
 
 
+@in_docker_nightly
 def test_absent_devices_are_killed_frozen_or_cut_off(bed: Any, runtime: str) -> None:
     """traces/programs: what a device sends between the seconds 1 and 2 is lost, or sent later.
 

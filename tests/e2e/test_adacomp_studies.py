@@ -30,6 +30,9 @@ CASES: dict[str, Selection] = {
 }
 """Of each study, one case; a run that two share is made once."""
 
+NIGHTLY = {"low-c", "selective", "table2-rate", "waiting-law"}
+"""Each differs from a study that is always run in a value only."""
+
 LIVE = {"live"}
 """In 200 containers: only read here."""
 
@@ -56,7 +59,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize(
+    "name",
+    [
+        *sorted(set(CASES) - NIGHTLY),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in sorted(NIGHTLY)),
+    ],
+)
 def test_each_study_runs_and_is_reported(
     name: str, made: tuple[Path, set[str]], simulate: Any
 ) -> None:

@@ -37,9 +37,13 @@ evaluate: {every: 80s, images: 10}
     ("runtime", "algorithm", "share"),
     [
         ("native", "{bsp: {}}", 0.841),
-        ("native", "{fixed-adacomm: {local_steps: 10}}", 0.555),
+        pytest.param(
+            *("native", "{fixed-adacomm: {local_steps: 10}}", 0.555), marks=pytest.mark.nightly
+        ),
         ("native", "{ssp: {slack: 5}}", 0.777),
-        pytest.param("docker", "{bsp: {}}", 0.841, marks=pytest.mark.docker),
+        pytest.param(
+            *("docker", "{bsp: {}}", 0.841), marks=[pytest.mark.docker, pytest.mark.nightly]
+        ),
     ],
     indirect=["runtime"],
 )
@@ -74,7 +78,10 @@ PARTS = ["compute_seconds", "think_seconds", "transfer_seconds", "blocked_second
 @pytest.mark.parametrize(
     ("settings", "share"),
     [
-        (["algorithm={bsp: {}}", "workers.think={law: constant, mean: 1s}"], 0.866),
+        pytest.param(
+            *(["algorithm={bsp: {}}", "workers.think={law: constant, mean: 1s}"], 0.866),
+            marks=pytest.mark.nightly,
+        ),
         (["algorithm={adsp: {check_period: 40s, commit_rate: 2}}"], 0.187),
         (["algorithm={fedbuff: {local_steps: 10, buffer_size: 1}}"], 0.352),
     ],

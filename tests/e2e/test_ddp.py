@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marks import in_docker_nightly
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 DDP = Path(__file__).parents[2] / "scenarios" / "ddp"
@@ -46,6 +47,7 @@ def check_bytes(slow: dict[str, Any], payload: float) -> None:
     assert abs(slow["up_bytes"] - slow["retransmitted_bytes"] - by_hand) < 0.02 * by_hand
 
 
+@in_docker_nightly
 def test_gloo_averages_gradients_as_fast_as_the_slowest_link(bed: Any, runtime: str) -> None:
     """A ring of n sends 2 (n - 1) / n of the gradients: 1.34 s a step, and 10.25 MB in six."""
     seconds, slow = run(bed, "ddp.yaml", runtime)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marks import in_docker_nightly
 
 pytestmark = [pytest.mark.slow]
 CROSS_TRAFFIC = Path(__file__).parents[2] / "scenarios" / "cross-traffic.yaml"
@@ -87,6 +88,7 @@ def run(bed: Any, runtime: str, *options: str, **program: Any) -> Ended:
 
 @pytest.mark.alone
 @pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3: apt install iperf3")
+@in_docker_nightly
 def test_cross_traffic_is_not_counted_as_training(bed: Any, runtime: str) -> None:
     """10 Mbit/s arrive over a link of 10 Mbit/s and are not counted as training traffic."""
     text = CROSS_TRAFFIC.read_text(encoding="utf-8")
@@ -131,6 +133,7 @@ def test_a_program_is_confined_like_every_node(bed: Any, runtime: str, eventuall
     assert bed.remains(up.name) == []
 
 
+@in_docker_nightly
 def test_a_missing_program(bed: Any, runtime: str) -> None:
     ended = run(bed, runtime, command=["nonesuch", "--server"], end="noticed")
     assert ended.done.status == NODE_FAILED
@@ -165,6 +168,7 @@ def test_exits_of_programs_are_classified(bed: Any, runtime: str) -> None:
     assert bed.remains(up.name) == []
 
 
+@in_docker_nightly
 def test_programs_may_end_before_the_training_starts(bed: Any, runtime: str) -> None:
     """Some fail, one inspects its surroundings, and one has a folder mounted."""
     tools = bed.path / "tools"  # below /tmp, which is private to a node

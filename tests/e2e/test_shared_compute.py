@@ -15,7 +15,7 @@ from testbed.telemetry.events import read_events
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("runtime", ["native", "lxc"])
+@pytest.mark.parametrize("runtime", ["native", pytest.param("lxc", marks=pytest.mark.nightly)])
 def test_the_node_that_computes_is_restarted_and_loses_no_update(bed: Any, runtime: str) -> None:
     if runtime == "lxc":
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from marks import in_docker_nightly
 
 pytestmark = [pytest.mark.slow]
 SITES = Path(__file__).parents[2] / "scenarios" / "sites"
@@ -25,6 +26,7 @@ links:
 
 
 @pytest.mark.alone
+@in_docker_nightly
 def test_senders_of_a_site_share_its_uplink(bed: Any, runtime: str) -> None:
     """scenarios/sites: 10.04 s from the first byte to the last, worked out there."""
     for file in SITES.iterdir():
@@ -48,6 +50,7 @@ def test_senders_of_a_site_share_its_uplink(bed: Any, runtime: str) -> None:
     assert bed.remains(up.name) == []
 
 
+@in_docker_nightly
 def test_a_link_between_switches_is_shown_measured_and_changed(bed: Any, runtime: str) -> None:
     up = bed.up("--runtime", runtime, file=bed.scenario("idle.yaml", IDLE))
     up.wait_for_event("workload_begun")

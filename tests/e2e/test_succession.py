@@ -22,7 +22,7 @@ PACED = ("--set", "workers.think.mean=40ms", "--set", "workers.count=6")
     ("number", "how"),
     [
         (signal.SIGKILL, "ps was ended by SIGKILL"),
-        (signal.SIGTERM, "ps exited with status 0"),
+        pytest.param(signal.SIGTERM, "ps exited with status 0", marks=pytest.mark.nightly),
     ],
 )
 def test_workers_continue_and_every_update_is_recorded_once(

@@ -257,7 +257,7 @@ def test_the_marks_by_which_make_finds_files_are_in_these_files() -> None:
     """`make slow` and others collect only files that contain the mark: no fixture may add it."""
     kinds = re.compile(r"call marked,(\w+)")
     found = set(kinds.findall((ROOT / "Makefile").read_text(encoding="utf-8")))
-    assert found == {"alone", "netem", "nightly", "slow"}
+    assert found == {"alone", "netem", "slow"}
     elsewhere = [
         str(file.relative_to(ROOT))
         for file in (ROOT / "tests").rglob("*.py")

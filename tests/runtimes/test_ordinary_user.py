@@ -62,7 +62,18 @@ def test_a_plan_shows_the_requests_of_its_run(user: Any) -> None:
     assert hidden <= set(start["private"])
 
 
-@pytest.mark.parametrize("setting", ["launch=warm", "launch=cold", "compute=shared"])
+@pytest.mark.parametrize(
+    ("user", "setting"),
+    [
+        ("range", "launch=warm"),
+        ("one", "launch=cold"),
+        ("one", "compute=shared"),
+        pytest.param("range", "launch=cold", marks=pytest.mark.nightly),
+        pytest.param("range", "compute=shared", marks=pytest.mark.nightly),
+        pytest.param("one", "launch=warm", marks=pytest.mark.nightly),
+    ],
+    indirect=["user"],
+)
 def test_the_quickstart_runs_and_the_user_owns_its_folder(user: Any, setting: str) -> None:
     name = f"quick-{setting.partition('=')[2]}"
     up = user.run(
@@ -79,6 +90,9 @@ def test_the_quickstart_runs_and_the_user_owns_its_folder(user: Any, setting: st
     assert removed.returncode == 0, removed.stderr
 
 
+with_a_range_nightly = pytest.mark.parametrize(
+    "user", ["one", pytest.param("range", marks=pytest.mark.nightly)], indirect=True
+)
 WORKLOAD = """\
 name: pair
 workload:
@@ -114,6 +128,7 @@ faults:
 """
 
 
+@with_a_range_nightly
 def test_a_workload_runs_with_links_faults_and_measurements(user: Any) -> None:
     """2 MB from client to server, of which the switch counts the frames."""
     (user.home / "pair.yaml").write_text(WORKLOAD)
@@ -135,6 +150,7 @@ def test_a_workload_runs_with_links_faults_and_measurements(user: Any) -> None:
     assert _processes_of(user) == ""
 
 
+@with_a_range_nightly
 def test_an_active_workload_is_inspected_and_changed(
     user: Any, eventually: Callable[[Callable[[], Any]], Any]
 ) -> None:
@@ -159,6 +175,7 @@ def test_an_active_workload_is_inspected_and_changed(
     eventually(lambda: not _processes_of(user))
 
 
+@with_a_range_nightly
 def test_root_reaches_the_users_agent(
     user: Any, eventually: Callable[[Callable[[], Any]], Any]
 ) -> None:
