@@ -143,12 +143,12 @@ def _nearest_file(path: Path) -> str:
     try:
         names = {entry.stem: entry.name for entry in path.parent.iterdir()}
     except OSError:
-        return ""
+        names = {}  # the folder is missing, too
     near = get_close_matches(path.stem, names, n=1)
     if near:
         return f"Did you mean {display_name(path.parent / names[near[0]])}?"
     near = get_close_matches(path.as_posix(), shipped(), n=1)
-    return f"Did you mean {near[0]}?" if near else ""
+    return f"Did you mean {near[0]}?" if near else "`testbed init` creates one that can be run"
 
 
 def _too_large(file: str, size: int) -> ScenarioError:

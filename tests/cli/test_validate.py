@@ -95,7 +95,10 @@ def test_a_missing_file_suggests_a_similar_name(
         (tmp_path / name).touch()
     assert main(["validate", "nosuch.yaml", "quik.yaml"]) == 2
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "nosuch.yaml: found no such file, expected a scenario file"
+    assert first == (
+        "nosuch.yaml: found no such file, expected a scenario file."
+        " `testbed init` creates one that can be run"
+    )
     assert second.endswith("Did you mean quick.yaml?")
 
 

@@ -26,7 +26,8 @@ def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder() -> None:
-    assert "found no such file" in refusal("/no/such/folder/scenario.yaml")
+    message = refusal("/no/such/folder/scenario.yaml")
+    assert message.endswith("expected a scenario file. `testbed init` creates one that can be run")
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/tty", "/dev/null"])
