@@ -203,7 +203,13 @@ def card(example: Example) -> str:
 
 
 def command_of(file: Path) -> str:
-    """Return the command that runs a scenario, by its name, or a study, by its file."""
+    """Return the command that runs a scenario, by its name, or a study, by its file.
+
+    The first command in the file's head wins: it has the options that the example needs.
+    """
+    told = rf"^# +(testbed (?:up|sweep) \S*{re.escape(file.stem)}\S*(?: --.+?)?)(?: +#.*)?$"
+    if found := re.search(told, file.read_text(encoding="utf-8"), re.MULTILINE):
+        return found[1]
     if is_study(file):
         return f"testbed sweep {file.relative_to(SCENARIOS.parent)}"
     return f"testbed up {file.relative_to(SCENARIOS).with_suffix('')}"

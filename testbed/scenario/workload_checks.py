@@ -92,7 +92,10 @@ def check_program_files(workload: Workload, locate: Callable[[str], Path]) -> It
             if other != file:
                 yield path, file, f"a name other than that of {other}: both are in one folder"
         if program.python is not None and not (locate(program.python) / INTERPRETER).exists():
-            expected = "a Python environment, as `python -m venv` creates it, with bin/python"
+            expected = (
+                "a Python environment, relative to the folder of the scenario, with bin/python,"
+                " as `python -m venv` creates it"
+            )
             yield (ROOT, name, "python"), program.python, expected
         for place, folder in enumerate(program.folders):
             if not Path(folder).is_dir():

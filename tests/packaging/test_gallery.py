@@ -62,6 +62,18 @@ def test_a_card_of_a_scenario(gallery: ModuleType) -> None:
     assert "4 wired: 10mbit / 50mbit" in gallery.card(first)
 
 
+def test_the_command_of_a_card_has_the_options_that_the_example_needs(gallery: ModuleType) -> None:
+    commands = {
+        name: gallery.command_of(SCENARIOS / f"{name}.yaml")
+        for name in ("quickstart", "ddp/elastic", "custom/batch-norm")
+    }
+    assert commands == {
+        "quickstart": "testbed up quickstart",
+        "ddp/elastic": "testbed up ddp/elastic --set workload.node.python=PATH",
+        "custom/batch-norm": "testbed up custom/batch-norm",
+    }
+
+
 def test_a_card_of_a_study(gallery: ModuleType) -> None:
     example = gallery.read_example(SCENARIOS / "adsp/fig4.yaml")
     assert "`testbed sweep scenarios/adsp/fig4.yaml`" in gallery.card(example)

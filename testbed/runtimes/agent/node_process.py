@@ -248,7 +248,7 @@ def _find_program(node: NodeSpec, environment: Mapping[str, str], *, hidden: boo
     raise NodeError(
         f"{name}: {lack} in the node.",
         hint="Native nodes have the host's programs, LXC containers those in /usr, and Docker "
-        "containers those of their image.",
+        "containers those of their image. A workload names a Python environment as `python`.",
     )
 
 
