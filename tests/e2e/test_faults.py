@@ -49,7 +49,6 @@ def finished_at(up: Any) -> float:
     return next(entry.time for entry in own if isinstance(entry.event, Finished))
 
 
-@pytest.mark.alone
 def test_every_kind_of_fault_is_applied_without_losses(bed: Any) -> None:
     bed.scenario("faults.yaml", FAULTS)
     up = bed.up(file="faults.yaml")

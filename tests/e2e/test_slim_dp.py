@@ -12,7 +12,7 @@ import testbed
 from testbed.payloads.core_explorer import sizes
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "slim_dp" / "links.yaml"
 FAULTS = "[{kill: {at: {version: 8}, workers: [w1]}}, {join: {at: {version: 11}, workers: [w1]}}]"

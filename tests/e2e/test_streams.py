@@ -17,7 +17,7 @@ from testbed.telemetry.event_kinds import FaultApplied, Launched
 from testbed.telemetry.events import read_events
 from testbed.telemetry.ps_events import Produced
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 RATES = [19, 35, 61, 77, 23, 28, 31, 68]
 SCENARIO = f"""\
@@ -45,6 +45,7 @@ def of_rounds(updates: pd.DataFrame, column: str) -> pd.DataFrame:
     return numbered.pivot_table(index="round", columns="worker", values=column)
 
 
+@pytest.mark.alone
 def test_a_live_stream_matches_the_simulation(bed: Any) -> None:
     """Batches of a second's samples, half of the devices share half of theirs; w3 stops for 2 s.
 

@@ -15,7 +15,7 @@ from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import FaultApplied, LinkChanged
 from testbed.telemetry.events import read_events
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 SHIFTS = """\
 name: shifts
@@ -75,6 +75,7 @@ RATES = [(0, 20e6), *((1.5 + 0.5 * index, (400e3, 200e3)[index % 2]) for index i
 """From 1.5 s on so little that a push, which is 14 KB, takes longer than the half second."""
 
 
+@pytest.mark.alone
 def test_rates_change_on_time_and_traffic_is_recorded(bed: Any) -> None:
     rows = "".join(f"{time},{rate:.0f}\n" for time, rate in [*RATES, (60, 0)])
     bed.scenario("rate.csv", f"time_seconds,bits_per_second\n{rows}")
