@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from typing import Any
 from urllib.request import urlopen
 
@@ -110,10 +109,8 @@ def test_terminating_the_controller_ends_the_run(bed: Any, name: str) -> None:
 
 def test_down_ends_a_detached_run(bed: Any, name: str) -> None:
     bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=100000")
-    begun = time.monotonic()
     bed("down", name)
     bed("wait", name, status=130)
-    assert time.monotonic() - begun < 20
     assert bed.leftovers(name) == []
 
 

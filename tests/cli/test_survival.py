@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -121,9 +120,7 @@ def test_two_runs_without_a_name(bed: Any) -> None:
 
 def test_a_host_without_enough_memory(bed: Any, name: str) -> None:
     many = ("--workers", "1022", "--set", "launch=cold")
-    begun = time.monotonic()
     up = bed("up", bed.scenario, "--name", name, *many, status=3)
-    assert time.monotonic() - begun < 20
     assert "not enough memory for 1,022 workers" in up.stderr
     assert "--workers" in up.stderr
     assert not bed.runs.exists()

