@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from math import inf
 from pathlib import Path
@@ -24,11 +25,14 @@ from testbed.scenario.schema import Scenario
 from testbed.scenario.workload import Workload
 from testbed.simulation.outline import memory_bytes, outline
 from testbed.studies import is_study, load_study
-from testbed.studies.kept import ENDING, FOLDER, KeptRun
-from testbed.studies.study import Study
+from testbed.studies.found import FoundRun, find_runs, kept_beside
+from testbed.studies.kept import FOLDER, KeptRun
+from testbed.studies.study import Study, identity
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 PICTURES = SCENARIOS.parent / "docs/pictures"
+
+Kept = Callable[[Path], Mapping[str, FoundRun]]
 
 PROCESSES = 2
 """Of a simulation whose memory is estimated, so that a card is the same on every machine."""
@@ -97,23 +101,33 @@ def head_of(file: Path) -> str:
     return head
 
 
-def minutes(example: Example) -> str:
-    """Return how long an example takes; a lower bound begins with "at least"."""
+def minutes(example: Example, kept: Kept = kept_beside) -> str:
+    """Return how long an example takes; a lower bound begins with "at least".
+
+    Args:
+        example: the example.
+        kept: reads the kept runs of a folder, for many examples at best only once.
+    """
     if found := _TAKES.search(example.head):
         return next(group for group in found.groups() if group)
-    if example.study is not None:
-        return _kept(example.study)
+    if runs := _kept_runs(example, kept):
+        took = _span(sum(KeptRun.open(run.path).duration_seconds for run in runs))
+        if example.study is None:
+            return took
+        return f"{took} for {len(runs)} kept run{'s' if len(runs) > 1 else ''}"
     least = _least(example.content) if isinstance(example.content, Scenario) else 0
     return f"at least {_span(least)}" if least else "time not measured"
 
 
-def _kept(study: Study) -> str:
-    """Return how long the kept runs of a study took in all."""
-    paths = {study.file.parent / FOLDER / f"{run.base_name}{ENDING}" for run in study.runs}
-    kept = [KeptRun.open(path) for path in paths if path.exists()]
-    if not kept:
-        return "time not measured"
-    return f"{_span(sum(run.duration_seconds for run in kept))} for {len(kept)} kept runs"
+def _kept_runs(example: Example, kept: Kept) -> list[FoundRun]:
+    folder = example.file.parent
+    if example.study is not None:
+        found = find_runs(example.study, folder / FOLDER, kept).values()
+        return list({run.path: run for run in found}.values())
+    if not isinstance(example.content, Scenario):
+        return []
+    own = kept(folder).get(identity(example.content, {}))
+    return [] if own is None else [own]
 
 
 def _least(scenario: Scenario) -> float:
@@ -175,18 +189,19 @@ def gallery() -> str:
         "what `testbed plan` estimates. A drawing shows the devices by class, and the rates up "
         "and down of their links.\n"
     ]
+    kept = cache(kept_beside)  # examples of a folder share its kept runs
     files = sorted(SCENARIOS.rglob("*.yaml"), key=lambda file: (file.parent, file.name))
     for folder, inside in itertools.groupby(files, lambda file: file.parent):
         parts.append(f"## {folder.relative_to(SCENARIOS.parent).as_posix()}\n")
         parts.append("````{container} gallery")
-        parts += [card(read_example(file)) for file in inside]
+        parts += [card(read_example(file), kept) for file in inside]
         parts.append("````\n")
     return "\n".join(parts)
 
 
-def card(example: Example) -> str:
-    """Return the card of an example, as Markdown."""
-    command = command_of(example.file)
+def card(example: Example, kept: Kept = kept_beside) -> str:
+    """Return the card of an example, as Markdown; ``kept`` as in ``minutes``."""
+    command, takes = command_of(example.file), minutes(example, kept)
     runs = "" if example.study is None else f" · {len(example.study.runs)} runs"
     return f"""```{{container}} card
 {picture(example)}
@@ -197,7 +212,7 @@ def card(example: Example) -> str:
 
 `{command}`
 
-{runtime(example)}{runs} · {minutes(example)} · memory {memory(example)} · CPU {processors(example)}
+{runtime(example)}{runs} · {takes} · memory {memory(example)} · CPU {processors(example)}
 ```
 """
 
