@@ -39,7 +39,8 @@ export PYTHONDONTWRITEBYTECODE :=
 SCHEMA := scenarios/schema.json
 STUDY_SCHEMA := scenarios/study-schema.json
 python := $(VENV)/bin/python
-install := $(python) -m pip --disable-pip-version-check install --constraint constraints.txt
+# Modules are compiled when they are first imported, which most of these packages never are.
+install := $(python) -m pip --disable-pip-version-check install --no-compile --constraint constraints.txt
 
 .PHONY: help setup demo run report named-run images test slow test-netem privileged check format lint \
 	types docs pictures contracts protos protos-check schema schema-check papers papers-check notebook bench bench-flower gpu-check clean soak \
@@ -358,7 +359,6 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(VENV)/.torch
 	@$(install) --editable .
 	touch $@
 
-# Modules are compiled when they are first imported, which most of these packages never are.
 $(VENV)/.installed-dev: pyproject.toml constraints.txt $(VENV)/.torch
-	@$(install) --no-compile --editable '.[dev]'
+	@$(install) --editable '.[dev]'
 	touch $(VENV)/.installed $@

@@ -169,7 +169,7 @@ def test_the_source_of_torch(tree: Path, answers: str, driver: str, expected: st
     result = make(tree, ".venv/.torch", f"TORCH_INDEX={INDEX}", environment={"ANSWERS": answers})
     assert result.returncode == 0, result.stderr
     installed = (tree / "calls").read_text(encoding="utf-8").splitlines()[-1]
-    pip = "-m pip --disable-pip-version-check install"
+    pip = "-m pip --disable-pip-version-check install --no-compile"
     assert installed == f"{pip} --constraint constraints.txt{expected} torch"
 
 
