@@ -20,6 +20,9 @@ TRIM_BYTES, MAP_BYTES = 128 * 2**20, 32 * 2**20
 """The same for one process per CPU that has the machine to itself. 32 MiB is the largest threshold
 for mappings that glibc accepts."""
 
+INTERPRETER_OBJECTS = 1000
+"""More than Python 3.12 has frozen when it starts, and fewer than any program has."""
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
@@ -38,7 +41,7 @@ def heap_frozen() -> Iterator[None]:
     A full collection visits every object: 50 to 70 ms after torch, gRPC and pandas have been
     imported, which delays scheduled work. A heap that is already frozen stays frozen.
     """
-    frozen = gc.get_freeze_count()
+    frozen = gc.get_freeze_count() > INTERPRETER_OBJECTS
     gc.freeze()
     try:
         yield
