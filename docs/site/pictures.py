@@ -86,7 +86,8 @@ def runs_of_the_guides(folder: Path) -> None:
     for name, text in re.findall(r"^```\w+ (\S+\.\w+)\n(.*?)^```", GUIDE.read_text(), re.M | re.S):
         (folder / name).write_text(text, encoding="utf-8")
     testbed("up", "mine.yaml", "--name", "mine-1", folder=folder)
-    testbed("up", "mine.yaml", "--name", "asgd-1", "--set", "algorithm=asgd", folder=folder)
+    asgd = ("--set", "algorithm={asgd: {learning_rate: 0.2}}")
+    testbed("up", "mine.yaml", "--name", "asgd-1", *asgd, folder=folder)
     testbed("report", "mine-1", "asgd-1", "--figures", "figures", folder=folder)
     keep_both(next((folder / "figures").glob("*ingress*.png")), "own-algorithm")
 
