@@ -130,9 +130,9 @@ def change(
 ) -> None:
     """Change the links of nodes of the active RUN.
 
-    NODE is a name, a pattern like 'w[0-9]', or class=NAME (short: --class NAME). SHAPE is a rate,
-    like 1mbit, or a list of fields, like rate=1mbit,delay=40ms,loss=0.01; other fields have the
-    values of the scenario. With --for, the change is undone after that time, even if you have
+    NODE is a name, a pattern like 'w[0-9]', or class=NAME (short: --class NAME); in a workload, it
+    may be a link between switches. SHAPE is a rate, like 1mbit, or a list of fields, like
+    rate=1mbit,delay=40ms,loss=0.01; other fields have the values of the scenario. With --for, the change is undone after that time, even if you have
     logged out.
     """
     if up is None and down is None:

@@ -51,16 +51,16 @@ def test_a_lab_of_containerlab(here: Path) -> None:
     }
     assert lab.stop is not None  # `other` sleeps
     assert notes == [
-        "2: mgmt has no counterpart",
-        "9: startup-config of router has no counterpart",
+        "2: mgmt: no counterpart",
+        "9: startup-config of router: no counterpart",
         "9: router is a plain switch: the nokia_srlinux and its configuration do not run",
         "10: client runs its command on this host, without the image alpine:3",
-        "15: exec of client has no counterpart",
-        "16: other has the command of the image alpine:3: it sleeps until you write its `command`",
-        "17: binds of far has no counterpart",
+        "15: exec of client: no counterpart",
+        "16: other: its command is in the image alpine:3, so it sleeps until you write its `command`",
+        "17: binds of far: no counterpart",
         "17: far runs its command on this host, without the image alpine:3",
         "18: outside is of kind host: left out, nodes reach nothing outside a run",
-        "19: alone has the command of the image alpine:3: it sleeps until you write its `command`",
+        "19: alone: its command is in the image alpine:3, so it sleeps until you write its `command`",
         "19: alone has no link to other nodes: left out",
         "28: a link to host: left out, nodes reach nothing outside a run",
         "29: a link of type macvlan: left out, nodes reach nothing outside a run",
@@ -111,13 +111,13 @@ def test_a_model_of_fogify(here: Path) -> None:
     assert data["workload"]["n-controller"]["link"] == {"up": {"rate": "50mbit"}}
     assert api.environment == {"A": "1", "B": "x=y"}
     assert [note.partition(":")[2] for note in notes] == [
-        " ports of the service api has no counterpart",
+        " ports of the service api: no counterpart",
         " the service unused is in no topology: left out",
-        " correlation of a latency of an uplink has no counterpart",
-        " capacity of the network wifi has no counterpart",
-        " disk of pi has no counterpart",
+        " correlation of a latency of an uplink: no counterpart",
+        " capacity of the network wifi: no counterpart",
+        " disk of pi: no counterpart",
         " clock_speed of pi: its cores are as fast as this host's",
-        " sensor has the command of the image sensor:1: it sleeps until you write its `command`",
+        " sensor: its command is in the image sensor:1, so it sleeps until you write its `command`",
         " sensor is in one network only: wired left out",
         " controller runs its command on this host, without the image web:1",
         " controller is named n-controller",
@@ -184,7 +184,7 @@ def test_init_writes_the_scenario_and_says_what_it_lacks(
     assert main(["init", "--from-containerlab", "lab.clab.yml"]) == 0
     said = capsys.readouterr()
     assert said.out.splitlines()[0] == "wrote lab.yaml"
-    assert "lab.clab.yml:15: exec of client has no counterpart" in said.err
+    assert "lab.clab.yml:15: exec of client: no counterpart" in said.err
     assert main(["validate", "lab.yaml"]) == 0
     assert main(["init", "--from-containerlab", "lab.clab.yml"]) == 2
     assert main(["init", "x", "--from-kollaps", "a", "--from-fogify", "b"]) == 2

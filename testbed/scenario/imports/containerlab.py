@@ -43,9 +43,9 @@ def read_containerlab(text: str, file: str, name: str) -> Topology:
         line = line_of(document, NODES)
         raise found.refuse(line, "topology.nodes", "no nodes", "nodes: {NAME: {kind: linux}}")
     for key in sorted(data.keys() - OF_LAB):
-        found.note(line_of(document, (key,)), f"{key} has no counterpart")
+        found.note(line_of(document, (key,)), f"{key}: no counterpart")
     for key in sorted(topology.keys() - OF_TOPOLOGY):
-        found.note(line_of(document, ("topology", key)), f"{key} has no counterpart")
+        found.note(line_of(document, ("topology", key)), f"{key}: no counterpart")
     for node in topology["nodes"]:
         _add_node(node, document, found)
     for number, _ in enumerate(list_at(document, LINKS)):
@@ -82,7 +82,7 @@ def _add_node(name: str, document: Document, found: Topology) -> None:
         return
     for key in sorted(given.keys() - USED):
         place = line_of(document, (*NODES, name, key))
-        found.note(place, f"{key} of {name} has no counterpart")
+        found.note(place, f"{key} of {name}: no counterpart")
     if kind not in HOST:
         found.note(line, f"{name} is a plain switch: the {kind} and its configuration do not run")
         found.switches.add(name)
@@ -117,7 +117,7 @@ def _add_link(link: Mapping[str, Any], ends: Sequence[str], line: int, found: To
         expected = "endpoints: [NODE:eth1, NODE:eth1]"
         raise found.refuse(line, "topology.links", f"{len(ends)} endpoints", expected)
     for key in sorted(link.keys() - {"type", "endpoints", "mtu"}):
-        found.note(line, f"{key} of a link has no counterpart")
+        found.note(line, f"{key} of a link: no counterpart")
     for end in ends:
         if end in OUTSIDE or end in found.outside:
             found.note(line, f"a link to {end}: left out, nodes reach nothing outside a run")

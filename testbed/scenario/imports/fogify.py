@@ -169,7 +169,7 @@ class _Model:
         for key in mapping_at(self.document, path):
             if key not in known:
                 line = line_of(self.document, (*path, key))
-                self.found.note(line, f"{key} of {owner} has no counterpart")
+                self.found.note(line, f"{key} of {owner}: no counterpart")
 
     def _refuse(self, path: Keys, found: str, expected: str) -> ScenarioError:
         return self.found.refuse(line_of(self.document, path), dotted(path), found, expected)

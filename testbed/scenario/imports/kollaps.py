@@ -53,10 +53,10 @@ def read_kollaps(text: str, file: str, name: str) -> Topology:
     joined = _joined(elements, found)
     for one in elements:
         if one.tag not in KNOWN and one.tag not in SECTIONS:
-            found.note(one.line, f"<{one.tag}> has no counterpart")
+            found.note(one.line, f"<{one.tag}>: no counterpart")
             continue
         for key in sorted(one.attributes.keys() - KNOWN.get(one.tag, set())):
-            found.note(one.line, f"{key}={one.attributes[key]!r} of a {one.tag} has no counterpart")
+            found.note(one.line, f"{key}={one.attributes[key]!r} of a {one.tag}: no counterpart")
         match one.tag:
             case "service":
                 _add_service(one, found, joined)
