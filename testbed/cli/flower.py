@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from testbed.errors import InvalidValue, Problem, ScenarioError
 
+if TYPE_CHECKING:
+    from testbed.scenario.override import Override
+
 
 def write_scenario(
-    app: Path, *, devices: int | None, profile: str | None, python: Path | None
+    app: Path,
+    overrides: Sequence[Override],
+    *,
+    devices: int | None,
+    profile: str | None,
+    python: Path | None,
 ) -> Path:
     """Write the scenario of a Flower app, named after the app, in the current folder.
 
     Args:
         app: folder of the app.
+        overrides: settings of the command, with which the scenario has to be valid.
         devices: number of SuperNodes; by default 2.
         profile: shipped link of each SuperNode, or the start of its name; None for unshaped links.
         python: Python environment with flwr.
 
     Raises:
-        ScenarioError: there is no such app or link, or another file has the name.
+        ScenarioError: there is no such app or link, another file has the name, or the scenario is
+            not valid, as when the environment has no flwr; nothing is written then.
     """
     from testbed.scenario.dump import dump_data
     from testbed.scenario.flower_app import App
+    from testbed.scenario.load_workload import load_any
 
     try:
         name = App.read(app).name
@@ -42,10 +54,17 @@ def write_scenario(
         flower["link"] = {"profile": _profile(profile)}
     file = Path(f"{name}.yaml")
     text = dump_data({"name": name, "workload": {"flower": flower}}, str(file))
-    if file.exists() and file.read_text(encoding="utf-8") != text:
-        expected = f"no such file, or this scenario in it: run it by `testbed up {file}`"
-        raise ScenarioError([Problem(str(file), 0, "", "another scenario", expected)])
+    if file.exists():
+        if file.read_text(encoding="utf-8") != text:
+            expected = f"no such file, or this scenario in it: run it by `testbed up {file}`"
+            raise ScenarioError([Problem(str(file), 0, "", "another scenario", expected)])
+        return file
     file.write_text(text, encoding="utf-8")
+    try:
+        load_any(file, overrides=overrides)
+    except ScenarioError:
+        file.unlink()  # the user repeats the command with other options
+        raise
     click.echo(f"wrote {file}: change it, and run it again by `testbed up {file}`")
     return file
 

@@ -132,8 +132,8 @@ def change(
 
     NODE is a name, a pattern like 'w[0-9]', or class=NAME (short: --class NAME); in a workload, it
     may be a link between switches. SHAPE is a rate, like 1mbit, or a list of fields, like
-    rate=1mbit,delay=40ms,loss=0.01; other fields have the values of the scenario. With --for, the change is undone after that time, even if you have
-    logged out.
+    rate=1mbit,delay=40ms,loss=0.01; other fields have the values of the scenario. With --for, the
+    change is undone after that time, even if you have logged out.
     """
     if up is None and down is None:
         raise click.UsageError("Nothing to change: give --up, --down or both.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from testbed.cli.options import (
 
 if TYPE_CHECKING:
     from testbed.run.metering import Metering
+    from testbed.scenario.override import Override
 
 INVALID = 6
 ANY_PORT = "127.0.0.1:0"
@@ -126,12 +127,12 @@ def up(
     of_flower = {option: others.pop(option) for option in OF_FLOWER}
     listen = _listening(**others)
     check_run_name(name)
-    scenario = _flower(scenario, again, **of_flower)
+    asked = overrides(settings, workers=workers, runtime=runtime, hosts=hosts)
+    scenario = _flower(scenario, again, asked, **of_flower)
     scenario = _scenario(scenario, again, runs)
     side = split() if detach else None
     if isinstance(side, Foreground):
         return _announce(side.wait())
-    asked = overrides(settings, workers=workers, runtime=runtime, hosts=hosts)
     loaded = load_any(scenario, overrides=asked, has_cuda=has_cuda)
     request = Request.of(loaded, beside=find_scenario(scenario).parent, runs=runs, name=name)
     if loaded.simulated and (detach or keep):
@@ -166,7 +167,11 @@ def _listening(
 
 
 def _flower(
-    file: Path | None, again: str | None, flower: Path | None, **settings: Any
+    file: Path | None,
+    again: str | None,
+    asked: Sequence[Override],
+    flower: Path | None,
+    **settings: Any,
 ) -> Path | None:
     """Return the given file, or that of the Flower app, which is written here."""
     if flower is None:
@@ -175,7 +180,7 @@ def _flower(
         return file
     if file is not None or again is not None:
         raise click.UsageError(ONE_OF_THREE)
-    return write_scenario(flower, **settings)
+    return write_scenario(flower, asked, **settings)
 
 
 def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:

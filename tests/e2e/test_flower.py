@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed.cli.flower import write_scenario
+
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 EXAMPLE = Path(__file__).parents[2] / "scenarios" / "flower"
 FLWR = "flwr==1.42.0"
@@ -132,11 +134,18 @@ def test_an_app_that_cannot_run_is_refused_before(bed: Any, flower: str) -> None
     assert "Unable to load module digits_app.server" in refused.err
 
 
-def test_an_app_runs_without_a_scenario(bed: Any, flower: str) -> None:
+def test_an_app_runs_without_a_scenario(
+    bed: Any, flower: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scenario(bed, flower)
     options = ("--flower", "app", "--devices", "3", "--profile", "fibre", "--python", flower)
     refused = bed.run("up", *options, "--set", "workload.flower.rounds=0")
-    assert refused.status == INVALID_FILE  # nothing was started, but the file is there
+    assert refused.status == INVALID_FILE
+    assert not (bed.path / "digits-app.yaml").exists()
+    monkeypatch.chdir(bed.path)
+    for _ in range(2):  # the second finds the same scenario
+        file = write_scenario(Path("app"), (), devices=3, profile="fibre", python=Path(flower))
+        assert file == Path("digits-app.yaml")
     written = yaml.safe_load((bed.path / "digits-app.yaml").read_text())
     fields = {"app": "app", "python": flower, "count": 3, "link": {"profile": "fibre-eu"}}
     assert written == {"name": "digits-app", "workload": {"flower": fields}}

@@ -90,7 +90,7 @@ class Topology:
             raise self.refuse(line, name, "a second node of this name", "one")
         if not command:
             own = f"its command is in the image {image}" if image else "it has no command"
-            self.note(line, f"{name}: {own}, so it sleeps until you write its `command`")
+            self.note(line, f"{name}: {own}, so it sleeps until you write `command`")
             command = PLACEHOLDER
         words = [_IN_BRACES.sub(lambda found: f"{{{found[0]}}}", word) for word in command]
         given = {key: value for key, value in fields.items() if value not in (None, {})}
