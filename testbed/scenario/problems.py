@@ -13,7 +13,7 @@ from testbed.scenario.document import Document, Keys, Node, Refused, problem_at
 from testbed.scenario.per_device import is_law
 from testbed.scenario.scalars import display, is_number, is_number_elsewhere
 from testbed.scenario.schema_node import SchemaNode, is_shown, one_of
-from testbed.scenario.synonyms import nearest, nearest_key
+from testbed.scenario.synonyms import nearest, nearest_key, nearest_member
 from testbed.values.laws import Law
 
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%")
@@ -152,7 +152,7 @@ def _no_member(value: Any, schema: SchemaNode) -> tuple[str, str, str]:
         )
         return f"{display(options)} for the options of {name}", expected, hint
     name = value["name"] if isinstance(value, dict) else value
-    return display(name), schema.expected, nearest(name, list(schema.members))
+    return display(name), schema.expected, nearest_member(name, list(schema.members))
 
 
 def _type_hint(value: Any, schema: SchemaNode) -> str:

@@ -54,6 +54,23 @@ REMARKS: Mapping[str, str] = {
 """Sentences to append to the suggestion of a path."""
 
 
+ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+    "fedopt": ("fedadam", "fedyogi", "fedadagrad", "fedavgm"),
+    "bsp": ("syncsgd", "ssgd"),
+    "mem-sgd": ("topk", "efsgd"),
+}
+"""Algorithms, each with its names elsewhere."""
+
+
+def nearest_member(word: object, members: Sequence[str]) -> str:
+    """Suggest the intended member of a family as a question; empty if none is near."""
+    asked = str(word).lower().replace("_", "").replace("-", "")
+    for member, names in ALGORITHMS.items():
+        if asked in names and member in members:
+            return f"Did you mean {member}?"
+    return nearest(word, members)
+
+
 def nearest(word: object, words: Sequence[str]) -> str:
     """Suggest the nearest word as a question; empty if none is near."""
     near = get_close_matches(str(word)[:60], words, n=1, cutoff=0.55)

@@ -4,7 +4,7 @@ import pytest
 
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
-from testbed.scenario.synonyms import MEANINGS, REMARKS, nearest_key
+from testbed.scenario.synonyms import ALGORITHMS, MEANINGS, REMARKS, nearest_key, nearest_member
 
 
 @pytest.mark.parametrize("path", MEANINGS)
@@ -58,3 +58,14 @@ def test_a_misspelt_key_is_preferred_to_a_meaning_elsewhere() -> None:
     """Alone, `epoch` means `stop.steps`."""
     assert nearest_key("epoch", ["epochs", "learning_rate"]) == "Did you mean epochs?"
     assert nearest_key("epoch", ["learning_rate"]).startswith("Did you mean stop.steps?")
+
+
+def test_an_algorithm_is_suggested_by_its_name_elsewhere() -> None:
+    node = SchemaNode(Scenario).enter("algorithm")
+    assert node is not None
+    names = [*node.members]
+    assert set(ALGORITHMS) <= set(names)
+    assert nearest_member("FedAdam", names) == "Did you mean fedopt?"
+    assert nearest_member("fed_yogi", names) == "Did you mean fedopt?"
+    assert nearest_member("adacom", names) == "Did you mean adacomp?"
+    assert nearest_member("fedadam", ["pack", "spread"]) == ""
