@@ -18,17 +18,24 @@ from testbed.runtimes.agent.frames import WITHIN_SECONDS
 from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.base import ContainerSpec, Finding, RuntimeDriver
 from testbed.runtimes.docker.swarm import ADDRESS_LABEL, SwarmHost, find_hosts
-from testbed.values.topology import DEFAULT_MTU, HostSpec, LinkSpec, NodeSpec
+from testbed.values.topology import DEFAULT_MTU, HostSpec, LinkSpec, NodeSpec, Plan
 
 ROLE = "testbed.runtimes.agent.frames"
 MTU = DEFAULT_MTU - VXLAN_HEADER_BYTES
+"""Of a link for which the scenario has none."""
+
 BOTH = ["large", "small"]
 
 
-def examine_hosts(driver: RuntimeDriver, *, phase: Callable[[str], None]) -> Iterator[Finding]:
+def examine_hosts(
+    driver: RuntimeDriver, plan: Plan | None, *, phase: Callable[[str], None]
+) -> Iterator[Finding]:
     """Check every host, then start an agent and a node on each and have these exchange frames.
 
-    ``phase`` announces what takes long.
+    Args:
+        driver: of the runtime.
+        plan: of the run, for the MTU of its links; None without a scenario.
+        phase: announces what takes long.
     """
     try:
         hosts = find_hosts()
@@ -43,9 +50,10 @@ def examine_hosts(driver: RuntimeDriver, *, phase: Callable[[str], None]) -> Ite
         copy_image_to(usable, driver.check(())["nodes"], phase=phase)
         controller = usable[0].name
         named = (usable[0], *(replace(host, controller=controller) for host in usable[1:]))
-        with trial_run(driver, _nodes(named), named) as trial:
+        mtu = _mtu_of(plan)
+        with trial_run(driver, _nodes(named, mtu=mtu), named) as trial:
             yield from _clocks(trial)
-            yield from judge(usable, _exchange(trial))
+            yield from judge(usable, _exchange(trial, mtu=mtu), mtu=mtu)
     except TestbedError as error:
         yield Finding("frames", "missing", error.message, error.hint)
 
@@ -62,10 +70,16 @@ def describe(host: SwarmHost) -> Finding:
     return Finding(check, "ok", found)
 
 
-def _nodes(hosts: Sequence[HostSpec]) -> tuple[NodeSpec, ...]:
+def _mtu_of(plan: Plan | None) -> int:
+    """Return the largest MTU of the links of a run over several hosts."""
+    links = (one.link for one in (plan.nodes if plan else ()) if one.link is not None)
+    return max((link.mtu or MTU for link in links), default=MTU)
+
+
+def _nodes(hosts: Sequence[HostSpec], *, mtu: int) -> tuple[NodeSpec, ...]:
     """Return one node for each host."""
     return tuple(
-        node(f"d{number}", number, mtu=MTU, host=host.name) for number, host in enumerate(hosts)
+        node(f"d{number}", number, mtu=mtu, host=host.name) for number, host in enumerate(hosts)
     )
 
 
@@ -81,7 +95,7 @@ def _clocks(trial: TrialRun) -> Iterator[Finding]:
         yield Finding(f"clock of {host.name}", "ok", found)
 
 
-def _exchange(trial: TrialRun) -> Mapping[str, Mapping[str, Sequence[str]]]:
+def _exchange(trial: TrialRun, *, mtu: int) -> Mapping[str, Mapping[str, Sequence[str]]]:
     """Return by host which packets have arrived from each other host.
 
     Raises:
@@ -90,7 +104,7 @@ def _exchange(trial: TrialRun) -> Mapping[str, Mapping[str, Sequence[str]]]:
     nodes, logs = trial.plan.nodes, trial.folder.log
     specs = [ContainerSpec(one, (), logs(one.name)) for one in nodes]
     containers = trial.driver.contain(trial.plan, trial.folder, specs)
-    requests = [_launch(trial, one, containers[one.name]) for one in nodes]
+    requests = [_launch(trial, one, containers[one.name], mtu=mtu) for one in nodes]
     for started in [trial.agent.begin_launch(request) for request in requests]:
         started()
     names = {one.name for one in nodes}
@@ -104,7 +118,7 @@ def _exchange(trial: TrialRun) -> Mapping[str, Mapping[str, Sequence[str]]]:
     }
 
 
-def _launch(trial: TrialRun, one: NodeSpec, container: int) -> LaunchSpec:
+def _launch(trial: TrialRun, one: NodeSpec, container: int, *, mtu: int) -> LaunchSpec:
     """Return the request of a node that exchanges packets with all others."""
     others = [other for other in trial.plan.nodes if other != one]
     links = [(_link(other), trial.plan.route(one, other)) for other in others]
@@ -115,7 +129,7 @@ def _launch(trial: TrialRun, one: NodeSpec, container: int) -> LaunchSpec:
         {
             "address": _link(one).address,
             "peers": " ".join(link.address for link, _ in links),
-            "bytes": str(MTU),
+            "bytes": str(mtu),
         },
         trial.folder.log(one.name),
         neighbours=tuple(Neighbour(link.address, link.mac, route) for link, route in links),
@@ -133,13 +147,14 @@ def _printed(log: Path) -> dict[str, list[str]]:
 
 
 def judge(
-    hosts: Sequence[HostSpec], arrived: Mapping[str, Mapping[str, Sequence[str]]]
+    hosts: Sequence[HostSpec], arrived: Mapping[str, Mapping[str, Sequence[str]]], *, mtu: int = MTU
 ) -> Iterator[Finding]:
     """Report the directions in which frames are lost, or that none is. Pure.
 
     Args:
         hosts: all of them.
         arrived: by host, the sizes of the packets that have arrived from each other host.
+        mtu: bytes of the large ones.
     """
     lost = False
     for one, other in permutations(hosts, 2):
@@ -149,8 +164,8 @@ def judge(
         lost = True
         way = f"from {one.name} ({one.address}) to {other.name} ({other.address})"
         if sizes == ["small"]:
-            found = f"{way}: packets of {MTU:,} bytes are lost, small ones arrive"
-            fix = f"Raise the MTU of what is between them, or set `mtu:` at links below {MTU:,}."
+            found = f"{way}: packets of {mtu:,} bytes are lost, small ones arrive"
+            fix = f"Raise the MTU of what is between them, or set `mtu:` at links below {mtu:,}."
         else:
             found = f"{way}: none arrives at UDP port {PORT}"
             fix = (
@@ -159,5 +174,5 @@ def judge(
             )
         yield Finding("frames", "missing", found, fix)
     if not lost:
-        found = f"arrive each way between each two of {len(hosts)} hosts, up to {MTU:,} bytes"
+        found = f"arrive each way between each two of {len(hosts)} hosts, up to {mtu:,} bytes"
         yield Finding("frames", "ok", found)

@@ -34,7 +34,8 @@ def exchange(
 ) -> dict[str, set[str]]:
     """Return which packets, ``small`` and ``large``, have arrived from each peer.
 
-    A packet says from whom both have arrived: this ends as soon as that is true for all, both ways.
+    A packet names the peers from which both have arrived: this ends as soon as that is true for
+    all, both ways.
     """
     heard: dict[str, set[str]] = {peer: set() for peer in peers}
     hearing: set[str] = set()  # peers that have heard both from here

@@ -8,7 +8,7 @@ has a label with the address of its engine's socket, which may be forwarded by `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -94,11 +94,17 @@ def find_hosts(address: str | None = None) -> tuple[SwarmHost, ...]:
         hosts = [from_swarm(node, here=info["Swarm"]["NodeID"]) for node in nodes_of(engine, info)]
     hosts.sort(key=lambda host: (not host.here, host.name))
     hosts = [replace(host, engine="") if host.here else host for host in hosts]
-    # A host that has joined again is listed a second time, as one that is down.
-    names = Counter(host.name for host in hosts if not absence(host))
+    return told_apart(in_parallel(lambda host: _examine(host, address, like=hosts[0]), hosts))
+
+
+def told_apart(hosts: Sequence[SwarmHost]) -> tuple[SwarmHost, ...]:
+    """Return examined hosts; those of one name lack one of their own.
+
+    A host that has joined again is listed a second time, as one that is down.
+    """
+    names = Counter(host.name for host in hosts if not host.left_out)
     return tuple(
-        examined if names[examined.name] < 2 else _lacking(examined, _of_one_name(examined))
-        for examined in in_parallel(lambda host: _examine(host, address, like=hosts[0]), hosts)
+        host if names[host.name] < 2 else _lacking(host, _of_one_name(host)) for host in hosts
     )
 
 
@@ -131,8 +137,15 @@ def drained_hosts() -> dict[str, str]:
     """Return why hosts of the Swarm are to be left, by name; none if its manager does not say."""
     with suppress(HostError), connect() as engine, engine_faults("listing the nodes of the Swarm"):
         hosts = [from_swarm(node, here="") for node in engine.nodes()]
-        return {host.name: "the Swarm drains it" for host in hosts if host.availability == DRAIN}
+        return drained(hosts)
     return {}
+
+
+def drained(hosts: Sequence[SwarmHost]) -> dict[str, str]:
+    """Return why hosts are to be left, by name, but for one that has joined again and is usable."""
+    usable = {host.name for host in hosts if not absence(host)}
+    names = {host.name for host in hosts if host.availability == DRAIN}
+    return dict.fromkeys(names - usable, "the Swarm drains it")
 
 
 def from_swarm(node: Mapping[str, Any], *, here: str) -> SwarmHost:

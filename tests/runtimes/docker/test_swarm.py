@@ -17,9 +17,11 @@ from testbed.runtimes.docker.swarm import (
     absence,
     check_scheme,
     differences,
+    drained,
     find_hosts,
     from_swarm,
     nodes_of,
+    told_apart,
 )
 
 NODE: dict[str, Any] = {
@@ -90,6 +92,17 @@ def test_why_runs_leave_a_host_out(changes: dict[str, Any], why: str, cure: str)
     found = absence(replace(host, **changes))
     assert found.startswith(why)
     assert cure in found
+
+
+def test_two_hosts_of_one_name_are_refused_but_not_one_that_has_joined_again() -> None:
+    host = from_swarm(NODE, here="")
+    gone = replace(host, identity="old", state="down", availability="drain", left_out="it is down")
+    assert [one.lacks for one in told_apart([host, gone])] == [(), ()]
+    assert (drained([host, gone]), drained([gone])) == ({}, {"pi-2": "the Swarm drains it"})
+    for one in told_apart([host, replace(host, identity="other")]):
+        assert one.lacks == (
+            "another host of the Swarm is called pi-2 too: hostnamectl set-hostname NAME",
+        )
 
 
 def test_an_engine_elsewhere_is_reached_by_a_forwarded_socket() -> None:
