@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ def command(
 
     require_linux("doctor")
     case, taken, findings = _case(file, runtime, workers=workers, runs=runs)
-    findings += examine(case, taken)
+    findings += examine(case, taken, phase=partial(click.echo, err=True))
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:

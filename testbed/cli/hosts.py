@@ -32,6 +32,8 @@ def command(as_json: bool) -> None:
     columns = ("host", "address", "CPUs", "GB", "labels", "availability", "engine", "image")
     print_table(columns, map(_row, hosts))
     for host in hosts:
+        if host.left_out:
+            click.echo(f"{host.name}: runs leave it out: {host.left_out}")
         for lack in host.lacks:
             click.echo(f"{host.name}: {lack}")
 

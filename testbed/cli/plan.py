@@ -85,7 +85,8 @@ def command(
     made = plan(scenario, scenario.name)
     needs = budget(scenario, made, count_parameters(scenario))
     made, refused = _deal(made, needs.parameters)
-    made, unplaced = place(scenario, made, needs.parameters)
+    placed = place(scenario, made, needs.parameters)
+    made = placed.plan
     requests, choice = _requests(scenario, made), choose(scenario)
     if as_json:
         print_json(
@@ -103,8 +104,8 @@ def command(
                 ),
                 "substitutes": substitutes(scenario),
                 "requests": [asdict(request) for request in requests],
-                **({"hosts": [asdict(host) for host in made.hosts]} if made.hosts else {}),
-                **({"refused": refused or unplaced} if refused or unplaced else {}),
+                **placed.as_data(),
+                **({"refused": refused or placed.refused} if refused or placed.refused else {}),
                 **devices_as_data(scenario),
             }
         )
@@ -114,7 +115,7 @@ def command(
             click.echo(
                 f"compute {choice.why}" if requests else "compute auto: chosen by `testbed up`"
             )
-        for line in (*gpu_lines(made, refused), *host_lines(made, needs, unplaced)):
+        for line in (*gpu_lines(made, refused), *host_lines(placed, needs)):
             click.echo(line)
         print_devices(scenario)
         if not requests:

@@ -25,6 +25,7 @@ def place(
     *,
     needs: Bytes,
     agent_bytes: int = 0,
+    left_out: Sequence[tuple[HostSpec, str]] = (),
 ) -> Plan:
     """Return the plan with a host for every node: workers by class, all others on this one.
 
@@ -38,6 +39,7 @@ def place(
         swarm: the scenario's wishes.
         needs: the memory of a node.
         agent_bytes: that of the agent of a host.
+        left_out: hosts that are drained, paused or down, each with why and how to fix it.
 
     Raises:
         HostError: no host has a label, or one has too little memory, or too few ports.
@@ -50,7 +52,7 @@ def place(
     for node in sorted(plan.nodes, key=lambda node: node.part == "client"):
         host = here
         if node.part == "client":
-            able = _hosts_of(node, hosts, swarm.placement)
+            able = _hosts_of(node, hosts, swarm.placement, left_out=left_out)
             host = _choose(node, able, swarm, used=used, count=count, needs=needs)
         used[host.name] += needs(node)
         count[host.name] += node.part == "client"
@@ -65,20 +67,35 @@ def place(
 
 
 def _hosts_of(
-    node: NodeSpec, hosts: Sequence[HostSpec], placement: Mapping[str, str]
+    node: NodeSpec,
+    hosts: Sequence[HostSpec],
+    placement: Mapping[str, str],
+    *,
+    left_out: Sequence[tuple[HostSpec, str]],
 ) -> list[HostSpec]:
     """Return the hosts that the class of a worker may be on."""
     label = placement.get(node.device_class)
     if label is None:
         return list(hosts)
-    name, equals, wanted = label.partition("=")
-    able = [h for h in hosts if name in h.labels and (not equals or h.labels[name] == wanted)]
+    able = [host for host in hosts if _has(host, label)]
     if not able:
+        for host, why in left_out:
+            if _has(host, label):
+                raise HostError(
+                    f"placement of class {node.device_class}: the host {host.name}, which has the "
+                    f"label {label}, is left out: {why}.",
+                    hint="Fix that, or choose another label; `testbed hosts` shows them.",
+                )
         raise HostError(
             f"placement of class {node.device_class}: no host of the Swarm has the label {label}.",
             hint=f"docker node update --label-add {label} HOST; `testbed hosts` shows the labels.",
         )
     return able
+
+
+def _has(host: HostSpec, label: str) -> bool:
+    name, equals, wanted = label.partition("=")
+    return name in host.labels and (not equals or host.labels[name] == wanted)
 
 
 def _choose(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from testbed.errors import HostError, TestbedError
 from testbed.plan.budget import budget
@@ -15,9 +16,16 @@ from testbed.scenario.schema import Scenario
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import HostSpec, NodeSpec, Plan
 
+if TYPE_CHECKING:
+    from testbed.runtimes.docker.swarm import SwarmHost
 
-def place_on_hosts(scenario: Scenario, plan: Plan, parameters: int | None) -> Plan:
+
+def place_on_hosts(
+    scenario: Scenario, plan: Plan, parameters: int | None, *, say: Callable[[str], None]
+) -> Plan:
     """Return the plan with a host for every node, if the scenario asks for those of a Swarm.
+
+    ``say`` is called with every host that is left out.
 
     Raises:
         HostError: this host manages no Swarm, or one of its hosts cannot carry nodes, or the nodes
@@ -27,7 +35,18 @@ def place_on_hosts(scenario: Scenario, plan: Plan, parameters: int | None) -> Pl
     if not isinstance(runtime, Docker) or runtime.swarm is None:
         return plan
     needs, agent_bytes = _sizes(scenario, plan, parameters)
-    return place(plan, usable_hosts(), runtime.swarm, needs=needs, agent_bytes=agent_bytes)
+    hosts = find_usable()
+    left_out = [(host.spec, host.left_out) for host in hosts if host.left_out]
+    for host, why in left_out:
+        say(f"host {host.name} is left out: {why}")
+    return place(
+        plan,
+        [host.spec for host in hosts if not host.left_out],
+        runtime.swarm,
+        needs=needs,
+        agent_bytes=agent_bytes,
+        left_out=left_out,
+    )
 
 
 def require_memory_on_hosts(scenario: Scenario, plan: Plan, parameters: int | None) -> None:
@@ -48,8 +67,8 @@ def _sizes(
     return lambda node: sizes.node_bytes[node.role], sizes.agent_bytes
 
 
-def usable_hosts() -> list[HostSpec]:
-    """Return the hosts of the Swarm, this one first.
+def find_usable() -> tuple[SwarmHost, ...]:
+    """Return the hosts of the Swarm, this one first, with those that a run leaves out.
 
     Raises:
         HostError: there is none, or one lacks something; names it and how to fix it.
@@ -58,12 +77,14 @@ def usable_hosts() -> list[HostSpec]:
 
     hosts = find_hosts()
     for host in hosts:
-        if host.lacks:
+        lacks = host.lacks or ((host.left_out,) if host.here and host.left_out else ())
+        if lacks:
+            drain = f"drain it (docker node update --availability drain {host.name})"
             raise HostError(
-                f"host {host.name} of the Swarm cannot carry nodes: {host.lacks[0]}.",
-                hint=f"Fix that, or remove it (docker node rm --force {host.name}).",
+                f"host {host.name} of the Swarm cannot carry nodes: {lacks[0]}.",
+                hint="Fix that." if host.here else f"Fix that, or {drain}.",
             )
-    return [host.spec for host in hosts]
+    return hosts
 
 
 def check_hosts(plan: Plan) -> None:
@@ -129,7 +150,8 @@ def connect(
             except TestbedError as error:
                 if controls:
                     raise
-                lost[host.name] = error.message
+                named = f"host {host.name}: "
+                lost[host.name] = error.message.removeprefix(named).rstrip(".")
     except BaseException:
         for agent in agents.values():
             agent.close()

@@ -47,7 +47,8 @@ class NotTornDown(HostError):  # noqa: N818 - named after the state, like its me
 
     def __init__(self, run: str, state: State, reason: str, failure: TestbedError) -> None:
         message = f"the run has ended ({state}: {reason}), but parts of it remain on this host"
-        hint = f"{failure.hint} Then: testbed down {run}".strip()
+        then = f"Then: testbed down {run}"
+        hint = failure.hint if then in failure.hint else f"{failure.hint} {then}".strip()
         super().__init__(f"{message}: {failure.message}", hint=hint)
 
 

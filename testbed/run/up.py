@@ -130,7 +130,7 @@ def up(
         begin: Callable[[Connected], Course]
         if trains:
             with interrupts.allowed():
-                request, planned, data = _planned(request, find_gpus)
+                request, planned, data = _planned(request, find_gpus, listener.say)
                 if planned.hosts:
                     check_hosts(planned)
                     image = driver.check(planned.here)["nodes"]
@@ -164,14 +164,14 @@ def up(
 
 
 def _planned(
-    request: RunRequest, find_gpus: Callable[[], Sequence[Gpu]]
+    request: RunRequest, find_gpus: Callable[[], Sequence[Gpu]], say: Callable[[str], None]
 ) -> tuple[RunRequest, Plan, Path]:
     """Return the request with the model's cost, the plan with its GPUs, and the data's folder."""
     scenario = request.scenario
     planned = plan(scenario, scenario.name)
     gpus = find_gpus() if want_gpus(planned) else ()
     planned = deal_gpus(planned, gpus, vector=_vector(count_parameters(scenario)))
-    planned = place_on_hosts(scenario, planned, count_parameters(scenario))
+    planned = place_on_hosts(scenario, planned, count_parameters(scenario), say=say)
     if not planned.hosts:
         require_memory(scenario, planned, available=available_bytes())
     data = prepare_data(request)

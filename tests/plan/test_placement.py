@@ -76,6 +76,16 @@ def test_a_label_that_no_host_has_is_refused() -> None:
     assert "--label-add rack=3" in refused.value.hint
 
 
+def test_a_label_that_only_a_host_has_that_is_left_out() -> None:
+    swarm = Swarm.model_validate({"name": "swarm", "placement": {"slow": "rack=2"}})
+    made, left_out = plan(load_text(SCENARIO), "run"), [(SMALL, "it is drained: activate it")]
+    with pytest.raises(HostError, match=r"class slow: the host c, .* rack=2, is left out: it is"):
+        place(made, (HERE, LARGE), swarm, needs=lambda node: 1000, left_out=left_out)
+    swarm = swarm.model_copy(update={"placement": {}})
+    made = place(made, (HERE, LARGE), swarm, needs=lambda node: 1000, left_out=left_out)
+    assert [host.name for host in made.hosts] == ["a", "b"]
+
+
 def test_the_memory_of_agents_counts_and_a_model_known_later_is_checked_again() -> None:
     made = placed()
     check_fit(made, needs=lambda node: 1000)

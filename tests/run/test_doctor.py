@@ -15,10 +15,11 @@ from testbed.host.users import Users
 from testbed.plan.make import plan
 from testbed.run.doctor import host
 from testbed.run.doctor.host import ExaminedRun
+from testbed.run.doctor.hosts import judge
 from testbed.run.doctor.nodes import check_nodes
 from testbed.runtimes.docker import doctor as docker
 from testbed.scenario import load_text
-from testbed.values.topology import Gpu, NodeSpec
+from testbed.values.topology import Gpu, HostSpec, NodeSpec
 from testbed.values.units import Size
 
 
@@ -222,3 +223,25 @@ def test_where_an_engine_keeps_containers(tmp_path: Path) -> None:
     assert docker.check_data_root({"DockerRootDir": str(tmp_path)}, 10**9).level == "missing"
     gone = docker.check_data_root({"DockerRootDir": str(tmp_path / "gone")}, 100)
     assert gone.level == "warning"
+
+
+def test_lost_frames_name_port_hosts_and_direction() -> None:
+    hosts = [HostSpec(name, f"10.0.0.{n}", "") for n, name in enumerate("abc", start=1)]
+    both = ["large", "small"]
+    arrived: dict[str, dict[str, list[str]]] = {
+        "a": {"b": both, "c": both},
+        "b": {"a": [], "c": ["small"]},
+        "c": {"a": both, "b": both},
+    }
+    lost, small = judge(hosts, arrived)
+    assert (lost.level, lost.found) == (
+        "missing",
+        "from a (10.0.0.1) to b (10.0.0.2): none arrives at UDP port 4789",
+    )
+    assert lost.fix.startswith("Allow UDP port 4789 from 10.0.0.1 in the firewall of b")
+    assert "from c (10.0.0.3) to b (10.0.0.2): packets of 1,450 bytes are lost" in small.found
+    (fine,) = judge(hosts[::2], arrived)
+    assert (fine.level, fine.found) == (
+        "ok",
+        "arrive each way between each two of 2 hosts, up to 1,450 bytes",
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from testbed.run.doctor import host
 from testbed.run.doctor.host import ExaminedRun
+from testbed.run.doctor.hosts import examine_hosts
 from testbed.run.doctor.nodes import check_nodes
 from testbed.run.doctor.trial import try_run
-from testbed.runtimes import Real
+from testbed.runtimes import Docker, Real
 from testbed.runtimes.base import Finding
 
 
@@ -22,8 +23,11 @@ def check_user(case: ExaminedRun) -> Iterator[Finding]:
     yield host.check_kafka(case)
 
 
-def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
-    """Run all checks, in the order in which a run depends on them; a trial container comes last."""
+def examine(case: ExaminedRun, runtime: Real, *, phase: Callable[[str], None]) -> Iterator[Finding]:
+    """Run all checks, in the order in which a run depends on them; a trial container comes last.
+
+    ``phase`` announces what takes long.
+    """
     driver, engine = runtime.driver(), runtime.capabilities.engine
     yield host.check_kernel()
     if not engine:
@@ -42,3 +46,5 @@ def examine(case: ExaminedRun, runtime: Real) -> Iterator[Finding]:
     yield host.check_data(case)
     if not (missing and engine):  # an engine with a missing part cannot start containers
         yield from try_run(driver, case)
+        if isinstance(runtime, Docker) and runtime.swarm is not None:
+            yield from examine_hosts(driver, case.plan, phase=phase)

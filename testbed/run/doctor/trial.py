@@ -15,13 +15,14 @@ from testbed.errors import HostError, NodeError, TestbedError
 from testbed.network.netem import owned_links
 from testbed.plan.nodes.base import FIRST_WORKER_UID, address_of
 from testbed.run.doctor.host import ExaminedRun
+from testbed.run.hosts import connect
 from testbed.run.probe import PROBE, ProbedLink, Prober
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Finding, RuntimeDriver, Start
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import Direction, LinkSpec, NetworkSpec, NodeSpec, Plan
+from testbed.values.topology import Direction, HostSpec, LinkSpec, NetworkSpec, NodeSpec, Plan
 from testbed.values.units import Duration, Rate
 
 ROLES = "testbed.runtimes.agent.probe"
@@ -32,6 +33,9 @@ RATE = Rate(10e6)
 TOLERANCE_RATIO = 0.1
 DELAY = Duration(0.01)
 SLOW_SECONDS = 1.0
+
+SWARM = {"name": "docker", "hosts": {"name": "swarm"}}
+"""The runtime of a trial on several hosts."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class TrialRun:
 def try_run(driver: RuntimeDriver, case: ExaminedRun) -> list[Finding]:
     """Start a run with one container after the other, and remove it."""
     try:
-        with _trial(driver) as trial:
+        with trial_run(driver, (node("ps", 0), node("w1", 1))) as trial:
             return [
                 _attempt("container", lambda: _container(trial)),
                 _attempt("link", lambda: _link(trial)),
@@ -99,7 +103,7 @@ def _attempt(check: str, make: Callable[[], Finding]) -> Finding:
 
 def _container(trial: TrialRun) -> Finding:
     begun = time.monotonic()
-    trial.launch(_node("w0", 1))
+    trial.launch(node("w0", 1))
     seconds = time.monotonic() - begun
     allowed = json.loads(trial.output("w0"))["capabilities"]["CapEff"]
     if allowed:
@@ -127,7 +131,7 @@ def _link(trial: TrialRun) -> Finding:
 def _netem(trial: TrialRun, case: ExaminedRun) -> Finding:
     """Try netem on a link; its importance depends on what the plan does without it."""
     try:
-        trial.launch(_node("w2", 3, up=Direction(delay=DELAY)))
+        trial.launch(node("w2", 3, up=Direction(delay=DELAY)))
     except HostError as error:
         needed = case.plan if case.plan and case.plan.network.missing == "fail" else None
         links = owned_links(needed.nodes, needed.network.trunks) if needed else []
@@ -139,32 +143,49 @@ def _netem(trial: TrialRun, case: ExaminedRun) -> Finding:
 
 
 @contextmanager
-def _trial(driver: RuntimeDriver) -> Iterator[TrialRun]:
+def trial_run(
+    driver: RuntimeDriver, nodes: tuple[NodeSpec, ...], hosts: tuple[HostSpec, ...] = ()
+) -> Iterator[TrialRun]:
+    """Start a run without a scenario, on this host or several; it is removed after the body.
+
+    Args:
+        driver: of its runtime.
+        nodes: the nodes of its plan; none is started.
+        hosts: as in a plan.
+
+    Raises:
+        HostError, NodeError: it cannot be started.
+    """
     name = f"doctor-{os.getpid()}"
     with TemporaryDirectory(prefix="testbed-doctor-") as place:
         folder = RunFolder.create(
             Path(place), name, scenario="doctor", text="", classes=(), now=time.time()
         )
-        plan = Plan(name, (_node("ps", 0), _node("w1", 1)), NetworkSpec(), "warm", {"run": name})
+        labels, runtime = {"run": name}, SWARM if hosts else {}
+        plan = Plan(name, nodes, NetworkSpec(), "warm", labels, runtime, hosts=hosts)
         begun = time.monotonic()
         template = Template(preload=(ROLES, PROBE.entry.partition(":")[0]))
         with driver.start(plan, folder, Start(template=template)):
             deadline = time.monotonic() + CONNECT_SECONDS
-            with AgentClient.connect(folder.agent_socket, deadline=deadline) as agent:
+            with connect(plan, folder, deadline=deadline) as agent:
                 yield TrialRun(agent, driver, plan, folder, time.monotonic() - begun)
 
 
-def _node(name: str, number: int, *, up: Direction | None = None) -> NodeSpec:
+def node(
+    name: str, number: int, *, up: Direction | None = None, mtu: int | None = None, host: str = ""
+) -> NodeSpec:
+    """Return a node of a trial, with a link; the number is that of its address."""
     address, mac = address_of(number)
     return NodeSpec(
         name=name,
         role="doctor",
         index=number,
         device_class="doctor",
-        link=LinkSpec(address, mac, up or Direction()),
+        link=LinkSpec(address, mac, up or Direction(), mtu=mtu),
         cpu=None,
         memory=None,
         cpu_weight=1,
         uid=FIRST_WORKER_UID + number,
         part="client" if number else "server",
+        host=host,
     )

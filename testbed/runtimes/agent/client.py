@@ -134,9 +134,9 @@ class AgentClient:
                 time.sleep(POLL_SECONDS)
 
     @property
-    def reader(self) -> int:
-        """Descriptor that becomes readable when the agent replies."""
-        return self._lines.reader
+    def readers(self) -> tuple[int, ...]:
+        """Descriptors one of which becomes readable when the agent replies, or has ended."""
+        return self._lines.readers
 
     def close(self) -> None:
         """Close the connection; the run continues."""
@@ -288,7 +288,8 @@ class AgentClient:
     def _exchange(self, within_seconds: float) -> bool:
         """Send and receive; return False if neither was possible for ``within_seconds``."""
         poller = select.poll()
-        poller.register(self._lines.reader, select.POLLIN)
+        for reader in self._lines.readers:
+            poller.register(reader, select.POLLIN)
         if self._lines.unsent:
             poller.register(self._lines.writer, select.POLLOUT)
         with self._waiting() if within_seconds else nullcontext():

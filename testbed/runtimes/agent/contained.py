@@ -47,6 +47,7 @@ from testbed.network.switch import Switch
 from testbed.runtimes.agent.containers import GivenContainers
 from testbed.runtimes.agent.first_process import copy_first_process
 from testbed.runtimes.agent.lifeline import HungUp, giving_up_at_hangup, start_service
+from testbed.runtimes.agent.mark import Mark
 from testbed.runtimes.agent.nodes import CLEANUP_SECONDS, Nodes
 from testbed.runtimes.agent.settings import (
     AGENT_LOG,
@@ -60,8 +61,9 @@ from testbed.runtimes.agent.settings import (
 from testbed.runtimes.agent.spawner import Spawner
 from testbed.telemetry.folder import RunFolder
 
-CONNECT_SECONDS = 60.0
-"""How long it waits for its controller, which may have died after requesting the container."""
+CONNECT_SECONDS = 30.0
+"""How long it waits for its controller, which may have died after requesting the container: not for
+as long as the lease of a controller that has connected."""
 
 POLL_SECONDS = 0.005
 
@@ -147,7 +149,7 @@ def _live(settings: AgentSettings, lifeline: socket.socket) -> int:
     if settings.images:
         for path in copy_first_process(folder.control):
             _hand_over(path)
-    containers = GivenContainers()
+    containers = GivenContainers(find_all=Mark.make(folder).remove)
     socket_path = folder.control / AGENT_SOCKET
     try:
         with giving_up_at_hangup(lifeline.fileno()):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -216,10 +216,12 @@ class GivenContainers:
     Attributes:
         grouped: whether each has control groups of its own.
         given: the first process of each, by node.
+        find_all: finds the first processes of all, including those that no launch has named yet.
     """
 
     grouped: bool = True
     given: dict[str, Process] = field(default_factory=dict)
+    find_all: Callable[[], Iterable[Process]] = tuple
 
     def __call__(self, launch: LaunchSpec) -> GivenContainer:
         """Return the container that a launch names; NodeError if it is none or another node's."""
@@ -229,7 +231,7 @@ class GivenContainers:
 
     def end(self) -> None:
         """Kill every container, including paused ones."""
-        for first in self.given.values():
+        for first in {*self.given.values(), *self.find_all()}:
             with suppress(OSError, HostError):  # it has ended, and so have its groups
                 groups = ContainerGroups.of(first.pid)
                 first.kill()

@@ -86,16 +86,26 @@ class HostAgents(AgentClient):
             agent.close()
 
     def begin_launch(self, launch: LaunchSpec) -> Callable[[], int | None]:
-        """Request a node on its host; see the base class."""
+        """Request a node on its host; see the base class. On a lost host it ends as it starts."""
         node = launch.node
-        self._check_lost(node.host)
         self._host_of[node.name] = node.host
+        if node.host in self.lost:
+            self._lost_nodes.append(self._lost_node(node.name))
+            return lambda: None
         self._launched.add(node.name)
         if node.host != self._here:
             self._logs[node.name] = launch.log
             self._copied[node.name] = 0  # its container was made with an empty log
         with self._naming(node.host):
-            return self._agents[node.host].begin_launch(launch)
+            answer = self._agents[node.host].begin_launch(launch)
+
+        def launched() -> int | None:
+            if node.host not in self.lost:
+                with self._noticing_loss(node.host):
+                    return answer()
+            return None
+
+        return launched
 
     def nodes(self) -> list[NodeState]:
         """Return the states of the running nodes, host by host."""
@@ -115,8 +125,8 @@ class HostAgents(AgentClient):
             if found or left <= 0:
                 return found
             poller = select.poll()
-            for agent in self._agents.values():
-                poller.register(agent.reader, select.POLLIN)
+            for reader in (one for agent in self._agents.values() for one in agent.readers):
+                poller.register(reader, select.POLLIN)
             poller.poll(1000 * min(left, LOOK_SECONDS))
 
     def link_changes(self) -> list[LinkChanged]:
@@ -197,14 +207,21 @@ class HostAgents(AgentClient):
         by_host: defaultdict[str, list[str]] = defaultdict(list)
         for node in nodes:
             by_host[self._host_of[node]].append(node)
-        done = []
+        done, lost = [], []
         for host, some in by_host.items():
-            clock, given = self._clock_of(host), dict(others)
-            if planned is not None:
-                given["planned"] = clock.there(planned)
-            change = self._ask_of(host, method, nodes=some, **given)
+            try:
+                clock, given = self._clock_of(host), dict(others)
+                if planned is not None:
+                    given["planned"] = clock.there(planned)
+                change = self._ask_of(host, method, nodes=some, **given)
+            except HostLostError as error:
+                lost.append(f"{', '.join(some)}: {error.message}")
+                continue
             times = {name: clock.here(change[name]) for name in ("planned", "actual")}
             done.append({**change, **times})
+        if lost:
+            rest = " The links of all other nodes are changed." if done else ""
+            raise HostLostError(f"{' '.join(lost)}{rest}")
         return {
             **done[-1],
             "nodes": [node for one in done for node in one["nodes"]],
@@ -251,8 +268,11 @@ class HostAgents(AgentClient):
         self.lost[host] = why
         for node in sorted(self._launched):
             if self._host_of[node] == host:
-                self._lost_nodes.append(Exit(node, -signal.SIGKILL, lost=self.lost[host]))
+                self._lost_nodes.append(self._lost_node(node))
         self._logs = {node: log for node, log in self._logs.items() if self._host_of[node] != host}
+
+    def _lost_node(self, node: str) -> Exit:
+        return Exit(node, -signal.SIGKILL, lost=self.lost[self._host_of[node]])
 
     def require_host(self, host: str) -> None:
         """Raise HostLostError if a host is lost."""

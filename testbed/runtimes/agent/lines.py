@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ class Lines:
     unpack: Callable[[bytes], bytes] | None = (
         None  # removes what carries the stream, such as frames
     )
+    # becomes readable once the other end has ended, where the end of the stream may not arrive
+    other_end: int = CLOSED
     unsent: bytearray = field(default_factory=bytearray)  # what could not be written yet
     descriptors: list[int] = field(default_factory=list)  # received, and owned by the caller
     _partial: bytearray = field(default_factory=bytearray)
@@ -51,6 +54,11 @@ class Lines:
         writer = os.dup(peer.fileno())
         return cls(peer.detach(), writer, line_bytes, takes_descriptors)
 
+    @property
+    def readers(self) -> tuple[int, ...]:
+        """The descriptors that become readable at news of the other end."""
+        return (self.reader,) if self.other_end == CLOSED else (self.reader, self.other_end)
+
     def receive(self) -> list[bytes] | None:
         """Return the lines that are complete by now; None at the end of the stream.
 
@@ -60,7 +68,7 @@ class Lines:
         try:
             data = self._read()
         except BlockingIOError:
-            return []
+            return None if self._other_end_has_ended() else []
         except OSError:  # the other end has closed it, and left something unread
             return None
         if not data:
@@ -75,6 +83,12 @@ class Lines:
         if len(self._partial) > self.line_bytes:
             raise OversizedLineError(f"a line of over {self.line_bytes} bytes")
         return [bytes(line) for line in lines if line]
+
+    def _other_end_has_ended(self) -> bool:
+        poller = select.poll()
+        if self.other_end != CLOSED:
+            poller.register(self.other_end, select.POLLIN)
+        return bool(poller.poll(0))
 
     def _read(self) -> bytes:
         if not self.takes_descriptors:
@@ -112,10 +126,11 @@ class Lines:
             pass  # the caller waits until ``writer`` accepts more
 
     def close(self) -> None:
-        """Close both descriptors. Idempotent."""
-        for descriptor in {self.reader, self.writer, *self.descriptors} - {CLOSED}:
+        """Close all descriptors. Idempotent."""
+        own = {self.reader, self.writer, self.other_end, *self.descriptors}
+        for descriptor in own - {CLOSED}:
             os.close(descriptor)
-        self.reader = self.writer = CLOSED
+        self.reader = self.writer = self.other_end = CLOSED
         self.descriptors.clear()
 
 

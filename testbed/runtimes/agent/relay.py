@@ -5,7 +5,8 @@ container on another host: the controller cannot reach a socket there. With LOCK
 of the controller at the lifeline: it commits the run, and hands over that file's lock. It ends when
 either side does, so a controller that dies hangs up here too. The engine may not notice that the
 controller's whole machine has vanished: at the lifeline, the controller sends an empty line every
-few seconds, and a relay that receives nothing for the time of its lease ends.
+few seconds, and a relay that receives nothing for the time of its lease ends. The agent's log says
+which of the two has ended the run.
 """
 
 from __future__ import annotations
@@ -21,12 +22,18 @@ from pathlib import Path
 
 from testbed.host.sockets import short_path
 from testbed.host.syscalls import watch_names
-from testbed.runtimes.agent.settings import COMMIT
+from testbed.runtimes.agent.settings import AGENT_LOG, COMMIT
+from testbed.telemetry.folder import RunFolder
 
 CONNECT_SECONDS = 30.0
 LEASE_SECONDS = 60.0
 BEAT_SECONDS = LEASE_SECONDS / 6
 CHUNK_BYTES = 2**16
+
+HUNG_UP = "The stream from the controller has ended."
+EXPIRED = (
+    f"The controller was not heard for {LEASE_SECONDS:g} s: its lease has ended, and the nodes end."
+)
 
 
 def main() -> int:
@@ -41,7 +48,10 @@ def main() -> int:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         socket.send_fds(peer, [COMMIT], [held])
     lease = LEASE_SECONDS if lock else None
-    carry(sys.stdin.fileno(), sys.stdout.fileno(), peer, lease_seconds=lease)
+    why = carry(sys.stdin.fileno(), sys.stdout.fileno(), peer, lease_seconds=lease)
+    if lock and why:
+        with RunFolder(path.parents[1]).log(AGENT_LOG).open("a") as log:
+            log.write(f"{why}\n")
     return 0
 
 
@@ -73,8 +83,10 @@ def _connect(path: Path) -> socket.socket | None:
 
 def carry(
     reader: int, writer: int, peer: socket.socket, *, lease_seconds: float | None = None
-) -> None:
-    """Carry data both ways until one side has ended, or the lease has.
+) -> str:
+    """Carry data both ways until one side has ended, or the lease has; return why, as text.
+
+    The text is empty if it was the agent that ended.
 
     Args:
         reader, writer: this process's own input and output.
@@ -83,10 +95,11 @@ def carry(
             lease, and by themselves are not passed on.
     """
     with suppress(BrokenPipeError, ConnectionResetError):  # closed, with something unread
-        _carry(reader, writer, peer, lease_seconds)
+        return _carry(reader, writer, peer, lease_seconds)
+    return ""
 
 
-def _carry(reader: int, writer: int, peer: socket.socket, lease_seconds: float | None) -> None:
+def _carry(reader: int, writer: int, peer: socket.socket, lease_seconds: float | None) -> str:
     poller = select.poll()
     for descriptor in (reader, peer.fileno()):
         poller.register(descriptor, select.POLLIN)
@@ -94,18 +107,18 @@ def _carry(reader: int, writer: int, peer: socket.socket, lease_seconds: float |
     while True:
         left = None if lease_seconds is None else heard + lease_seconds - time.monotonic()
         if left is not None and left <= 0:
-            return
+            return EXPIRED
         ready = [descriptor for descriptor, _ in poller.poll(None if left is None else 1000 * left)]
         if peer.fileno() in ready:
             data = peer.recv(CHUNK_BYTES)
             if not data:
-                return
+                return ""
             while data:
                 data = data[os.write(writer, data) :]
         if reader in ready:
             data = os.read(reader, CHUNK_BYTES)
             if not data:
-                return
+                return HUNG_UP
             heard = time.monotonic()
             if lease_seconds is None or data.strip():
                 peer.sendall(data)

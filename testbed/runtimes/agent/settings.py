@@ -33,6 +33,9 @@ inspect the agent reaches it, as no node may, even if it has the user's own uid.
 LIFELINE_SOCKET = "lifeline.sock"
 """Of an agent in a container. All of these are in the run folder's ``control``."""
 
+MARK = "mark"
+"""A file that every container of a node mounts; see ``mark``."""
+
 COMMIT = b"commit\n"
 OWN_FAILURE = 1
 """Exit status of an agent that ended with an error of its own, which is in its log."""

@@ -27,7 +27,7 @@ from testbed.network.tunnel import Tunnel
 from testbed.runtimes.agent.first_process import FOLDER as COPIES
 from testbed.runtimes.agent.first_process import first_process
 from testbed.runtimes.agent.launch import Mount
-from testbed.runtimes.agent.settings import AgentSettings
+from testbed.runtimes.agent.settings import MARK, AgentSettings
 from testbed.runtimes.base import HOSTNAME_BYTES, ContainerSpec, Start, container_name
 from testbed.runtimes.docker.abilities import EngineLimits
 from testbed.telemetry.folder import RunFolder
@@ -39,6 +39,8 @@ LOG = "/run/testbed.log"
 SHOW_LOG = ("tail", "-n", "+1", "-F", LOG)
 FIRST = "/run/testbed.first"
 """Where a container of a user's image shows its first process."""
+
+MARKED = "/run/testbed.mark"
 
 FIRST_PROCESS = ("/usr/bin/tini", "-s", "--")
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
@@ -103,7 +105,8 @@ def node_container(
     """Return the container for a node's role."""
     node = spec.node
     first, shown = _first_process(node, folder)
-    mounts = (*spec.mounts, Mount(spec.log, Path(LOG)), *shown)
+    mark = Mount(folder.control / MARK, Path(MARKED))
+    mounts = (*spec.mounts, Mount(spec.log, Path(LOG)), mark, *shown)
     scratch = ceil(node.scratch)
     labels = {NODE: node.name, ROLE: node.role, INDEX: str(node.index), CLASS: node.device_class}
     security = list(_HOST["SecurityOpt"])

@@ -43,6 +43,7 @@ from testbed.runtimes.docker.lifecycle import (
     containers_of,
     find_containers,
     image_of_run,
+    keeping_first,
     make_all,
     remove,
     remove_run,
@@ -128,22 +129,27 @@ class DockerDriver:
     ) -> Mapping[str, int]:
         """Create the containers that nodes will be launched into, all of them or none.
 
-        They use the run's own image: a probe may be started by another version of testbed.
+        All hosts create theirs at the same time. They use the run's own image: a probe may be
+        started by another version of testbed.
         """
         for spec in specs:
             spec.log.touch()
             spec.log.chmod(LOG_MODE)  # the container reads it, with the node's uid
         others = {host.name: host for host in plan.hosts if not host.here}
         made: dict[str, int] = {}
-        for name, group in groupby(sorted(specs, key=_host_of), key=_host_of):
+
+        def contain(name: str, group: Sequence[ContainerSpec]) -> None:
             host = others.get(name)
             with nullcontext() if host is None else naming(host):
-                try:
-                    made |= self._contain(plan, folder, tuple(group), host)
-                except BaseException:
-                    with suppress(TestbedError):  # the first error is more informative
-                        self.discard(folder, [*made])
-                    raise
+                made.update(self._contain(plan, folder, group, host))
+
+        by_host = groupby(sorted(specs, key=_host_of), key=_host_of)
+        try:
+            in_parallel(lambda one: contain(*one), [(name, [*group]) for name, group in by_host])
+        except BaseException:
+            with suppress(TestbedError):  # the first error is more informative
+                self.discard(folder, [*made])
+            raise
         return made
 
     def _contain(
@@ -183,7 +189,8 @@ class DockerDriver:
         with connect() as engine:
             others = recorded_hosts(folder)
             if not others:  # first: what is here is the only record of them
-                remove_everywhere(labelled_hosts(engine, folder), folder)
+                with keeping_first(engine, folder):
+                    remove_everywhere(labelled_hosts(engine, folder), folder)
             there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
             for _ in attempts(folder, within_seconds=STOP_SECONDS):
                 with folder.locked() as mine:

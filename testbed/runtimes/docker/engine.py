@@ -32,6 +32,11 @@ ABSENT_CPUS = re.compile(
     r"Requested CPUs are not available - requested (\S+), available: (\S+?)\.?$"
 )
 
+
+class NoEngineError(HostError):
+    """No engine answers, or it does not in time."""
+
+
 LACKS = (
     (
         FULL,
@@ -71,11 +76,11 @@ def engine_faults(doing: str, *, product: str = "") -> Iterator[None]:
         name = product or answering()
         tool = name.lower()
         if _is_late(error):
-            raise HostError(
+            raise NoEngineError(
                 f"The {name} engine did not answer in time while {doing}.",
                 hint=f"Restart it (sudo systemctl restart {tool}), or use `runtime: native`.",
             ) from error
-        raise HostError(
+        raise NoEngineError(
             f"The connection to the {name} engine was lost while {doing}: {error}.",
             hint=f"Is it running? See: {tool} version",
         ) from error
@@ -313,7 +318,7 @@ def _ask_version(path: str, patience_seconds: float) -> str:
         except OSError as error:
             absent = error.errno in (errno.ENOENT, errno.ECONNREFUSED)
             cure = start_or_install() if absent else "See `docker version`"
-            raise HostError(
+            raise NoEngineError(
                 f"No Docker engine answers at {path}: {error.strerror or error}.",
                 hint=f"{cure}, or {NATIVE}.",
             ) from None

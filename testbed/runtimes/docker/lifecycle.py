@@ -6,8 +6,8 @@ Every function raises HostError if the engine does not answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -209,6 +209,18 @@ def remove_run(
         if left:  # if not, only check that all are removed
             time.sleep(RETRY_SECONDS)
     return there
+
+
+@contextmanager
+def keeping_first(engine: APIClient, folder: RunFolder) -> Iterator[None]:
+    """If the body fails, end a run here, but keep one container: its labels name the hosts."""
+    try:
+        yield
+    except TestbedError:
+        first, *others = containers_of(engine, folder)
+        _let_end(engine, first)
+        in_parallel(lambda one: remove(engine, one.identity), others)
+        raise
 
 
 def _let_end(engine: APIClient, agent: FoundContainer) -> None:

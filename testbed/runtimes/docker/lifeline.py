@@ -24,6 +24,7 @@ from testbed.runtimes.agent.settings import (
     AGENT_SOCKET,
     COMMIT,
     LIFELINE_SOCKET,
+    MARK,
     OWN_FAILURE,
 )
 from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
@@ -137,7 +138,7 @@ class DockerLifeline(Lifeline):
 
 def clear(folder: RunFolder) -> None:
     """Remove the files that a run's agent has left in the folder."""
-    for name in (AGENT_SOCKET, LIFELINE_SOCKET, SECCOMP):
+    for name in (AGENT_SOCKET, LIFELINE_SOCKET, MARK, SECCOMP):
         (folder.control / name).unlink(missing_ok=True)
     shutil.rmtree(folder.control / COPIES, ignore_errors=True)  # there are none without images
     folder.discard_records()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,9 @@ from testbed.host.terminal import STDOUT
 from testbed.runtimes.agent.client import REPLY_BYTES
 from testbed.runtimes.agent.lines import Lines
 from testbed.runtimes.docker.containers import AGENT
-from testbed.runtimes.docker.engine import container_faults, socket_path
+from testbed.runtimes.docker.engine import CALL_SECONDS, container_faults, socket_path
 from testbed.runtimes.docker.lifecycle import containers_of
-from testbed.runtimes.docker.session import Frames, begin
+from testbed.runtimes.docker.session import Frames, begin, read_status
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import HostSpec
 
@@ -47,10 +48,29 @@ def open_pipe(engine: APIClient, host: HostSpec, folder: RunFolder, paths: Seque
         peer = undone.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         peer.connect(socket_path(host.engine))
         begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=whose, terminal=False)
+        lines = Lines.over(peer, line_bytes=REPLY_BYTES)
+        lines.unpack = output_of()
+        undone.callback(lines.close)
+        lines.other_end = _end_of(engine, host, agents[0].identity)
         undone.pop_all()
-    lines = Lines.over(peer, line_bytes=REPLY_BYTES)
-    lines.unpack = output_of()
     return lines
+
+
+def _end_of(engine: APIClient, host: HostSpec, identity: str) -> int:
+    """Return a descriptor that becomes readable when a container has ended.
+
+    If a container ends, some engines leave the streams of its other commands open.
+    """
+    with ExitStack() as undone:
+        peer = undone.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        peer.settimeout(CALL_SECONDS)
+        peer.connect(socket_path(host.engine))
+        path = f"/v{engine.api_version}/containers/{identity}/wait"
+        peer.sendall(f"POST {path} HTTP/1.1\r\nHost: docker\r\nContent-Length: 0\r\n\r\n".encode())
+        if (status := read_status(peer)) != HTTPStatus.OK:
+            raise ConnectionResetError(f"the engine answered {status}")
+        undone.pop_all()
+    return peer.detach()
 
 
 def output_of() -> Callable[[bytes], bytes]:

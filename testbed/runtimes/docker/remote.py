@@ -38,7 +38,13 @@ from testbed.runtimes.docker.containers import (
     RUN,
     Container,
 )
-from testbed.runtimes.docker.engine import connect, container_faults, engine_faults, refused
+from testbed.runtimes.docker.engine import (
+    NoEngineError,
+    connect,
+    container_faults,
+    engine_faults,
+    refused,
+)
 from testbed.runtimes.docker.lifecycle import containers_of, last_output, make, remove_run
 from testbed.runtimes.docker.pipe import open_pipe
 from testbed.telemetry.folder import RunFolder
@@ -49,6 +55,11 @@ if TYPE_CHECKING:
 
 PATH = f"{LABEL}path"
 """Label of a volume: the folder of this host that it stands for."""
+
+REMOVED = "removed"
+"""In the folder's ``control``, once the other hosts have nothing of the run any more."""
+
+REACH = "Start the host, or forward the socket of its engine again; `testbed hosts` shows the rest."
 
 KEPT_HERE = frozenset(
     ("ps", "sockets", "homes", "broker", "updates", "logs", "control", "model", "events.jsonl")
@@ -124,7 +135,8 @@ class RemoteAgent:
             HostError, NodeError: it failed, ended or was late (``deadline`` is monotonic).
         """
         said_more = select.poll()
-        said_more.register(self.lines.reader, select.POLLIN)
+        for reader in self.lines.readers:
+            said_more.register(reader, select.POLLIN)
         while (left := deadline - time.monotonic()) > 0:
             if not said_more.poll(1000 * left):
                 break
@@ -231,17 +243,29 @@ def _keep_log(engine: APIClient, host: HostSpec, folder: RunFolder) -> None:
             folder.log(agent_log(host.name)).write_bytes(found)
 
 
-def remove_everywhere(hosts: Iterable[HostSpec], folder: RunFolder) -> None:
-    """Remove a run on all these hosts; HostError names those where something is left."""
+def remove_everywhere(hosts: Sequence[HostSpec], folder: RunFolder) -> None:
+    """Remove a run on all these hosts; a host that is absent has nothing of a run removed before.
+
+    Raises:
+        HostError: something may be left; names the hosts and how to reach them.
+    """
     failures: list[TestbedError] = []
+    removed = folder.control / REMOVED
     for host in hosts:
         try:
             remove_there(host, folder)
+        except NoEngineError as error:
+            if not removed.exists():
+                failures.append(error)
         except TestbedError as error:
             failures.append(error)
     if failures:
         message = "; ".join(error.message.rstrip(".") for error in failures)
-        raise HostError(f"{message}.", hint=failures[0].hint)
+        absent = any(isinstance(error, NoEngineError) for error in failures)
+        hint = f"{REACH} Then: testbed down {folder.name}" if absent else failures[0].hint
+        raise HostError(f"{message}.", hint=hint)
+    if hosts and folder.control.is_dir():
+        removed.touch()
 
 
 def _fill(engine: APIClient, folder: RunFolder, reads: Iterable[Path], agent: str) -> None:

@@ -85,17 +85,22 @@ def begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None:
     )
     peer.settimeout(CALL_SECONDS)
     peer.sendall(f"{header}{body}".encode())
-    answer = b""
-    while not answer.endswith(b"\r\n\r\n"):
-        byte = peer.recv(1)
-        if not byte:
-            raise ConnectionResetError("the engine closed the connection")
-        answer += byte
-    status = int(answer.split(None, 2)[1])
+    status = read_status(peer)
     if status != SWITCHING_PROTOCOLS:
         reason = peer.recv(CHUNK_BYTES).decode(errors="replace")
         raise explain(node, status, reason)
     peer.settimeout(None)
+
+
+def read_status(peer: socket.socket) -> int:
+    """Read the header of an engine's answer, and nothing that follows it; return the status."""
+    header = b""
+    while not header.endswith(b"\r\n\r\n"):
+        byte = peer.recv(1)
+        if not byte:
+            raise ConnectionResetError("the engine closed the connection")
+        header += byte
+    return int(header.split(None, 2)[1])
 
 
 def _carry(peer: socket.socket, unpack: Unpack, *, begun: Callable[[], None]) -> bytes:

@@ -8,7 +8,7 @@ has a label with the address of its engine's socket, which may be forwarded by `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,8 @@ class SwarmHost:
         here: whether it is the host of the engine at DOCKER_HOST.
         image: the image of this package that it has; empty if it has none or was not asked.
         lacks: why it cannot carry nodes of a run, each with how to fix it; empty if it can.
+        left_out: why runs leave it out, with how to fix it: it is drained, paused or down. Empty if
+            they do not.
     """
 
     name: str
@@ -62,6 +64,7 @@ class SwarmHost:
     here: bool = False
     image: str = ""
     lacks: tuple[str, ...] = ()
+    left_out: str = ""
 
     @property
     def spec(self) -> HostSpec:
@@ -91,10 +94,17 @@ def find_hosts(address: str | None = None) -> tuple[SwarmHost, ...]:
         hosts = [from_swarm(node, here=info["Swarm"]["NodeID"]) for node in nodes_of(engine, info)]
     hosts.sort(key=lambda host: (not host.here, host.name))
     hosts = [replace(host, engine="") if host.here else host for host in hosts]
-    names = Counter(host.name for host in hosts)
+    return told_apart(in_parallel(lambda host: _examine(host, address, like=hosts[0]), hosts))
+
+
+def told_apart(hosts: Sequence[SwarmHost]) -> tuple[SwarmHost, ...]:
+    """Return examined hosts; those of one name lack one of their own.
+
+    A host that has joined again is listed a second time, as one that is down.
+    """
+    names = Counter(host.name for host in hosts if not host.left_out)
     return tuple(
-        examined if names[examined.name] == 1 else _lacking(examined, _of_one_name(examined))
-        for examined in in_parallel(lambda host: _examine(host, address, like=hosts[0]), hosts)
+        host if names[host.name] < 2 else _lacking(host, _of_one_name(host)) for host in hosts
     )
 
 
@@ -127,8 +137,15 @@ def drained_hosts() -> dict[str, str]:
     """Return why hosts of the Swarm are to be left, by name; none if its manager does not say."""
     with suppress(HostError), connect() as engine, engine_faults("listing the nodes of the Swarm"):
         hosts = [from_swarm(node, here="") for node in engine.nodes()]
-        return {host.name: "the Swarm drains it" for host in hosts if host.availability == DRAIN}
+        return drained(hosts)
     return {}
+
+
+def drained(hosts: Sequence[SwarmHost]) -> dict[str, str]:
+    """Return why hosts are to be left, by name, but for one that has joined again and is usable."""
+    usable = {host.name for host in hosts if not absence(host)}
+    names = {host.name for host in hosts if host.availability == DRAIN}
+    return dict.fromkeys(names - usable, "the Swarm drains it")
 
 
 def from_swarm(node: Mapping[str, Any], *, here: str) -> SwarmHost:
@@ -161,6 +178,8 @@ def _examine(host: SwarmHost, here: str | None, *, like: SwarmHost) -> SwarmHost
         here: the address of this host's engine.
         like: this host.
     """
+    if absent := absence(host):
+        return replace(host, left_out=absent)
     lacks = list(differences(host, like))
     if not host.here and not host.engine:
         lacks.append(
@@ -203,13 +222,19 @@ def check_scheme(host: SwarmHost) -> None:
         )
 
 
-def differences(host: SwarmHost, like: SwarmHost) -> Iterator[str]:
-    """Yield what the Swarm itself says against a host."""
+def absence(host: SwarmHost) -> str:
+    """Return why the Swarm itself gives a host nothing, with how to fix it; empty if it does."""
     if host.state != READY:
-        yield f"the Swarm says that it is {host.state}: start its engine, or docker node rm it"
+        cure = f"start its engine, or docker node rm {host.identity}"
+        return f"the Swarm says that it is {host.state}: {cure}"
     if host.availability != ACTIVE:
         cure = f"docker node update --availability active {host.name}"
-        yield f"its availability is {host.availability}: {cure}"
+        return f"its availability is {host.availability}: {cure}"
+    return ""
+
+
+def differences(host: SwarmHost, like: SwarmHost) -> Iterator[str]:
+    """Yield what the Swarm itself says against a host."""
     if ":" in host.address:
         yield (
             f"its address {host.address} is not IPv4: docker node update --label-add "

@@ -18,7 +18,7 @@ from testbed.runtimes.agent.settings import OnHangup
 from testbed.runtimes.base import Lifeline, Start
 from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.lifeline import DockerLifeline
-from testbed.runtimes.docker.remote import RemoteAgent, naming, remove_everywhere
+from testbed.runtimes.docker.remote import REMOVED, RemoteAgent, naming, remove_everywhere
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import DEFAULT_MTU, HostSpec, Plan
 
@@ -61,6 +61,7 @@ class SwarmLifeline(Lifeline):
     ) -> Self:
         """Create the agents of all hosts at the same time, and wait until they are ready."""
         hosts = tuple(host for host, _ in agents)
+        (folder.control / REMOVED).unlink(missing_ok=True)  # by an earlier start of the run
 
         def begin_there(host: HostSpec, agent: Container) -> RemoteAgent:
             with naming(host):

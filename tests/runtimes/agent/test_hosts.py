@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostLostError, NodeError
-from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.client import AgentClient, AgentEndedError
 from testbed.runtimes.agent.hosts import HostAgents
 from testbed.runtimes.agent.launch import Exit, LaunchSpec
 from testbed.runtimes.agent.lines import Lines
@@ -153,7 +153,6 @@ def test_a_host_whose_stream_has_ended_is_lost(
         assert hosts.other_hosts() == []
         asks: list[Callable[[], Any]] = [
             lambda: hosts.freeze("w0"),
-            lambda: hosts.launch(LAUNCH),
             lambda: hosts.reshape(["w0"]),
             lambda: hosts.require_host("b"),
         ]
@@ -162,11 +161,47 @@ def test_a_host_whose_stream_has_ended_is_lost(
                 ask()
 
 
+def test_a_node_launched_on_a_lost_host_is_lost(connect: Callable[[Agent], AgentClient]) -> None:
+    agents = {"a": connect(Agent()), "b": connect(Agent(ahead=HOUR, dies_of="launch"))}
+    with HostAgents(agents, {}, here="a", goes_on=True) as hosts:
+        for _ in range(2):  # as the host is lost, and after that
+            assert hosts.launch(LAUNCH) is None
+            assert hosts.exits() == [Exit("w0", -9, lost="the stream to its agent has ended")]
+    agents = {"a": connect(Agent()), "b": connect(Agent(ahead=HOUR, dies_of="launch"))}
+    with HostAgents(agents, {}, here="a") as hosts, pytest.raises(NodeError, match="host b is lo"):
+        hosts.launch(LAUNCH)
+
+
+def test_links_are_changed_on_the_hosts_that_are_left(
+    connect: Callable[[Agent], AgentClient],
+) -> None:
+    agents = {"a": connect(here := Agent())}
+    placed = {"w0": "b", "w1": "b", "w2": "a"}
+    with HostAgents(agents, placed, here="a", lost={"b": "it is off"}) as hosts:
+        with pytest.raises(HostLostError) as refused:
+            hosts.reshape(["w0", "w1", "w2"])
+        assert refused.value.message == (
+            "w0, w1: host b is lost: it is off. The links of all other nodes are changed."
+        )
+        assert [one["nodes"] for one in here.asked] == [["w2"]]
+
+
 def test_a_request_notices_a_lost_host(connect: Callable[[Agent], AgentClient]) -> None:
     agents = {"a": connect(Agent()), "b": connect(Agent(ahead=HOUR, dies_of="freeze"))}
     lost = pytest.raises(HostLostError, match="host b is lost: the stream to its agent")
     with HostAgents(agents, {"w0": "b"}, here="a", goes_on=True) as hosts, lost:
         hosts.freeze("w0")
+
+
+def test_an_agent_that_ends_is_noticed_although_its_stream_stays_open() -> None:
+    (here, stream), (watch, container) = socket.socketpair(), socket.socketpair()
+    lines = Lines.over(here, line_bytes=10_000)
+    lines.other_end = watch.detach()
+    with stream, AgentClient(lines, 0) as agent:
+        assert agent.exits() == []
+        container.close()
+        with pytest.raises(AgentEndedError):
+            agent.running()
 
 
 def test_the_output_of_a_node_that_ended_before_its_host_was_lost(

@@ -133,6 +133,12 @@ def test_the_container_of_a_node() -> None:
                     "Target": "/run/testbed.log",
                     "ReadOnly": True,
                 },
+                {
+                    "Type": "bind",
+                    "Source": "/runs/mnist/control/mark",
+                    "Target": "/run/testbed.mark",
+                    "ReadOnly": True,
+                },
             ],
             "DeviceRequests": [],
         },

@@ -10,7 +10,7 @@ import time
 
 from testbed.host.terminal import STDERR, STDOUT
 from testbed.runtimes.agent.lines import Lines
-from testbed.runtimes.agent.relay import carry
+from testbed.runtimes.agent.relay import EXPIRED, carry
 from testbed.runtimes.docker.pipe import output_of
 
 
@@ -55,8 +55,10 @@ def test_the_relay_carries_both_ways_and_ends_with_its_input() -> None:
 def test_a_relay_whose_controller_says_nothing_ends_with_its_lease() -> None:
     agent, peer = socket.socketpair()
     (reader, to_relay), (from_relay, writer) = os.pipe(), os.pipe()
-    lease = {"lease_seconds": 0.4}
-    relay = threading.Thread(target=carry, args=(reader, writer, peer), kwargs=lease)
+    said: list[str] = []
+    relay = threading.Thread(
+        target=lambda: said.append(carry(reader, writer, peer, lease_seconds=0.4))
+    )
     begun = time.monotonic()
     relay.start()
     for _ in range(4):  # longer than the lease in all
@@ -67,6 +69,7 @@ def test_a_relay_whose_controller_says_nothing_ends_with_its_lease() -> None:
     relay.join(timeout=10)
     assert not relay.is_alive()
     assert 1.0 <= time.monotonic() - begun < 5
+    assert said == [EXPIRED]
     for descriptor in (reader, to_relay, from_relay, writer):
         os.close(descriptor)
     agent.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import subprocess
 import tarfile
 import time
@@ -17,6 +18,7 @@ from warm_commands import Command, CommandRunner
 
 from testbed.errors import HostError
 from testbed.reports.frames import Run
+from testbed.runtimes.agent.relay import LEASE_SECONDS
 from testbed.runtimes.docker.containers import AGENT, ROLE, RUN
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
@@ -102,6 +104,11 @@ class Engines:
         client, label = self.clients[number], {"label": f"{RUN}={run}"}
         containers = client.containers(all=True, filters=label)
         return containers, client.volumes(filters=label)["Volumes"] or []
+
+    def running(self, run: str) -> list[str]:
+        """The running containers of a run in both engines."""
+        both = [*self.left(run, 0)[0], *self.left(run, 1)[0]]
+        return [one["Names"][0] for one in both if one["State"] == "running"]
 
 
 @pytest.fixture
@@ -193,7 +200,28 @@ def test_a_controller_that_dies_leaves_nothing_running(
     assert "nothing to remove" in engines("down", "k")
 
 
-@pytest.mark.nightly  # an agent that was killed is noticed after 30 s
+@pytest.mark.nightly
+@pytest.mark.parametrize("moment", range(10))
+def test_a_controller_killed_at_any_moment_leaves_nothing_running_after_its_lease(
+    engines: Engines, moment: int
+) -> None:
+    seconds = random.Random(moment).uniform(0.5, 12.0)  # from before the agents to the training
+    run = f"m{moment}"
+    controller = engines.start("up", "long.yaml", "--name", run)
+    time.sleep(seconds)
+    controller.kill()
+    controller.communicate()
+    deadline = time.monotonic() + LEASE_SECONDS
+    while running := engines.running(run):
+        assert time.monotonic() < deadline, (seconds, running)
+        time.sleep(0.1)
+    if (engines.folder / "runs" / run).exists():
+        engines("down", run)
+    assert [engines.left(run, number) for number in (0, 1)] == [([], []), ([], [])]
+    assert engines.running(run) == []
+
+
+@pytest.mark.nightly
 def test_a_lost_host_loses_its_workers_and_the_others_go_on(engines: Engines) -> None:
     controller = engines.train(
         "apart.yaml", "l", "--set", "stop.updates=1500", "--set", "faults=[]"
@@ -203,11 +231,14 @@ def test_a_lost_host_loses_its_workers_and_the_others_go_on(engines: Engines) ->
     pid = client.inspect_container(agent["Id"])["State"]["Pid"]
     command = f"kill -9 $(cat /proc/{pid}/task/{pid}/children)"
     client.exec_start(client.exec_create(agent["Id"], ["sh", "-c", command])["Id"])
+    killed = time.time()
     said, _ = controller.communicate(timeout=SECONDS)
     assert controller.returncode == 6, said  # not valid: nodes were lost
     folder = RunFolder(engines.folder / "runs" / "l")
     events = read_events(folder.events)
-    ended = {one.node: one.how for one in only(events, Exited) if one.how}
+    lost = [one for one in events if isinstance(one.event, Exited) and one.event.how]
+    assert lost[0].time - killed < 5
+    ended = {one.event.node: one.event.how for one in lost}
     name = json.loads(folder.plan.read_text())["hosts"][1]["name"]
     assert ended.keys() == {"w1", "w2", "w3"}
     assert all(f"its host {name} is lost" in how for how in ended.values())

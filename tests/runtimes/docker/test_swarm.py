@@ -14,11 +14,14 @@ from testbed.errors import HostError
 from testbed.runtimes.docker.swarm import (
     ENGINE_LABEL,
     SwarmHost,
+    absence,
     check_scheme,
     differences,
+    drained,
     find_hosts,
     from_swarm,
     nodes_of,
+    told_apart,
 )
 
 NODE: dict[str, Any] = {
@@ -63,8 +66,6 @@ def test_a_manager_has_the_address_at_which_it_manages() -> None:
 @pytest.mark.parametrize(
     ("changes", "lack", "cure"),
     [
-        ({"state": "down"}, "the Swarm says that it is down", "docker node rm"),
-        ({"availability": "drain"}, "its availability is drain", "--availability active pi-2"),
         ({"architecture": "x86_64"}, "its architecture is x86_64", "that of pi-2 aarch64"),
         ({"version": "28.1.0"}, "its engine is 28.1.0", "install the same"),
     ],
@@ -75,6 +76,33 @@ def test_what_the_swarm_says_against_a_host(changes: dict[str, Any], lack: str, 
     (found,) = differences(replace(host, **changes), host)
     assert found.startswith(lack)
     assert cure in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "why", "cure"),
+    [
+        ({"state": "down"}, "the Swarm says that it is down", "docker node rm tgap3c"),
+        ({"availability": "drain"}, "its availability is drain", "--availability active pi-2"),
+        ({"availability": "pause"}, "its availability is pause", "--availability active pi-2"),
+    ],
+)
+def test_why_runs_leave_a_host_out(changes: dict[str, Any], why: str, cure: str) -> None:
+    host = from_swarm(NODE, here="")
+    assert absence(host) == ""
+    found = absence(replace(host, **changes))
+    assert found.startswith(why)
+    assert cure in found
+
+
+def test_two_hosts_of_one_name_are_refused_but_not_one_that_has_joined_again() -> None:
+    host = from_swarm(NODE, here="")
+    gone = replace(host, identity="old", state="down", availability="drain", left_out="it is down")
+    assert [one.lacks for one in told_apart([host, gone])] == [(), ()]
+    assert (drained([host, gone]), drained([gone])) == ({}, {"pi-2": "the Swarm drains it"})
+    for one in told_apart([host, replace(host, identity="other")]):
+        assert one.lacks == (
+            "another host of the Swarm is called pi-2 too: hostnamectl set-hostname NAME",
+        )
 
 
 def test_an_engine_elsewhere_is_reached_by_a_forwarded_socket() -> None:
@@ -127,7 +155,9 @@ def test_two_engines(swarm: list[str], tmp_path: Path) -> None:
         assert second.labels == {"rack": "a"}
         assert second.lacks == first.lacks  # both have the image, or lack it
     with labelled(here, Labels={ENGINE_LABEL: other}, Availability="drain"):
-        assert "its availability is drain" in find_hosts(here)[1].lacks[0]
+        second = find_hosts(here)[1]
+        assert second.lacks == ()
+        assert "its availability is drain" in second.left_out
     with labelled(here, Labels={ENGINE_LABEL: here}):
         assert "is the engine of" in find_hosts(here)[1].lacks[0]
     with labelled(here, Labels={ENGINE_LABEL: f"unix://{tmp_path}/none"}):
