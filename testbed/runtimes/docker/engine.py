@@ -43,6 +43,11 @@ LACKS = (
         "the engine gives containers more open files or processes than it may have itself",
         "Set default_ulimits in /etc/containers/containers.conf, or raise the engine's limits.",
     ),
+    (
+        "no permission is granted for cgroups",
+        "this rootless {product} engine was started in a control group that is not its user's",
+        "Start it in a delegated one: systemctl --user restart {tool}.socket",
+    ),
     ("no such image", "the {product} engine does not have the image", f"Build it: {BUILD}"),
     (
         "could not select device driver",

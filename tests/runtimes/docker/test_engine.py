@@ -269,6 +269,12 @@ def test_the_engine_of_this_machine_is_accepted() -> None:
             "w3: the Docker engine has no space left on its disk .*image prune",
         ),
         (404, "No such image: edge-testbed:1", HostError, "w3: .*testbed image build"),
+        (
+            500,
+            "runc: rootless needs no limits when no permission is granted for cgroups: mkdir",
+            HostError,
+            "w3: this rootless Docker engine was started in .* Start it in a delegated one",
+        ),
         (404, "No such container: abc", NodeError, "w3: its container was removed"),
         (
             400,
