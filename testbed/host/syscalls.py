@@ -23,9 +23,6 @@ CLONE_NEWTIME = 0x0000_0080
 CONTAINER = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET
 """The namespaces that every run and every node has of its own."""
 
-GIVEN_CONTAINER = CONTAINER | CLONE_NEWCGROUP
-"""Those of an engine's container. Entering a namespace that it shares with us changes nothing."""
-
 MS_NOSUID = 2
 MS_NODEV = 4
 MS_NOEXEC = 8

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -269,6 +272,41 @@ def test_the_users_controller_is_killed_at_random_moments(user: Any) -> None:
     assert done.returncode == 0, done.stdout[-5000:]
     assert "1 passed" in done.stdout
     assert _processes_of(user) == ""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("lxc-execute") is None, reason="needs lxc-execute")
+def test_controllers_and_monitors_of_lxc_are_killed_at_random_moments(
+    user: Any, eventually: Callable[[Callable[[], Any]], Any]
+) -> None:
+    """In half of the rounds, some monitors are killed before the controller."""
+    if user.name.endswith("o"):
+        pytest.skip("needs subordinate uids")
+    seed, kills = random.SystemRandom().randrange(10**6), 0
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for number in range(int(os.environ.get("SOAK_ROUNDS", "20"))):
+        victim = (user.python, "tests/runtimes/victim.py", "lxc", str(user.home), f"killed{number}")
+        with subprocess.Popen(user.command(*victim), cwd=user.home, stdout=subprocess.PIPE) as one:
+            if number % 2:
+                assert one.stdout is not None
+                one.stdout.readline()  # it is up
+                monitors = [pid for pid, name in _pids_of(user) if "[lxc monitor]" in name]
+                for monitor in rng.sample(monitors, rng.randint(1, len(monitors))):
+                    os.kill(monitor, signal.SIGKILL)
+                    kills += 1
+            else:
+                time.sleep(rng.uniform(0.5, 4.0))
+            one.kill()
+        eventually(lambda: _processes_of(user) == "")
+        eventually(lambda: user.run("ls", "-A", ".local/share/lxc").stdout == "")
+    print(f"{kills} monitors killed")
+    assert kills
+
+
+def _pids_of(user: Any) -> list[tuple[int, str]]:
+    lines = [line.split(None, 2) for line in _processes_of(user).splitlines()]
+    return [(int(pid), command) for pid, _, command in lines]
 
 
 def _processes_of(user: Any) -> str:

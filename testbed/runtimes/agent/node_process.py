@@ -19,7 +19,7 @@ from testbed.host import syscalls
 from testbed.host.confine import confine, keep_only
 from testbed.host.environment import python
 from testbed.host.group import enter
-from testbed.host.process import environment_of, has_ended
+from testbed.host.process import Process, environment_of, has_ended
 from testbed.host.reports import encode_error, report
 from testbed.runtimes.agent.interpreter import Needs
 from testbed.runtimes.agent.launch import LaunchSpec
@@ -142,8 +142,17 @@ def _enter(request: SpawnRequest) -> None:
     process = container.open()
     if process is None:
         raise NodeError(f"{request.launch.node.name}: its container has ended.")
-    syscalls.setns(process, syscalls.GIVEN_CONTAINER)
+    syscalls.setns(process, namespaces_of(container))
     os.close(process)
+
+
+def namespaces_of(container: Process) -> int:
+    """Return the namespaces that a container does not share with this process.
+
+    Without rights on the host, this process could not enter the host's cgroup namespace again.
+    """
+    theirs, mine = (Path(f"/proc/{pid}/ns/cgroup").readlink() for pid in (container.pid, "self"))
+    return syscalls.CONTAINER | (0 if theirs == mine else syscalls.CLONE_NEWCGROUP)
 
 
 def _prepare(request: SpawnRequest, first: int, needs: Needs) -> None:

@@ -48,6 +48,11 @@ LACKS = (
         "the engine gives containers more open files or processes than it may have itself",
         "Set default_ulimits in /etc/containers/containers.conf, or raise the engine's limits.",
     ),
+    (
+        "no permission is granted for cgroups",
+        "this rootless {product} engine was started in a control group that is not its user's",
+        "Start it in a delegated one: systemctl --user restart {tool}.socket",
+    ),
     ("no such image", "the {product} engine does not have the image", f"Build it: {BUILD}"),
     (
         "could not select device driver",
@@ -160,6 +165,12 @@ CONTROLLER_OF = {
 }
 """The fields of ``docker info`` about limits, and the controllers that enforce them."""
 
+NEEDED_LIMITS = ("CPUShares", "MemoryLimit", "PidsLimit")
+"""Of every node's container."""
+
+OLD_ROOTLESS = ("19.", "20.")
+"""Versions of rootless Docker that reject ``--pid=host``: https://github.com/moby/moby/pull/41893."""
+
 
 def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECONDS) -> APIClient:
     """Return a client of the engine for up to THREADS threads. The caller must close it.
@@ -261,11 +272,7 @@ def refuse(info: Mapping[str, Any]) -> None:
             hint=f"Install Docker Engine, select it (docker context use default), or {NATIVE}.",
         )
     if "name=rootless" in options or info.get("Rootless"):
-        raise HostError(
-            f"A rootless {product_of(info)} engine cannot host runs: its agent may not enter other "
-            "containers.",
-            hint=f"Unset DOCKER_HOST to select the system's engine, or {NATIVE}.",
-        )
+        _refuse_rootless(info)
     if "name=userns" in options:
         raise HostError(
             f"This {product_of(info)} engine remaps users, and the agent cannot enter its "
@@ -284,6 +291,30 @@ def refuse(info: Mapping[str, Any]) -> None:
             hint="Use runc (sudo apt-get install runc; in /etc/containers/containers.conf, "
             f'section [engine]: runtime = "runc"), or {NATIVE}.',
         )
+
+
+def _refuse_rootless(info: Mapping[str, Any]) -> None:
+    """Reject a rootless engine whose agent or whose nodes would lack what they need. Pure."""
+    engine, version = f"rootless {product_of(info)} engine", str(info.get("ServerVersion", ""))
+    absent = sorted({CONTROLLER_OF[one] for one in NEEDED_LIMITS if not info.get(one)})
+    if str(info.get("CgroupVersion", "1")) != "2" or info.get("CgroupDriver") == "none":
+        lacking = "it has no control groups of version 2"
+    elif absent:
+        lacking = f"its user may not use the control groups of {' and '.join(absent)}"
+    elif not is_podman(info) and version.startswith(OLD_ROOTLESS):
+        raise HostError(
+            f"This {engine} {version} cannot show the host's processes to the agent, as Docker 23 "
+            "and newer can.",
+            hint=f"Update it, unset DOCKER_HOST to select the system's engine, or {NATIVE}.",
+        )
+    else:
+        return
+    raise HostError(
+        f"This {engine} cannot limit its containers: {lacking}.",
+        hint="With control groups of version 2, set Delegate=cpu cpuset memory pids with "
+        "`systemctl edit user@.service` and log in again. Or unset DOCKER_HOST to select the "
+        f"system's engine, or {NATIVE}.",
+    )
 
 
 def has_controllers_in_both() -> bool:

@@ -39,10 +39,10 @@ class RootSystem:
     folder: Path
 
     def check(self) -> None:
-        """Reject a folder without what a node needs.
+        """Reject a folder without what a node needs, or in which that is closed to other users.
 
         Raises:
-            ScenarioError: something is missing; names it, and how to get it.
+            ScenarioError: something is missing or closed; names it, and the fix.
         """
         if not self.folder.is_dir():
             raise ScenarioError.at(FIELD, repr(str(self.folder)), "a folder on this host")
@@ -59,6 +59,10 @@ class RootSystem:
         if lacking:
             expected = f"a folder that also has {', '.join(dict.fromkeys(lacking))}"
             raise ScenarioError.at(FIELD, repr(str(self.folder)), expected)
+        closed = (path for one in needed for path in self._passed(one) if not _is_open(path))
+        if (first := next(closed, None)) is not None:
+            expected = f"every user to have access to {first} (chmod -R o+rX {self.folder})"
+            raise ScenarioError.at(FIELD, repr(str(self.folder)), expected)
 
     def find(self, path: Path) -> Path:
         """Return where a container's path is on the host; its links lead inside the folder."""
@@ -72,6 +76,12 @@ class RootSystem:
             inside = Path(os.path.normpath(Path("/") / here.relative_to(self.folder) / target))
             here, ahead = self.folder, [*inside.parts[1:], *ahead]
         return here
+
+    def _passed(self, path: Path) -> Iterator[Path]:
+        """Yield where a container's path is on the host, and the folders from the root to it."""
+        found = self.find(path)
+        yield from (one for one in reversed(found.parents) if self.folder in one.parents)
+        yield found
 
     def has_place(self, tree: Path) -> bool:
         """Whether a path can be bound: it exists, or is in no folder of the system."""
@@ -91,3 +101,9 @@ class RootSystem:
         for entry in sorted(self.folder.iterdir()):
             if entry.is_symlink():
                 yield Path("/") / entry.name, str(entry.readlink())
+
+
+def _is_open(path: Path) -> bool:
+    """Return whether every user may read a file, or list and pass a folder."""
+    wanted = 0o005 if path.is_dir() else 0o004
+    return path.stat().st_mode & wanted == wanted

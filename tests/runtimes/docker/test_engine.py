@@ -40,6 +40,18 @@ NODE = NodeSpec("w3", "worker", 3, "slow", None, None, None, 1, 20003)
 ABLE = {"CpuCfsQuota": True, "MemoryLimit": True, "CPUSet": True, "Runtimes": {"runc": {}}}
 
 
+LIMITS = {"MemoryLimit": True, "PidsLimit": True, "CPUShares": True}
+ROOTLESS = {"BuildahVersion": "1.28", "Rootless": True, "CgroupVersion": "2", **LIMITS}
+
+
+OF_DOCKER = {"SecurityOptions": ["name=rootless"], "CgroupVersion": "2", **LIMITS}
+
+
+def test_a_rootless_engine_with_delegated_control_groups_is_accepted() -> None:
+    refuse(ROOTLESS)
+    refuse({**OF_DOCKER, "ServerVersion": "28.2.2"})
+
+
 def test_crun_is_refused_where_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     places = "testbed.runtimes.docker.engine.has_controllers_in_both"
     info = {"DefaultRuntime": "/usr/bin/crun"}
@@ -137,8 +149,11 @@ def test_an_ordinary_engine_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("info", "why", "cure"),
     [
-        ({"SecurityOptions": ["name=rootless"]}, "rootless Docker engine", "Unset DOCKER_HOST"),
-        ({"BuildahVersion": "1.28", "Rootless": True}, "rootless Podman engine", "native"),
+        ({"SecurityOptions": ["name=rootless"]}, "rootless Docker .* version 2", "DOCKER_HOST"),
+        ({**ROOTLESS, "CgroupVersion": "1"}, "rootless Podman .* version 2", "native"),
+        ({**ROOTLESS, "CgroupDriver": "none"}, "rootless Podman .* version 2", "native"),
+        ({**OF_DOCKER, "ServerVersion": "20.10.24"}, "rootless Docker .* 20.10.24", "Update it"),
+        ({**ROOTLESS, "CPUShares": False}, "rootless Podman .* groups of cpu", "Delegate=cpu"),
         ({"SecurityOptions": ["name=userns"]}, "remaps users", "userns-remap"),
         ({"OperatingSystem": "Docker Desktop"}, "Docker Desktop", "Install Docker Engine"),
         ({"OSType": "windows"}, "windows containers", "native"),
@@ -254,6 +269,12 @@ def test_the_engine_of_this_machine_is_accepted() -> None:
             "w3: the Docker engine has no space left on its disk .*image prune",
         ),
         (404, "No such image: edge-testbed:1", HostError, "w3: .*testbed image build"),
+        (
+            500,
+            "runc: rootless needs no limits when no permission is granted for cgroups: mkdir",
+            HostError,
+            "w3: this rootless Docker engine was started in .* Start it in a delegated one",
+        ),
         (404, "No such container: abc", NodeError, "w3: its container was removed"),
         (
             400,

@@ -1,4 +1,4 @@
-"""Failing builds, in an engine started for the test, on a nearly empty base image."""
+"""Builds, most of them failing, in an engine started for the test, on a nearly empty base image."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from testbed.errors import HostError
 from testbed.runtimes.docker.build import Builder, import_archive
 from testbed.runtimes.docker.image import (
     BASE,
+    DEPENDENCIES,
     GPU_WHEELS,
     NODES,
     PART_LABEL,
+    STAGE,
     WHEELS,
     check_image,
     current_images,
@@ -40,6 +42,10 @@ DISK_BYTES = 128 << 20
 HANGS = "sleep 600"
 FAILS = "echo no more patience; exit 7"
 FILLS = "cat /dev/zero > /big"
+INSTALLS = "mkdir -p /opt/testbed/bin $packages/torch/bin; cp $0 /opt/testbed/bin/python"
+
+TOOLS = ("sh", "sleep", "cat", "mkdir", "cp", "mv", "rm", "find", "grep")
+"""Those that a build needs of its base."""
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.slow]
 
@@ -87,7 +93,7 @@ def import_inputs(engine: Any, folder: Path, on_install: str) -> None:
     base = folder / "base"
     for name in ("bin", "usr/bin", "usr/sbin", "tmp"):
         (base / name).mkdir(parents=True)
-    needed = [shutil.which(name) for name in ("sh", "sleep", "cat")]
+    needed = [shutil.which(name) for name in TOOLS]
     libraries = subprocess.run(
         ["ldd", *map(str, needed)], capture_output=True, text=True, check=True
     ).stdout
@@ -97,7 +103,10 @@ def import_inputs(engine: Any, folder: Path, on_install: str) -> None:
         shutil.copy(file, base / file[1:])
     if not (base / "bin/sh").exists():
         (base / "bin/sh").symlink_to(str(shutil.which("sh")))
-    script = f'#!/bin/sh\ncase "$2" in venv) {on_install};; esac\n'
+    script = (
+        "#!/bin/sh\npackages=/opt/testbed/packages\n"
+        f'case "$1 $2" in "-m venv") {on_install};; "-c "*) echo $packages;; esac\n'
+    )
     for name in ("tini", "python3"):
         (base / "usr/bin" / name).write_text(script)
         (base / "usr/bin" / name).chmod(0o755)
@@ -164,6 +173,17 @@ def test_a_failed_installation_is_reported_with_its_last_output(
     assert "non-zero code: 7" in str(failure.value)
     assert parts(engine) == [BASE, WHEELS]
     assert containers(engine) == []
+
+
+@pytest.mark.nightly
+def test_a_build_keeps_the_packages_of_another_version(engine: Any, tmp_path: Path) -> None:
+    """And those that it was given; its own stages are removed."""
+    import_inputs(engine, tmp_path, INSTALLS)
+    import_image(engine, "edge-testbed-wheels:other", tmp_path / "wheels", WHEELS)
+    build(engine)
+    assert parts(engine) == [BASE, DEPENDENCIES, NODES, WHEELS, WHEELS]
+    assert [image for image in list_images(engine.api) if image.part == STAGE] == []
+    assert check_image(engine.api) == image_name()
 
 
 def test_a_full_disk_is_reported_with_how_to_free_space(engine: Any, tmp_path: Path) -> None:

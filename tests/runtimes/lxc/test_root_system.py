@@ -75,6 +75,23 @@ def test_a_folder_without_what_a_node_needs_is_refused(
     assert (problem.path, problem.expected) == ("runtime.lxc.rootfs", named)
 
 
+@pytest.mark.parametrize(
+    ("closed", "mode"), [("etc", 0o750), ("etc/hosts", 0o640), ("bin", 0o751), ("bin/sleep", 0o750)]
+)
+def test_a_folder_that_other_users_cannot_read_is_refused(
+    system: RootSystem, closed: str, mode: int
+) -> None:
+    """The nodes have users of their own. Above the folder, nothing matters."""
+    system.folder.chmod(0o700)
+    system.check()
+    (system.folder / closed).chmod(mode)
+    with pytest.raises(ScenarioError) as refusal:
+        system.check()
+    (problem,) = refusal.value.problems
+    expected = f"every user to have access to {system.folder / closed} (chmod -R o+rX "
+    assert (problem.path, problem.expected) == ("runtime.lxc.rootfs", f"{expected}{system.folder})")
+
+
 def test_links_lead_inside_the_folder(system: RootSystem) -> None:
     sleep = system.folder / "bin/sleep"
     (system.folder / "usr/bin").mkdir(parents=True, exist_ok=True)
