@@ -39,12 +39,14 @@ class App:
         name: of the project.
         requires: its dependencies.
         config: its configuration, with dots between the keys of nested tables.
+        client: its ClientApp, as `module:name`.
     """
 
     folder: Path
     name: str
     requires: tuple[str, ...]
     config: Mapping[str, Any]
+    client: str = ""
 
     @classmethod
     def read(cls, folder: Path) -> App:
@@ -68,6 +70,7 @@ class App:
             name=str(project.get("name", folder.resolve().name)),
             requires=tuple(map(str, project.get("dependencies", ()))),
             config=dict(_flat(flower["app"].get("config", {}))),
+            client=str(flower["app"].get("components", {}).get("clientapp", "")),
         )
 
 
