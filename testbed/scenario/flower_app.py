@@ -111,7 +111,8 @@ class Environment:
         done = _run([found, "-c", _LISTING])
         if done.returncode:
             raise InvalidValue(f"{found}, which fails: {_last_line(done.stderr)}", expected)
-        listed = json.loads(done.stdout)
+        # Of two with one name, Python imports the first in its path.
+        listed = reversed(json.loads(done.stdout))
         return cls(Path(found), {str(canonicalize_name(name)): given for name, given in listed})
 
     def flwr(self) -> Version:

@@ -83,7 +83,6 @@ def test_processes_are_forks_with_what_was_imported(tmp_path: Path) -> None:
 
 def test_what_starts_threads_is_not_forked(tmp_path: Path) -> None:
     done = warm(tmp_path, "--import", "import threaded")
-    assert done.stdout.splitlines() == [
-        "not forked, as the imports have started 1 threads",
-        "cold --insecure a b",
-    ]
+    refusal, cold = done.stdout.splitlines()
+    assert refusal.startswith("not forked, as the imports have started threads: ")
+    assert cold == "cold --insecure a b"

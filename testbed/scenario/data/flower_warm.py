@@ -24,6 +24,9 @@ from pathlib import Path
 
 SUPERNODE, FORKED = "flower-supernode", ("flower-superexec", "flwr-clientapp")
 MOST_BYTES = 128 * 1024
+READY_FOR_FORKS = "jemalloc_bg_thd"
+"""The thread of an allocator that handles forks; pyarrow starts it."""
+
 COMMAND = """\
 #!{python} -IS
 import json, os, socket, sys
@@ -46,8 +49,8 @@ def main() -> int:
     functions = {name: function_of(name) for name in (SUPERNODE, *FORKED)}
     for statement in given.statements:
         preload(statement)
-    if (threads := threads_after_fork()) > 1:
-        print(f"not forked, as the imports have started {threads - 1} threads", flush=True)
+    if threads := threads_after_fork():
+        print(f"not forked, as the imports have started threads: {', '.join(threads)}", flush=True)
         os.execvp(SUPERNODE, [SUPERNODE, *given.options])
     gc.collect()
     gc.freeze()  # otherwise, collections would write into the pages that forks share
@@ -86,8 +89,8 @@ def preload(statement: str) -> None:
         print(f"not shared: {statement}: {error}", flush=True)
 
 
-def threads_after_fork() -> int:
-    """Return the number of threads of this process, whose locks a fork would keep.
+def threads_after_fork() -> list[str]:
+    """Return the names of this process's threads whose locks a fork would keep.
 
     OpenBLAS ends its threads before a fork, and starts others when it needs them.
     """
@@ -97,7 +100,9 @@ def threads_after_fork() -> int:
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
-    return len(list(Path("/proc/self/task").iterdir()))
+    others = [one for one in Path("/proc/self/task").iterdir() if one.name != str(os.getpid())]
+    names = [(one / "comm").read_text(encoding="utf-8").strip() for one in others]
+    return [name for name in names if name != READY_FOR_FORKS]
 
 
 def write_commands(folder: Path, address: str) -> None:
