@@ -7,7 +7,7 @@ device, and ``flwr run``. Flower is the users' own, and is never imported here.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -33,7 +33,7 @@ from testbed.values.fields import (
     StrictModel,
     Word,
 )
-from testbed.values.topology import CORE, WhenAbsent
+from testbed.values.topology import CORE, LaunchMode, WhenAbsent
 
 FLOWER = "flower"
 SUPERLINK, SUPERNODE, RUN = "superlink", "supernode", "flwr"
@@ -96,6 +96,8 @@ class Flower(StrictModel):
         when_absent: what is done to a SuperNode while it is absent: `kill`, `freeze` or
             `partition`. `kill` by default.
         superlink: link and limits of the SuperLink.
+        launch: `warm` forks the processes of a SuperNode from one that has imported Flower and what
+            the ClientApp imports; `cold` starts an interpreter for each, as Flower does.
         environment: additional environment variables of all nodes.
         scratch: size of /tmp, and also of /dev/shm, of each node. 16MiB by default.
         folders: folders of the host that all nodes see, read-only, such as those of data sets.
@@ -117,6 +119,7 @@ class Flower(StrictModel):
     availability: Attendance | None = None
     when_absent: WhenAbsent | None = None
     superlink: SuperLink = SuperLink()
+    launch: LaunchMode = "warm"
     environment: dict[Key, Word] = Field(default={})
     scratch: PositiveSize | None = None
     folders: Annotated[tuple[Folder, ...], Field(strict=False)] = ()
@@ -192,13 +195,16 @@ def api_of(version: Version) -> Api:
     return [api for api in APIS if api.since <= version][-1]
 
 
-def programs(flower: Flower, *, app: Path, version: Version) -> dict[str, dict[str, Any]]:
+def programs(
+    flower: Flower, *, app: Path, version: Version, imports: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
     """Return the programs as a user would write them, without the fields of ``flower`` itself.
 
     Args:
         flower: the valid fields.
         app: absolute path of the app.
         version: of flwr in the environment of the nodes.
+        imports: the import statements of its ClientApp, of modules that are not the app's own.
     """
     api = api_of(version)
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
@@ -207,9 +213,14 @@ def programs(flower: Flower, *, app: Path, version: Version) -> dict[str, dict[s
         **flower.environment,
     }
     config = [f"{key}={_toml(value)}" for key, value in flower.run_config().items()]
-    with as_file(files(__package__) / "data" / "flower_run.py") as script:
+    data = files(__package__) / "data"
+    with as_file(data / "flower_run.py") as script, as_file(data / "flower_warm.py") as warm:
         run = ["python", script.name, app.name, "{superlink:control}", *config]
         own = [str(script), str(app)]
+        supernode, shared = ["flower-supernode"], []
+        if flower.launch == "warm":
+            statements = [word for one in imports for word in ("--import", one)]
+            supernode, shared = ["python", warm.name, *statements, "--"], [str(warm)]
     joined = {"prints": "SuperNode ID: ", "within": f"{JOIN_SECONDS}s"}
     listens = {"listens": "fleet", "within": f"{START_SECONDS}s"}
     link_to = ["--superlink", "{superlink:fleet}"]
@@ -222,8 +233,9 @@ def programs(flower: Flower, *, app: Path, version: Version) -> dict[str, dict[s
             "end": "fatal",
         },
         SUPERNODE: {
-            "command": ["flower-supernode", "--insecure", *link_to, *partition],
+            "command": [*supernode, "--insecure", *link_to, *partition],
             "environment": environment,
+            "files": shared,
             "count": flower.supernodes,
             "after": {SUPERLINK: listens},
             "end": "noticed",

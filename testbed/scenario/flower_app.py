@@ -39,12 +39,14 @@ class App:
         name: of the project.
         requires: its dependencies.
         config: its configuration, with dots between the keys of nested tables.
+        client: its ClientApp, as `module:name`.
     """
 
     folder: Path
     name: str
     requires: tuple[str, ...]
     config: Mapping[str, Any]
+    client: str = ""
 
     @classmethod
     def read(cls, folder: Path) -> App:
@@ -68,6 +70,7 @@ class App:
             name=str(project.get("name", folder.resolve().name)),
             requires=tuple(map(str, project.get("dependencies", ()))),
             config=dict(_flat(flower["app"].get("config", {}))),
+            client=str(flower["app"].get("components", {}).get("clientapp", "")),
         )
 
 
@@ -108,7 +111,8 @@ class Environment:
         done = _run([found, "-c", _LISTING])
         if done.returncode:
             raise InvalidValue(f"{found}, which fails: {_last_line(done.stderr)}", expected)
-        listed = json.loads(done.stdout)
+        # Of two with one name, Python imports the first in its path.
+        listed = reversed(json.loads(done.stdout))
         return cls(Path(found), {str(canonicalize_name(name)): given for name, given in listed})
 
     def flwr(self) -> Version:

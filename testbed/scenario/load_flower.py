@@ -23,6 +23,7 @@ from testbed.scenario.flower import (
     programs,
 )
 from testbed.scenario.flower_app import App, Environment
+from testbed.scenario.flower_imports import imports_of
 from testbed.scenario.load import shortened, validate
 from testbed.scenario.parse import parse_document
 from testbed.scenario.problems import explain
@@ -142,7 +143,12 @@ def _replaced(document: Document, flower: Flower, found: _Found) -> Document:
     """Return the document with programs; fields keep their lines, all else has that of `flower`."""
     workload = document.origin(ROOT[:1])
     section = workload.value[FLOWER]
-    made = programs(flower, app=found.app.folder, version=found.environment.flwr())
+    made = programs(
+        flower,
+        app=found.app.folder,
+        version=found.environment.flwr(),
+        imports=imports_of(found.app),
+    )
     nodes = {}
     for name, fields in made.items():
         own: tuple[str, ...] = OF_ALL

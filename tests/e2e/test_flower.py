@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -33,9 +35,11 @@ def flower(tmp_path_factory: pytest.TempPathFactory) -> str:
     if given := os.environ.get("TESTBED_FLOWER"):
         return given
     folder = tmp_path_factory.mktemp("flower") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", FLWR, "scikit-learn>=1.4"]
-    done = subprocess.run(pip, check=False, capture_output=True, text=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet"]
+    done = subprocess.run(
+        [*pip, FLWR, "scikit-learn>=1.4"], check=False, capture_output=True, text=True
+    )
     if done.returncode:
         pytest.skip(f"needs a package index with {FLWR}: {done.stderr[-300:]}")
     return str(folder)
@@ -56,7 +60,8 @@ def scenario(bed: Any, flower: str, **changes: Any) -> str:
     with (bed.path / "app" / "pyproject.toml").open("a") as project:
         project.write(OF_OLDER_APPS)
     link = {"up": {"rate": "20mbit"}, "down": {"rate": "20mbit"}}
-    fields = {"app": "./app", "python": flower, "count": 4, "link": link, **changes}
+    own = {"app": "./app", "python": flower, "environment": {"OMP_NUM_THREADS": "1"}}
+    fields = {**own, "count": 4, "link": link, **changes}
     text = yaml.safe_dump({"name": "flower", "workload": {"flower": fields}})
     file: str = bed.scenario("flower.yaml", text)
     return file
@@ -77,6 +82,16 @@ def by_hand(hidden: int) -> tuple[int, int]:
     return fetch + give, content + (2 * OBJECTS + 2) * DOWN_HEAD
 
 
+def metrics(up: Any) -> dict[str, list[float]]:
+    """Return the values of each metric, all of which `flwr run` has printed."""
+    values: dict[str, list[float]] = {}
+    with (up.folder.path / "metrics.csv").open() as lines:
+        for row in csv.DictReader(lines):
+            assert row["node"] == "flwr"
+            values.setdefault(row["metric"], []).append(float(row["value"]))
+    return values
+
+
 @pytest.mark.parametrize(
     ("hidden", "tolerance"), [(512, 0.1), pytest.param(8192, 0.01, marks=pytest.mark.nightly)]
 )
@@ -92,12 +107,7 @@ def test_two_rounds_reach_the_record(bed: Any, flower: str, hidden: int, toleran
     done = up.end(within=LONG)
     assert done.status in {0, VERDICT}, done.err + done.out
     assert up.folder.state().reason == "all final programs have ended with status 0"
-    with (up.folder.path / "metrics.csv").open() as lines:
-        rows = list(csv.DictReader(lines))
-    values: dict[str, list[float]] = {}
-    for row in rows:
-        assert row["node"] == "flwr"
-        values.setdefault(row["metric"], []).append(float(row["value"]))
+    values = metrics(up)
     assert values["round"] == [1.0, 2.0]
     assert len(values["accuracy"]) == 3  # one before the first round
     assert values["train_loss"][1] < values["train_loss"][0]
@@ -150,6 +160,37 @@ def test_an_app_runs_without_a_scenario(
     fields = {"app": "app", "python": flower, "count": 3, "link": {"profile": "fibre-eu"}}
     assert written == {"name": "digits-app", "workload": {"flower": fields}}
     assert "a workload of 3 programs in 5 nodes" in bed.run("validate", "digits-app.yaml").out
+
+
+@pytest.mark.nightly
+def test_twenty_supernodes_of_which_two_are_frozen(bed: Any, flower: str) -> None:
+    """Each of six rounds has five clients; those who trained twice received the model once more."""
+    shutil.copytree(EXAMPLE, bed.path, dirs_exist_ok=True)
+    own = ("--set", f"workload.flower.python={flower}", "--set", "network.missing=warn")
+    up = bed.up(*own, file="flower.yaml")
+    done = up.end(within=1800)
+    assert done.status in {0, VERDICT}, done.err + done.out
+    assert up.folder.state().reason == "all final programs have ended with status 0"
+    assert metrics(up)["round"] == [1, 2, 3, 4, 5, 6]
+    assert up.folder.log("flwr").read_text().count("0 failures") == 6
+    events = [json.loads(line) for line in up.folder.events.read_text().splitlines()]
+    frozen = [(one["begins"], one["nodes"]) for one in events if one["event"] == "fault"]
+    assert frozen == [(begins, ["supernode5", "supernode15"]) for begins in (True, False)]
+    received = received_by_trainings(up)
+    _, down = by_hand(512)
+    assert received[2] - received[1] == pytest.approx(down, rel=0.01)
+    assert bed.remains(up.name) == []
+
+
+def received_by_trainings(up: Any) -> dict[int, float]:
+    """Return the median of what SuperNodes have received, by how many times they trained."""
+    pairs = json.loads(up.folder.summary.read_text())["pairs"]
+    found: dict[int, list[int]] = {}
+    for index in range(20):
+        name = f"supernode{index}"
+        trained = up.folder.log(name).read_text().count("Sending: train")
+        found.setdefault(trained, []).append(pairs[name]["superlink"]["received_bytes"])
+    return {trained: median(values) for trained, values in found.items()}
 
 
 def test_the_example_is_valid(bed: Any, flower: str) -> None:

@@ -33,6 +33,14 @@ workers:
   classes:
     fast: {share: 0.67}
     slow: {share: 0.33, cpu: 0.5, memory: 256MiB}
+programs:
+  aside:
+    image: testbed-test-image
+    command: [/bin/busybox, wget, -q, -O, "-", "http://{server}:8000/hello"]
+    end: expected
+  server:
+    image: testbed-test-image
+    command: [/bin/busybox, httpd, -f, -p, "8000", -h, /srv]
 stop: {updates: 150}
 evaluate: {every: 50, images: 100}
 faults:
@@ -41,9 +49,26 @@ faults:
 """
 
 
+def import_image(podman: str) -> bytes:
+    """Give the engine an image that has a program, which is returned, a page, and no shell."""
+    static = shutil.which("busybox")
+    if static is None or b"/ld-" in Path(static).read_bytes()[:4096]:
+        pytest.skip("needs a static busybox (package busybox-static)")
+    packed, page = io.BytesIO(), tarfile.TarInfo("srv/hello")
+    page.size = 6
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(static, "bin/busybox")
+        archive.addfile(page, io.BytesIO(b"sesame"))
+    with closing(connect(podman)) as engine:
+        engine.import_image_from_data(packed.getvalue(), repository="testbed-test-image")
+    return Path(static).read_bytes()
+
+
 def test_a_run_with_faults_and_the_image_after_a_prune(
     bed: Any, podman: str, eventually: Any
 ) -> None:
+    import_image(podman)
+
     def run(*words: str) -> Any:
         return bed.run(*words, DOCKER_HOST=podman)
 
@@ -56,6 +81,8 @@ def test_a_run_with_faults_and_the_image_after_a_prune(
         "freeze",
         "kill",
     }
+
+    assert up.folder.log("aside").read_text() == "sesame"
 
     assert run("exec", name, "w1", "--", "sh", "-c", "hostname; exit 7").status == 7
     rows = {row["node"]: row for row in json.loads(run("ps", name, "--json").out)}
@@ -92,19 +119,12 @@ workload:
 
 def test_an_image_without_a_shell(bed: Any, podman: str) -> None:
     """Its only program is served by one node to another."""
-    static = shutil.which("busybox")
-    if static is None or b"/ld-" in Path(static).read_bytes()[:4096]:
-        pytest.skip("needs a static busybox (package busybox-static)")
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        archive.add(static, "bin/busybox")
-    with closing(connect(podman)) as engine:
-        engine.import_image_from_data(packed.getvalue(), repository="testbed-test-image")
+    program = import_image(podman)
     file, name = bed.scenario("imaged.yaml", IMAGED), bed.new_name()
     up = bed.start("up", file, "--name", name, DOCKER_HOST=podman)
     done = up.end()
     assert done.status in {0, 6}, done.err
-    assert (up.folder.home("client") / "busybox").read_bytes() == Path(static).read_bytes()
+    assert (up.folder.home("client") / "busybox").read_bytes() == program
     assert bed.remains(name) == []
     file = bed.scenario("shell.yaml", IMAGED.replace("[/bin/busybox, wget,", "[sh, -c,"))
     done = bed.start("up", file, "--name", bed.new_name(), DOCKER_HOST=podman).end()

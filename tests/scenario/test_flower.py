@@ -28,8 +28,9 @@ GIVEN = Flower.model_validate(
 )
 
 
-def made(version: str) -> dict[str, Program]:
-    fields = programs(GIVEN, app=APP, version=Version(version))
+def made(version: str, flower: Flower = GIVEN) -> dict[str, Program]:
+    imports = ("import numpy as np",)
+    fields = programs(flower, app=APP, version=Version(version), imports=imports)
     return {name: Program.model_validate(Node.of(one).data) for name, one in fields.items()}
 
 
@@ -55,7 +56,14 @@ def test_flower_stands_for_plain_programs() -> None:
     found = made("1.42.0")
     assert [*found] == ["superlink", "supernode", "flwr"]
     assert found["supernode"].count == 3
-    assert found["supernode"].command[-1] == "partition-id={index} num-partitions={count}"
+    options = (
+        *("--insecure", "--superlink", "{superlink:fleet}"),
+        *("--node-config", "partition-id={index} num-partitions={count}"),
+    )
+    imports = ("--import", "import numpy as np")
+    assert found["supernode"].command == ("python", "flower_warm.py", *imports, "--", *options)
+    cold = made("1.42.0", GIVEN.model_copy(update={"launch": "cold"}))["supernode"]
+    assert (cold.command, cold.files) == (("flower-supernode", *options), ())
     assert found["flwr"].command == (
         *("python", "flower_run.py", "app", "{superlink:control}"),
         *("learning-rate=0.5", "min-nodes=2", "seed={seed}", "num-server-rounds=3"),

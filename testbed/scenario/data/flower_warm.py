@@ -1,0 +1,171 @@
+"""Runs a SuperNode, each of whose processes is a fork of one that has imported Flower already.
+
+Flower starts a SuperExec, and a ClientApp for every message, by its commands: a new interpreter
+takes seconds of CPU time and 100 MB of memory each. Here, commands of these names come first in
+PATH, and ask this process to fork. A fork calls the function that the command stands for.
+This file runs with the user's Python, beside Flower, and needs nothing but the standard library.
+
+Usage: flower_warm.py [--import STATEMENT ...] -- [OPTION OF flower-supernode ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+SUPERNODE, FORKED = "flower-supernode", ("flower-superexec", "flwr-clientapp")
+MOST_BYTES = 128 * 1024
+READY_FOR_FORKS = "jemalloc_bg_thd"
+"""The thread of an allocator that handles forks; pyarrow starts it."""
+
+COMMAND = """\
+#!{python} -IS
+import json, os, socket, sys
+words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as warm:
+    warm.connect({address!r})
+    request = json.dumps([words, dict(os.environ)]).encode()
+    socket.send_fds(warm, [request], [1, 2])
+    warm.recv(1)
+"""
+"""Ends as soon as the fork exists. Flower does not wait for these commands."""
+
+
+def main() -> int:
+    """Start the SuperNode and serve its commands; exit with its status."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--import", action="append", default=[], dest="statements")
+    parser.add_argument("options", nargs="*")
+    given = parser.parse_args()
+    functions = {name: function_of(name) for name in (SUPERNODE, *FORKED)}
+    for statement in given.statements:
+        preload(statement)
+    if threads := threads_after_fork():
+        print(f"not forked, as the imports have started threads: {', '.join(threads)}", flush=True)
+        os.execvp(SUPERNODE, [SUPERNODE, *given.options])
+    gc.collect()
+    gc.freeze()  # otherwise, collections would write into the pages that forks share
+    requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    address = f"\0flower-{os.getpid()}"
+    requests.bind(address)
+    requests.listen(16)
+    write_commands(Path(os.environ["FLWR_HOME"]) / "warm", address)
+    supernode = os.fork()
+    if supernode == 0:
+        requests.close()
+        return run([SUPERNODE, *given.options], functions[SUPERNODE])
+    end_with(supernode)
+    while True:
+        words, environment, outputs = receive(requests)
+        if os.fork() == 0:
+            requests.close()
+            leave(environment, outputs)
+            return run(words, functions[words[0]])
+        for output in outputs:
+            os.close(output)
+
+
+def function_of(name: str) -> Callable[[], object]:
+    """Import and return what a command of the environment calls."""
+    (found,) = entry_points(group="console_scripts", name=name)
+    function: Callable[[], object] = found.load()
+    return function
+
+
+def preload(statement: str) -> None:
+    """Import what the app will import; the app itself reports what it cannot."""
+    try:
+        exec(statement, {})
+    except Exception as error:  # noqa: BLE001 - of the imported modules, any
+        print(f"not shared: {statement}: {error}", flush=True)
+
+
+def threads_after_fork() -> list[str]:
+    """Return the names of this process's threads whose locks a fork would keep.
+
+    OpenBLAS ends its threads before a fork, and starts others when it needs them.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # about these threads
+        child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    others = [one for one in Path("/proc/self/task").iterdir() if one.name != str(os.getpid())]
+    names = [(one / "comm").read_text(encoding="utf-8").strip() for one in others]
+    return [name for name in names if name != READY_FOR_FORKS]
+
+
+def write_commands(folder: Path, address: str) -> None:
+    """Let commands that ask for forks come first in PATH."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in FORKED:
+        file = folder / name
+        file.write_text(COMMAND.format(python=sys.executable, address=address), encoding="utf-8")
+        file.chmod(0o755)
+    os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+
+
+def end_with(supernode: int) -> None:
+    """Reap children, end with the SuperNode, and pass signals on to it."""
+
+    def reap(*_: object) -> None:
+        while True:
+            try:
+                child, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if child == 0:
+                return
+            if child == supernode:
+                code = os.waitstatus_to_exitcode(status)
+                os._exit(code if code >= 0 else 128 - code)
+
+    signal.signal(signal.SIGCHLD, reap)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda caught, _: os.kill(supernode, caught))
+    reap()  # it may have ended before
+
+
+def receive(requests: socket.socket) -> tuple[list[str], dict[str, str], list[int]]:
+    """Wait for a command; return its words, its environment, and where it prints."""
+    connection, _ = requests.accept()
+    with connection:
+        data, outputs, _, _ = socket.recv_fds(connection, MOST_BYTES, 2)
+    words, environment = json.loads(data)
+    return words, environment, list(outputs)
+
+
+def leave(environment: dict[str, str], outputs: list[int]) -> None:
+    """Give a fork the environment and the output of the command that has asked for it."""
+    os.environ.clear()
+    os.environ.update(environment)
+    for output, standard in zip(outputs, (1, 2), strict=True):
+        os.dup2(output, standard)
+        os.close(output)
+    if "numpy" in sys.modules:
+        # Otherwise, all clients of a node would draw the same numbers, unless the app has a seed.
+        sys.modules["numpy"].random.seed()
+
+
+def run(words: list[str], function: Callable[[], object]) -> int:
+    """Run a command in this fork, and return its exit status."""
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = words
+    found = function()
+    return found if isinstance(found, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
