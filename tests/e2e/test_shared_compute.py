@@ -15,14 +15,18 @@ from testbed.telemetry.events import read_events
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("runtime", ["native", "lxc"])
-def test_the_node_that_computes_is_restarted_and_loses_no_update(bed: Any, runtime: str) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "compute"), [("native", "{shared: {vmap: 2}}"), ("lxc", "shared")]
+)
+def test_the_node_that_computes_is_restarted_and_loses_no_update(
+    bed: Any, runtime: str, compute: str
+) -> None:
     if runtime == "lxc":
         try:
             LxcDriver().check(())
         except HostError as refusal:
             pytest.skip(str(refusal))
-    options = ("--set", "compute=shared", "--set", "stop.updates=1000")
+    options = ("--set", f"compute={compute}", "--set", "stop.updates=1000")
     up = bed.up("--runtime", runtime, *options)
     up.wait_for_updates(50)
     bed.kill_node(up, "compute")
