@@ -130,7 +130,9 @@ def test_a_gpu_that_is_not_there_is_named(make: Make) -> None:
     assert "compute: one of its 1 processes ended with status 3." in log
 
 
-@pytest.mark.parametrize(("vmap", "updates"), [(1, 90), (2, 45)])
+@pytest.mark.parametrize(
+    ("vmap", "updates"), [(1, 90), pytest.param(2, 45, marks=pytest.mark.nightly)]
+)
 def test_what_a_killed_process_was_computing_is_requested_again(
     make: Make, vmap: int, updates: int
 ) -> None:
@@ -154,7 +156,9 @@ def test_what_a_killed_process_was_computing_is_requested_again(
     np.testing.assert_array_equal(*map(final, casts))
 
 
-@pytest.mark.parametrize(("vmap", "updates"), [(1, 300), (3, 120)])
+@pytest.mark.parametrize(
+    ("vmap", "updates"), [(1, 300), pytest.param(3, 120, marks=pytest.mark.nightly)]
+)
 def test_workers_that_are_frozen_or_killed_hold_up_no_other(
     make: Make, vmap: int, updates: int
 ) -> None:
