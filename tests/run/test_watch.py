@@ -303,19 +303,6 @@ def test_how_a_node_ended(small: Any, ended: Exit, words: str) -> None:
     assert re.fullmatch(words, describe_exit(small.setup.plan.node("w2"), ended))
 
 
-def test_what_to_set_if_the_node_that_computes_was_out_of_memory(make_small: Any) -> None:
-    """One of its processes was killed, and so it ended; it has no `memory` to raise."""
-    node = make_small("compute=shared", "workers.classes.slow.memory=null").setup.plan.node(
-        "compute"
-    )
-    how = describe_exit(node, Exit("compute", 128 + 9, out_of_memory=True))
-    assert how.startswith("compute ran out of memory: the kernel killed it at its limit of half of")
-    assert how.endswith(
-        "; it needs less with fewer `compute.processes`, or a smaller `compute.vmap` or "
-        "`workers.batch_size`"
-    )
-
-
 def test_the_last_lines_of_a_log(tmp_path: Path) -> None:
     log = tmp_path / "w0.log"
     assert quote_log(log) == "; it printed nothing."
