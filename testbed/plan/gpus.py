@@ -7,13 +7,14 @@ from dataclasses import replace
 from math import ceil
 
 from testbed.errors import HostError
+from testbed.models.compute import vectors_at_once
 from testbed.values.topology import Gpu, NodeSpec, Plan
 
 CONTEXT_BYTES = 500_000_000
 """Memory that the CUDA context of a process takes on its GPU: 300 to 500 MB, by GPU and driver."""
 
 VECTORS = 2
-"""Copies of the model on the GPU: its parameters, and the gradient."""
+"""Copies of the model on the GPU: its parameters, and the gradient; more for several at once."""
 
 ROUNDING = 1e-9
 """Of a sum of shares, such as ten times 0.1."""
@@ -66,15 +67,17 @@ def _deal(node: NodeSpec, free: dict[Gpu, float], vector: int) -> NodeSpec:
         )
     for gpu in given:
         free[gpu] -= share
-    least = CONTEXT_BYTES + VECTORS * vector
+    vectors = (VECTORS + vectors_at_once(node.at_once)) * vector
+    least = CONTEXT_BYTES + vectors
     memory = min(gpu.memory for gpu in given)
     if share * memory < least:
         most = int(memory // least)
+        cure = f"At most {most:,} nodes can share this GPU." if most else "Use a larger GPU."
         raise HostError(
             f"{_named(node)}: gpus {node.gpus:g} is {_mb(share * memory)} of GPU {given[0].index}, "
             f"expected at least {_mb(least)}: {_mb(CONTEXT_BYTES)} for its CUDA context, and "
-            f"{_mb(VECTORS * vector)} for the model.",
-            hint=f"At most {most:,} nodes can share this GPU." if most else "Use a larger GPU.",
+            f"{_mb(vectors)} for {_models(node)}.",
+            hint=f"Set a smaller vmap. {cure}" if node.at_once > 1 else cure,
         )
     own = 1.0 if share == 1 else share - CONTEXT_BYTES / memory
     return replace(node, dealt=given, gpu_memory=own)
@@ -82,6 +85,10 @@ def _deal(node: NodeSpec, free: dict[Gpu, float], vector: int) -> NodeSpec:
 
 def _named(node: NodeSpec) -> str:
     return f"{node.name} (class {node.device_class})" if node.device_class else node.name
+
+
+def _models(node: NodeSpec) -> str:
+    return f"{node.at_once:,} gradients at once" if node.at_once > 1 else "the model"
 
 
 def _left(free: dict[Gpu, float]) -> str:

@@ -16,6 +16,7 @@ from testbed.rpc.limits import MessageLimits
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
 from testbed.scenario.transfers import seconds_per_byte, slowest_link
+from testbed.telemetry.folder import ONE_BY_ONE
 
 LABEL_BYTES = 8
 """Size of a shared sample's label, and of its index."""
@@ -74,8 +75,10 @@ class Arguments(BaseModel):
         """Return the run's experiment: opened before this process was forked, or read now."""
         return opened.moved(self.folder) if opened else Experiment.open(self.folder)
 
-    def open_device(self) -> str | None:
+    def open_device(self, number: int = 0) -> str | None:
         """Open the device that the role computes on, for ``Network.bind``; None for its CPU.
+
+        ``number`` is that of the process, of those that compute on a GPU each.
 
         Raises:
             HostError: it is a GPU that PyTorch cannot use in this node.
@@ -83,7 +86,8 @@ class Arguments(BaseModel):
         if not self.device:
             return None
         hint = "`testbed doctor FILE` checks this host. In Docker, `image build --gpu` is needed."
-        return open_device(self.device, whose="its device", hint=hint, memory=self.gpu_memory)
+        whose, memory = "its device", self.gpu_memory
+        return open_device(self.device, whose=whose, hint=hint, memory=memory, number=number)
 
     @property
     def ps_folder(self) -> Path:
@@ -99,6 +103,11 @@ class Arguments(BaseModel):
     def compute_socket(self) -> Path:
         """The unix socket at which gradients are requested."""
         return self.folder / "compute" / "compute.sock"
+
+    @property
+    def one_by_one(self) -> Path:
+        """File with why gradients are computed one by one, if several at once are asked for."""
+        return self.folder / "compute" / ONE_BY_ONE
 
     @property
     def socket(self) -> Path:

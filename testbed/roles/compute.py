@@ -4,7 +4,8 @@ This process accepts the workers' connections and passes them to its children, w
 requests on all of them. The first child that is free takes the next request; workers that wait are
 served in turn, and each has at most one request.
 
-If a child ends, so does the node. The controller starts it again, and the workers ask again.
+With GPUs, each child computes on one. If a child ends, so does the node. The controller starts it
+again, and the workers ask again.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from hmac import compare_digest
 from pathlib import Path
 
-from testbed.errors import NodeError
+from testbed.errors import HostError, NodeError
 from testbed.host import syscalls
 from testbed.host.isolation import early_exit
 from testbed.host.process import end_with
@@ -38,6 +40,10 @@ HELLO_SECONDS = 1.0
 
 FIRST_OF_SIGNALS = 128
 """Added to a signal's number: exit status of the node if the signal ended a child."""
+
+
+Work = Callable[[socket.socket, int], None]
+"""What a child does, given its channel and its number, until the channel is closed."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,12 @@ def _main(arguments: Arguments, opened: Experiment | None) -> int:
     given = experiment.scenario.compute
     shared = given if isinstance(given, Shared) else Shared(name="shared")  # chosen by the plan
     processes = shared.process_count
+
+    def work(channel: socket.socket, number: int) -> None:
+        serve(experiment, channel, arguments=arguments, number=number, at_once=shared.vmap)
+
     with (
-        _children(experiment, processes) as children,
+        _children(work, processes) as children,
         _listening(arguments.compute_socket) as listener,
     ):
         poll = select.poll()
@@ -85,18 +95,18 @@ def _main(arguments: Arguments, opened: Experiment | None) -> int:
     if status < 0:
         sys.stderr.write(f"one of its {processes} processes was ended by signal {-status}\n")
         return -status
-    if experiment.own_files:
+    if experiment.own_files and status != HostError.exit_code:
         raise early_exit(experiment.own_files, status)
     raise NodeError(f"one of its {processes} processes ended with status {status}.")
 
 
 @contextmanager
-def _children(experiment: Experiment, count: int) -> Iterator[Sequence[Child]]:
+def _children(work: Work, count: int) -> Iterator[Sequence[Child]]:
     """Fork the processes that compute; they are killed at the end."""
     children: list[Child] = []
     try:
-        for _ in range(count):
-            children.append(_fork(experiment))
+        for number in range(count):
+            children.append(_fork(work, number))
         yield children
     finally:
         for child in children:
@@ -108,22 +118,22 @@ def _children(experiment: Experiment, count: int) -> Iterator[Sequence[Child]]:
             child.channel.close()
 
 
-def _fork(experiment: Experiment) -> Child:
+def _fork(work: Work, number: int) -> Child:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent, pid = os.getpid(), os.fork()
     if pid == 0:
         ours.close()
-        end_with(lambda: _begin(experiment, theirs, parent))
+        end_with(lambda: _begin(partial(work, theirs, number), parent))
     theirs.close()
     return Child(pid, os.pidfd_open(pid), ours)
 
 
-def _begin(experiment: Experiment, channel: socket.socket, parent: int) -> int:
+def _begin(work: Callable[[], None], parent: int) -> int:
     """Compute in this process until its parent ends."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == parent:
-        serve(experiment, channel)
+        work()
     return 0
 
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from testbed.algorithms import Asgd, CustomAlgorithm
 from testbed.algorithms.frame.actions import Step
-from testbed.algorithms.frame.compute import batch_of
+from testbed.algorithms.frame.compute import OwnCompute, batch_of
 from testbed.datasets import Prepared, load
-from testbed.models import BoundModel, CustomModel
+from testbed.models import CustomModel
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.load import load as load_scenario
 from testbed.scenario.own_code import own_files
@@ -51,10 +51,13 @@ def main(arguments: Mapping[str, str]) -> Experiment | None:
     return opened
 
 
-def load_kernels(bound: BoundModel, data: Prepared, *, batch_size: int) -> None:
+def load_kernels(compute: OwnCompute, data: Prepared, *, batch_size: int) -> None:
     """Compute the gradient of a batch, and discard it: the first one on a GPU takes seconds."""
-    samples = np.arange(min(batch_size, len(data.train_labels)))
-    bound.loss_and_gradient(*batch_of(Step(samples, 0), data))
+    step = Step(np.arange(min(batch_size, len(data.train_labels))), 0)
+    if compute.batched is None:
+        compute.bound.loss_and_gradient(*batch_of(step, data))
+    else:
+        compute.at_once([compute.request(step, compute.parameters)])
 
 
 def train(scenario: Scenario, folder: Path, data_folder: Path) -> None:

@@ -115,9 +115,10 @@ def _own_compute(
     """Return what computes a worker's gradients in its process, at the parameters ``at``."""
     computes_on = arguments.open_device()
     bound = experiment.network.bind(at, device=computes_on)
+    compute = OwnCompute(stream or experiment.data, at, bound)
     if computes_on is not None:
-        load_kernels(bound, experiment.data, batch_size=experiment.scenario.workers.batch_size)
-    return OwnCompute(stream or experiment.data, at, bound)
+        load_kernels(compute, experiment.data, batch_size=experiment.scenario.workers.batch_size)
+    return compute
 
 
 def device_stream(

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from testbed.errors import NodeError
+from testbed.errors import NodeError, escaped
 from testbed.plan.nodes import role_of
+from testbed.plan.nodes.compute import ComputeRole
 from testbed.run.deploy import LOOK_SECONDS, Deployment
 from testbed.run.training_watch import TrainingWatch
 from testbed.run.watch import quote_log
-from testbed.telemetry.event_kinds import Phase
+from testbed.telemetry.event_kinds import ComputedOneByOne, Phase
 from testbed.telemetry.ps_events import Started
+from testbed.telemetry.untrusted import read_untrusted
 from testbed.values.topology import LaunchMode, NodeSpec
 
 START_SECONDS = 0.01
@@ -23,6 +25,9 @@ NODE_SECONDS: Mapping[LaunchMode, float] = {"warm": 0.5, "cold": 4.0}
 
 MOST_STARTING: Mapping[LaunchMode, int] = {"warm": 16, "cold": 4}
 """Maximum number of workers that start at the same time: more would only slow each other down."""
+
+MOST_SAID_BYTES = 10_000
+"""Of a file in which a node says why it does something."""
 
 LAUNCHES_AHEAD = 2
 """Number of nodes requested while another one is launched, so that the agent can begin early."""
@@ -74,6 +79,20 @@ class TrainingStart:
         deployment.settle()
         deployment.check_links()
         self._await(lambda: Started in seen, deadline, on_its_way=there, every=START_SECONDS)
+        if why := self._one_by_one():
+            self.watch.recorder.event(ComputedOneByOne(why))
+
+    def _one_by_one(self) -> str:
+        """Return why gradients are computed one by one, though several at once were asked for.
+
+        The node that computes has said so before it has accepted the first worker.
+        """
+        path = self.deployment.setup.folder.one_by_one
+        try:
+            said = read_untrusted(path, node=ComputeRole.name, most=MOST_SAID_BYTES)
+        except FileNotFoundError:
+            return ""
+        return escaped(said.decode(errors="replace"))
 
     def _missing(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
         """Return the nodes that are not ready yet."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from testbed.errors import NodeError, TestbedError
 from testbed.host.reports import read_tail
+from testbed.plan.nodes import role_of
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit
 from testbed.runtimes.agent.logs import LOG_BYTES, is_full
@@ -247,7 +248,9 @@ def describe_exit(node: NodeSpec, ended: Exit) -> str:
         return f"{node.name}: its host {node.host} is lost: {ended.lost}"
     if ended.out_of_memory:
         limit = node.memory or "half of the host's memory, as its `memory` is not set"
-        return f"{node.name} ran out of memory: the kernel killed it at its limit of {limit}"
+        cure = role_of(node).saves_memory
+        how = f"{node.name} ran out of memory: the kernel killed it at its limit of {limit}"
+        return f"{how}; it needs less with {cure}" if cure else how
     if status >= 0:
         return f"{node.name} exited with status {status}"
     if container_was_ended(ended):

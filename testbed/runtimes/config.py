@@ -6,11 +6,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from testbed.errors import InvalidValue
 from testbed.values.family import Named
-from testbed.values.fields import Count, StrictModel, Word
+from testbed.values.fields import AtOnce, Count, StrictModel, Word
 
 if TYPE_CHECKING:
     from testbed.runtimes.base import RuntimeDriver
@@ -62,10 +62,6 @@ class LocalPool(StrictModel):
     name: Literal["local"]
 
 
-MOST_AT_ONCE = 1024
-"""Gradients that a process of a simulation computes at once."""
-
-
 def _joinable(address: str) -> str:
     if address.startswith("ray://"):
         raise InvalidValue(
@@ -100,12 +96,13 @@ class Simulated(RuntimeConfig):
             a Ray pool one of each actor.
         pool: the processes that compute gradients and evaluations. The results are the same.
         vmap: number of gradients that a process computes at once, by ``torch.func.vmap``: for small
-            networks on a GPU. On a CPU it is slower than one by one.
+            networks on a GPU. On a CPU it is slower than one by one. With a Ray pool, a message to
+            a process holds up to as many models, and its answer as many updates.
     """
 
     capabilities = Capabilities()
 
     name: Literal["simulated"]
     device: Literal["cpu", "cuda"] = "cpu"
-    vmap: Annotated[int, Field(ge=1, le=MOST_AT_ONCE, strict=True)] = 1
+    vmap: AtOnce = 1
     pool: Annotated[LocalPool | RayPool, Named()] = LocalPool(name="local")

@@ -62,7 +62,8 @@ def refusals(scenario: Scenario) -> dict[Keys, tuple[str, str]]:
         able = "clients by the evaluator: workers have no network then"
         refused["evaluate", "metrics"] = "clients by workers", able
     for field in ("cpu", "cpuset", "memory", "gpus"):
-        why = f"no {field}: it does not apply to the node that computes"
+        instead = ", whose own are `compute.gpus`" if field == "gpus" else ""
+        why = f"no {field}: it does not apply to the node that computes{instead}"
         for name, device in scenario.workers.classes.items():
             if value := getattr(device, field):
                 refused["workers", "classes", name, field] = str(value), why

@@ -16,6 +16,7 @@ import numpy as np
 
 from testbed import algorithms, datasets
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
+from testbed.algorithms.frame.compute import OwnCompute
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
 from testbed.algorithms.frame.stop import Schedule, StopRule, Target
@@ -110,6 +111,14 @@ class Experiment:
         metrics = self.scenario.evaluate.metrics
         lower = any(not one.higher_is_better for one in metrics[:1])
         return ModelWriter(into, self.network.layout, data.image_shape, data.classes, lower=lower)
+
+    def compute(self, parameters: Vector, *, device: str | None, at_once: int) -> OwnCompute:
+        """Bind the network for the gradients of several workers; see ``OwnCompute.open``."""
+        tried = np.arange(min(self.scenario.workers.batch_size, len(self.data.train_labels)))
+        network, source = self.network, self.data
+        return OwnCompute.open(
+            network, source, parameters, device=device, at_once=at_once, tried=tried
+        )
 
     def server(self) -> Server:
         """Build the parameter server's loop, with the initial model."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import ceil
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -13,6 +14,7 @@ from testbed.scenario.direction import Recording
 from testbed.scenario.durations import LEAST_INTERVAL, Period
 from testbed.values.family import Named
 from testbed.values.fields import (
+    AtOnce,
     Count,
     FiniteNumber,
     Gpus,
@@ -110,16 +112,29 @@ class Shared(StrictModel):
     """One node computes the gradients of all workers.
 
     Attributes:
-        processes: number of its processes; by default one per CPU of the host.
+        processes: number of its processes; by default one per GPU, or per CPU of the host.
+        gpus: number of NVIDIA GPUs of the node, or its share of one; by default none. It has one
+            process for each.
+        vmap: number of gradients that a process computes at once, by ``torch.func.vmap``, if as
+            many workers wait: for small networks on a GPU. On a CPU it is slower than one by one.
     """
 
     name: Literal["shared"]
     processes: Count | None = None
+    gpus: Gpus = 0
+    vmap: AtOnce = 1
+
+    @model_validator(mode="after")
+    def _one_process_a_gpu(self) -> Shared:
+        if self.gpus and self.processes not in (None, ceil(self.gpus)):
+            found = f"processes {self.processes:,} with gpus {self.gpus:g}"
+            raise InvalidValue(found, "no `processes`: there is one per GPU")
+        return self
 
     @property
     def process_count(self) -> int:
         """The number of processes on this host."""
-        return self.processes or len(os.sched_getaffinity(0))
+        return self.processes or ceil(self.gpus) or len(os.sched_getaffinity(0))
 
 
 class Auto(StrictModel):

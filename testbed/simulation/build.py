@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from testbed.algorithms.frame.actions import Step
-from testbed.algorithms.frame.compute import batch_of
 from testbed.algorithms.frame.worker import Worker
 from testbed.datasets.streams import Arrivals
 from testbed.models import BoundModel, Network
@@ -23,9 +18,6 @@ from testbed.simulation.learner import Learner
 from testbed.simulation.outline import gradients_at_once
 from testbed.simulation.streams import SimulatedStream
 from testbed.simulation.worker import SimulatedWorker
-
-if TYPE_CHECKING:
-    from testbed.models.batched import BatchedNetwork
 
 
 def build(
@@ -42,18 +34,16 @@ def build(
     torch.set_num_threads(1)
     network, device = experiment.network, compute_device(experiment.scenario)
     vector = parameters[: network.worker_layout.size]
-    bound = network.bind(vector, device=device)
+    at_once = gradients_at_once(experiment.scenario)
+    compute = experiment.compute(vector, device=device, at_once=at_once)
     gradients = reuse and _reused(experiment, reuse, processes)
     timeout = experiment.scenario.evaluate.timeout
     seed = experiment.evaluation_seed
-    batched, why = _batched(experiment, device)
     learner = Learner(
-        *(experiment.data, vector, bound, gradients, timeout, seed),
+        *(experiment.data, compute, gradients, timeout, seed),
         metrics=experiment.metrics,
         held_out=experiment.held_out,
         sent=_sent(network, device) if network.local.size else None,
-        batched=batched,
-        one_by_one=why,
     )
     simulated, arrivals = {}, experiment.arrivals()
     for index in range(number, experiment.scenario.workers.count, processes):
@@ -74,26 +64,6 @@ def _sent(network: Network, device: str | None) -> tuple[Vector, BoundModel]:
     """Bind the network without what workers keep, to evaluate the parameter server's model."""
     vector = zeros(network.layout.size)
     return vector, network.bind(vector, device=device)
-
-
-def _batched(experiment: Experiment, device: str | None) -> tuple[BatchedNetwork | None, str]:
-    """Return what computes several gradients at once; or None, and why that is not possible.
-
-    Tried with the first samples, and never in the process that forks the pool: autograd cannot be
-    used in the children of a process that has used it, where PyTorch sees a GPU.
-    """
-    from testbed.models.batched import BatchedNetwork, NotBatchable, require_batchable
-
-    scenario, data = experiment.scenario, experiment.data
-    count = gradients_at_once(scenario)
-    if count == 1:
-        return None, ""
-    batch = np.arange(min(scenario.workers.batch_size, len(data.train_labels)))
-    try:
-        require_batchable(experiment.network, *batch_of(Step(batch, 1), data))
-    except NotBatchable as error:
-        return None, str(error)
-    return BatchedNetwork(experiment.network, count, device=device), ""
 
 
 def compute_device(scenario: Scenario) -> str | None:

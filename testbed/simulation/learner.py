@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import nan
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +15,11 @@ from testbed.algorithms.frame.compute import Gradient, OwnCompute, batch_of
 from testbed.datasets import Prepared
 from testbed.host.deadline import evaluated_within
 from testbed.models import BoundModel, Evaluation
-from testbed.models.base import GradientRequest
 from testbed.models.clients import ClientSamples, HeldOut
 from testbed.models.metrics.suite import MetricSuite
 from testbed.payloads import Vector
 from testbed.simulation.gradients import Gradients
 from testbed.values.seeds import seed_globals
-
-if TYPE_CHECKING:
-    from testbed.models.batched import BatchedNetwork
 
 Asked = tuple[Step, Vector]
 """A gradient that a worker asks for: its step, and the parameters, float32 (N,)."""
@@ -34,9 +29,9 @@ Asked = tuple[Step, Vector]
 class Learner:
     """The data and the network that all workers of one process share.
 
-    The network is bound to ``parameters``, float32 (N,); a worker's are copied there to compute.
-
     Attributes:
+        data: the data set.
+        compute: computes gradients; a worker's parameters are copied to its own.
         gradients: gradients of other runs to reuse; None to disable.
         timeout_seconds: the real-time limit of an evaluation.
         evaluation_seed: seed of the global generators in an evaluation; None if unused.
@@ -44,60 +39,41 @@ class Learner:
         held_out: the samples for an evaluation per client; None for none.
         sent: a vector and a network of it, for the parameter server's model; None if that is as a
             worker's.
-        batched: computes several gradients at once; None to compute one by one.
-        one_by_one: why, if the scenario asks for several.
     """
 
     data: Prepared
-    parameters: Vector
-    bound: BoundModel
+    compute: OwnCompute
     gradients: Gradients | None = None
     timeout_seconds: float = 600.0
     evaluation_seed: int | None = None
     metrics: MetricSuite = MetricSuite()  # noqa: RUF009 - frozen
     held_out: HeldOut | None = None
     sent: tuple[Vector, BoundModel] | None = None
-    batched: BatchedNetwork | None = None
-    one_by_one: str = ""
-
-    @property
-    def together(self) -> int:
-        """Maximum number of gradients at once."""
-        return 1 if self.batched is None else self.batched.count
 
     def gradients_at_once(self, asked: Sequence[Asked]) -> list[Gradient]:
-        """Return 1 to ``together`` gradients."""
-        if self.batched is None:
+        """Return the gradients of 1 to ``compute.together`` steps."""
+        if self.compute.batched is None:
             return [self.gradient(*one) for one in asked]
-        found: dict[int, Gradient] = {}
-        requests = [GradientRequest(at, *batch_of(step, self.data)) for step, at in asked]
-        shapes = [request.images.shape for request in requests]
-        for shape in dict.fromkeys(shapes):
-            places = [place for place, one in enumerate(shapes) if one == shape]
-            computed = self.batched.gradients([requests[place] for place in places])
-            for place, (loss, values) in zip(places, computed, strict=True):
-                alone = len(places) == len(asked)  # another shape overwrites the values
-                found[place] = Gradient(loss, values if alone else values.copy())
-        return [found[place] for place in range(len(asked))]
+        return self.compute.at_once([self.compute.request(*one) for one in asked])
 
     def gradient(self, step: Step, at: Vector) -> Gradient:
         """Return a gradient, computed or of another run; with those, the loss is NaN."""
         if self.gradients is None:
-            return OwnCompute(self.data, self.parameters, self.bound).gradient(step, at)
-        self.parameters[:] = at
+            return self.compute.gradient(step, at)
+        self.compute.parameters[:] = at
         batch = batch_of(step, self.data)
-        compute = partial(self.bound.loss_and_gradient, *batch)
+        compute = partial(self.compute.bound.loss_and_gradient, *batch)
         return Gradient(nan, self.gradients.gradient(at, *batch, lambda: compute()[1]))
 
     def accuracy(self, at: Vector, samples: ClientSamples, draw: int) -> float:
         """Return the accuracy of the parameters ``at`` on a worker's samples."""
-        self.parameters[:] = at
+        self.compute.parameters[:] = at
         with evaluated_within(self.timeout_seconds):
-            return samples.accuracy(self.bound, self.parameters, draw=draw)
+            return samples.accuracy(self.compute.bound, self.compute.parameters, draw=draw)
 
     def evaluate(self, at: Vector, images: NDArray[np.int64] | None) -> Evaluation:
         """Evaluate the parameters ``at`` on some test images (indices), or on all."""
-        parameters, bound = self.sent or (self.parameters, self.bound)
+        parameters, bound = self.sent or (self.compute.parameters, self.compute.bound)
         parameters[:] = at[: parameters.size]
         data, chosen = self.data, slice(None) if images is None else images
         tested = data.test_images[chosen], data.test_labels[chosen]

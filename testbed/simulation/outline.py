@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from testbed.errors import HostError
+from testbed.models.compute import vectors_at_once
 from testbed.runtimes import RayPool, Simulated
 from testbed.scenario.devices import devices
 from testbed.scenario.schema import Scenario
@@ -36,9 +37,6 @@ VECTORS_PER_WORKER = 3
 
 VECTORS_ELSEWHERE = 1
 """How many of these another host has, if the worker's process is there: its own model."""
-
-VECTORS_AT_ONCE = 3
-"""Parameters and twice the gradient, of each of the gradients that a process computes at once."""
 
 CLOCK_BYTES = 350_000_000
 """Memory of the virtual clock's process, with all imports."""
@@ -153,23 +151,20 @@ def memory_bytes(workers: int, parameters: int, *, processes: int, at_once: int 
     """
     here = VECTORS_PER_WORKER - (0 if processes else VECTORS_ELSEWHERE)
     vectors = here * workers * parameters * BYTES_PER_PARAMETER
-    each = PROCESS_BYTES + _at_once_bytes(at_once, parameters)
+    each = PROCESS_BYTES + vectors_at_once(at_once) * parameters * BYTES_PER_PARAMETER
     return vectors + CLOCK_BYTES + each * processes
-
-
-def _at_once_bytes(at_once: int, parameters: int) -> int:
-    """Return the bytes that a process needs to compute several gradients at once; 0 for one."""
-    return VECTORS_AT_ONCE * at_once * parameters * BYTES_PER_PARAMETER if at_once > 1 else 0
 
 
 def actor_bytes(workers: int, parameters: int, *, processes: int, at_once: int = 1) -> int:
     """Estimate the memory that each process needs if they are on other hosts.
 
-    That is its imports, and of each of its workers the model and the reply or update in transit.
+    That is its imports, and of each of its workers the model and the reply or update in transit;
+    and the models and updates of a message, of as many workers as gradients at once.
     """
     own = -(-workers // processes)
-    vectors = 2 * own * parameters * BYTES_PER_PARAMETER
-    return CLOCK_BYTES + vectors + _at_once_bytes(at_once, parameters)
+    sent = 2 * at_once if at_once > 1 else 0
+    vectors = 2 * own + sent + vectors_at_once(at_once)
+    return CLOCK_BYTES + vectors * parameters * BYTES_PER_PARAMETER
 
 
 def require_memory(

@@ -67,7 +67,7 @@ class ProcessWorkers:
     def _carry_out(self, tasks: Sequence[Task]) -> list[Answer]:
         """Carry out tasks in their order; those whose gradients are computed at once, together."""
         answers: list[Answer] = []
-        for some in _of_different_workers(tasks, at_most=self.learner.together):
+        for some in _of_different_workers(tasks, at_most=self.learner.compute.together):
             begun: list[Progress | None] = []
             for task in some:
                 with own_failures(f"w{task.worker}"):
@@ -181,7 +181,7 @@ def evaluate(
 
 def one_by_one(workers: Workers, learner: Learner, parameters: Vector) -> str:
     """Return why gradients are computed one by one though the scenario asks for several."""
-    return learner.one_by_one
+    return learner.compute.one_by_one
 
 
 def save(workers: Workers, learner: Learner, parameters: Vector) -> Mapping[int, PlainState]:

@@ -176,7 +176,7 @@ class Resumed(ControllerEvent):
 
 
 class ComputedOneByOne(ControllerEvent):
-    """A simulation computes gradients one by one, although its `vmap` asks for several at once."""
+    """Gradients are computed one by one, although a `vmap` asks for several at once."""
 
     reason: Annotated[str, "why the network cannot do that"]
 

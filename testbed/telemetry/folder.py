@@ -23,6 +23,10 @@ from testbed.telemetry.event_kinds import State
 from testbed.telemetry.files import moment, read_json, write_atomically
 
 FORMAT = 1
+
+ONE_BY_ONE = "one-by-one"
+"""Name of the file of ``RunFolder.one_by_one``."""
+
 ENDED: frozenset[State] = frozenset(("finished", "failed", "interrupted"))
 
 
@@ -106,6 +110,7 @@ class RunFolder:
     ps_sockets = Inside("sockets/ps")
     ps_socket = Inside("sockets/ps/ps.sock")  # for the evaluator and the controller
     compute_sockets = Inside("sockets/compute")  # of the node that computes for all workers, if any
+    one_by_one = Inside(f"sockets/compute/{ONE_BY_ONE}")  # why that node does not use `vmap`
     broker = Inside("broker")  # for streams through a broker: its start files and records
     broker_records = Inside("broker/records")
     homes = Inside("homes")  # the home of every node of a workload

@@ -194,6 +194,7 @@ class NodeSpec:
     gpus: float = 0  # how many of the host's GPUs it has; below 1, its share of one
     dealt: tuple[Gpu, ...] = ()  # the GPUs that it was given, once the host's are known
     gpu_memory: float = 1.0  # the fraction of that GPU's memory for its tensors
+    at_once: int = 1  # how many gradients each of its processes computes at once
     host: str = THIS_HOST  # name of its host
     part: TrainingRole = "aside"
     end: Ending = "fatal"

@@ -3,29 +3,41 @@
     python tests/bench/gpu_check.py [GPUs or share of one for each of four workers, default 0.25]
 
 Compares the gradient of every model, alone and many at once, and the quickstart with four workers,
-on the GPU and on the CPU. Exits with 0 if they agree, 1 if they do not, and 3 where there is no GPU
-to check.
+on the GPU and on the CPU; the quickstart also with a node that computes the gradients of all
+workers on the GPU (`compute: shared`). Exits with 0 if they agree, 1 if they do not, and 3 where
+there is no GPU to check.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import numpy as np
 from bench_gradient import CASES
+from numpy.typing import NDArray
 
 import testbed
+from testbed.algorithms.base import Samples
+from testbed.algorithms.frame.actions import Step
+from testbed.algorithms.frame.compute import OwnCompute
 from testbed.cli.up import INVALID
 from testbed.errors import HostError, NodeError
 from testbed.host.gpus import find_gpus
 from testbed.models import ImageShape, ModelConfig
 from testbed.models.base import GradientRequest
 from testbed.models.batched import TOLERANCE, BatchedNetwork, NotBatchable, require_batchable
+from testbed.roles.compute_process import ComputeProcess
+from testbed.roles.segment import MESSAGE_BYTES, Segment, request_of, result_in, worker_bytes
 from testbed.telemetry.host import torch_build
 
 GRADIENT_TOLERANCE = 1e-3
@@ -42,6 +54,9 @@ BATCH = 10
 AT_ONCE = 32
 """Gradients of a pass."""
 
+WORKERS = 4
+"""In a run."""
+
 
 def main(share: str) -> int:
     """Print what was compared; return the exit status."""
@@ -57,8 +72,13 @@ def main(share: str) -> int:
     for gpu in gpus:
         print(f"GPU {gpu.index}: {gpu.name}, {gpu.memory / 1e9:.1f} GB; PyTorch for {build}")
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
-        runs = [quickstart(Path(folder), *one) for one in (("cpu", "0"), ("gpu", share))]
-        faults = [*compare(*runs)]
+        runs = Path(folder)
+        cpu = quickstart(runs, "cpu", *each("0"))
+        on_gpu = quickstart(runs, "gpu", *each(share))
+        shared = quickstart(runs, "shared", f"compute={{shared: {{gpus: 1, vmap: {WORKERS}}}}}")
+        faults = [*compare(cpu, on_gpu)]
+        print("the same with `compute: shared`:")
+        faults += compare(cpu, shared)
     # After the runs: from here on this process uses CUDA.
     for config, image_shape in CASES:
         error = gradient_error(config, image_shape, device="cuda")
@@ -109,24 +129,77 @@ def at_once(
     found = np.stack([gradient for _, gradient in batched.gradients(requests)])
     ended = time.perf_counter()
     each = [1e3 * seconds / count for seconds in (between - began, ended - between)]
-    error = float(np.linalg.norm(found - np.stack(alone)) / np.linalg.norm(alone))
     print(f"             {each[0]:.3f} ms each one by one, {each[1]:.3f} ms of {count} at once")
-    if error > TOLERANCE:
-        yield f"{config} at once: {error:.1e}, expected at most {TOLERANCE:.0e}"
+    shared, seconds = asked(OwnCompute(Batches(images, labels), parameters, bound, batched), at)
+    print(f"             {1e3 * seconds / count:.3f} ms with `compute: shared`, {count} at once")
+    for name, one in (("at once", found), ("shared", shared)):
+        error = float(np.linalg.norm(one - np.stack(alone)) / np.linalg.norm(alone))
+        if error > TOLERANCE:
+            yield f"{config} {name}: {error:.1e}, expected at most {TOLERANCE:.0e}"
 
 
-def quickstart(runs: Path, name: str, share: str) -> testbed.Run:
-    """Run the quickstart with four workers that have this share of a GPU.
+@dataclass(frozen=True)
+class Batches:
+    """One batch per worker; the sample that it asks for is the batch's number."""
+
+    images: NDArray[np.float32]
+    labels: NDArray[np.int64]
+
+    def batch(self, samples: Samples, draw: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the batch of this number."""
+        return self.images[samples[0]], self.labels[samples[0]]
+
+
+def asked(compute: OwnCompute, at: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]:
+    """Ask a process of `compute: shared`, in a thread, for a gradient per row of parameters.
+
+    Returns:
+        The gradients, and the seconds from the first request to the last answer.
+    """
+    count, size = at.shape
+    channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = Thread(target=ComputeProcess(compute, size, count, theirs).serve)
+    process.start()
+    peers, segments = [], []
+    for index in range(count):
+        segment, memory = Segment.create(size)
+        ours, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with peer:
+            socket.send_fds(channel, [worker_bytes(index)], [peer.fileno(), memory])
+        os.close(memory)
+        channel.recv(MESSAGE_BYTES)
+        segment.parameters[:] = at[index]
+        peers.append(ours)
+        segments.append(segment)
+    began = time.perf_counter()
+    for index, peer in enumerate(peers):
+        peer.send(request_of(Step(np.array([index]))))
+    for peer in peers:
+        result_in(peer.recv(MESSAGE_BYTES))
+    seconds = time.perf_counter() - began
+    channel.close()
+    process.join()
+    for peer in peers:
+        peer.close()
+    return np.stack([segment.gradient for segment in segments]), seconds
+
+
+def each(share: str) -> Iterator[str]:
+    """Yield what gives each worker this share of a GPU."""
+    return (f"workers.classes.{one}.gpus={share}" for one in ("fast", "medium", "slow"))
+
+
+def quickstart(runs: Path, name: str, *settings: str) -> testbed.Run:
+    """Run the quickstart with four workers and these settings.
 
     Its accuracy and bytes count whether or not the host kept up with the links and speeds.
     """
-    classes = ("fast", "medium", "slow")
-    settings = [f"--set=workers.classes.{one}.gpus={share}" for one in classes]
-    words = ("up", "quickstart", "--workers=4", "--runtime=native", f"--runs={runs}")
-    command = [sys.executable, "-m", "testbed", *words, f"--name={name}", *settings]
+    words = ("up", "quickstart", f"--workers={WORKERS}", "--runtime=native", f"--runs={runs}")
+    changes = (f"--set={one}" for one in settings)
+    command = [sys.executable, "-m", "testbed", *words, f"--name={name}", *changes]
     status = subprocess.run(command, check=False).returncode
     if status not in (0, INVALID):
-        raise NodeError(f"the run on the {name.upper()} failed with status {status}.")
+        raise NodeError(f"the run `{name}` failed with status {status}.")
     return testbed.Run(runs / name)
 
 

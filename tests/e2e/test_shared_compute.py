@@ -15,14 +15,23 @@ from testbed.telemetry.events import read_events
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("runtime", ["native", pytest.param("lxc", marks=pytest.mark.nightly)])
-def test_the_node_that_computes_is_restarted_and_loses_no_update(bed: Any, runtime: str) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "compute", "updates"),
+    [
+        ("native", "shared", 1000),
+        pytest.param("native", "{shared: {vmap: 2}}", 200, marks=pytest.mark.nightly),
+        pytest.param("lxc", "shared", 1000, marks=pytest.mark.nightly),
+    ],
+)
+def test_the_node_that_computes_is_restarted_and_loses_no_update(
+    bed: Any, runtime: str, compute: str, updates: int
+) -> None:
     if runtime == "lxc":
         try:
             LxcDriver().check(())
         except HostError as refusal:
             pytest.skip(str(refusal))
-    options = ("--set", "compute=shared", "--set", "stop.updates=1000")
+    options = ("--set", f"compute={compute}", "--set", f"stop.updates={updates}")
     up = bed.up("--runtime", runtime, *options)
     up.wait_for_updates(50)
     bed.kill_node(up, "compute")
@@ -33,4 +42,4 @@ def test_the_node_that_computes_is_restarted_and_loses_no_update(bed: Any, runti
     ends = [(one.node, one.restarted) for one in only(events, Exited) if not one.planned]
     assert ends == [("compute", True)]
     assert [one.node for one in only(events, Launched)].count("compute") == 2
-    assert up.folder.state().reason == "1000 updates applied"
+    assert up.folder.state().reason == f"{updates} updates applied"

@@ -41,6 +41,7 @@ def test_gradients_at_once_are_compared_and_timed(
         assert list(check.at_once(*case, device="cpu", count=3)) == []
     printed = capsys.readouterr().out
     assert "of 3 at once" in printed
+    assert "ms with `compute: shared`, 3 at once" in printed
     assert "not at once: " in printed  # adsp-cnn
 
 

@@ -6,9 +6,10 @@ import fcntl
 import os
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ import pytest
 from testbed.algorithms.frame.actions import Step
 from testbed.algorithms.frame.compute import Gradient
 from testbed.errors import NodeError, UserCodeError
+from testbed.models.base import GradientRequest
 from testbed.payloads import Vector
 from testbed.roles.compute_process import ComputeProcess
 from testbed.roles.segment import (
     SEALS,
+    WELCOME,
     Segment,
     failure,
     request_of,
@@ -35,6 +38,8 @@ SIZE = 20
 class Doubling:
     """The gradient is twice the parameters, the loss the first sample."""
 
+    together = 1
+
     def __init__(self) -> None:
         self.first_samples: list[int] = []
 
@@ -43,11 +48,38 @@ class Doubling:
         return Gradient(float(step.samples[0]), 2 * at)
 
 
+class Gated:
+    """Computes the same, three at once, while a gate is open; the user's code fails on sample 66.
+
+    Attributes:
+        passes: the first samples of every pass.
+        begun: set once the first pass has begun.
+        gate: what all passes wait for.
+    """
+
+    together = 3
+
+    def __init__(self) -> None:
+        self.passes: list[list[int]] = []
+        self.begun, self.gate = threading.Event(), threading.Event()
+
+    def request(self, step: Step, at: Vector) -> GradientRequest:
+        if step.samples[0] == 66:
+            raise UserCodeError("rows.py:3: ValueError: the 66th", trace="Traceback")
+        return GradientRequest(at, step.samples, step.samples)
+
+    def at_once(self, requests: Sequence[GradientRequest]) -> list[Gradient]:
+        self.passes.append([int(one.targets[0]) for one in requests])
+        self.begun.set()
+        assert self.gate.wait(30.0)
+        return [Gradient(float(one.targets[0]), 2 * one.parameters) for one in requests]
+
+
 class Bench:
     """A process of the node in a thread, and the worker's ends of its connections."""
 
-    def __init__(self) -> None:
-        self.compute = Doubling()
+    def __init__(self, compute: Any = None) -> None:
+        self.compute = compute or Doubling()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         process = ComputeProcess(self.compute, SIZE, 100, theirs)
         self.thread = threading.Thread(target=process.serve)
@@ -63,14 +95,38 @@ class Bench:
         return ours, segment
 
 
+@contextmanager
+def served(made: Bench) -> Iterator[Bench]:
+    try:
+        yield made
+    finally:
+        made.channel.shutdown(socket.SHUT_WR)  # its end, though the process has not been read from
+        made.thread.join(30.0)
+        made.channel.close()
+        assert not made.thread.is_alive()
+
+
 @pytest.fixture
-def bench() -> object:
-    made = Bench()
-    yield made
-    made.channel.shutdown(socket.SHUT_WR)  # its end, though the process has not been read from
-    made.thread.join(30.0)
-    made.channel.close()
-    assert not made.thread.is_alive()
+def bench() -> Iterator[Bench]:
+    with served(Bench()) as made:
+        yield made
+
+
+@pytest.fixture
+def workers() -> Iterator[tuple[Gated, list[tuple[socket.socket, Segment]]]]:
+    """A process that computes for w5, and w0 to w4, which it has accepted."""
+    gated = Gated()
+    with served(Bench(gated)) as made:
+        made.thread.start()
+        ends = [made.connect(index) for index in range(6)]
+        for _ in ends:
+            assert made.channel.recv(10) == WELCOME
+        ends[5][0].send(asked(50))
+        assert gated.begun.wait(30.0)
+        yield gated, ends[:5]
+        gated.gate.set()
+        for peer, _ in ends:
+            peer.close()
 
 
 def asked(*samples: int) -> bytes:
@@ -90,6 +146,47 @@ def test_workers_are_served_in_turn(bench: Bench) -> None:
     assert losses == [10, 11, 12, 20]
     assert bench.compute.first_samples == [10, 20, 11, 12]
     np.testing.assert_array_equal(shared.gradient, 2 * np.arange(SIZE))
+
+
+def test_requests_that_wait_are_computed_together_in_the_order_of_their_arrival(
+    workers: Any,
+) -> None:
+    """At most three. w1 asks again before w4 asks, and is served after it."""
+    gated, ends = workers
+    for place, (peer, segment) in enumerate(ends):
+        segment.parameters[:] = place + np.arange(SIZE)
+        if place == 4:
+            ends[1][0].send(asked(12))
+        peer.send(asked(10 * place, 99))
+    ends[1][0].send(asked(13))
+    gated.gate.set()
+    losses = [result_in(peer.recv(1000))[0] for peer, _ in ends]
+    assert losses == [0, 10, 20, 30, 40]
+    assert [result_in(ends[1][0].recv(1000))[0] for _ in range(2)] == [12, 13]
+    assert gated.passes == [[50], [0, 10, 20], [30, 40, 12], [13]]
+    for place, (_, segment) in enumerate(ends):
+        np.testing.assert_array_equal(segment.gradient, 2 * (place + np.arange(SIZE)))
+
+
+def test_what_happens_to_one_of_a_pass_happens_to_no_other(
+    workers: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """w0 is killed, w1 asks for a wrong sample, the user's code fails for w2, w3 reads nothing."""
+    gated, ends = workers
+    killed, wrong, failed, _, good = (peer for peer, _ in ends)
+    killed.send(asked(1))
+    killed.close()
+    for peer, sample in ((wrong, 100), (failed, 66), (ends[3][0], 3), (good, 4)):
+        peer.send(asked(sample))
+    gated.gate.set()
+    assert result_in(good.recv(1000))[0] == 4
+    assert wrong.recv(1000) == b""
+    with pytest.raises(UserCodeError, match="the 66th"):
+        result_in(failed.recv(1000))
+    failed.send(asked(6))
+    assert result_in(failed.recv(1000))[0] == 6
+    assert [one for some in gated.passes for one in some] == [50, 1, 3, 4, 6]
+    assert "w1: found samples 100 to 100" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def simulated(
         workers = {
             index: SimulatedWorker(index, made(config, index), lambda: 1.0) for index in range(2)
         }
-        return workers, Learner(DATA, vector[:SIZE], bound)
+        return workers, Learner(DATA, OwnCompute(DATA, vector[:SIZE], bound))
 
     rng = np.random.default_rng(1)  # as in the stage
     initial = rng.normal(size=SIZE).astype(np.float32)

@@ -119,6 +119,27 @@ def test_omissions_are_reported_once_per_class(small: Any) -> None:
     assert links["checked"] == 2
 
 
+def test_why_gradients_are_computed_one_by_one_is_recorded(make_small: Any) -> None:
+    """The node that computes has written it before it accepts a worker; its text is escaped."""
+    small = make_small("compute={shared: {vmap: 4}}", "workers.classes.slow.memory=null")
+    file = small.setup.folder.one_by_one
+    file.parent.mkdir(exist_ok=True)
+
+    def launch(name: str) -> None:
+        if name == "compute":
+            file.write_text("no\x1bbatching rule")
+        else:
+            obey(small, name)
+
+    small.agent.on_launch = launch
+    small.agent.answers = [[LINK]]
+    deployment(small).bring_up()
+    (found,) = [one for one in small.events() if one["event"] == "computed_one_by_one"]
+    assert found["reason"] == "no\\x1bbatching rule"
+    said = "gradients are computed one by one, as vmap is not possible: no\\x1bbatching rule"
+    assert said in small.shown.getvalue()
+
+
 def test_links_are_compared_before_the_training_starts(small: Any) -> None:
     def links(*, as_created: bool) -> list[Any]:
         assert as_created

@@ -91,6 +91,21 @@ def test_a_node_with_gpus_starts_cold_and_sees_only_these(make_small: Any) -> No
     assert {mount.target for mount in launch.mounts} == {one.target for one in without.mounts}
 
 
+def test_the_node_that_computes_has_gpus_as_a_worker_has(make_small: Any) -> None:
+    """A worker has none, and is forked from the template."""
+    small = make_small("compute={shared: {gpus: 2}}", "workers.classes.slow.memory=null")
+    found = [Gpu(index, f"GPU-{index}", "Any", Size(10e9), index) for index in range(2)]
+    setup = replace(small.setup, plan=deal_gpus(small.setup.plan, found, vector=0))
+    computes, worker = (setup.launch(setup.plan.node(name)) for name in ("compute", "w0"))
+    assert (computes.arguments["device"], computes.arguments["gpu_memory"]) == ("cuda", "1.0")
+    assert computes.environment == {"CUDA_VISIBLE_DEVICES": "GPU-0,GPU-1"}
+    assert (computes.mode, worker.mode) == ("cold", "warm")
+    shown = [mount.target for mount in computes.mounts if Path("/dev") in mount.target.parents]
+    assert shown == [Path("/dev/nvidia0"), Path("/dev/nvidia1"), Path("/dev/nvidia-uvm")]
+    assert "device" not in worker.arguments
+    computes.check()
+
+
 def test_cold_nodes_need_no_template(make_small: Any) -> None:
     assert make_small("launch=cold").setup.template().preload == ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,27 @@ def test_gpus_that_the_host_lacks_are_refused(tmp_path: Path) -> None:
         up(request_of(runs, "1"), RunListener(), find_gpus=lambda: ())
     with pytest.raises(HostError, match=r"w0 .*gpus 0.25 is 300 MB of GPU 0, .* At most 2 nodes"):
         up(request_of(runs, "0.25"), RunListener(), find_gpus=lambda: (SMALL,))
+    assert not runs.exists()
+
+
+def test_gpus_of_the_node_that_computes_are_refused_like_a_workers(tmp_path: Path) -> None:
+    """With vmap, it needs the model twice, and three vectors of each of 1,000 gradients."""
+    shared = TEXT.replace("{all: {gpus: GPUS}}", "{all: {}}")
+    runs = tmp_path / "runs"
+    for given, found, why in (
+        ("gpus: 1", (), "compute: gpus 1, but this host has no NVIDIA GPU: .* Set gpus to 0"),
+        ("gpus: 2", (SMALL,), "compute: gpus 2, but of this host's 1 there is left: 1 of GPU 0"),
+        (
+            "gpus: 0.5, vmap: 1000",
+            (SMALL,),
+            r"compute: gpus 0.5 is 600 MB of GPU 0, expected at least 707 MB: 500 MB for its CUDA "
+            r"context, and 207 MB for 1,000 gradients at once. Set a smaller vmap.",
+        ),
+    ):
+        scenario = load_text(f"{shared}compute: {{shared: {{{given}}}}}\n")
+        request = replace(request_of(runs, "0"), scenario=scenario)
+        with pytest.raises(HostError, match=why):
+            up(request, RunListener(), find_gpus=lambda found=found: found)
     assert not runs.exists()
 
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from testbed import Run
 from testbed.algorithms.base import AlgorithmConfig, Samples, Stream
 from testbed.algorithms.frame.actions import Step
-from testbed.algorithms.frame.compute import Gradient
+from testbed.algorithms.frame.compute import Gradient, OwnCompute
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.service_queue import ServiceQueue
 from testbed.algorithms.frame.stop import Schedule, StopRule
@@ -134,7 +134,9 @@ class MadeUp(Learner):
     """Gradients and losses that depend on the model and on the data, without a network."""
 
     def __init__(self) -> None:
-        """No model to bind."""
+        """No model to bind, so one gradient at a time."""
+        none: Any = None
+        self.compute = OwnCompute(none, none, none)
 
     def gradient(self, step: Step, at: Vector) -> Gradient:
         rng = np.random.default_rng([*step.samples.tolist(), step.draw])

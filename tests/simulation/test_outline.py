@@ -66,6 +66,9 @@ def test_a_ray_pool_has_the_workers_models_on_its_nodes() -> None:
     assert made.memory_bytes == 80_000_000 + 350_000_000  # two vectors for each of 10 workers
     # Of 10 workers, the first of 3 actors has 4: two vectors of 4 MB each, and the imports.
     assert actor_bytes(10, 1_000_000, processes=3) == 32_000_000 + 350_000_000
+    # Of 8 gradients at once, 24 vectors to compute them, and 16 in a message and its answer.
+    eight = actor_bytes(10, 1_000_000, processes=3, at_once=8)
+    assert eight == 32_000_000 + 350_000_000 + 40 * 4_000_000
 
 
 def test_memory_grows_with_workers_and_processes() -> None:

@@ -112,7 +112,7 @@ def test_a_live_device_and_a_simulation_draw_the_same(tmp_path: Path, digits: Pa
     network = CustomModel.model_validate(own).build(data.image_shape, 10, folder=tmp_path)
     at = network.initial(np.random.default_rng(0))
     there = at.copy()
-    learner = Learner(data, there, network.bind(there))
+    learner = Learner(data, OwnCompute(data, there, network.bind(there)))
     device = Device(
         index=0,
         compute=OwnCompute(data, at, network.bind(at)),

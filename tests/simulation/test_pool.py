@@ -14,6 +14,7 @@ import torch
 from testbed.algorithms.asgd import Asgd, AsgdServer, AsgdWorker
 from testbed.algorithms.base import AlgorithmConfig, Halves, Reply, Stream, Update
 from testbed.algorithms.comp_asgd import CompAsgd
+from testbed.algorithms.frame.compute import OwnCompute
 from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
 from testbed.models import BoundModel, Mlp, Network
@@ -94,7 +95,7 @@ def start_pool(network: Network, config: AlgorithmConfig, *, workers: int, proce
             shard, rng = np.array([index]), np.random.default_rng(0)
             worker = Worker(half, Stream(1), Shard(shard, rng), think=lambda: 0.0)
             simulated[index] = SimulatedWorker(index, worker, draw_step=lambda: 0.5)
-        return simulated, Learner(DATA, parameters, network.bind(parameters))
+        return simulated, Learner(DATA, OwnCompute(DATA, parameters, network.bind(parameters)))
 
     start = forked(build, workers=workers)
     return Pool(start, workers=workers, size=layout.size, processes=processes)

@@ -83,6 +83,7 @@ class Role(ABC):
     vectors: ClassVar[int] = 0  # number of copies of the model it holds
     other_bytes: ClassVar[int] = 0  # its other private memory, without the interpreter
     reads_run: ClassVar[bool] = True  # whether it can read the scenario and the data
+    saves_memory: ClassVar[str] = ""  # fields other than its `memory` by which it needs less
     opens_socket: ClassVar[bool] = False  # whether it uses the PS's socket
 
     @abstractmethod

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.plan.nodes.base import COMPUTE_UID, INSIDE, SERVICE_WEIGHT, Inputs, Role
+from testbed.models.compute import vectors_at_once
+from testbed.plan.nodes.base import (
+    COMPUTE_UID,
+    CUDA_BYTES,
+    INSIDE,
+    PYTHON_BYTES,
+    SERVICE_WEIGHT,
+    Inputs,
+    Role,
+)
 from testbed.runtimes.agent.launch import Mount
 from testbed.scenario.compute import choose
 from testbed.scenario.schema import Scenario
@@ -31,6 +40,7 @@ class ComputeRole(Role):
     entry = "testbed.roles.compute:main"
     cpu_weight = SERVICE_WEIGHT
     vectors = 2
+    saves_memory = "fewer `compute.processes`, or a smaller `compute.vmap` or `workers.batch_size`"
 
     def nodes(self, scenario: Scenario) -> Iterator[NodeSpec]:
         """Yield the node, if the scenario has one; the estimate of its memory is this host's."""
@@ -49,6 +59,8 @@ class ComputeRole(Role):
             uid=COMPUTE_UID,
             end="restarted",
             memory_estimate=Size(shared.process_count * PROCESS_BYTES),
+            gpus=shared.gpus,
+            at_once=shared.vmap,
         )
 
     def mounts(self, inputs: Inputs) -> tuple[Mount, ...]:
@@ -57,6 +69,11 @@ class ComputeRole(Role):
         return (*super().mounts(inputs), own)
 
     def memory_bytes(self, node: NodeSpec, plan: Plan, *, vector: int) -> int:
-        """Return the memory of its processes; what it shares with workers is counted as theirs."""
+        """Return the memory of its processes; what it shares with workers is counted as theirs.
+
+        With GPUs, each process has a CUDA context, and all are forked from one that starts cold.
+        """
         processes = int(node.memory_estimate or 0) // PROCESS_BYTES
-        return processes * (PROCESS_BYTES + self.vectors * vector)
+        vectors = self.vectors + vectors_at_once(node.at_once)
+        each = PROCESS_BYTES + (CUDA_BYTES if node.gpus else 0) + vectors * vector
+        return processes * each + (PYTHON_BYTES["cold"] if node.gpus else 0)

@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 
 from testbed.plan.budget import budget, count_parameters
+from testbed.plan.gpus import deal_gpus
 from testbed.plan.make import plan
 from testbed.plan.nodes import role_of
 from testbed.plan.nodes.base import Inputs
 from testbed.rpc.tokens import token_of
 from testbed.scenario import load_text
 from testbed.scenario.compute import choose
+from testbed.scenario.settings import Shared
 from testbed.telemetry.folder import RunFolder
+from testbed.values.topology import Gpu
+from testbed.values.units import Size
 
 TEXT = """\
 name: shared
@@ -82,6 +86,36 @@ def test_memory() -> None:
     each = budget(scenario, plan(scenario, "r"), count_parameters(scenario)).node_bytes
     assert each["worker"] == 14_000_000 + 4 * 846_760
     assert each["compute"] == 3 * (30_000_000 + 2 * 846_760)
+
+
+def test_memory_of_gradients_at_once_and_of_gpus() -> None:
+    """Three vectors for each gradient of a pass; a context for each process, not each worker."""
+    for given, expected in (
+        ("{shared: {processes: 3, vmap: 8}}", 3 * (30_000_000 + (2 + 3 * 8) * 846_760)),
+        ("{shared: {gpus: 2}}", 150_000_000 + 2 * (1_030_000_000 + 2 * 846_760)),
+        ("{shared: {gpus: 0.5, vmap: 8}}", 150_000_000 + 1_030_000_000 + 26 * 846_760),
+    ):
+        scenario = load_text(TEXT.replace("{shared: {processes: 3}}", given))
+        each = budget(scenario, plan(scenario, "r"), count_parameters(scenario)).node_bytes
+        assert each["compute"] == expected
+        assert each["worker"] == 14_000_000 + 4 * 846_760
+
+
+def test_a_gpu_needs_memory_for_one_context_whatever_the_number_of_workers() -> None:
+    """As test_two_hundred_contexts_do_not_fit_on_one_gpu, with one for all 200."""
+    shared = "{shared: {gpus: 0.5, vmap: 32}}"
+    text = TEXT.replace("{shared: {processes: 3}}", shared).replace("count: 20", "count: 200")
+    gpu = Gpu(0, "GPU-0", "Any", Size(2_000_000_000), 0)
+    made = deal_gpus(plan(load_text(text), "r"), [gpu], vector=846_760)
+    assert [node.name for node in made.nodes if node.dealt] == ["compute"]
+    assert made.node("compute").gpu_memory == 0.25  # half of it, without the context
+
+
+def test_there_is_one_process_per_gpu() -> None:
+    for given, count in (("gpus: 3", 3), ("gpus: 0.25", 1), ("gpus: 2, processes: 2", 2)):
+        shared = load_text(TEXT.replace("processes: 3", given)).compute
+        assert isinstance(shared, Shared)
+        assert shared.process_count == count
 
 
 def test_a_worker_sees_the_socket_and_has_a_token_of_its_own() -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from testbed.algorithms.frame.actions import Step
 from testbed.errors import NodeError
+from testbed.host.gpus import find_gpus
+from testbed.models.batched import TOLERANCE
 from testbed.roles.shared_compute import SharedCompute
 from testbed.rpc.tokens import token_of
 from testbed.scenario.experiment import load_model
@@ -27,6 +29,8 @@ ROUNDS = {
     "evaluate": "{every: 45, images: 50}",
 }
 """Rounds that wait for all: their sums do not depend on the order of arrival."""
+
+NET = "{name: custom, file: net.py, class: net}"
 
 DRAWING = """
 from torch import nn
@@ -62,7 +66,7 @@ def children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-@pytest.mark.parametrize("model", ["digits-cnn", "{name: custom, file: net.py, class: net}"])
+@pytest.mark.parametrize("model", ["digits-cnn", NET])
 def test_shared_processes_compute_the_same_bits(make: Make, model: str) -> None:
     """Also those of a model that draws random numbers."""
     casts = [
@@ -81,9 +85,61 @@ def test_shared_processes_compute_the_same_bits(make: Make, model: str) -> None:
     assert (shared["queued_seconds"] < shared["compute_seconds"]).all()
 
 
-def test_what_a_killed_process_was_computing_is_requested_again(make: Make) -> None:
+def test_gradients_at_once_are_those_one_by_one_but_for_the_last_digits(make: Make) -> None:
+    """At most two of three workers wait; the third gradient fills a pass, or is alone in one.
+
+    Of the final model, after 10 rounds, on the CPU as a device: vectors are copied.
+    """
+    few = ROUNDS | {"stop": "{updates: 30}"}
+    casts = [
+        make(**few, compute=f"{{shared: {{processes: 1, vmap: {count}}}}}") for count in (1, 2)
+    ]
+    for cast in casts:
+        cast.device = "cpu"
+        cast.start_all(3)
+        cast.wait_for("done")
+        assert cast.terminate() == {0}
+        assert not (cast.folder / "compute" / "one-by-one").exists()
+    alone, together = map(final, casts)
+    np.testing.assert_allclose(together, alone, rtol=0, atol=TOLERANCE * np.abs(alone).max())
+    assert not np.array_equal(together, alone)
+
+
+def test_a_model_that_cannot_be_batched_is_computed_one_by_one(make: Make) -> None:
+    """The file says why; the bits are those of ``own``."""
+    own, asked = (make(**ROUNDS, model=NET, compute=one) for one in ("own", "{shared: {vmap: 4}}"))
+    for cast in (own, asked):
+        cast.put_own_file("net.py", DRAWING)
+        cast.start_all(3)
+        cast.wait_for("done")
+        assert cast.terminate() == {0}
+    np.testing.assert_array_equal(final(own), final(asked))
+    why = (asked.folder / "compute" / "one-by-one").read_text()
+    assert why == "a model of your own computes one gradient at a time"
+
+
+@pytest.mark.skipif(bool(find_gpus()), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_named(make: Make) -> None:
+    cast = make(compute="{shared: {gpus: 1}}")
+    cast.device = "cuda"
+    cast.start("compute")
+    assert cast.exit_status("compute") == NodeError.exit_code
+    log = cast.log("compute").read_text(encoding="utf-8")
+    assert "its device is cuda, but PyTorch cannot use CUDA: " in log
+    assert "`testbed doctor FILE` checks this host." in log
+    assert "compute: one of its 1 processes ended with status 3." in log
+
+
+@pytest.mark.parametrize(
+    ("vmap", "updates"), [(1, 90), pytest.param(2, 45, marks=pytest.mark.nightly)]
+)
+def test_what_a_killed_process_was_computing_is_requested_again(
+    make: Make, vmap: int, updates: int
+) -> None:
     """The node ends as if it had been killed itself; another one takes its place."""
-    casts = [make(**ROUNDS, compute="{shared: {processes: 2}}") for _ in range(2)]
+    compute = f"{{shared: {{processes: 2, vmap: {vmap}}}}}"
+    rounds = ROUNDS | {"stop": f"{{updates: {updates}}}"}
+    casts = [make(**rounds, compute=compute) for _ in range(2)]
     for cast in casts:
         cast.patience_seconds = 30.0
         cast.start_all(3)
@@ -100,8 +156,14 @@ def test_what_a_killed_process_was_computing_is_requested_again(make: Make) -> N
     np.testing.assert_array_equal(*map(final, casts))
 
 
-def test_workers_that_are_frozen_or_killed_hold_up_no_other(make: Make) -> None:
-    cast = make(workers="{count: 3}", stop="{updates: 300}", compute="{shared: {processes: 1}}")
+@pytest.mark.parametrize(
+    ("vmap", "updates"), [(1, 300), pytest.param(3, 120, marks=pytest.mark.nightly)]
+)
+def test_workers_that_are_frozen_or_killed_hold_up_no_other(
+    make: Make, vmap: int, updates: int
+) -> None:
+    compute = f"{{shared: {{processes: 1, vmap: {vmap}}}}}"
+    cast = make(workers="{count: 3}", stop=f"{{updates: {updates}}}", compute=compute)
     cast.start_all(3)
     cast.wait_until(lambda: len(cast.rows()) > 10)
     os.kill(cast.processes["w0"].pid, signal.SIGSTOP)
