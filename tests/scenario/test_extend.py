@@ -175,7 +175,7 @@ def test_text_without_a_file_extends_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        (r'"a\0b"', r"'a.x00b': a file that cannot be read \(embedded null byte\)"),
+        (r'"a\0b"', r"'a.x00b': a file that cannot be read \(.*embedded null"),
         ("a" * 300, "'aaaa.*aaa': a file that cannot be read .File name too long"),
         ("loop", "'loop': a file that cannot be read .Too many levels of symbolic links"),
         ("/dev/null", "'/dev/null': a pipe or a device, expected a regular file"),
