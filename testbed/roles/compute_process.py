@@ -216,7 +216,7 @@ def serve(
         ComputeProcess(compute, parameters.size, len(data.train_labels), channel).serve()
     except torch.cuda.OutOfMemoryError as error:
         raise HostError(
-            f"the GPU has not enough memory for {compute.together:,} gradients at once: {error}",
+            f"the GPU has not enough memory for {at_once:,} gradients at once: {error}",
             hint="Set a smaller compute.vmap or workers.batch_size, or larger compute.gpus.",
         ) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,7 +49,9 @@ def _file(folder: Path, module: str) -> Path | None:
 
 def _statements(file: Path) -> Iterator[ast.Import | ast.ImportFrom]:
     try:
-        tree = ast.parse(file.read_bytes())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # Python tells the app's author
+            tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
         return
     for node in tree.body:

@@ -113,6 +113,7 @@ def test_two_rounds_reach_the_record(bed: Any, flower: str, hidden: int, toleran
     assert values["train_loss"][1] < values["train_loss"][0]
     pairs = bed.run("report", up.name, "--json").json["pairs"]
     for index in range(4):
+        assert "not forked" not in up.folder.log(f"supernode{index}").read_text()
         pair = pairs[f"supernode{index}"]["superlink"]
         for key, expected in zip(("sent_bytes", "received_bytes"), by_hand(hidden), strict=True):
             assert pair[key] == pytest.approx(2 * expected, rel=tolerance)

@@ -17,11 +17,13 @@ flower-superexec = fake:superexec
 flwr-clientapp = fake:clientapp
 """
 FAKE = """\
-import os, subprocess, sys, time
+import os, socket, subprocess, sys, time
 loaded_by = os.getpid()
 
 def supernode():
     print("supernode", sys.argv[1:], loaded_by == os.getppid(), flush=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as unfinished:
+        unfinished.connect(f"\\0flower-{os.getppid()}")
     parent = ["--parent-pid", str(os.getpid())]
     os.environ["GIVEN"] = "sesame"
     subprocess.run(["flower-superexec", *parent], check=True)
@@ -51,12 +53,16 @@ def warm(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (packages / "threaded.py").write_text(
         "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     )
+    (packages / "leaving.py").write_text("raise SystemExit(2)\n")
+    python = tmp_path / "my env" / "python"
+    python.parent.mkdir()
+    python.symlink_to(Path(sys.executable).resolve())
     real = tmp_path / "bin" / "flower-supernode"
     real.parent.mkdir()
     real.write_text('#!/bin/sh\necho cold "$@"\n')
     real.chmod(0o755)
     return subprocess.run(
-        [sys.executable, SCRIPT, *words, "--", "--insecure", "a b"],
+        [python, SCRIPT, *words, "--", "--insecure", "a b"],
         cwd=tmp_path,
         env={
             "PATH": f"{real.parent}:{os.environ['PATH']}",
@@ -71,10 +77,13 @@ def warm(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_processes_are_forks_with_what_was_imported(tmp_path: Path) -> None:
-    done = warm(tmp_path, "--import", "import shared", "--import", "from nonesuch import x")
+    imports = ("import shared", "from nonesuch import x", "import leaving")
+    done = warm(tmp_path, *(word for one in imports for word in ("--import", one)))
     assert done.stdout.splitlines() == [
         "not shared: from nonesuch import x: No module named 'nonesuch'",
+        "not shared: import leaving: 2",
         "supernode ['--insecure', 'a b'] True",
+        "not forked, as the request is incomplete: Expecting value: line 1 column 1 (char 0)",
         "superexec sesame True",
         "clientapp [] True",
     ]

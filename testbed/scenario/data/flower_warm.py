@@ -14,21 +14,27 @@ import argparse
 import gc
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
+import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 
 SUPERNODE, FORKED = "flower-supernode", ("flower-superexec", "flwr-clientapp")
 MOST_BYTES = 128 * 1024
+LONGEST_END_SECONDS = 1.0
 READY_FOR_FORKS = "jemalloc_bg_thd"
 """The thread of an allocator that handles forks; pyarrow starts it."""
 
 COMMAND = """\
-#!{python} -IS
+#!/bin/sh
+'''exec' {python} -IS "$0" "$@"
+' '''
 import json, os, socket, sys
 words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as warm:
@@ -37,7 +43,10 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as warm:
     socket.send_fds(warm, [request], [1, 2])
     warm.recv(1)
 """
-"""Ends as soon as the fork exists. Flower does not wait for these commands."""
+"""Ends as soon as the fork exists. Flower does not wait for these commands.
+
+A shell starts the interpreter, whose path may be long and have spaces, which `#!` does not allow.
+"""
 
 
 def main() -> int:
@@ -65,7 +74,11 @@ def main() -> int:
         return run([SUPERNODE, *given.options], functions[SUPERNODE])
     end_with(supernode)
     while True:
-        words, environment, outputs = receive(requests)
+        try:
+            words, environment, outputs = receive(requests)
+        except ValueError as error:  # such as that of a command that was killed meanwhile
+            print(f"not forked, as the request is incomplete: {error}", flush=True)
+            continue
         if os.fork() == 0:
             requests.close()
             leave(environment, outputs)
@@ -85,14 +98,15 @@ def preload(statement: str) -> None:
     """Import what the app will import; the app itself reports what it cannot."""
     try:
         exec(statement, {})
-    except Exception as error:  # noqa: BLE001 - of the imported modules, any
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - of the imported modules, any
         print(f"not shared: {statement}: {error}", flush=True)
 
 
 def threads_after_fork() -> list[str]:
     """Return the names of this process's threads whose locks a fork would keep.
 
-    OpenBLAS ends its threads before a fork, and starts others when it needs them.
+    OpenBLAS ends its threads before a fork, and starts others when it needs them. The kernel lists
+    a thread for another moment after it has ended.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # about these threads
@@ -100,9 +114,21 @@ def threads_after_fork() -> list[str]:
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
-    others = [one for one in Path("/proc/self/task").iterdir() if one.name != str(os.getpid())]
-    names = [(one / "comm").read_text(encoding="utf-8").strip() for one in others]
-    return [name for name in names if name != READY_FOR_FORKS]
+    deadline = time.monotonic() + LONGEST_END_SECONDS
+    while (found := other_threads()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def other_threads() -> list[str]:
+    """Return the names of this process's other threads, without those that are ready for forks."""
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            name = (task / "comm").read_text(encoding="utf-8").strip()
+            if task.name != str(os.getpid()) and name != READY_FOR_FORKS:
+                names.append(name)
+    return names
 
 
 def write_commands(folder: Path, address: str) -> None:
@@ -110,7 +136,9 @@ def write_commands(folder: Path, address: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in FORKED:
         file = folder / name
-        file.write_text(COMMAND.format(python=sys.executable, address=address), encoding="utf-8")
+        file.write_text(
+            COMMAND.format(python=shlex.quote(sys.executable), address=address), encoding="utf-8"
+        )
         file.chmod(0o755)
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
 
@@ -137,11 +165,20 @@ def end_with(supernode: int) -> None:
 
 
 def receive(requests: socket.socket) -> tuple[list[str], dict[str, str], list[int]]:
-    """Wait for a command; return its words, its environment, and where it prints."""
+    """Wait for a command; return its words, its environment, and where it prints.
+
+    Raises:
+        ValueError: the request is not complete.
+    """
     connection, _ = requests.accept()
     with connection:
         data, outputs, _, _ = socket.recv_fds(connection, MOST_BYTES, 2)
-    words, environment = json.loads(data)
+    try:
+        words, environment = json.loads(data)
+    except ValueError:
+        for output in outputs:
+            os.close(output)
+        raise
     return words, environment, list(outputs)
 
 
