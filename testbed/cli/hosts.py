@@ -33,7 +33,8 @@ def command(as_json: bool) -> None:
     print_table(columns, map(_row, hosts))
     for host in hosts:
         if host.left_out:
-            click.echo(f"{host.name}: runs leave it out: {host.left_out}")
+            told = "a run needs this host" if host.here else "runs leave it out"
+            click.echo(f"{host.name}: {told}: {host.left_out}")
         for lack in host.lacks:
             click.echo(f"{host.name}: {lack}")
 

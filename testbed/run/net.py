@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from testbed.errors import NodeError, Problem, ScenarioError
+from testbed.errors import HostLostError, NodeError, Problem, ScenarioError
 from testbed.network.qdiscs import qdiscs_of
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
@@ -97,10 +97,16 @@ class Links:
             shapes = (self._shape(node, "up", up), self._shape(node, "down", down))
             alike[shapes].append(node)
         seconds = None if duration is None else duration_of(duration) / self.plan.time_scale
-        changed = 0
+        changed, lost = 0, []
         for (to_ps, back), nodes in alike.items():
-            done = self.agent.reshape(nodes, up=to_ps, down=back, seconds=seconds, by_hand=True)
-            changed += len(done.nodes)
+            try:
+                done = self.agent.reshape(nodes, up=to_ps, down=back, seconds=seconds, by_hand=True)
+            except HostLostError as error:  # it has changed the links on the other hosts
+                lost.append(error.message)
+            else:
+                changed += len(done.nodes)
+        if lost:
+            raise HostLostError(" ".join(lost))
         until = "until it is reset" if duration is None else f"for {duration} of emulated time"
         return f"changed {changed} links {until}"
 

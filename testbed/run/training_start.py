@@ -95,8 +95,9 @@ class TrainingStart:
         return escaped(said.decode(errors="replace"))
 
     def _missing(self, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
-        """Return the nodes that are not ready yet."""
+        """Return the nodes that are not ready yet, without those that were lost with their host."""
         waited_for = [node for node in nodes if role_of(node).reports]
+        waited_for = [node for node in waited_for if node.name not in self.watch.lost]
         return [node for node in waited_for if not self._has_reported(node)]
 
     def _has_reported(self, node: NodeSpec) -> bool:

@@ -61,10 +61,10 @@ def examine_hosts(
 def describe(host: SwarmHost) -> Finding:
     """Report what a host is, or why it cannot carry nodes."""
     check = f"host {host.name}"
-    if host.left_out:
+    if host.left_out and not host.here:
         return Finding(check, "warning", f"runs leave it out: {host.left_out}")
-    if host.lacks:
-        return Finding(check, "missing", "; ".join(host.lacks))
+    if lacks := (*host.lacks, *([host.left_out] if host.left_out else [])):
+        return Finding(check, "missing", "; ".join(lacks))
     image = host.image or "no image: it is copied when it is needed"
     found = f"{host.address}, {host.architecture}, engine {host.version}, {image}"
     return Finding(check, "ok", found)

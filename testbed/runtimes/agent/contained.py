@@ -61,7 +61,7 @@ from testbed.runtimes.agent.settings import (
 from testbed.runtimes.agent.spawner import Spawner
 from testbed.telemetry.folder import RunFolder
 
-CONNECT_SECONDS = 30.0
+CONNECT_SECONDS = 50.0
 """How long it waits for its controller, which may have died after requesting the container: not for
 as long as the lease of a controller that has connected."""
 

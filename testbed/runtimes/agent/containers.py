@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from testbed.errors import HostError, NodeError
@@ -231,7 +232,7 @@ class GivenContainers:
 
     def end(self) -> None:
         """Kill every container, including paused ones."""
-        for first in {*self.given.values(), *self.find_all()}:
+        for first in chain(self.given.values(), self.find_all()):
             with suppress(OSError, HostError):  # it has ended, and so have its groups
                 groups = ContainerGroups.of(first.pid)
                 first.kill()

@@ -219,14 +219,12 @@ class HostAgents(AgentClient):
                 continue
             times = {name: clock.here(change[name]) for name in ("planned", "actual")}
             done.append({**change, **times})
+        failure = "; ".join(one["failure"] for one in done if one["failure"])
         if lost:
-            rest = " The links of all other nodes are changed." if done else ""
-            raise HostLostError(f"{' '.join(lost)}{rest}")
-        return {
-            **done[-1],
-            "nodes": [node for one in done for node in one["nodes"]],
-            "failure": "; ".join(one["failure"] for one in done if one["failure"]),
-        }
+            rest = " The links of nodes on other hosts are changed." if done else ""
+            raise HostLostError(f"{' '.join(lost)}{f' {failure}' if failure else rest}")
+        nodes = [node for one in done for node in one["nodes"]]
+        return {**done[-1], "nodes": nodes, "failure": failure}
 
     def _ask_of(self, host: str, method: str, **arguments: Any) -> Any:
         self._check_lost(host)

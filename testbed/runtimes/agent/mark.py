@@ -2,7 +2,8 @@
 
 The agent removes it when the run ends. A container that an engine has started by then mounts it,
 and is found by that; one that an engine starts later, at the request of a controller that has died,
-fails to mount it. So no container is left running that no launch has named.
+fails to mount it. So no container is left running that no launch has named. Podman may make a
+folder in place of the missing file; `testbed down` removes a container that mounts it.
 """
 
 from __future__ import annotations
@@ -39,11 +40,20 @@ class Mark:
 
     def remove(self) -> Iterator[Process]:
         """Remove the file; yield the first processes of the containers that mount it."""
-        self.path.unlink(missing_ok=True)  # first: then there is no other container
+        remove_mark(self.path)  # first: then there is no other container
         for pid in every_pid():
             with suppress(OSError):  # it has just ended, or is on a host that hides it
-                if is_first(pid) and self.mounted in (PROC / str(pid) / "mountinfo").read_text():
+                mounts = (PROC / str(pid) / "mountinfo").read_text(errors="surrogateescape")
+                if is_first(pid) and self.mounted in mounts:
                     yield Process.of(pid)
+
+
+def remove_mark(path: Path) -> None:
+    """Remove the file, or the folder that Podman has made in its place."""
+    if path.is_dir():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _source_of_mount(point: Path) -> str:
@@ -54,7 +64,8 @@ def _source_of_mount(point: Path) -> str:
     finally:
         os.close(descriptor)
     mount = words[words.index("mnt_id:") + 1]
-    for line in (PROC / "self/mountinfo").read_text().splitlines():
+    lines = (PROC / "self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    for line in lines:
         identity, _, device, path, *_ = line.split()
         if identity == mount:
             return f"{device} {path}"

@@ -217,9 +217,9 @@ def keeping_first(engine: APIClient, folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except TestbedError:
-        first, *others = containers_of(engine, folder)
-        _let_end(engine, first)
-        in_parallel(lambda one: remove(engine, one.identity), others)
+        found = containers_of(engine, folder)
+        in_parallel(lambda one: _let_end(engine, one), found[:1])
+        in_parallel(lambda one: remove(engine, one.identity), found[1:])
         raise
 
 

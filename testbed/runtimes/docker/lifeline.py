@@ -19,6 +19,7 @@ from testbed.host.process import Process, has_ended
 from testbed.host.reports import ReportPipe, last_lines
 from testbed.host.sockets import pid_of_listener, short_path
 from testbed.runtimes.agent.first_process import FOLDER as COPIES
+from testbed.runtimes.agent.mark import remove_mark
 from testbed.runtimes.agent.settings import (
     AGENT_LOG,
     AGENT_SOCKET,
@@ -138,7 +139,8 @@ class DockerLifeline(Lifeline):
 
 def clear(folder: RunFolder) -> None:
     """Remove the files that a run's agent has left in the folder."""
-    for name in (AGENT_SOCKET, LIFELINE_SOCKET, MARK, SECCOMP):
+    remove_mark(folder.control / MARK)
+    for name in (AGENT_SOCKET, LIFELINE_SOCKET, SECCOMP):
         (folder.control / name).unlink(missing_ok=True)
     shutil.rmtree(folder.control / COPIES, ignore_errors=True)  # there are none without images
     folder.discard_records()

@@ -95,6 +95,8 @@ def labelled_hosts(engine: APIClient, folder: RunFolder) -> tuple[HostSpec, ...]
     with container_faults("a run"):
         wanted = [f"{RUN}={folder.name}", f"{FOLDER}={folder.path}", HOSTS]
         for entry in engine.containers(all=True, filters={"label": wanted}):
+            if CONTROLLER in entry["Labels"]:  # of another host's run
+                continue
             hosts = HOST_LIST.validate_json(entry["Labels"][HOSTS])
             return tuple(host for host in hosts if not host.here)
     return ()

@@ -52,7 +52,10 @@ class RootSystem:
                 needed += [Path(sys.executable).resolve(), Path(sysconfig.get_path("stdlib"))]
             elif tree.parts[1] in {folder.name for folder in SYSTEM}:
                 needed.append(tree)
-        lacking = [str(path) for path in needed if not self.find(path).exists()]
+        try:
+            lacking = [str(path) for path in needed if not self.find(path).exists()]
+        except PermissionError as error:
+            raise self._closed(error.filename) from None
         loaders = (one for name in LOADERS for one in self.find(Path(name)).glob("ld-linux-*"))
         if not any(self.find(Path("/") / one.relative_to(self.folder)).exists() for one in loaders):
             lacking.append("/lib64/ld-linux-*.so.* (glibc)")
@@ -61,8 +64,11 @@ class RootSystem:
             raise ScenarioError.at(FIELD, repr(str(self.folder)), expected)
         closed = (path for one in needed for path in self._passed(one) if not _is_open(path))
         if (first := next(closed, None)) is not None:
-            expected = f"every user to have access to {first} (chmod -R o+rX {self.folder})"
-            raise ScenarioError.at(FIELD, repr(str(self.folder)), expected)
+            raise self._closed(first)
+
+    def _closed(self, path: object) -> ScenarioError:
+        expected = f"every user to have access to {path} (chmod -R o+rX {self.folder})"
+        return ScenarioError.at(FIELD, repr(str(self.folder)), expected)
 
     def find(self, path: Path) -> Path:
         """Return where a container's path is on the host; its links lead inside the folder."""

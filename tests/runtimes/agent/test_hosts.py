@@ -181,7 +181,7 @@ def test_links_are_changed_on_the_hosts_that_are_left(
         with pytest.raises(HostLostError) as refused:
             hosts.reshape(["w0", "w1", "w2"])
         assert refused.value.message == (
-            "w0, w1: host b is lost: it is off. The links of all other nodes are changed."
+            "w0, w1: host b is lost: it is off. The links of nodes on other hosts are changed."
         )
         assert [one["nodes"] for one in here.asked] == [["w2"]]
 
