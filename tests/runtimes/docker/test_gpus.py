@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError
+from testbed.runtimes.agent.settings import MARK
 from testbed.runtimes.base import ContainerSpec
 from testbed.runtimes.docker.abilities import EngineLimits
 from testbed.runtimes.docker.containers import node_container
@@ -124,6 +125,8 @@ def image() -> Iterator[str]:
 def created(image: str, tmp_path: Path) -> Iterator[tuple[Any, str]]:
     """A node's container with two GPUs in a real engine, and the engine; it is not started."""
     folder = RunFolder(tmp_path)
+    folder.control.mkdir()
+    (folder.control / MARK).touch()
     spec = ContainerSpec(NODE, (), Path("/etc/hosts"))
     plan = Plan(tmp_path.name, (NODE,), NetworkSpec(), "warm", {})
     body = node_container(spec, plan, folder, image=image, limits=EngineLimits()).body
