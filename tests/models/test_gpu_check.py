@@ -34,6 +34,7 @@ def test_every_model_computes_on_a_device_what_it_computes_in_place(check: Any) 
     assert errors == [0] * len(check.CASES)
 
 
+@pytest.mark.slow
 def test_gradients_at_once_are_compared_and_timed(
     check: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
