@@ -43,8 +43,7 @@ class Mark:
         remove_mark(self.path)  # first: then there is no other container
         for pid in every_pid():
             with suppress(OSError):  # it has just ended, or is on a host that hides it
-                mounts = (PROC / str(pid) / "mountinfo").read_text(errors="surrogateescape")
-                if is_first(pid) and self.mounted in mounts:
+                if is_first(pid) and self.mounted in _mounts_of(pid):
                     yield Process.of(pid)
 
 
@@ -56,6 +55,11 @@ def remove_mark(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _mounts_of(pid: int | str) -> str:
+    """Return the mounts of a process; their paths may be in any encoding."""
+    return (PROC / str(pid) / "mountinfo").read_text(errors="surrogateescape")
+
+
 def _source_of_mount(point: Path) -> str:
     """Return the device of the mount at a folder, and the path there, as the kernel lists them."""
     descriptor = os.open(point, os.O_PATH | os.O_CLOEXEC)
@@ -64,8 +68,7 @@ def _source_of_mount(point: Path) -> str:
     finally:
         os.close(descriptor)
     mount = words[words.index("mnt_id:") + 1]
-    lines = (PROC / "self/mountinfo").read_text(errors="surrogateescape").splitlines()
-    for line in lines:
+    for line in _mounts_of("self").splitlines():
         identity, _, device, path, *_ = line.split()
         if identity == mount:
             return f"{device} {path}"
