@@ -50,6 +50,7 @@ def test_senders_of_a_site_share_its_uplink(bed: Any, runtime: str) -> None:
     assert bed.remains(up.name) == []
 
 
+@pytest.mark.alone  # it measures rates
 @in_docker_nightly
 def test_a_link_between_switches_is_shown_measured_and_changed(bed: Any, runtime: str) -> None:
     up = bed.up("--runtime", runtime, file=bed.scenario("idle.yaml", IDLE))
