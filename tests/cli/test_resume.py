@@ -42,7 +42,7 @@ def test_a_killed_and_resumed_simulation_is_bit_identical(bed: Any, name: str) -
     with bed.start("up", bed.scenario, *SETTINGS, "--name", name) as up:
         bed.wait_until((killed / "ps" / "checkpoint.safetensors").exists)
         os.kill(bed.controller(name), signal.SIGKILL)
-        up.communicate(timeout=30)
+        up.communicate(timeout=180)
     assert bed.state(name) == "training"
     assert bed.leftovers(name) == []
     refuse_what_was_changed(bed, killed)

@@ -72,7 +72,7 @@ def test_a_run_folder_that_is_deleted(bed: Any, name: str, runtime: str, evaluat
     bed.wait_until(lambda: len(rows.read_text().splitlines()) > evaluations)
     while (bed.runs / name).exists():  # the run may recreate a file
         shutil.rmtree(bed.runs / name, ignore_errors=True)
-    _, errors = up.communicate(timeout=30)
+    _, errors = up.communicate(timeout=180)
     assert up.returncode == 3
     assert "was deleted while the run was active" in errors
     assert bed.leftovers(name) == []

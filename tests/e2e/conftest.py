@@ -33,7 +33,7 @@ from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.spool import SpoolReader
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 180.0
 NUMBERS = itertools.count()
 
 SCENARIO = """\

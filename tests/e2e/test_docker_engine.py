@@ -23,7 +23,7 @@ from testbed.runtimes.docker.image import SOURCE_LABEL, check_image, image_name,
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.slow]
 
-END_SECONDS = 60.0
+END_SECONDS = 180.0
 DISK_BYTES = 64 << 20
 
 SCENARIO = """\

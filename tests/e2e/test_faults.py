@@ -49,6 +49,7 @@ def finished_at(up: Any) -> float:
     return next(entry.time for entry in own if isinstance(entry.event, Finished))
 
 
+@pytest.mark.alone  # it compares times
 def test_every_kind_of_fault_is_applied_without_losses(bed: Any) -> None:
     bed.scenario("faults.yaml", FAULTS)
     up = bed.up(file="faults.yaml")

@@ -111,6 +111,6 @@ def test_a_topic_that_was_truncated_makes_the_run_invalid(bed: Any) -> None:
     found = re.match(r"w0 received ([0-9]+) of the ([0-9]+) samples of its stream", reasons[0])
     assert found is not None, reasons
     received, due = map(int, found.groups())
-    assert due == pytest.approx(20 * (18 - 1.05), abs=10)  # those of 1.05 s may be under way
+    assert due > 300  # those of the whole run
     own = updates[updates["worker"] == 0]
     assert own["stream_produced"].max() <= received < 200

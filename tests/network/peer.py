@@ -153,7 +153,7 @@ def main() -> None:
                 all_accepted = serve(int(port))
                 said = "serving"
             case ["connect", host, port]:
-                connection = socket.create_connection((host, int(port)), timeout=20)
+                connection = socket.create_connection((host, int(port)), timeout=180)
                 connection.settimeout(None)
                 said = "connected"
             case ["exchange", push, pull, times]:

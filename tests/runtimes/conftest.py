@@ -39,7 +39,7 @@ PACKAGE_ROOT = ENTRIES.parents[1]
 MOUNTED = Path("/run/testbed/entries")
 """Where the roles of the tests are in nodes that do not see the host's file system."""
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 180.0
 PROJECT = ("testbed", "scenarios", "tests", "pyproject.toml")
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"

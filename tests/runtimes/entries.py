@@ -249,7 +249,7 @@ def serve(arguments: Arguments) -> int:
 def call(arguments: Arguments) -> int:
     """Send bytes to ``serve`` and count those that return."""
     size = int(arguments["bytes"])
-    with socket.create_connection((arguments["address"], 5000), timeout=20) as peer:
+    with socket.create_connection((arguments["address"], 5000), timeout=180) as peer:
         peer.sendall(bytes(size))
         got = 0
         while got < size:

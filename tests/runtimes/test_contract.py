@@ -224,7 +224,7 @@ def test_another_process_can_stop_a_run_with_a_live_controller(
         eventually(run.ended)
         assert not stopping.done()  # it waits until this process has let go of the run
         run.lifeline.close()
-        stopping.result(timeout=20)
+        stopping.result(timeout=180)
         assert run.folder.name not in driver.find()
 
 

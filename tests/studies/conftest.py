@@ -125,7 +125,7 @@ def evaluated(index: int, share: float, *, final: bool) -> Any:
 
 
 ROOT = Path(__file__).parents[2]
-LONGEST_SECONDS = 120.0
+LONGEST_SECONDS = 180.0
 
 
 class Sweeps:

@@ -29,7 +29,7 @@ from testbed.telemetry.sink import Sink
 from testbed.telemetry.spool import SpoolReader
 
 PATIENCE_SECONDS = 1.0
-LONGEST_SECONDS = 60.0  # timeout of every wait
+LONGEST_SECONDS = 180.0  # timeout of every wait
 
 # Runs in a process forked from one with all imports; gets the role, its arguments and the log.
 ENTRY = """

@@ -14,7 +14,7 @@ import pytest
 
 from testbed.scenario.load import load
 
-LONGEST_SECONDS = 60.0  # timeout of every wait
+LONGEST_SECONDS = 180.0  # timeout of every wait
 
 # Runs in a process forked from one with all imports; gets the role, its arguments and the log.
 Make = Any
@@ -44,7 +44,8 @@ def test_a_whole_run(make: Make) -> None:
     for name in ("compute", "transfer"):
         assert (rows[f"{name}_seconds"] > 0).all()
     measured = cast.events("evaluated")
-    assert (measured[0]["version"], measured[0]["time_seconds"]) == (0, pytest.approx(0, abs=0.1))
+    assert measured[0]["version"] == 0
+    assert 0 <= measured[0]["time_seconds"] <= rows["time_seconds"][0]
     assert [event["final"] for event in measured] == [False] * (len(measured) - 1) + [True]
     assert {event["images"] for event in measured[:-1]} == {100}
     final = measured[-1]
@@ -237,7 +238,7 @@ raise SystemExit(run("w0", body))
 
 def test_a_sigterm_that_does_not_interrupt_a_wait_still_ends_it() -> None:
     """It arrives in another thread: like one just before the wait, it interrupts nothing."""
-    done = subprocess.run([sys.executable, "-c", BESIDE], check=False, timeout=30)
+    done = subprocess.run([sys.executable, "-c", BESIDE], check=False, timeout=180)
     assert done.returncode == 0
 
 

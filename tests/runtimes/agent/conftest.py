@@ -38,7 +38,7 @@ ENTRIES = PACKAGE.parent / "tests/runtimes"
 ENTRIES_INSIDE = Path("/opt/testbed/entries")
 PYTHON = "/opt/testbed/bin/python"
 UID = 21000
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 180.0
 
 
 def wait_until(look: Callable[[], Any]) -> Any:

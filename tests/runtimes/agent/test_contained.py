@@ -332,7 +332,7 @@ def test_a_stopped_agent_leaves_nothing_running(
     with contained_run() as run:
         run.commit()
         run.launch("w1", "entries:wait")
-        run.agent.stop(timeout=20)
+        run.agent.stop(timeout=180)
         run.agent.reload()
         assert run.agent.attrs["State"]["ExitCode"] == 0
         eventually(lambda: run.state("w1")["Status"] == "exited")

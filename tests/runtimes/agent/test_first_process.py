@@ -23,4 +23,4 @@ def test_it_prints_a_log_and_ends_when_asked_to(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "one\n"
         process.terminate()
-        assert process.wait(timeout=10) != 0
+        assert process.wait(timeout=180) != 0

@@ -93,7 +93,7 @@ def connect() -> Iterator[Callable[[Agent], AgentClient]]:
 
     yield connected
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=180)
         assert not thread.is_alive()
 
 

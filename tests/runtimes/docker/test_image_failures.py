@@ -36,7 +36,7 @@ from testbed.runtimes.docker.image import (
 )
 
 ROOT = Path(__file__).parents[3]
-STARTED_SECONDS = 60.0
+STARTED_SECONDS = 180.0
 DISK_BYTES = 128 << 20
 
 HANGS = "sleep 600"

@@ -23,7 +23,7 @@ from testbed.runtimes.docker.image import (
     image_sources,
 )
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 180.0
 NO_INDEX = "http://127.0.0.1:1/cpu"
 SOURCES = image_sources()
 

@@ -44,7 +44,7 @@ def test_the_relay_carries_both_ways_and_ends_with_its_input() -> None:
     agent.sendall(b"answered\n")
     assert os.read(from_relay, 100) == b"answered\n"
     os.close(to_relay)
-    relay.join(timeout=10)
+    relay.join(timeout=180)
     assert not relay.is_alive()
     for descriptor in (reader, writer, from_relay):
         os.close(descriptor)
@@ -57,18 +57,18 @@ def test_a_relay_whose_controller_says_nothing_ends_with_its_lease() -> None:
     (reader, to_relay), (from_relay, writer) = os.pipe(), os.pipe()
     said: list[str] = []
     relay = threading.Thread(
-        target=lambda: said.append(carry(reader, writer, peer, lease_seconds=0.4))
+        target=lambda: said.append(carry(reader, writer, peer, lease_seconds=1.0))
     )
     begun = time.monotonic()
     relay.start()
     for _ in range(4):  # longer than the lease in all
-        time.sleep(0.15)
+        time.sleep(0.3)
         os.write(to_relay, b"\n")
     os.write(to_relay, b"keep\n")
     assert agent.recv(100).split() == [b"keep"]
-    relay.join(timeout=10)
+    relay.join(timeout=180)
     assert not relay.is_alive()
-    assert 1.0 <= time.monotonic() - begun < 5
+    assert time.monotonic() - begun >= 2.0
     assert said == [EXPIRED]
     for descriptor in (reader, to_relay, from_relay, writer):
         os.close(descriptor)

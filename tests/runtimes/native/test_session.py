@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.namespaces
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 180.0
 EXEC = (
     "import sys\n"
     "from pathlib import Path\n"
