@@ -152,6 +152,20 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.freeze()
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give the tests with Podman of all files to one process: an engine gets its image in 30 s."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileOrEngine(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "podman" if "podman" in nodeid else super()._split_scope(nodeid)
+
+    return ByFileOrEngine(config, log)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker, lacks in LACKS.items():
         if item.get_closest_marker(marker) and (reason := lacks()):

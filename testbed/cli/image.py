@@ -39,12 +39,13 @@ def build(gpu: bool, base: str, offline: bool, kafka: bool, verbose: bool) -> No
     By default the image is based on a Python image from a registry, with packages installed by pip.
     If no registry answers, mmdebstrap creates the base image and pip downloads the packages on this
     host, which needs access to package mirrors only; with --gpu they are gigabytes. With --kafka,
-    the broker's image is pulled, or created from the jars in the folder $TESTBED_KAFKA.
+    the broker's image is pulled, or created from the jars in the folder $TESTBED_KAFKA. An engine
+    executes one build at a time.
     """
     import os
 
     from testbed.run.interrupts import Interrupts
-    from testbed.runtimes.docker.build import Builder
+    from testbed.runtimes.docker.build import Builder, one_build
 
     if kafka and (gpu or base):
         raise click.UsageError("--kafka cannot be combined with --gpu or --base.")
@@ -58,7 +59,7 @@ def build(gpu: bool, base: str, offline: bool, kafka: bool, verbose: bool) -> No
         if verbose:
             click.echo(f"  {line}", err=True)
 
-    with Interrupts() as interrupts, interrupts.allowed(), _engine() as engine:
+    with Interrupts() as interrupts, interrupts.allowed(), _engine() as engine, one_build(say):
         builder = Builder(engine, offline, say, log)
         click.echo(builder.kafka(os.environ) if kafka else builder.nodes(gpu=gpu, base=base))
 

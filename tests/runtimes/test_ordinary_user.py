@@ -16,6 +16,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,9 @@ from testbed.host.users import MODES
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 QUICK = ("--set", "stop.updates=40", "--workers", "3")
+UNSHAPED = ("--set", "workers.classes={device: {}}")
+"""Links that need not be measured before the run, which takes four seconds."""
+
 QUICKSTART = "scenarios/quickstart.yaml"
 FILES = ("test_contract.py", "native/test_driver.py", "native/test_reach.py", "test_death.py")
 SMOKE = (
@@ -42,10 +47,16 @@ SMOKE = (
 """What a user's own namespaces, instead of root's, may break first."""
 
 
-@pytest.fixture(scope="module", params=["range", "one"])
-def user(request: pytest.FixtureRequest, new_account: Any) -> Iterator[Any]:
-    with new_account(ranges=request.param == "range") as made:
-        yield made
+@pytest.fixture(scope="module")
+def account_with(new_account: Any) -> Iterator[Callable[[str], Any]]:
+    """Makes each of the two users once, as its first run takes seconds more than others."""
+    with ExitStack() as cleanup:
+        yield cache(lambda uids: cleanup.enter_context(new_account(ranges=uids == "range")))
+
+
+@pytest.fixture(params=["range", "one"])
+def user(request: pytest.FixtureRequest, account_with: Callable[[str], Any]) -> Any:
+    return account_with(request.param)
 
 
 def test_the_uids_are_those_the_account_allows(user: Any) -> None:
@@ -79,9 +90,10 @@ def test_a_plan_shows_the_requests_of_its_run(user: Any) -> None:
 )
 def test_the_quickstart_runs_and_the_user_owns_its_folder(user: Any, setting: str) -> None:
     name = f"quick-{setting.partition('=')[2]}"
+    links = () if setting == "launch=warm" else UNSHAPED
     up = user.run(
         *(user.python, "-m", "testbed", "up", QUICKSTART, "--name", name),
-        *("--set", setting, *QUICK),
+        *("--set", setting, *QUICK, *links),
     )
     assert up.returncode in (0, 6), up.stdout + up.stderr  # 6: this host was too busy
     folder = user.home / "runs" / name

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from testbed.run.runtime import drivers
+from testbed.runtimes import RUNTIME
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import LaunchSpec, Mount
 from testbed.runtimes.agent.settings import Template
@@ -31,7 +31,7 @@ def node(index: int) -> NodeSpec:
 
 
 def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
-    driver = drivers()[runtime]
+    driver = RUNTIME.validate_python({"name": runtime}).driver()
     folder = RunFolder.create(
         Path(runs), name, scenario="test", text="name: test\n", classes=(), now=time.time()
     )

@@ -7,6 +7,7 @@ Without             a Debian and wheels that docker/offline.sh builds on this ho
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from testbed import __version__
 from testbed.errors import HostError
 from testbed.host.kafka import find_jars
-from testbed.runtimes.docker.engine import engine_faults, refused
+from testbed.runtimes.docker.engine import engine_faults, refused, socket_path
 from testbed.runtimes.docker.image import (
     BASE,
     CONSTRAINTS,
@@ -76,6 +77,25 @@ SHOWN_LINES = 12
 
 NOT_SUPPORTED = "is not supported"
 """Podman's answer to the question whether a registry has an image: it can only pull it."""
+
+
+@contextmanager
+def one_build(say: Callable[[str], None]) -> Iterator[None]:
+    """Wait until no other build in the engine of DOCKER_HOST is active, and hold up later ones.
+
+    At its end, a build removes all unnamed stages. The lock is the folder of the engine's socket,
+    so it is shared by all users of the engine, and it ends with its holder.
+    """
+    folder = os.open(Path(socket_path()).parent, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for the end of another build in this engine")
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.environment import BASE
-from testbed.host.hierarchies import find_mounted
+from testbed.host.hierarchies import MOUNTS, find_mounted
 from testbed.runtimes.parallel import THREADS
 
 if TYPE_CHECKING:
@@ -219,13 +219,39 @@ def _ask_info(path: str, made_ns: int, patience_seconds: float) -> Mapping[str, 
     del made_ns
     with closing(_client(path, _ask_version(path, patience_seconds), patience_seconds)) as engine:
         info: Mapping[str, Any] = engine.info()
-        if not is_podman(info) or info.get("CgroupVersion") != "2":
+        if info.get("CgroupVersion") != "2":
             return info
-        # With version 2, Podman's answer to Docker's request says that there is nearly no limit.
-        own = engine.get(f"{engine.base_url}/v4.0.0/libpod/info")
-        own.raise_for_status()
-        present = own.json()["host"]["cgroupControllers"]
-        return {**info, **{limit: name in present for limit, name in CONTROLLER_OF.items()}}
+        if is_podman(info):
+            # Its answer to Docker's request says that there is nearly no limit.
+            own = engine.get(f"{engine.base_url}/v4.0.0/libpod/info")
+            own.raise_for_status()
+            present = own.json()["host"]["cgroupControllers"]
+            return {**info, **{limit: name in present for limit, name in CONTROLLER_OF.items()}}
+    return within(info, find_delegated_to(Path(path).stat().st_uid)) if is_rootless(info) else info
+
+
+def find_delegated_to(uid: int, mounts: Path = MOUNTS) -> frozenset[str] | None:
+    """Return the controllers that systemd has delegated to a user; None if that is unknown."""
+    tree = next((one.point for one in find_mounted(mounts) if one.version == 2), None)
+    if tree is None:
+        return None
+    manager = tree / f"user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers"
+    with suppress(OSError):
+        return frozenset(manager.read_text().split())
+    return None
+
+
+def within(info: Mapping[str, Any], delegated: frozenset[str] | None) -> Mapping[str, Any]:
+    """Return ``docker info`` of a rootless Docker without limits that are not delegated. Pure.
+
+    It says what its user's slice has, but its containers are below the user's systemd.
+    """
+    if delegated is None:
+        return info
+    enforced = {
+        one: info.get(one, False) for one, name in CONTROLLER_OF.items() if name in delegated
+    }
+    return {**info, **dict.fromkeys(CONTROLLER_OF, False), **enforced}
 
 
 def _client(path: str, version: str, seconds: float) -> APIClient:
@@ -240,6 +266,15 @@ def _client(path: str, version: str, seconds: float) -> APIClient:
 def is_podman(info: Mapping[str, Any]) -> bool:
     """Return whether an engine with this ``docker info`` is Podman. Pure."""
     return "BuildahVersion" in info
+
+
+def is_rootless(info: Mapping[str, Any]) -> bool:
+    """Return whether an engine with this ``docker info`` is an ordinary user's. Pure."""
+    return "name=rootless" in _options(info) or bool(info.get("Rootless"))
+
+
+def _options(info: Mapping[str, Any]) -> set[str]:
+    return {option.partition(",")[0] for option in info.get("SecurityOptions") or ()}
 
 
 def product_of(info: Mapping[str, Any]) -> str:
@@ -265,15 +300,14 @@ def refuse(info: Mapping[str, Any]) -> None:
     Raises:
         HostError: it is one of these; names what to use instead.
     """
-    options = {option.partition(",")[0] for option in info.get("SecurityOptions") or ()}
     if "Docker Desktop" in str(info.get("OperatingSystem", "")):
         raise HostError(
             "Docker Desktop runs containers in a virtual machine, which the agent cannot enter.",
             hint=f"Install Docker Engine, select it (docker context use default), or {NATIVE}.",
         )
-    if "name=rootless" in options or info.get("Rootless"):
+    if is_rootless(info):
         _refuse_rootless(info)
-    if "name=userns" in options:
+    if "name=userns" in _options(info):
         raise HostError(
             f"This {product_of(info)} engine remaps users, and the agent cannot enter its "
             "containers.",

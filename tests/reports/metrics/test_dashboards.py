@@ -169,25 +169,65 @@ def expect(asked: list[dict[str, Any]], scraped: Mapping[str, str], file: Path) 
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+EVERY_SCRAPE = {
+    'accuracy_ratio{{{run}, top="1"}}': ("0.25x24", "0.5x24"),
+    'accuracy_ratio{{{run}, top="5"}}': ("0.75x24", "0.75x24"),
+    "loss{{{run}}}": ("2x24", "1x24"),
+    'updates_total{{{run}, class="fast"}}': ("0+10x24", "0+20x24"),
+    'updates_total{{{run}, class="slow"}}': ("0+5x24", "0+10x24"),
+    'payload_bytes_total{{{run}, class="fast", direction="up"}}': ("0+10x24", "0+40x24"),
+    'payload_bytes_total{{{run}, class="slow", direction="up"}}': ("0+20x24", "0+40x24"),
+    'payload_bytes_total{{{run}, class="slow", direction="down"}}': ("0+1x24", "0+1x24"),
+    'staleness_updates_sum{{{run}, class="fast"}}': ("0+10x24", "0+30x24"),
+    'staleness_updates_sum{{{run}, class="slow"}}': ("0+20x24", "0+60x24"),
+    'staleness_updates_count{{{run}, class="fast"}}': ("0+10x24", "0+10x24"),
+    'staleness_updates_count{{{run}, class="slow"}}': ("0+5x24", "0+5x24"),
+    'worker_cycle_seconds_total{{{run}, worker="w0", activity="blocked"}}': ("0+1x24", "0+2x24"),
+    'worker_cycle_seconds_total{{{run}, worker="w1", activity="compute"}}': ("0+3x24", "0+2x24"),
+    'verdict_reasons{{{run}, rule="gap"}}': ("1x24", "0x24"),
+    'verdict_reasons{{{run}, rule="rate"}}': ("2x24", "0x24"),
+}
+"""By metric: what two runs of one algorithm have every five seconds, for two minutes."""
+
+COMPARED = {
+    "Accuracy": (0.25, 0.5),
+    "Loss": (2, 1),
+    "Updates": (360, 720),
+    "Ingress": (720, 1920),
+    "Mean staleness": (2, 6),
+    "Updates a second": (3, 6),
+    "Blocked": (0.25, 0.5),
+    "Reasons against them": (3, 0),
+}
+"""By panel: what the two runs have after two minutes."""
+
+
 def test_runs_of_one_algorithm_are_compared_and_not_added(tmp_path: Path) -> None:
-    """Two seeds with two classes, of 1 and 2 updates a second each: 3 a second in either run."""
     page = json.loads((COMPOSE / "grafana" / "dashboards" / "compare.json").read_text())
     queries = {panel["title"]: panel["targets"] for panel in page["panels"]}
+    assert queries.keys() == COMPARED.keys()
     for targets in queries.values():
         assert [target["legendFormat"] for target in targets] == ["{{run}} ({{algorithm}})"]
-    labels = {run: f'run="{run}", algorithm="asgd"' for run in ("a-1", "a-2")}
+    runs = [f'run="{run}", algorithm="asgd"' for run in ("a-1", "a-2")]
     scraped = {
-        f'testbed_updates_total{{{found}, class="{kind}"}}': f"0+{step}x24"
-        for found in labels.values()
-        for kind, step in (("fast", 10), ("slow", 5))
+        "testbed_" + metric.format(run=run): values[number]
+        for metric, values in EVERY_SCRAPE.items()
+        for number, run in enumerate(runs)
+    }
+    named = {
+        "Accuracy": 'testbed_accuracy_ratio{{{run}, top="1"}}',
+        "Loss": "testbed_loss{{{run}}}",
     }
     asked = [
         {
             "expr": queries[title][0]["expr"].replace("$run", "a-.*"),
             "eval_time": "2m",
-            "exp_samples": [{"labels": f"{{{one}}}", "value": value} for one in labels.values()],
+            "exp_samples": [
+                {"labels": named.get(title, "{{{run}}}").format(run=run), "value": value}
+                for run, value in zip(runs, values, strict=True)
+            ],
         }
-        for title, value in (("Updates a second", 3), ("Updates", 360))
+        for title, values in COMPARED.items()
     ]
     expect(asked, scraped, tmp_path / "tests.yml")
 

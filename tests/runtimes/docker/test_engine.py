@@ -29,9 +29,11 @@ from testbed.runtimes.docker.engine import (
     describe,
     engine_faults,
     explain,
+    find_delegated_to,
     refuse,
     refused,
     start_or_install,
+    within,
 )
 from testbed.values.topology import NodeSpec
 from testbed.values.units import Size
@@ -50,6 +52,22 @@ OF_DOCKER = {"SecurityOptions": ["name=rootless"], "CgroupVersion": "2", **LIMIT
 def test_a_rootless_engine_with_delegated_control_groups_is_accepted() -> None:
     refuse(ROOTLESS)
     refuse({**OF_DOCKER, "ServerVersion": "28.2.2"})
+
+
+def test_a_rootless_docker_has_the_limits_that_are_delegated_to_its_user(tmp_path: Path) -> None:
+    """Its own answer is about the user's slice, of which systemd has delegated a part."""
+    folder = tmp_path / "user.slice/user-1000.slice/user@1000.service"
+    folder.mkdir(parents=True)
+    (folder / "cgroup.controllers").write_text("memory pids\n")
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"30 24 0:26 / {tmp_path} rw - cgroup2 cgroup2 rw\n")
+    delegated = find_delegated_to(1000, mounts)
+    assert delegated == {"memory", "pids"}
+    with pytest.raises(HostError, match=r"rootless Docker .* control groups of cpu"):
+        refuse(within(OF_DOCKER, delegated))
+    refuse(within(OF_DOCKER, frozenset({"cpu", "memory", "pids"})))
+    assert find_delegated_to(1001, mounts) is None
+    assert within(OF_DOCKER, None) == OF_DOCKER
 
 
 def test_crun_is_refused_where_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,11 +133,10 @@ def build(engine: Any, *, offline: bool = True, **variant: Any) -> list[str]:
     return said
 
 
-@contextlib.contextmanager
-def building(engine: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """The command line, once its build hangs during installation."""
-    (tmp_path / "work").mkdir()
-    process = subprocess.Popen(
+def start_build(engine: Any, tmp_path: Path) -> subprocess.Popen[str]:
+    """The command line."""
+    (tmp_path / "work").mkdir(exist_ok=True)
+    return subprocess.Popen(
         [sys.executable, "-P", "-m", "testbed", "image", "build", "--offline"],
         env={
             **os.environ,
@@ -149,6 +148,12 @@ def building(engine: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@contextlib.contextmanager
+def building(engine: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command line, once its build hangs during installation."""
+    process = start_build(engine, tmp_path)
 
     def hangs() -> bool:
         assert process.poll() is None, process.communicate()
@@ -173,6 +178,19 @@ def test_a_failed_installation_is_reported_with_its_last_output(
     assert "non-zero code: 7" in str(failure.value)
     assert parts(engine) == [BASE, WHEELS]
     assert containers(engine) == []
+
+
+def test_a_build_waits_for_the_end_of_another(engine: Any, tmp_path: Path) -> None:
+    """Which would otherwise remove its stages."""
+    import_inputs(engine, tmp_path, HANGS)
+    with building(engine, tmp_path) as first, start_build(engine, tmp_path) as second:
+        assert second.stderr is not None
+        try:
+            assert second.stderr.readline().startswith("waiting for the end of another build")
+            first.kill()
+            assert second.stderr.readline().startswith("no registry answers")
+        finally:
+            second.kill()
 
 
 @pytest.mark.nightly
