@@ -110,3 +110,32 @@ def test_what_is_missing_is_named_with_its_line(tmp_path: Path) -> None:
         "[tool.flwr.app.config]: num-server-rounds, hidden, learning-rate, fraction-train, "
         "min-nodes",
     ]
+
+
+HAND_WRITTEN = """\
+name: mixed
+workload:
+  superlink: {command: [flower-superlink, --insecure], python: new, end: fatal}
+  supernode: {command: [flower-supernode, --insecure], python: old, end: noticed}
+  another: {command: [flower-supernode, --insecure], python: newer, end: noticed}
+  run: {command: [flwr, run], python: new}
+"""
+
+
+def test_supernodes_of_another_protocol_are_refused(tmp_path: Path) -> None:
+    """From 1.40 on, Flower uses HTTP in place of gRPC; older SuperNodes would try for ever."""
+    for name, version in (("old", "1.38.0"), ("new", "1.41.0"), ("newer", "1.42.0")):
+        (tmp_path / name / "bin").mkdir(parents=True)
+        (tmp_path / name / "bin/python").touch()
+        (tmp_path / name / f"lib/python3.11/site-packages/flwr-{version}.dist-info").mkdir(
+            parents=True
+        )
+    file = tmp_path / "scenario.yaml"
+    file.write_text(HAND_WRITTEN)
+    with pytest.raises(ScenarioError) as refused:
+        load_any(file)
+    assert [str(one).removeprefix(f"{file}:") for one in refused.value.problems] == [
+        "4: workload.supernode.python: found flwr 1.38.0, whose SuperNodes use gRPC, expected the "
+        "version of superlink, 1.41.0, with HTTP: "
+        f"{tmp_path / 'old/bin/python'} -m pip install flwr==1.41.0"
+    ]
