@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import pytest
 import yaml
 
 from testbed.cli.flower import write_scenario
+from testbed.datasets import user_cache
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 EXAMPLE = Path(__file__).parents[2] / "scenarios" / "flower"
@@ -39,19 +41,35 @@ ANNOUNCED, WANTED, FOUND, STORED = 947, 826, 7, 2
 
 
 @pytest.fixture(scope="module")
-def flower(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """$TESTBED_FLOWER, or a new environment: that of testbed cannot have Flower."""
+def flower() -> str:
+    """$TESTBED_FLOWER, or an environment in the user's cache: that of testbed cannot have Flower.
+
+    To install it takes most of a minute, so later tests find it there.
+    """
     if given := os.environ.get("TESTBED_FLOWER"):
         return given
-    folder = tmp_path_factory.mktemp("flower") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    cache = user_cache(os.environ) / "tests"
+    cache.mkdir(parents=True, exist_ok=True)
+    python = ".".join(map(str, sys.version_info[:2]))
+    folder = cache / f"{FLWR}-python{python}"
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            install(folder)
+            (folder / "complete").touch()
+    return str(folder)
+
+
+def install(folder: Path) -> None:
+    """Create the environment; skip the test where there are no packages."""
+    venv = [sys.executable, "-m", "venv", "--clear", "--without-pip"]
+    subprocess.run([*venv, folder], check=True)
     pip = [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet"]
     done = subprocess.run(
         [*pip, FLWR, "scikit-learn>=1.4"], check=False, capture_output=True, text=True
     )
     if done.returncode:
         pytest.skip(f"needs a package index with {FLWR}: {done.stderr[-300:]}")
-    return str(folder)
 
 
 OF_OLDER_APPS = """

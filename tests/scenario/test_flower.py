@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from testbed.errors import InvalidValue, ScenarioError
 from testbed.scenario.document import Node
-from testbed.scenario.flower import Flower, programs
+from testbed.scenario.flower import Flower, Imports, programs
 from testbed.scenario.flower_app import App, Environment
 from testbed.scenario.load_workload import load_any
 from testbed.scenario.workload import Program, Workload
@@ -29,7 +29,7 @@ GIVEN = Flower.model_validate(
 
 
 def made(version: str, flower: Flower = GIVEN) -> dict[str, Program]:
-    imports = ("import numpy as np",)
+    imports = Imports(client=("import numpy as np",), server=("import wandb",))
     fields = programs(flower, app=APP, version=Version(version), imports=imports)
     return {name: Program.model_validate(Node.of(one).data) for name, one in fields.items()}
 
@@ -48,7 +48,8 @@ def test_commands_suit_the_version(
     version: str, control: int, fleet: int, options: tuple[str, ...]
 ) -> None:
     superlink = made(version)["superlink"]
-    assert superlink.command == ("flower-superlink", "--insecure", *options)
+    forked = ("python", "flower_warm.py", "--import", "import wandb", "--")
+    assert superlink.command == (*forked, "flower-superlink", "--insecure", *options)
     assert superlink.ports == {"control": control, "fleet": fleet}
 
 
@@ -61,7 +62,8 @@ def test_flower_stands_for_plain_programs() -> None:
         *("--node-config", "partition-id={index} num-partitions={count}"),
     )
     imports = ("--import", "import numpy as np")
-    assert found["supernode"].command == ("python", "flower_warm.py", *imports, "--", *options)
+    forked = ("python", "flower_warm.py", *imports, "--", "flower-supernode")
+    assert found["supernode"].command == (*forked, *options)
     cold = made("1.42.0", GIVEN.model_copy(update={"launch": "cold"}))["supernode"]
     assert (cold.command, cold.files) == (("flower-supernode", *options), ())
     assert found["flwr"].command == (
