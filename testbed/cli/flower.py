@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.errors import InvalidValue, Problem, ScenarioError
+from testbed.errors import InvalidValue, Problem, ScenarioError, TestbedError
 
 if TYPE_CHECKING:
     from testbed.scenario.override import Override
@@ -22,7 +23,7 @@ def write_scenario(
     devices: int | None,
     profile: str | None,
     python: Path | None,
-) -> Path:
+) -> tuple[Path, bool]:
     """Write the scenario of a Flower app, named after the app, in the current folder.
 
     Args:
@@ -31,6 +32,9 @@ def write_scenario(
         devices: number of SuperNodes; by default 2.
         profile: shipped link of each SuperNode, or the start of its name; None for unshaped links.
         python: Python environment with flwr.
+
+    Returns:
+        the file, and whether it is new: there may be one with the same content.
 
     Raises:
         ScenarioError: there is no such app or link, another file has the name, or the scenario is
@@ -58,7 +62,7 @@ def write_scenario(
         if file.read_text(encoding="utf-8") != text:
             expected = f"no such file, or this scenario in it: run it by `testbed up {file}`"
             raise ScenarioError([Problem(str(file), 0, "", "another scenario", expected)])
-        return file
+        return file, False
     file.write_text(text, encoding="utf-8")
     try:
         load_any(file, overrides=overrides)
@@ -66,7 +70,19 @@ def write_scenario(
         file.unlink()  # the user repeats the command with other options
         raise
     click.echo(f"wrote {file}: change it, and run it again by `testbed up {file}`")
-    return file
+    return file, True
+
+
+@contextmanager
+def removed_if_refused(file: Path, has_run: Callable[[], bool]) -> Iterator[None]:
+    """Remove a file of ``write_scenario`` if this host cannot run it: nothing is left behind."""
+    try:
+        yield
+    except TestbedError:
+        if not has_run():
+            file.unlink(missing_ok=True)
+            click.echo(f"removed {file}, as nothing was started", err=True)
+        raise
 
 
 def _profile(given: str) -> str:

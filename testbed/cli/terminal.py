@@ -77,6 +77,7 @@ class Terminal(RunListener):
     """The user's terminal as the listener of a run."""
 
     sink: LiveDisplay
+    has_run: bool = False  # whether there was a run, which has a folder
 
     def phase(self, text: str) -> None:
         self.sink.phase(text)
@@ -86,6 +87,7 @@ class Terminal(RunListener):
 
     def conclude(self, folder: RunFolder, *, torn_down: bool) -> bool:
         """Print the results; return whether the run is valid."""
+        self.has_run = True
         try:
             report = remake(folder.path)  # before any output: the terminal may be closed
         finally:

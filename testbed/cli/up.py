@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.cli.complete import complete_run
-from testbed.cli.flower import write_scenario
+from testbed.cli.flower import removed_if_refused, write_scenario
 from testbed.cli.options import (
     find,
     hosts_option,
@@ -128,7 +128,7 @@ def up(
     listen = _listening(**others)
     check_run_name(name)
     asked = overrides(settings, workers=workers, runtime=runtime, hosts=hosts)
-    scenario = _flower(scenario, again, asked, **of_flower)
+    scenario, is_new = _flower(scenario, again, asked, **of_flower)
     scenario = _scenario(scenario, again, runs)
     side = split() if detach else None
     if isinstance(side, Foreground):
@@ -141,11 +141,12 @@ def up(
         raise click.UsageError(NO_SCRAPES)
     terminal = Terminal(display_of(loaded))
     leave = None if side is None else terminal.leaving(side)
-    metering = listen() if listen else None
     with (
+        removed_if_refused(scenario, lambda: terminal.has_run) if is_new else nullcontext(),
         with_source_lines(scenario, asked),
         nullcontext() if loaded.simulated else _explained(scenario, runs),
     ):
+        metering = listen() if listen else None
         valid = carry_out(request, terminal, keep=keep, leave=leave, metering=metering)
     return 0 if valid else INVALID
 
@@ -172,12 +173,12 @@ def _flower(
     asked: Sequence[Override],
     flower: Path | None,
     **settings: Any,
-) -> Path | None:
-    """Return the given file, or that of the Flower app, which is written here."""
+) -> tuple[Path | None, bool]:
+    """Return the given file, or that of the Flower app, and whether that was written here."""
     if flower is None:
         if any(value is not None for value in settings.values()):
             raise click.UsageError(NO_FLOWER)
-        return file
+        return file, False
     if file is not None or again is not None:
         raise click.UsageError(ONE_OF_THREE)
     return write_scenario(flower, asked, **settings)

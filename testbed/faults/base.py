@@ -47,7 +47,7 @@ class Actuator(Protocol):
 
 
 class Trigger(StrictModel):
-    """When a fault begins. Exactly one field must be set.
+    """When a fault begins, or ends. Exactly one field must be set.
 
     Attributes:
         time: emulated time since the start of training.
@@ -88,7 +88,7 @@ class Trigger(StrictModel):
 
     @property
     def values(self) -> Mapping[str, float]:
-        """Values of an evaluation, by name, any of which begins the fault."""
+        """Values of an evaluation, by name, any of which is enough."""
         named = {"accuracy": self.accuracy, "loss": self.loss}
         return {**{k: v for k, v in named.items() if v is not None}, **(self.metrics or {})}
 
@@ -219,6 +219,11 @@ class TimedFault(FaultConfig):
         """When it begins, as text."""
         return str(self.at)
 
+    @property
+    def end_trigger(self) -> Trigger | None:
+        """What ends it, if that is not a time."""
+        return None
+
 
 class PassingFault(TimedFault):
     """A fault that can be undone.
@@ -230,6 +235,11 @@ class PassingFault(TimedFault):
 
     duration: PositiveDuration | None = Field(default=None, alias="for")
     every: PositiveDuration | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether something undoes the fault before the end of the run."""
+        return self.duration is not None or self.end_trigger is not None
 
     @model_validator(mode="after")
     def _ends_before_it_recurs(self) -> PassingFault:
@@ -246,9 +256,21 @@ class FaultOfAnyNode(PassingFault):
 
     Attributes:
         nodes: possible targets instead of workers: broker, producer0, a pattern like 'producer*'.
+        until: in a workload, the printed line, or the value of a metric, at which the fault ends.
     """
 
     nodes: Selectors | None = None
+    until: Trigger | None = None
+
+    @property
+    def end_trigger(self) -> Trigger | None:
+        return self.until
+
+    @model_validator(mode="after")
+    def _one_end(self) -> FaultOfAnyNode:
+        if self.duration is not None and self.until is not None:
+            raise InvalidValue("`for` and `until`", "one of them")
+        return self
 
     @model_validator(mode="after")
     def _workers_or_nodes(self) -> FaultOfAnyNode:

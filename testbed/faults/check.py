@@ -36,7 +36,8 @@ def contradictions(
     unsettled = {
         worker
         for fault, workers in zip(faults, timeline.targets, strict=True)
-        if isinstance(fault, TimedFault) and fault.at.time is None
+        if isinstance(fault, TimedFault)
+        and (fault.at.time is None or fault.end_trigger is not None)
         for worker in workers
     }
     timeline.targets = [

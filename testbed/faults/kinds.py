@@ -17,7 +17,7 @@ SlowFactor = Annotated[float, Field(gt=1, le=1e6, strict=True)]
 class Freeze(FaultOfAnyNode):
     """A node's processes are frozen; afterwards they continue where they were.
 
-    No other node is notified. Without `for`, the run does not wait for the node.
+    No other node is notified. Without `for` or `until`, the run does not wait for the node.
     """
 
     name: Literal["freeze"]
@@ -27,7 +27,8 @@ class Kill(FaultOfAnyNode):
     """A node's process is killed; the parameter server is notified of the end of a worker.
 
     Producers and brokers are restarted after `for`; without `for`, at once or never, depending on
-    the transport of the streams.
+    the transport of the streams. A node of a workload is restarted after `for`, at `until`, or
+    never.
     """
 
     name: Literal["kill"]
@@ -61,7 +62,7 @@ class NetworkPartition(FaultOfAnyNode):
 
     @model_validator(mode="after")
     def _ends(self) -> NetworkPartition:
-        if self.duration is None:
+        if not self.ends:
             raise InvalidValue("no `for`", "a duration, like `for: 5s`, which connections survive")
         return self
 

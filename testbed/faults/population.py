@@ -113,7 +113,7 @@ class Population:
             raise Contradiction(place, f"{fault.kind} of {node}, which is frozen")
         if isinstance(fault, Kill | Leave):
             self.end_faults(worker)
-            if isinstance(fault, Kill) and fault.duration is not None:
+            if isinstance(fault, Kill) and fault.ends:
                 self.active("kill")[worker] = place
             elif worker not in self.restarted:
                 self.absent.add(worker)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from math import inf, nextafter
 from operator import itemgetter
 from typing import ClassVar
 
@@ -60,7 +60,8 @@ class Timeline:
     names: Sequence[str] = ()  # of the possible targets: the workers by index, then the other nodes
     _due: list[ScheduledFault] = field(default_factory=list)  # a heap: of the faults
     _changes: list[ScheduledFault] = field(default_factory=list)  # a heap: of the recordings
-    _waiting: set[int] = field(default_factory=set)  # positions of faults by version or evaluation
+    # faults that begin (True) or end at a version, a line or an evaluation, and their positions
+    _waiting: set[tuple[bool, int]] = field(default_factory=set)
 
     @classmethod
     def of(
@@ -99,7 +100,7 @@ class Timeline:
         for place, fault in enumerate(faults):
             if isinstance(fault, TimedFault):
                 if fault.at.time is None:
-                    timeline._waiting.add(place)
+                    timeline._waiting.add((True, place))
                 else:
                     heapq.heappush(timeline._due, (float(fault.at.time), True, place))
         for place, one in enumerate(availabilities, len(faults)):
@@ -113,7 +114,7 @@ class Timeline:
 
     @property
     def waits(self) -> bool:
-        """Whether there are pending faults at a version or a value of an evaluation."""
+        """Whether beginnings or ends at a version, a line or an evaluation are pending."""
         return bool(self._waiting)
 
     @property
@@ -194,11 +195,24 @@ class Timeline:
         )
 
     def _trigger(self, now: float, met: Callable[[Trigger], bool]) -> bool:
-        come = [place for place in self._waiting if met(self._timed(place).at)]
-        for place in come:
-            self._waiting.discard(place)
-            heapq.heappush(self._due, (now, True, place))
+        come = []
+        for begins, place in self._waiting:
+            fault = self._timed(place)
+            trigger = fault.at if begins else fault.end_trigger
+            if trigger is not None and met(trigger):
+                come.append((begins, place))
+        for begins, place in come:
+            self._waiting.discard((begins, place))
+            # An end follows the beginning, also if both lines are read at the same moment.
+            heapq.heappush(self._due, (now if begins else nextafter(now, inf), begins, place))
+            if begins:
+                self._await_end(place)
         return bool(come)
+
+    def _await_end(self, place: int) -> None:
+        """From now on, what a fault's `until` names ends it."""
+        if self._timed(place).end_trigger is not None:
+            self._waiting.add((False, place))
 
     def _fault(self, place: int) -> AnyFault | None:
         """Return the fault at a position; None after the last."""
@@ -234,6 +248,8 @@ class Timeline:
             workers = tuple(one for one in others if self._try_apply(one, fault, place))
             over += [one for one in others if one not in workers]
             self._plan_next(fault, place, planned)
+            if fault.at.time is not None:  # otherwise since its line, or value
+                self._await_end(place)
         else:
             workers = tuple(one for one in others if population.undo(one, fault.kind, place))
         if not workers and not begins:

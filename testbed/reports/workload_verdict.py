@@ -22,6 +22,7 @@ from testbed.scenario.links import link_spec
 from testbed.scenario.workload_links import node_links
 from testbed.telemetry.entry import Entry, only
 from testbed.telemetry.event_kinds import (
+    FaultApplied,
     LinksRead,
     MetricUnread,
     RateMeasured,
@@ -70,6 +71,7 @@ def judge_workload(
             "or use fewer nodes."
         )
     warnings += _silent_metrics(run)
+    warnings += _unmet_triggers(run)
     unchecked = [] if links else ["the links' qdiscs"]
     unchecked += [
         f"the rate of {one.link}, because the host cannot send that fast"
@@ -120,6 +122,16 @@ def _late(events: Sequence[Entry]) -> Iterator[str]:
             f"{fault} was {seconds:.2f} s late ({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). Use "
             "fewer nodes."
         )
+
+
+def _unmet_triggers(run: WorkloadRecord) -> Iterator[str]:
+    """Yield a warning for every fault that waited in vain for a line or a metric."""
+    done = {(event.place, event.begins) for event in only(run.entries, FaultApplied)}
+    for place, fault in enumerate(run.scenario.faults):
+        begun = (place, True) in done
+        trigger, verb = (fault.until, "ended") if begun else (fault.at, "began")
+        if trigger is not None and trigger.time is None and (place, False) not in done:
+            yield f"The {fault.kind} of faults.{place} never {verb}: it waited for {trigger}."
 
 
 def _silent_metrics(run: WorkloadRecord) -> Iterator[str]:

@@ -59,10 +59,10 @@ class FaultyNodes:
         """Begin a fault of a node's process, link or pace."""
         node = self.node(target)
         match fault:
-            case Freeze(duration=duration):
-                self.freeze(node.name, for_good=duration is None)
-            case Kill(duration=duration):
-                if duration is not None:
+            case Freeze(ends=ends):
+                self.freeze(node.name, for_good=not ends)
+            case Kill(ends=ends):
+                if ends:
                     self.watch.planned_exits.restarting.add(node.name)
                 self._end(node.name, signal.SIGKILL)
             case Leave() if node.when_absent is not None:

@@ -39,7 +39,8 @@ class Output:
             for other, what in program.after.items():
                 if what.prints is not None:
                     self._patterns.setdefault(other, set()).add(what.prints)
-        triggers = any(fault.at.log is not None for fault in self.workload.faults)
+        moments = (at for one in self.workload.faults for at in (one.at, one.until))
+        triggers = any(at is not None and at.log is not None for at in moments)
         self._logs = {
             one: LineReader(self.folder.log(one.name))
             for one in placed(self.workload)

@@ -70,6 +70,9 @@ def check_faults(scenario: Scenario) -> Iterator[Finding]:
         if isinstance(fault, TimedFault) and fault.at.log is not None:
             expected = "a time, a version or an accuracy: only nodes of a workload print lines"
             yield ("faults", place, "at"), str(fault.at), expected
+        if isinstance(fault, TimedFault) and fault.end_trigger is not None:
+            expected = "`for`: only faults of a workload's nodes end at a line or a metric"
+            yield ("faults", place, "until"), str(fault.end_trigger), expected
     if scenario.runtime.capabilities.engine:
         yield from _check_engine(scenario)
     restarted = restarts_feeders(scenario)

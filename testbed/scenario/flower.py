@@ -96,8 +96,9 @@ class Flower(StrictModel):
         when_absent: what is done to a SuperNode while it is absent: `kill`, `freeze` or
             `partition`. `kill` by default.
         superlink: link and limits of the SuperLink.
-        launch: `warm` forks the processes of a SuperNode from one that has imported Flower and what
-            the ClientApp imports; `cold` starts an interpreter for each, as Flower does.
+        launch: `warm` forks the processes of a SuperNode, and of the SuperLink, from one that has
+            imported Flower and what the app imports; `cold` starts an interpreter for each, as
+            Flower does.
         environment: additional environment variables of all nodes.
         scratch: size of /tmp, and also of /dev/shm, of each node. 16MiB by default.
         folders: folders of the host that all nodes see, read-only, such as those of data sets.
@@ -163,6 +164,19 @@ class WorkloadFile(Workload):
 
 
 @dataclass(frozen=True)
+class Imports:
+    """The import statements of an app's modules, of modules that are not the app's own.
+
+    Attributes:
+        client: those of its ClientApp.
+        server: those of its ServerApp.
+    """
+
+    client: Sequence[str] = ()
+    server: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Api:
     """Where and how the SuperLinks of some versions listen.
 
@@ -196,7 +210,7 @@ def api_of(version: Version) -> Api:
 
 
 def programs(
-    flower: Flower, *, app: Path, version: Version, imports: Sequence[str] = ()
+    flower: Flower, *, app: Path, version: Version, imports: Imports = Imports()
 ) -> dict[str, dict[str, Any]]:
     """Return the programs as a user would write them, without the fields of ``flower`` itself.
 
@@ -204,7 +218,7 @@ def programs(
         flower: the valid fields.
         app: absolute path of the app.
         version: of flwr in the environment of the nodes.
-        imports: the import statements of its ClientApp, of modules that are not the app's own.
+        imports: the import statements of its modules, of other packages.
     """
     api = api_of(version)
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
@@ -217,18 +231,20 @@ def programs(
     with as_file(data / "flower_run.py") as script, as_file(data / "flower_warm.py") as warm:
         run = ["python", script.name, app.name, "{superlink:control}", *config]
         own = [str(script), str(app)]
-        supernode, shared = ["flower-supernode"], []
+        superlink, supernode, shared = ["flower-superlink"], ["flower-supernode"], []
         if flower.launch == "warm":
-            statements = [word for one in imports for word in ("--import", one)]
-            supernode, shared = ["python", warm.name, *statements, "--"], [str(warm)]
+            shared = [str(warm)]
+            superlink = [*_forked(warm.name, imports.server), *superlink]
+            supernode = [*_forked(warm.name, imports.client), *supernode]
     joined = {"prints": "SuperNode ID: ", "within": f"{JOIN_SECONDS}s"}
     listens = {"listens": "fleet", "within": f"{START_SECONDS}s"}
     link_to = ["--superlink", "{superlink:fleet}"]
     partition = ["--node-config", "partition-id={index} num-partitions={count}"]
     return {
         SUPERLINK: {
-            "command": ["flower-superlink", "--insecure", *api.options],
+            "command": [*superlink, "--insecure", *api.options],
             "environment": environment,
+            "files": shared,
             "ports": {"fleet": api.fleet, "control": api.control},
             "end": "fatal",
         },
@@ -248,6 +264,12 @@ def programs(
             "metrics": _metrics(flower.metrics),
         },
     }
+
+
+def _forked(script: str, imports: Sequence[str]) -> list[str]:
+    """Return how a command begins whose processes are forks that have imported Flower and app."""
+    statements = [word for one in imports for word in ("--import", one)]
+    return ["python", script, *statements, "--"]
 
 
 def _metrics(better: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -40,6 +40,7 @@ class App:
         requires: its dependencies.
         config: its configuration, with dots between the keys of nested tables.
         client: its ClientApp, as `module:name`.
+        server: its ServerApp.
     """
 
     folder: Path
@@ -47,6 +48,7 @@ class App:
     requires: tuple[str, ...]
     config: Mapping[str, Any]
     client: str = ""
+    server: str = ""
 
     @classmethod
     def read(cls, folder: Path) -> App:
@@ -65,12 +67,14 @@ class App:
         project, flower = content.get("project", {}), content.get("tool", {}).get("flwr", {})
         if "app" not in flower:
             raise InvalidValue(f"a {PROJECT} without [tool.flwr.app]", expected)
+        components = flower["app"].get("components", {})
         return cls(
             folder=folder.resolve(),
             name=str(project.get("name", folder.resolve().name)),
             requires=tuple(map(str, project.get("dependencies", ()))),
             config=dict(_flat(flower["app"].get("config", {}))),
-            client=str(flower["app"].get("components", {}).get("clientapp", "")),
+            client=str(components.get("clientapp", "")),
+            server=str(components.get("serverapp", "")),
         )
 
 

@@ -1,4 +1,4 @@
-"""What a ClientApp imports, read from its files without running them."""
+"""What a ClientApp or ServerApp imports, read from its files without running them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from testbed.scenario.flower import Imports
 from testbed.scenario.flower_app import App
 
 
-def imports_of(app: App) -> tuple[str, ...]:
-    """Return the import statements that run when an app's ClientApp is imported.
+def imports_of(app: App) -> Imports:
+    """Return the import statements that run when an app's ClientApp and ServerApp are imported."""
+    return Imports(_imports_of(app, app.client), _imports_of(app, app.server))
+
+
+def _imports_of(app: App, component: str) -> tuple[str, ...]:
+    """Return the import statements that run when a component of an app is imported.
 
     Those of the app's own modules are followed, not returned. Imports inside functions and
     conditions are left out. Of a file that cannot be parsed, there are none: Flower reports it.
     """
     found: dict[str, None] = {}
-    waiting, seen = [app.client.partition(":")[0]], set()
+    waiting, seen = [component.partition(":")[0]], set()
     while waiting:
         module = waiting.pop()
         file = _file(app.folder, module)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from testbed.errors import Problem, ScenarioError
 from testbed.scenario.document import Document, problem_at
+from testbed.scenario.flower_versions import check_flower_versions
 from testbed.scenario.link_checks import check_node_links
 from testbed.scenario.load import (
     HasCuda,
@@ -132,6 +133,7 @@ def _checked(
     if locate is None:
         return [problem_at(document, *one) for one in found]
     found += check_program_files(workload, locate)
+    found += check_flower_versions(workload, locate)
     problems = [problem_at(document, *one) for one in found]
     return [*problems, *check_availabilities(workload, document, locate)]
 

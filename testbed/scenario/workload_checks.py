@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from testbed.faults import ChangedLink, SlowNode
+from testbed.faults.base import TimedFault
 from testbed.faults.check import contradictions
 from testbed.runtimes import Docker, Simulated, names
 from testbed.scenario.checks import MOST_WORKERS, TAKEN, check_image
@@ -237,6 +238,22 @@ def _check_changed_links(workload: Workload) -> Iterator[Finding]:
                 yield ("faults", place, fault.name), found, expected
 
 
+def _check_triggers(workload: Workload, fault: TimedFault, path: Keys) -> Iterator[Finding]:
+    """Check that a workload has what begins and ends a fault."""
+    if fault.at.version is not None:
+        expected = "a time, a line or a metric, like {time: 5s} or {log: round 5}: no model"
+        yield (*path, "at"), str(fault.at), expected
+    end, known = fault.end_trigger, workload.metrics
+    if end is not None and not (end.log or end.values):
+        expected = "a line or a metric, like {log: round 5}; a time is `for`"
+        yield (*path, "until"), str(end), expected
+    for key, trigger in (("at", fault.at), ("until", end)):
+        for name in trigger.values if trigger is not None else ():
+            if name not in known:
+                expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
+                yield (*path, key), name, expected
+
+
 def _check_faults(workload: Workload) -> Iterator[Finding]:
     nodes = workload.node_names()
     wrong = False
@@ -251,16 +268,9 @@ def _check_faults(workload: Workload) -> Iterator[Finding]:
             wrong = True
             expected = f"a node ({', '.join(nodes[:8])}) or a pattern like '{nodes[0][:1]}*'"
             yield (*path, "nodes"), repr(selector), expected
-        if fault.at.version is not None:
+        for finding in _check_triggers(workload, fault, path):
             wrong = True
-            expected = "a time, a line or a metric, like {time: 5s} or {log: round 5}: no model"
-            yield (*path, "at"), str(fault.at), expected
-        known = workload.metrics
-        for name in fault.at.values:
-            if name not in known:
-                wrong = True
-                expected = f"a metric of a program: {', '.join(known) or 'none has any'}"
-                yield (*path, "at"), name, expected
+            yield finding
     yield from _check_slow(workload)
     yield from _check_changed_links(workload)
     if wrong:

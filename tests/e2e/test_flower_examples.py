@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("examples")
     _environment(folder / "old", TEMPLATES)
     for template in EXAMPLES:
-        name = template.lower()
+        name = f"example-{template.lower()}"  # without a prefix, pip would take one for NumPy
         new = [folder / "old/bin/flwr", "new", name, "--framework", template]
         subprocess.run([*new, "--username", "testbed"], check=True, cwd=folder)
         packages = OLDER if template == "sklearn" else ()
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _environment(environment, FLWR, *packages, str(folder / name))
         (site,) = environment.glob("lib/python*/site-packages")
         (site / "prepared.pth").write_text(LINES)
-    python = folder / "env-pytorch/bin/python"
+    python = folder / "env-example-pytorch/bin/python"
     subprocess.run([python, PREPARE, data, folder / "hf/datasets"], check=True)
     return folder
 
@@ -78,8 +78,8 @@ def test_an_example_runs_unmodified(bed: Any, folder: Path, template: str) -> No
         "OMP_NUM_THREADS": "1",
     }
     flower = {
-        **{"app": str(folder / template.lower()), "rounds": 2},
-        "python": str(folder / f"env-{template.lower()}"),
+        **{"app": str(folder / f"example-{template.lower()}"), "rounds": 2},
+        "python": str(folder / f"env-example-{template.lower()}"),
         **{"folders": [str(folder / "hf")], "environment": environment, "scratch": "64MiB"},
         "metrics": {metric: "higher"},
         "classes": {name: {"count": 1, "link": {"profile": name}} for name in profiles},

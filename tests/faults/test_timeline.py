@@ -101,6 +101,28 @@ def test_values_of_metrics_trigger_when_one_is_reached() -> None:
     ]
 
 
+def test_lines_and_metrics_end_faults() -> None:
+    """An end counts from the beginning on, and follows it if both are reached at once."""
+    rounds = {"at": {"log": "round 3"}, "until": {"log": "round [5-9]"}}
+    plans = [
+        {"freeze": {"nodes": ["producer0"], **rounds}},
+        {"kill": {"nodes": ["broker"], "at": {"time": "2s"}, "until": {"metrics": {"acc": 0.5}}}},
+    ]
+    subject = Timeline.of(FAULTS.validate_python(plans), (), seed=0, others=FEEDERS)
+    broker, producer = ((FEEDERS.index(name),) for name in ("broker", "producer0"))
+    assert not subject.printed("round 5", now=0.5)
+    assert not subject.evaluated({"acc": 0.9}, now=0.6)
+    assert done(subject, 3.0) == [(2.0, True, 1, broker)]
+    assert subject.printed("round 3", now=3.0)
+    assert subject.printed("round 6", now=3.0)
+    assert subject.evaluated({"acc": 0.6}, now=4.0)
+    assert not subject.waits
+    assert [one[1:] for one in done(subject, 5.0)] == [
+        *((True, 0, producer), (False, 0, producer), (False, 1, broker)),
+    ]
+    assert not any(contradictions([*subject.faults] * 2, (), seed=0, others=FEEDERS))
+
+
 def test_selectors_counts_and_shares() -> None:
     """Half of four slow workers are two; drawn from the seed and the position in the list."""
     kill = {"at": {"time": "1s"}}

@@ -62,6 +62,7 @@ def test_every_node_has_an_address_limits_and_a_link(workload: Workload) -> None
         (0.5, Size(32 * 2**20)),
     ]
     assert [node.end for node in made.nodes] == ["fatal", "final", "final", "final"]
+    assert [node.cpu_weight for node in made.nodes] == [10, 1, 1, 1]
     assert (made.launch, made.workers) == ("cold", ())
 
 

@@ -248,6 +248,7 @@ workload:
 stop: {metrics: {accuracy: 0.9}}
 faults:
   - freeze: {nodes: [job1], at: {log: "^round 2"}, for: 1s}
+  - partition: {nodes: [job0], at: {log: "^round 2"}, until: {log: "^round 4"}}
 """
 
 
@@ -275,8 +276,12 @@ def test_printed_numbers_are_on_record_and_may_end_the_run(make: Any) -> None:
     assert (accuracy["best"]["value"], accuracy["best"]["node"]) == (0.92, "job1")
     assert (loss["best"]["value"], loss["best"]["node"], loss["last"]) == (2.5, "job0", 2.5)
     assert summary["metrics"]["speed"] == {"count": 0, "best": None, "last": None}
-    warnings = summary["verdict"]["warnings"]  # this host may be busy
-    (warning,) = (one for one in warnings if not one.startswith("The host was more than"))
+    found = summary["verdict"]["warnings"]  # this host may be busy
+    warning, *others = (one for one in found if not one.startswith("The host was more than"))
+    assert others == [
+        f"The {kind} never began: it waited for a line with '^round 2'."
+        for kind in ("freeze of faults.0", "partition of faults.1")
+    ]
     assert warning.startswith("The metric speed of job was never printed: no line with a number")
     assert "testbed logs small-1 job0" in warning
 
@@ -290,5 +295,9 @@ def test_a_line_triggers_a_fault(make: Any) -> None:
     append(small.folder.log("job0"), "round 2 begins\n")
     small.step()
     assert small.timeline.next_time == 5.0
-    (action,) = small.timeline.due(5.0)
-    assert small.timeline.named(action.workers) == ("job1",)
+    begun = [small.timeline.named(action.workers) for action in small.timeline.due(5.0)]
+    assert begun == [("job1",), ("job0",)]
+    append(small.folder.log("job0"), "round 4 begins\n")
+    small.step()
+    (end,) = small.timeline.due(5.5)
+    assert (end.fault.kind, end.begins) == ("partition", False)

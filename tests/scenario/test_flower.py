@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from testbed.errors import InvalidValue, ScenarioError
 from testbed.scenario.document import Node
-from testbed.scenario.flower import Flower, programs
+from testbed.scenario.flower import Flower, Imports, programs
 from testbed.scenario.flower_app import App, Environment
 from testbed.scenario.load_workload import load_any
 from testbed.scenario.workload import Program, Workload
@@ -29,7 +29,7 @@ GIVEN = Flower.model_validate(
 
 
 def made(version: str, flower: Flower = GIVEN) -> dict[str, Program]:
-    imports = ("import numpy as np",)
+    imports = Imports(client=("import numpy as np",), server=("import wandb",))
     fields = programs(flower, app=APP, version=Version(version), imports=imports)
     return {name: Program.model_validate(Node.of(one).data) for name, one in fields.items()}
 
@@ -48,7 +48,8 @@ def test_commands_suit_the_version(
     version: str, control: int, fleet: int, options: tuple[str, ...]
 ) -> None:
     superlink = made(version)["superlink"]
-    assert superlink.command == ("flower-superlink", "--insecure", *options)
+    forked = ("python", "flower_warm.py", "--import", "import wandb", "--")
+    assert superlink.command == (*forked, "flower-superlink", "--insecure", *options)
     assert superlink.ports == {"control": control, "fleet": fleet}
 
 
@@ -61,7 +62,8 @@ def test_flower_stands_for_plain_programs() -> None:
         *("--node-config", "partition-id={index} num-partitions={count}"),
     )
     imports = ("--import", "import numpy as np")
-    assert found["supernode"].command == ("python", "flower_warm.py", *imports, "--", *options)
+    forked = ("python", "flower_warm.py", *imports, "--", "flower-supernode")
+    assert found["supernode"].command == (*forked, *options)
     cold = made("1.42.0", GIVEN.model_copy(update={"launch": "cold"}))["supernode"]
     assert (cold.command, cold.files) == (("flower-supernode", *options), ())
     assert found["flwr"].command == (
@@ -109,4 +111,33 @@ def test_what_is_missing_is_named_with_its_line(tmp_path: Path) -> None:
         "7: workload.flower.config.momentum: found momentum, expected a key of "
         "[tool.flwr.app.config]: num-server-rounds, hidden, learning-rate, fraction-train, "
         "min-nodes",
+    ]
+
+
+HAND_WRITTEN = """\
+name: mixed
+workload:
+  superlink: {command: [flower-superlink, --insecure], python: new, end: fatal}
+  supernode: {command: [flower-supernode, --insecure], python: old, end: noticed}
+  another: {command: [flower-supernode, --insecure], python: newer, end: noticed}
+  run: {command: [flwr, run], python: new}
+"""
+
+
+def test_supernodes_of_another_protocol_are_refused(tmp_path: Path) -> None:
+    """From 1.40 on, Flower uses HTTP in place of gRPC; older SuperNodes would try for ever."""
+    for name, version in (("old", "1.38.0"), ("new", "1.41.0"), ("newer", "1.42.0")):
+        (tmp_path / name / "bin").mkdir(parents=True)
+        (tmp_path / name / "bin/python").touch()
+        (tmp_path / name / f"lib/python3.11/site-packages/flwr-{version}.dist-info").mkdir(
+            parents=True
+        )
+    file = tmp_path / "scenario.yaml"
+    file.write_text(HAND_WRITTEN)
+    with pytest.raises(ScenarioError) as refused:
+        load_any(file)
+    assert [str(one).removeprefix(f"{file}:") for one in refused.value.problems] == [
+        "4: workload.supernode.python: found flwr 1.38.0, whose SuperNodes use gRPC, expected the "
+        "version of superlink, 1.41.0, with HTTP: "
+        f"{tmp_path / 'old/bin/python'} -m pip install flwr==1.41.0"
     ]

@@ -1,9 +1,10 @@
-"""The import statements of a ClientApp, which SuperNodes share."""
+"""The import statements of an app, which the processes of a node share."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from testbed.scenario.flower import Imports
 from testbed.scenario.flower_app import App
 from testbed.scenario.flower_imports import imports_of
 
@@ -28,8 +29,10 @@ def test_they_are_those_of_other_packages_and_the_app_is_not_run(tmp_path: Path)
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = imports_of(App(tmp_path, "app", (), {}, client="own.client:app"))
-    assert sorted(found) == [
+    app = App(tmp_path, "app", (), {}, client="own.client:app", server="own.server:app")
+    found = imports_of(app)
+    assert sorted(found.server) == ["import os", "import wandb"]
+    assert sorted(found.client) == [
         "from flwr.clientapp import ClientApp",
         "import numpy as np, torch.nn",
         "import os",
@@ -38,5 +41,5 @@ def test_they_are_those_of_other_packages_and_the_app_is_not_run(tmp_path: Path)
 
 
 def test_an_app_without_a_client_has_none(tmp_path: Path) -> None:
-    assert imports_of(App(tmp_path, "app", (), {})) == ()
-    assert imports_of(App(tmp_path, "app", (), {}, client="own.client:app")) == ()
+    assert imports_of(App(tmp_path, "app", (), {})) == Imports()
+    assert imports_of(App(tmp_path, "app", (), {}, client="own.client:app")) == Imports()

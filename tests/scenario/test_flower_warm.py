@@ -15,6 +15,8 @@ COMMANDS = """\
 flower-supernode = fake:supernode
 flower-superexec = fake:superexec
 flwr-clientapp = fake:clientapp
+flower-superlink = fake:superlink
+flwr-serverapp = fake:clientapp
 """
 FAKE = """\
 import os, socket, subprocess, sys, time
@@ -31,6 +33,12 @@ def supernode():
         time.sleep(0.01)
     subprocess.run(["flwr-clientapp", "quiet"], check=True, stdout=subprocess.DEVNULL)
     sys.exit(3)
+
+def superlink():
+    subprocess.run(["flwr-serverapp", "a"], check=True)
+    while not os.path.exists("done"):
+        time.sleep(0.01)
+    print("superlink", sys.argv[1:], flush=True)
 
 def superexec():
     print("superexec", os.environ["GIVEN"], os.getppid() == loaded_by, flush=True)
@@ -62,7 +70,7 @@ def warm(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     real.write_text('#!/bin/sh\necho cold "$@"\n')
     real.chmod(0o755)
     return subprocess.run(
-        [python, SCRIPT, *words, "--", "--insecure", "a b"],
+        [python, SCRIPT, *words],
         cwd=tmp_path,
         env={
             "PATH": f"{real.parent}:{os.environ['PATH']}",
@@ -78,7 +86,8 @@ def warm(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_processes_are_forks_with_what_was_imported(tmp_path: Path) -> None:
     imports = ("import shared", "from nonesuch import x", "import leaving")
-    done = warm(tmp_path, *(word for one in imports for word in ("--import", one)))
+    words = [word for one in imports for word in ("--import", one)]
+    done = warm(tmp_path, *words, "--", "flower-supernode", "--insecure", "a b")
     assert done.stdout.splitlines() == [
         "not shared: from nonesuch import x: No module named 'nonesuch'",
         "not shared: import leaving: 2",
@@ -90,8 +99,15 @@ def test_processes_are_forks_with_what_was_imported(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (3, "")
 
 
+def test_the_superlink_forks_its_serverapp(tmp_path: Path) -> None:
+    done = warm(tmp_path, "--import", "import shared", "--", "flower-superlink", "--insecure")
+    assert done.stdout.splitlines() == ["clientapp ['a'] True", "superlink ['--insecure']"]
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_what_starts_threads_is_not_forked(tmp_path: Path) -> None:
-    done = warm(tmp_path, "--import", "import threaded")
+    words = ("--import", "import threaded", "--", "flower-supernode", "--insecure", "a b")
+    done = warm(tmp_path, *words)
     refusal, cold = done.stdout.splitlines()
     assert refusal.startswith("not forked, as the imports have started threads: ")
     assert cold == "cold --insecure a b"

@@ -100,6 +100,12 @@ def test_the_faults_of_a_training_wait_for_no_line(small: str) -> None:
         load_text(f"{small}{fault}\n")
 
 
+def test_the_faults_of_a_training_end_at_no_line(small: str) -> None:
+    fault = "faults: [{freeze: {at: {time: 1s}, until: {log: round 5}}}]"
+    with pytest.raises(ScenarioError, match="until: found a line with 'round 5', expected `for`"):
+        load_text(f"{small}{fault}\n")
+
+
 def test_links_between_switches_are_for_workloads(small: str) -> None:
     links = "links: {uplink: {between: [edge, core]}}"
     with pytest.raises(ScenarioError, match=r"links between switches, expected a `workload`"):

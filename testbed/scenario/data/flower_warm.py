@@ -1,11 +1,11 @@
-"""Runs a SuperNode, each of whose processes is a fork of one that has imported Flower already.
+"""Runs a SuperNode or SuperLink whose processes are forks of one that has imported Flower already.
 
-Flower starts a SuperExec, and a ClientApp for every message, by its commands: a new interpreter
-takes seconds of CPU time and 100 MB of memory each. Here, commands of these names come first in
-PATH, and ask this process to fork. A fork calls the function that the command stands for.
+Flower starts a SuperExec, a ClientApp for every message, and a ServerApp, by its commands: a new
+interpreter takes seconds of CPU time and 100 MB of memory each. Here, commands of these names come
+first in PATH, and ask this process to fork. A fork calls the function that the command stands for.
 This file runs with the user's Python, beside Flower, and needs nothing but the standard library.
 
-Usage: flower_warm.py [--import STATEMENT ...] -- [OPTION OF flower-supernode ...]
+Usage: flower_warm.py [--import STATEMENT ...] -- flower-supernode|flower-superlink [OPTION ...]
 """
 
 from __future__ import annotations
@@ -20,12 +20,17 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 
-SUPERNODE, FORKED = "flower-supernode", ("flower-superexec", "flwr-clientapp")
+FORKED = {
+    "flower-supernode": ("flower-superexec", "flwr-clientapp"),
+    "flower-superlink": ("flower-superexec", "flwr-serverapp"),
+}
+"""What each of the two starts."""
+
 MOST_BYTES = 128 * 1024
 LONGEST_END_SECONDS = 1.0
 READY_FOR_FORKS = "jemalloc_bg_thd"
@@ -50,29 +55,30 @@ A shell starts the interpreter, whose path may be long and have spaces, which `#
 
 
 def main() -> int:
-    """Start the SuperNode and serve its commands; exit with its status."""
+    """Start the SuperNode or SuperLink and serve its commands; exit with its status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--import", action="append", default=[], dest="statements")
-    parser.add_argument("options", nargs="*")
+    parser.add_argument("command", nargs="+")
     given = parser.parse_args()
-    functions = {name: function_of(name) for name in (SUPERNODE, *FORKED)}
+    name = given.command[0]
+    functions = {one: function_of(one) for one in (name, *FORKED[name])}
     for statement in given.statements:
         preload(statement)
     if threads := threads_after_fork():
         print(f"not forked, as the imports have started threads: {', '.join(threads)}", flush=True)
-        os.execvp(SUPERNODE, [SUPERNODE, *given.options])
+        os.execvp(name, given.command)
     gc.collect()
     gc.freeze()  # otherwise, collections would write into the pages that forks share
     requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     address = f"\0flower-{os.getpid()}"
     requests.bind(address)
     requests.listen(16)
-    write_commands(Path(os.environ["FLWR_HOME"]) / "warm", address)
-    supernode = os.fork()
-    if supernode == 0:
+    write_commands(Path(os.environ["FLWR_HOME"]) / "warm", FORKED[name], address)
+    first = os.fork()
+    if first == 0:
         requests.close()
-        return run([SUPERNODE, *given.options], functions[SUPERNODE])
-    end_with(supernode)
+        return run(given.command, functions[name])
+    end_with(first)
     while True:
         try:
             words, environment, outputs = receive(requests)
@@ -131,10 +137,10 @@ def other_threads() -> list[str]:
     return names
 
 
-def write_commands(folder: Path, address: str) -> None:
+def write_commands(folder: Path, names: Sequence[str], address: str) -> None:
     """Let commands that ask for forks come first in PATH."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in FORKED:
+    for name in names:
         file = folder / name
         file.write_text(
             COMMAND.format(python=shlex.quote(sys.executable), address=address), encoding="utf-8"
@@ -143,8 +149,8 @@ def write_commands(folder: Path, address: str) -> None:
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
 
 
-def end_with(supernode: int) -> None:
-    """Reap children, end with the SuperNode, and pass signals on to it."""
+def end_with(first: int) -> None:
+    """Reap children, end with the first, and pass signals on to it."""
 
     def reap(*_: object) -> None:
         while True:
@@ -154,13 +160,13 @@ def end_with(supernode: int) -> None:
                 return
             if child == 0:
                 return
-            if child == supernode:
+            if child == first:
                 code = os.waitstatus_to_exitcode(status)
                 os._exit(code if code >= 0 else 128 - code)
 
     signal.signal(signal.SIGCHLD, reap)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda caught, _: os.kill(supernode, caught))
+        signal.signal(number, lambda caught, _: os.kill(first, caught))
     reap()  # it may have ended before
 
 

@@ -1,0 +1,54 @@
+"""Checks that Flower's commands in hand-written programs can talk to each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from testbed.scenario.document import Finding
+from testbed.scenario.flower import OLDEST, api_of
+from testbed.scenario.workload import Workload
+
+SUPERLINK, SUPERNODE = "flower-superlink", "flower-supernode"
+INSTALLED = re.compile(r"flwr-(.+)\.dist-info")
+HTTP_PORT = 8000
+
+
+def check_flower_versions(workload: Workload, locate: Callable[[str], Path]) -> Iterator[Finding]:
+    """Refuse SuperNodes that use another protocol than a SuperLink: they would try for ever.
+
+    Only Python environments are looked at: what an image contains is not known.
+    """
+    links = list(_found(workload, locate, SUPERLINK))
+    for name, environment, version in _found(workload, locate, SUPERNODE):
+        for other, _, expected in links:
+            if _protocol(version) != _protocol(expected):
+                found = f"flwr {version}, whose SuperNodes use {_protocol(version)}"
+                cure = f"{environment / 'bin/python'} -m pip install flwr=={expected}"
+                wanted = f"the version of {other}, {expected}, with {_protocol(expected)}: {cure}"
+                yield ("workload", name, "python"), found, wanted
+
+
+def _found(
+    workload: Workload, locate: Callable[[str], Path], command: str
+) -> Iterator[tuple[str, Path, Version]]:
+    """Yield the programs with a command, their environments, and versions of flwr in them."""
+    for name, program in workload.workload.items():
+        if program.python is None or not any(command in word for word in program.command):
+            continue
+        environment = locate(program.python)
+        for folder in environment.glob("lib/python*/site-packages/flwr-*.dist-info"):
+            match = INSTALLED.fullmatch(folder.name)
+            try:
+                yield name, environment, Version(match[1] if match else "")
+            except InvalidVersion:
+                continue
+
+
+def _protocol(version: Version) -> str:
+    """Return what SuperNodes of a version use."""
+    uses_http = version >= OLDEST and api_of(version).fleet == HTTP_PORT
+    return "HTTP" if uses_http else "gRPC"
