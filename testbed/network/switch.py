@@ -43,7 +43,7 @@ from testbed.network.netem import (
 )
 from testbed.network.offloads import needs_packets, read_offloads, set_offloads
 from testbed.network.paths import next_trunks
-from testbed.network.qdiscs import qdiscs_of
+from testbed.network.qdiscs import Qdisc, qdiscs_of
 from testbed.network.tunnel import (
     FORWARD_STATIC,
     HOST_PROCESS,
@@ -153,8 +153,8 @@ class Switch:
                 give_address(eth0, link.address, prefix=network.prefix, neighbours=neighbours)
                 control = fix_congestion_control(eth0, link.address, prefix=network.prefix)
                 self._congestion_control = control
-                _shape(node.name, link, network.offload, eth0=eth0, port=port)
-                return self._read(node.name, link, left_out, (eth0, port), control=control)
+                found = _shape(node.name, link, network.offload, eth0=eth0, port=port)
+                return self._read(node.name, link, left_out, (eth0, port), found, control=control)
 
     def reshape(self, node: NodeSpec, *, pid: int, network: NetworkSpec) -> None:
         """Change an attached link to that of ``node``; queued packets are kept where possible.
@@ -301,16 +301,19 @@ class Switch:
         link: LinkSpec,
         left_out: tuple[str, ...],
         ends: tuple[Interface, Interface],
+        found: Sequence[Qdisc | None] = (),
         *,
         control: str = "",
     ) -> AttachedLink:
+        """Read a link, except for its qdiscs if they are ``found`` already."""
         (eth0, port), (up, down) = ends, qdiscs_of(link)
+        found = found or [tc.read_back(one.ip, one.index) for one in ends]
         return AttachedLink(
             node=name,
             up=up,
-            up_found=tc.read_back(eth0.ip, eth0.index),
+            up_found=found[0],
             down=down,
-            down_found=tc.read_back(port.ip, port.index),
+            down_found=found[1],
             node_offloads=read_offloads(eth0.control, eth0.name),
             port_offloads=read_offloads(port.control, port.name),
             congestion_control=control,
@@ -365,14 +368,15 @@ def _end(number: int, side: int) -> str:
 
 def _shape(
     name: str, link: LinkSpec, offload: Offload, *, eth0: Interface, port: Interface
-) -> None:
-    """Direction both directions at their ends, each read back and compared."""
-    up, down = qdiscs_of(link)
+) -> list[Qdisc | None]:
+    """Shape both directions at their ends, each read back and compared; return what was read."""
+    (up, down), found = qdiscs_of(link), []
     if offload == "auto" and needs_packets(link):
         offload = "off"
     for direction, end, qdisc in (("up", eth0, up), ("down", port, down)):
-        tc.shape(end.ip, end.index, qdisc, where=f"{name}: {direction}")
+        found.append(tc.shape(end.ip, end.index, qdisc, where=f"{name}: {direction}"))
         set_offloads(end.control, end.name, offload=offload, where=f"{name}: {direction}")
+    return found
 
 
 @contextmanager
