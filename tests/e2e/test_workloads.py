@@ -163,7 +163,7 @@ def test_children_and_daemons_end_with_their_node(bed: Any, runtime: str) -> Non
 
 
 def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
-    """The frozen one loses its two seconds; the killed one starts again at a line of another."""
+    """The frozen one loses its four seconds; the killed one starts again at a line of another."""
     beat = (
         "import time\nfor beat in range(30):\n    print(time.time(), flush=True); time.sleep(0.2)"
     )
@@ -182,13 +182,14 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
         "        next = now + 0.05; print(time.time(), time.process_time(), flush=True)"
     )
     programs["slow"] = {"command": [python_of(runtime), "-u", "-c", spin], "cpu": 0.4}
+    rounds = {"at": {"log": "^round 10$"}, "until": {"log": "^round 20$"}}
     faults: list[dict[str, Any]] = [
         {"slow": {"nodes": ["slow"], "at": {"time": "2s"}, "for": "2s", "factor": 8}},
-        {"freeze": {"nodes": ["frozen"], "at": {"time": "1s"}, "for": "2s"}},
+        {"freeze": {"nodes": ["frozen"], "at": {"time": "1s"}, "for": "4s"}},
         {"partition": {"nodes": ["cut"], "at": {"log": "^round 5$"}, "for": "1s"}},
         {"link": {"nodes": ["cut"], "at": {"time": "3s"}, "for": "1s", "up": {"rate": "1mbit"}}},
         {"kill": {"nodes": ["dead"], "at": {"time": "2s"}}},
-        {"kill": {"nodes": ["killed"], "at": {"time": "2s"}, "until": {"log": "^round 20$"}}},
+        {"kill": {"nodes": ["killed"], **rounds}},
     ]
     text = yaml.safe_dump({"name": "faulty", "workload": programs, "faults": faults})
     up = bed.up("--runtime", runtime, file=bed.scenario("faulty.yaml", text))
