@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from testbed.errors import HostError
 from testbed.network.interfaces import Interface, Sockets, bring_up, sockets
@@ -63,7 +62,7 @@ def add_tunnel(
 
     Raises:
         HostError: the host has no interface with that address, or one with a smaller MTU; another
-            run has that VNI; the kernel has no VXLAN.
+            run has that VNI, or a program the UDP port; the kernel has no VXLAN.
     """
     from pyroute2.netlink.exceptions import NetlinkError
 
@@ -82,13 +81,16 @@ def add_tunnel(
                 net_ns_pid=os.getpid(),
             )
         except NetlinkError as error:
-            raise _explain(error, tunnel) from error
+            raise explain(error.code, tunnel) from error
     port = switch.interface(TUNNEL)
     switch.ip.link("set", index=port.index, master=bridge)
     switch.ip.brport(
         "set", index=port.index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0
     )
-    bring_up(port)
+    try:
+        bring_up(port)  # opens the UDP socket
+    except OSError as error:
+        raise explain(error.errno or 0, tunnel) from error
     return port
 
 
@@ -117,11 +119,17 @@ def _check_underlay(host: Sockets, tunnel: Tunnel) -> None:
         )
 
 
-def _explain(error: Any, tunnel: Tunnel) -> HostError:
-    if error.code == errno.EEXIST:
+def explain(code: int, tunnel: Tunnel) -> HostError:
+    """Return the error for the kernel's refusal of the device, an errno. Pure."""
+    if code == errno.EEXIST:
         return HostError(
             f"VXLAN {tunnel.vni} exists on this host: another run or network uses it.",
             hint="Start the run again under another --name.",
         )
+    if code == errno.EADDRINUSE:
+        return HostError(
+            f"UDP port {PORT} of this host is in use, which VXLAN needs.",
+            hint=f"End what has it: sudo ss -ulpn sport = :{PORT}",
+        )
     hint = "It needs a kernel with VXLAN (CONFIG_VXLAN): sudo modprobe vxlan"
-    return HostError(f"cannot create the VXLAN device: {error}.", hint=hint)
+    return HostError(f"cannot create the VXLAN device: {os.strerror(code)}.", hint=hint)

@@ -138,6 +138,7 @@ class Execution:
             deployment.probe_links()
             probing = self.clock() - probed  # measuring links is not part of starting nodes
             course.bring_up(deployment)
+            agent.nodes_are_up()
             brought_up = BroughtUp(self.clock() - begun - probing)
             self.recorder.event(StateChanged(course.active))  # before: readers of the next find it
             self.recorder.event(brought_up)

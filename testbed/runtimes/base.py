@@ -201,6 +201,7 @@ class RuntimeDriver(Protocol):
         Raises:
             HostError, NodeError: a container cannot be created; the message names it. All
                 containers of the call have been removed.
+            HostLostError: the engine of another host does not answer; names it.
         """
 
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:

@@ -221,7 +221,7 @@ class HostSpec:
     Attributes:
         name: unlike that of any other.
         address: at which the other hosts reach its end of the tunnel that joins their switches.
-        engine: address of the socket of its engine, ``unix://...``.
+        engine: address of its engine: ``unix://``, ``ssh://``, ``tcp://`` or ``context:``.
         here: whether the controller runs on it; all nodes but workers do.
         labels: of its node in the Swarm.
         cpus: its number of processors.

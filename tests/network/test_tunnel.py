@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,7 +17,7 @@ from testbed.errors import HostError
 from testbed.host.namespaces import scratch
 from testbed.network.interfaces import Neighbour, bring_up, sockets
 from testbed.network.switch import Switch
-from testbed.network.tunnel import TUNNEL, Tunnel
+from testbed.network.tunnel import TUNNEL, Tunnel, explain
 from testbed.values.topology import Direction, NetworkSpec, NodeSpec
 from testbed.values.units import Rate
 
@@ -95,6 +98,26 @@ def test_two_runs_of_one_number_are_refused(cable: tuple[Any, Any]) -> None:
         with scratch(), pytest.raises(HostError, match="VXLAN 77 exists on this host"):
             Switch.build(tunnel=tunnel, host=cable[0].pid)
         del first
+
+
+def test_a_port_that_a_program_has_is_refused(cable: tuple[Any, Any]) -> None:
+    bind = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', 4789))"
+    program = [sys.executable, "-c", f"{bind}; print(flush=True); input()"]
+    command = ["nsenter", "-t", str(cable[0].pid), "-n", *program]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"\n"
+        with scratch(), pytest.raises(HostError, match="UDP port 4789 of this host") as refused:
+            Switch.build(tunnel=Tunnel(77, "10.0.0.1", MTU), host=cable[0].pid)
+        other.communicate(b"\n")
+    assert "sudo ss -ulpn" in refused.value.hint
+
+
+def test_a_kernel_without_vxlan_is_named() -> None:
+    error = explain(errno.EOPNOTSUPP, Tunnel(77, "10.0.0.1", MTU))
+    assert "cannot create the VXLAN device" in error.message
+    assert "sudo modprobe vxlan" in error.hint
 
 
 def test_the_tunnel_ends_with_the_namespace_of_the_switch(

@@ -6,33 +6,35 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import sysconfig
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from accounts import Account, account
 
 from testbed.errors import HostError, NodeError
 from testbed.host.hierarchies import find_hierarchies
+from testbed.host.process import Process
 from testbed.host.users import Users, find_users
+from testbed.plan.written import plan_text
 from testbed.run.follow import run_command, running_nodes
+from testbed.run.hosts import connect as connect_agents
 from testbed.run.runtime import drivers
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, Mount
 from testbed.runtimes.agent.settings import Template
-from testbed.runtimes.base import ContainerSpec, Lifeline, RuntimeDriver, Start
+from testbed.runtimes.base import ContainerSpec, Lifeline, RuntimeDriver, Start, container_name
+from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.lxc.driver import LxcDriver
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import NetworkSpec, NodeSpec, Plan
+from testbed.values.topology import HostSpec, NetworkSpec, NodeSpec, Plan
 
 ENTRIES = Path(__file__).parent
 PACKAGE_ROOT = ENTRIES.parents[1]
@@ -40,9 +42,6 @@ MOUNTED = Path("/run/testbed/entries")
 """Where the roles of the tests are in nodes that do not see the host's file system."""
 
 WAIT_SECONDS = 180.0
-PROJECT = ("testbed", "scenarios", "tests", "pyproject.toml")
-SYSTEM_PYTHON = Path("/usr/bin/python3")
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def wait_until(look: Callable[[], Any]) -> Any:
@@ -63,6 +62,45 @@ NEEDS = {
 PODMAN = pytest.param("podman", marks=(pytest.mark.docker, pytest.mark.root))
 """The runtime docker, with Podman as its engine."""
 
+HOSTS = pytest.param("hosts", marks=(pytest.mark.docker, pytest.mark.root, pytest.mark.nightly))
+"""The runtime docker, with every other node on another host, whose pids are not this host's."""
+
+
+@dataclass(frozen=True)
+class Spread(DockerDriver):
+    """The driver of runs over two hosts."""
+
+    hosts: tuple[HostSpec, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProcessThere:
+    """The first process of a container on another host, where pids are others."""
+
+    engine: str
+    container: str
+
+    def alive(self) -> bool:
+        from docker.errors import NotFound
+
+        with connect(self.engine) as client, suppress(NotFound):
+            return bool(client.inspect_container(self.container)["State"]["Running"])
+        return False
+
+
+def host_of(node: str, hosts: Sequence[HostSpec]) -> HostSpec | None:
+    """The host of a node by its number; None for a run on this one."""
+    index = int(node[1:]) if node.startswith("w") else 0
+    return hosts[index % len(hosts)] if hosts else None
+
+
+def process_of(driver: Any, folder: RunFolder, node: str, pid: int) -> Process | ProcessThere:
+    """The process of a node with a pid on its host."""
+    host = host_of(node, getattr(driver, "hosts", ()))
+    if host is None or host.here:
+        return Process.of(pid)
+    return ProcessThere(host.engine, container_name(folder.name, node))
+
 
 @dataclass
 class LiveRun:
@@ -72,6 +110,7 @@ class LiveRun:
     folder: RunFolder
     lifeline: Lifeline
     client: AgentClient
+    plan: Plan
 
     @staticmethod
     def node(name: str, **changes: Any) -> NodeSpec:
@@ -91,6 +130,18 @@ class LiveRun:
         )
         return replace(node, **changes)
 
+    def is_here(self, node: str) -> bool:
+        """Whether it is on this host."""
+        host = host_of(node, self.plan.hosts)
+        return host is None or host.here
+
+    def another_client(self) -> AgentClient:
+        return connect_agents(self.plan, self.folder, deadline=time.monotonic() + 5)
+
+    def process(self, node: str, pid: int) -> Process | ProcessThere:
+        """The process of a launched node."""
+        return process_of(self.driver, self.folder, node, pid)
+
     def ended(self) -> bool:
         """Whether the agent has ended."""
         try:
@@ -105,6 +156,8 @@ class LiveRun:
     def asked(self, node: str | NodeSpec, entry: str, **options: Any) -> LaunchSpec:
         """The request to the agent; the container exists already where the runtime makes it."""
         spec = self.node(node) if isinstance(node, str) else node
+        if host := host_of(spec.name, self.plan.hosts):
+            spec = replace(spec, host=host.name)
         options.setdefault("arguments", {})
         if "container" not in options:
             options["container"] = self.contain(spec, options.get("mounts", ()))
@@ -113,7 +166,7 @@ class LiveRun:
 
     def contain(self, node: NodeSpec, mounts: tuple[Mount, ...]) -> int | None:
         """Have the runtime create the container, where the agent does not."""
-        plan = Plan(self.folder.name, (node,), NetworkSpec(), "warm", {})
+        plan = replace(self.plan, nodes=(node,))
         spec = ContainerSpec(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
         return self.driver.contain(plan, self.folder, [spec]).get(node.name)
 
@@ -133,6 +186,7 @@ class LiveRun:
         return self.wait_for_exit(name).status, self.output(name)
 
     def output(self, name: str) -> str:
+        self.client.copy_logs()
         return self.folder.log(name).read_text()
 
     def wait_for_exit(self, name: str) -> Exit:
@@ -153,17 +207,24 @@ StartRun = Callable[..., AbstractContextManager[LiveRun]]
 @contextmanager
 def live_run(driver: RuntimeDriver, runs: Path, name: str, **start: Any) -> Iterator[LiveRun]:
     """A new run, stopped at the end of the block."""
+    plan = Plan(name, (), NetworkSpec(), "warm", {"run": name})
+    text = ""
+    if isinstance(driver, Spread):
+        server = replace(LiveRun.node("ps"), host=driver.hosts[0].name)
+        runtime = {"name": "docker", "hosts": {"name": "swarm"}}
+        plan = replace(plan, nodes=(server,), runtime=runtime, hosts=driver.hosts)
+        text = plan_text(plan)
     folder = RunFolder.create(
-        runs, name, scenario="test", text="name: test\n", classes=(), now=time.time()
+        runs, name, scenario="test", text="name: test\n", classes=(), now=time.time(), plan=text
     )
     start.setdefault("environment", {"PYTHONPATH": f"{PACKAGE_ROOT}:{ENTRIES}:{MOUNTED}"})
     start.setdefault("reads", (ENTRIES,))
     start.setdefault("template", Template(preload=("entries", "testbed.runtimes.agent.probe")))
-    plan = Plan(name, (), NetworkSpec(), "warm", {"run": name})
-    with driver.start(plan, folder, Start(**start)) as lifeline:
-        socket_path = folder.control / "agent.sock"
-        with AgentClient.connect(socket_path, deadline=time.monotonic() + 10) as client:
-            yield LiveRun(driver, folder, lifeline, client)
+    with (
+        driver.start(plan, folder, Start(**start)) as lifeline,
+        connect_agents(plan, folder, deadline=time.monotonic() + 10, controls=True) as client,
+    ):
+        yield LiveRun(driver, folder, lifeline, client, plan)
 
 
 @pytest.fixture(scope="session")
@@ -187,27 +248,43 @@ def driver() -> RuntimeDriver:
 
 @pytest.fixture(
     scope="module",
-    params=[*(pytest.param(name, marks=NEEDS[name]) for name in DRIVERS), PODMAN],
+    params=[*(pytest.param(name, marks=NEEDS[name]) for name in DRIVERS), PODMAN, HOSTS],
 )
-def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every runtime in turn, and its engines; skipped where the host lacks what it needs."""
-    if request.param == "docker":
+def kind(request: pytest.FixtureRequest) -> str:
+    """Every runtime in turn, Docker also with another engine and with two hosts."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def runtime(kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The runtime of that kind; skipped where the host lacks what it needs."""
+    if kind in ("docker", "hosts"):
         request.getfixturevalue("image")
-    if request.param == "lxc":
+    if kind == "lxc":
         request.getfixturevalue("lxc")
-    if request.param != "podman":
-        yield str(request.param)
+    if kind not in ("podman", "hosts"):
+        yield kind
         return
-    address = request.getfixturevalue("podman")
+    address = request.getfixturevalue("podman") if kind == "podman" else swarm_of(request)[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", address)
         yield "docker"
 
 
 @pytest.fixture(scope="module")
-def every_driver(runtime: str) -> RuntimeDriver:
+def every_driver(kind: str, runtime: str, request: pytest.FixtureRequest) -> RuntimeDriver:
     """The driver of that runtime."""
-    return DRIVERS[runtime]
+    if kind != "hosts":
+        return DRIVERS[runtime]
+    here = HostSpec("here", "10.88.0.1", "", here=True)
+    there = HostSpec("there", "10.88.0.2", swarm_of(request)[1], controller=here.name)
+    return Spread(hosts=(here, there))
+
+
+def swarm_of(request: pytest.FixtureRequest) -> list[str]:
+    """The addresses of two engines, which are started only for those who need them."""
+    engines: list[str] = request.getfixturevalue("swarm")
+    return engines
 
 
 @pytest.fixture(scope="session")
@@ -232,6 +309,17 @@ def image() -> str:
             return check_image(engine)
         except HostError as lacking:
             pytest.skip(f"needs the image: {lacking}")
+
+
+@pytest.fixture
+def processes_of(driver: RuntimeDriver) -> Callable[[RunFolder], list[Process | ProcessThere]]:
+    """Returns the processes of the running nodes of a run."""
+
+    def found(folder: RunFolder) -> list[Process | ProcessThere]:
+        states = running_nodes(folder).values()
+        return [process_of(driver, folder, one.node, one.pid or 0) for one in states]
+
+    return found
 
 
 @pytest.fixture
@@ -277,94 +365,6 @@ def live_in(driver: RuntimeDriver) -> Iterator[Callable[..., AbstractContextMana
             return live_run(driver, where, name, **options)
 
         yield start
-
-
-@dataclass(frozen=True)
-class Account:
-    """An ordinary user.
-
-    Attributes:
-        name: its name.
-        home: its home folder, with a copy of the project in it.
-    """
-
-    name: str
-    home: Path
-
-    @property
-    def python(self) -> str:
-        """The user's Python interpreter."""
-        return str(self.home / ".venv/bin/python")
-
-    def command(self, *words: str) -> list[str]:
-        """The prefix with which root runs a command as this user, without root's environment."""
-        become = ["setpriv", f"--reuid={self.name}", f"--regid={self.name}", "--init-groups"]
-        clean = ["env", "-i", f"HOME={self.home}", f"USER={self.name}", "PATH=/usr/bin:/bin"]
-        return [*become, *clean, "LANG=C.UTF-8", *words]
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command as this user in its home."""
-        return subprocess.run(
-            self.command(*words), cwd=self.home, capture_output=True, text=True, check=False
-        )
-
-
-def missing() -> str:
-    """Why no such user can be created; empty if one can."""
-    if lacking := [tool for tool in ("useradd", "userdel", "setpriv") if not shutil.which(tool)]:
-        return f"needs {', '.join(lacking)}"
-    show = "import sys; print('{0.major}.{0.minor}'.format(sys.version_info))"
-    found = subprocess.run([SYSTEM_PYTHON, "-c", show], capture_output=True, text=True, check=False)
-    if found.stdout.strip() != VERSION:
-        return f"needs {SYSTEM_PYTHON} to be Python {VERSION}, whose packages the test lends to it"
-    packages = Path(sysconfig.get_path("purelib"))
-    closed = [str(folder) for folder in packages.parents if not folder.stat().st_mode & 0o001]
-    return f"needs {packages} to be open to everybody: chmod o+x {closed[0]}" if closed else ""
-
-
-def missing_ranges() -> str:
-    """Why a user gets no subordinate uids; empty if it gets them."""
-    lacking = [tool for tool in ("newuidmap", "newgidmap") if not shutil.which(tool)]
-    return f"needs {' and '.join(lacking)} (Debian, Ubuntu: apt install uidmap)" if lacking else ""
-
-
-@contextmanager
-def account(*, ranges: bool) -> Iterator[Account]:
-    """A user, with or without subordinate uids; removed afterwards with all its files.
-
-    Its interpreter is the system's, in a separate environment that shares the packages of the
-    environment running the tests: installing them again would take minutes.
-    """
-    if reason := missing() or (missing_ranges() if ranges else ""):
-        pytest.skip(reason)
-    where = Path(tempfile.mkdtemp(prefix="home-", dir="/var/tmp"))
-    name = f"tb{os.getpid() % 100000}{'r' if ranges else 'o'}"
-    where.chmod(0o755)
-    made = Account(name, where / name)
-    # A system account gets no subordinate uids.
-    kind = ["--user-group"] if ranges else ["--system", "--user-group"]
-    subprocess.run(["useradd", *kind, "--create-home", "--home-dir", made.home, name], check=True)
-    try:
-        _furnish(made)
-        yield made
-    finally:
-        subprocess.run(["userdel", "--remove", name], capture_output=True, check=True)
-        shutil.rmtree(where)
-
-
-def _furnish(made: Account) -> None:
-    made.home.chmod(0o700)
-    for name in PROJECT:
-        source, target = PACKAGE_ROOT / name, made.home / name
-        if source.is_dir():
-            shutil.copytree(source, target)  # including compiled files
-        else:
-            shutil.copy(source, target)
-    subprocess.run(["chown", "-R", f"{made.name}:{made.name}", made.home], check=True)
-    venv = made.run(str(SYSTEM_PYTHON), "-m", "venv", "--without-pip", ".venv")
-    assert venv.returncode == 0, venv.stderr
-    lent = made.home / f".venv/lib/python{VERSION}/site-packages/lent.pth"
-    lent.write_text(f"{made.home}\n{sysconfig.get_path('purelib')}\n")
 
 
 @pytest.fixture(scope="session")

@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError, NodeError
-from testbed.host.process import Process
 from testbed.run.follow import running_nodes
-from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.agent.logs import LAST_LINE, LOG_BYTES, is_full
 from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import RuntimeDriver, Start
+from testbed.runtimes.docker.containers import HOST_LIST
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import NetworkSpec, Plan
@@ -81,11 +80,10 @@ def test_signals_reach_a_role(live: Any) -> None:
 def test_an_exit_is_reported_to_all_waiting_clients(live: Any) -> None:
     live.launch("w116", "entries:wait")
     live.wait_for_output("w116", "waiting")
-    socket = live.folder.control / "agent.sock"
-    with AgentClient.connect(socket, deadline=time.monotonic() + 5) as other:
+    with live.another_client() as other:
         while other.exits(0.5):  # of earlier tests
             pass
-        with AgentClient.connect(socket, deadline=time.monotonic() + 5) as gone:
+        with live.another_client() as gone:
             gone.exits()  # sends the request without waiting for the answer
         assert other.exits() == []
         live.client.signal("w116", signal.SIGKILL)
@@ -198,7 +196,8 @@ def test_an_unknown_node_is_an_error(driver: Any, live: Any) -> None:
 
 def test_stop_ends_everything_and_can_be_repeated(driver: Any, start_run: Any) -> None:
     with start_run() as run:
-        processes = [Process.of(run.launch(name, "entries:wait")) for name in ("w0", "w1", "w2")]
+        names = ("w0", "w1", "w2")
+        processes = [run.process(name, run.launch(name, "entries:wait")) for name in names]
         run.client.freeze("w1")
         assert run.folder.name in driver.find()
         assert _conditions(run.folder) == {"w0": "running", "w1": "frozen", "w2": "running"}
@@ -230,9 +229,8 @@ def test_another_process_can_stop_a_run_with_a_live_controller(
 
 def test_a_run_cannot_be_started_twice(driver: Any, start_run: Any) -> None:
     with start_run() as run:
-        plan = Plan(run.folder.name, (), NetworkSpec(), "warm", {})
         with pytest.raises(NodeError, match=r"is in use.*testbed down"):
-            driver.start(plan, run.folder, Start())
+            driver.start(run.plan, run.folder, Start())
         assert run.client.running() == []
 
 
@@ -245,8 +243,9 @@ def test_a_read_only_folder_is_an_error_in_one_line(driver: Any, tmp_path: Path)
 def test_two_concurrent_runs_are_isolated(driver: Any, live: Any, start_run: Any) -> None:
     with start_run() as other:
         mine = live.launch("w115", "entries:wait")
-        theirs = Process.of(other.launch("w115", "entries:wait"))
-        assert mine != theirs.pid
+        pid = other.launch("w115", "entries:wait")
+        theirs = other.process("w115", pid)
+        assert mine != pid
         assert other.client.running() == ["w115"]
     assert not theirs.alive()
     assert "w115" in live.client.running()
@@ -271,7 +270,9 @@ def victim(
     def start(*options: str) -> tuple[subprocess.Popen[bytes], RunFolder]:
         name = f"victim-{os.getpid()}-{time.monotonic_ns()}"
         command = [sys.executable, str(VICTIM), runtime, str(tmp_path), name, *options]
-        controller = subprocess.Popen(command, stdout=subprocess.PIPE)
+        hosts = HOST_LIST.dump_json(getattr(driver, "hosts", ())).decode()
+        environment = {**os.environ, "VICTIM_HOSTS": hosts}
+        controller = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
         started.append((controller, RunFolder(tmp_path / name)))
         assert controller.stdout is not None
         assert controller.stdout.readline() == b"up\n"
@@ -287,10 +288,10 @@ def victim(
 
 
 def test_a_run_ends_when_its_controller_is_killed(
-    driver: Any, victim: Any, eventually: Callable[[Callable[[], Any]], Any]
+    driver: Any, victim: Any, processes_of: Any, eventually: Callable[[Callable[[], Any]], Any]
 ) -> None:
     controller, folder = victim()
-    processes = [Process.of(node.pid) for node in running_nodes(folder).values()]
+    processes = processes_of(folder)
     assert len(processes) == 4
     controller.kill()
     eventually(lambda: not folder.alive())
@@ -302,7 +303,7 @@ def test_a_run_ends_when_its_controller_is_killed(
 
 
 def test_a_detached_run_outlives_its_controller_until_it_is_stopped(
-    driver: Any, victim: Any
+    driver: Any, victim: Any, processes_of: Any
 ) -> None:
     controller, folder = victim("detached")
     before = running_nodes(folder)
@@ -312,7 +313,7 @@ def test_a_detached_run_outlives_its_controller_until_it_is_stopped(
     assert running_nodes(folder) == before
     assert len(before) == 4
     assert folder.alive()
-    processes = [Process.of(node.pid) for node in before.values()]
+    processes = processes_of(folder)
     driver.stop(folder)
     assert not any(process.alive() for process in processes)
     assert not folder.alive()

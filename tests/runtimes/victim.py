@@ -1,50 +1,65 @@
 """A controller for tests to kill: ``python victim.py RUNTIME RUNS NAME [detached]``.
 
-It starts a run with four nodes, freezes the second, says "up", and waits to be killed.
+It starts a run with four nodes, freezes the second, says "up", and waits to be killed. The nodes
+are on the hosts in VICTIM_HOSTS in turn.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from testbed.plan.written import plan_text
+from testbed.run.hosts import connect
 from testbed.runtimes import RUNTIME
-from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import LaunchSpec, Mount
 from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import ContainerSpec, Start
+from testbed.runtimes.docker.containers import HOST_LIST
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Plan
+from testbed.values.topology import HostSpec, LinkSpec, NetworkSpec, NodeSpec, Plan
 
 NODES = 4
 HERE = Path(__file__).parent
 MOUNTED = Path("/run/testbed/entries")
 
 
-def node(index: int) -> NodeSpec:
+def node(index: int, hosts: Sequence[HostSpec]) -> NodeSpec:
     last = index + 1
-    link = LinkSpec(f"10.77.0.{last}", f"02:00:0a:4d:00:{last:02x}")
+    mtu = 1450 if hosts else None
+    link = LinkSpec(f"10.77.0.{last}", f"02:00:0a:4d:00:{last:02x}", mtu=mtu)
     name = f"w{index}"
-    return NodeSpec(name, "worker", index, "default", link, None, None, 1, 21000 + index)
+    made = NodeSpec(name, "worker", index, "default", link, None, None, 1, 21000 + index)
+    return replace(made, host=hosts[index % len(hosts)].name) if hosts else made
 
 
 def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
     driver = RUNTIME.validate_python({"name": runtime}).driver()
+    hosts = tuple(HOST_LIST.validate_json(os.environ.get("VICTIM_HOSTS", "[]")))
+    nodes = tuple(node(index, hosts) for index in range(NODES))
+    kind = {"name": "docker", "hosts": {"name": "swarm"}} if hosts else {}
+    plan = Plan(name, nodes, NetworkSpec(), "warm", {"run": name}, kind, hosts=hosts)
+    now, text = time.time(), ""
+    if hosts:
+        server = replace(nodes[0], name="ps", role="ps", part="server")
+        text = plan_text(replace(plan, nodes=(server, *nodes)))
     folder = RunFolder.create(
-        Path(runs), name, scenario="test", text="name: test\n", classes=(), now=time.time()
+        Path(runs), name, scenario="test", text="name: test\n", classes=(), now=now, plan=text
     )
     start = Start(
         template=Template(preload=("entries",)),
         environment={"PYTHONPATH": f"{HERE.parents[1]}:{HERE}:{MOUNTED}"},
         reads=(HERE,),
     )
-    plan = Plan(name, tuple(map(node, range(NODES))), NetworkSpec(), "warm", {"run": name})
     lifeline = driver.start(plan, folder, start)
     if detached:
         lifeline.on_hangup("keep")
-    client = AgentClient.connect(folder.control / "agent.sock", deadline=time.monotonic() + 10)
+    client = connect(plan, folder, deadline=time.monotonic() + 10)
     cells = [
         ContainerSpec(one, (Mount(HERE, MOUNTED),), folder.log(one.name)) for one in plan.nodes
     ]

@@ -102,6 +102,9 @@ class AgentClient:
         self._next_exits: int | None = None
         self._changes_seen = 0
 
+    def nodes_are_up(self) -> None:
+        """Say that the run has begun: from now on it may continue without a host that is lost."""
+
     def require_host(self, host: str) -> None:
         """Raise HostLostError if a host is lost: of a run on one host, none is."""
 

@@ -48,6 +48,7 @@ class HostAgents(AgentClient):
         host_of: the host of every node of the plan.
         here: this host, where the parameter server is.
         goes_on: whether a lost host is no error, but the end of its nodes.
+        goes_on_later: the same, from ``nodes_are_up`` on.
         drained: returns why hosts are to be left, by name; asked with every reading of the hosts.
         lost: the hosts that are lost already, and why.
 
@@ -62,11 +63,12 @@ class HostAgents(AgentClient):
         *,
         here: str,
         goes_on: bool = False,
+        goes_on_later: bool = False,
         drained: Callable[[], Mapping[str, str]] = dict,
         lost: Mapping[str, str] | None = None,
     ) -> None:
         self.lost = dict(lost or {})
-        self._goes_on, self._drained = goes_on, drained
+        self._goes_on, self._goes_on_later, self._drained = goes_on, goes_on_later, drained
         self._launched: set[str] = set()  # by this client, and not reported as ended yet
         self._lost_nodes: list[Exit] = []  # not reported yet
         self._sent_again: dict[str, dict[str, int]] = {}  # as last counted, by host
@@ -84,6 +86,9 @@ class HostAgents(AgentClient):
             self.copy_logs()
         for agent in self._agents.values():
             agent.close()
+
+    def nodes_are_up(self) -> None:
+        self._goes_on = self._goes_on or self._goes_on_later
 
     def begin_launch(self, launch: LaunchSpec) -> Callable[[], int | None]:
         """Request a node on its host; see the base class. On a lost host it ends as it starts."""
@@ -172,7 +177,7 @@ class HostAgents(AgentClient):
 
     def capture(self, node: str) -> socket:
         """Return a socket that receives the frames of a node on this host; see the base class."""
-        host = self._host_of[node]
+        host = self._host(node)
         if host != self._here:
             raise NodeError(
                 f"{node} is on the host {host}: its frames are captured there only.",
@@ -183,7 +188,7 @@ class HostAgents(AgentClient):
     def call(self, method: str, **arguments: Any) -> Any:
         """Have the agents execute an operation that concerns their nodes; return one result."""
         if node := arguments.get("node"):
-            return self._ask_of(self._host_of[node], method, **arguments)
+            return self._ask_of(self._host(node), method, **arguments)
         if method in OF_NODES:
             return self._change_links(method, **arguments)
         by_host = self._of_each(lambda agent: agent.call(method, **arguments))
@@ -201,12 +206,17 @@ class HostAgents(AgentClient):
             return {key: _merged(one[key] for one in found) for key in here}
         raise NodeError(f"{method}: an agent of several hosts has no such request.")
 
+    def _host(self, node: str) -> str:
+        if node not in self._host_of:
+            raise NodeError(f"{node} was never launched.")
+        return self._host_of[node]
+
     def _change_links(
         self, method: str, *, nodes: Sequence[str], planned: float | None = None, **others: Any
     ) -> Any:
         by_host: defaultdict[str, list[str]] = defaultdict(list)
         for node in nodes:
-            by_host[self._host_of[node]].append(node)
+            by_host[self._host(node)].append(node)
         done, lost = [], []
         for host, some in by_host.items():
             try:
@@ -258,10 +268,10 @@ class HostAgents(AgentClient):
     def _lose(self, host: str, why: str) -> None:
         """Count a host as lost, and its nodes as ended; NodeError if the run cannot do without."""
         if host == self._here:
-            raise AgentEndedError(f"{why}.", hint="See logs/agent.log.")
+            raise AgentEndedError("the agent has ended.", hint="See logs/agent.log.")
         if not self._goes_on:
-            hint = f"See logs/agent@{host}.log, which is fetched if the host can be reached."
-            raise NodeError(f"host {host} is lost: {why}.", hint=hint)
+            see = f"See logs/agent@{host}.log, which is fetched if the host can be reached."
+            raise HostLostError(f"host {host} is lost: {why}.", hint=f"{see} {leave_out(host)}")
         self._agents.pop(host).close()
         self.lost[host] = why
         for node in sorted(self._launched):
@@ -319,6 +329,11 @@ class HostAgents(AgentClient):
                 self._copied[node] += len(text)
             whole = (node for node, text in new.items() if len(text) == PRINTED_BYTES)
             since = {node: self._copied[node] for node in whole}
+
+
+def leave_out(host: str) -> str:
+    """Return how to start a run without a host that is lost."""
+    return f"To run without it: docker node update --availability drain {host}"
 
 
 def _merged(mappings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

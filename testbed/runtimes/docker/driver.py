@@ -52,7 +52,7 @@ from testbed.runtimes.docker.lifeline import DockerLifeline, clear
 from testbed.runtimes.docker.remote import (
     contain_there,
     labelled_hosts,
-    naming,
+    losing,
     recorded_hosts,
     remove_everywhere,
 )
@@ -115,7 +115,8 @@ class DockerDriver:
             here = plan.hosts[0] if plan.hosts else None
             tunnel = None if here is None else tunnel_of(plan, folder, here)
             agent = make(image=image, limits=limits_in(info), tunnel=tunnel)
-            begin_here = partial(DockerLifeline.begin, engine, folder, agent, start=start)
+            # locked first: a second start must not touch what the run has on other hosts
+            begin_here = partial(DockerLifeline.of(folder).begin, engine, agent, start=start)
             if here is None:
                 return begin_here()
             others = [
@@ -140,7 +141,7 @@ class DockerDriver:
 
         def contain(name: str, group: Sequence[ContainerSpec]) -> None:
             host = others.get(name)
-            with nullcontext() if host is None else naming(host):
+            with nullcontext() if host is None else losing(host):
                 made.update(self._contain(plan, folder, group, host))
 
         by_host = groupby(sorted(specs, key=_host_of), key=_host_of)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.host.environment import BASE
 from testbed.host.hierarchies import MOUNTS, find_mounted
+from testbed.runtimes.docker.reach import NoEngineError, socket_of
 from testbed.runtimes.parallel import THREADS
 
 if TYPE_CHECKING:
@@ -31,10 +32,6 @@ MISSING_SOURCE = re.compile(r"bind source path does not exist: (.+)$")
 ABSENT_CPUS = re.compile(
     r"Requested CPUs are not available - requested (\S+), available: (\S+?)\.?$"
 )
-
-
-class NoEngineError(HostError):
-    """No engine answers, or it does not in time."""
 
 
 LACKS = (
@@ -176,7 +173,7 @@ def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECON
     """Return a client of the engine for up to THREADS threads. The caller must close it.
 
     Args:
-        address: of its socket, ``unix://...``; by default DOCKER_HOST, or the usual one.
+        address: of another host's engine, see ``reach``; by default DOCKER_HOST, or the usual one.
         patience_seconds: how long it may take to identify itself.
 
     Raises:
@@ -190,12 +187,14 @@ def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECON
 
 
 def socket_path(address: str | None = None) -> str:
-    """Return the path of an engine's socket; the address as for ``connect``.
+    """Return the path of an engine's socket on this host; the address as for ``connect``.
 
     Raises:
-        HostError: it is not a unix socket.
+        HostError: this host's is not a unix socket, or another host is not reached.
     """
-    address = address or os.environ.get("DOCKER_HOST") or DEFAULT_ADDRESS
+    if address:
+        return socket_of(address)
+    address = os.environ.get("DOCKER_HOST") or DEFAULT_ADDRESS
     if not address.startswith(SCHEME):
         raise HostError(
             f"DOCKER_HOST is {address}, expected an engine on this machine, at unix://...",

@@ -58,13 +58,16 @@ class DockerLifeline(Lifeline):
     _pidfd: int | None = None
 
     @classmethod
-    def begin(cls, engine: APIClient, folder: RunFolder, agent: Container, *, start: Start) -> Self:
+    def of(cls, folder: RunFolder) -> Self:
+        """Lock a run that is about to be started."""
+        return cls(folder, _prepare(folder))
+
+    def begin(self, engine: APIClient, agent: Container, *, start: Start) -> Self:
         """Create the agent's container, hand the run to it, and wait until it answers."""
         deadline = time.monotonic() + start.deadline_seconds
-        lifeline = cls(folder, _prepare(folder))
-        with lifeline.undone_on_failure():
-            lifeline._take_hold(engine, agent, deadline=deadline)
-        return lifeline
+        with self.undone_on_failure():
+            self._take_hold(engine, agent, deadline=deadline)
+        return self
 
     def stop(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from testbed.errors import HostError, NodeError, TestbedError
+from testbed.errors import HostError, HostLostError, NodeError, TestbedError
 from testbed.host.reports import decode_error
 from testbed.runtimes.agent.client import AgentClient, Waiting
+from testbed.runtimes.agent.hosts import leave_out
 from testbed.runtimes.agent.lines import Lines
 from testbed.runtimes.agent.settings import AGENT_LOG, AGENT_SOCKET, LIFELINE_SOCKET
 from testbed.runtimes.base import STOP_SECONDS, container_name
@@ -38,15 +39,10 @@ from testbed.runtimes.docker.containers import (
     RUN,
     Container,
 )
-from testbed.runtimes.docker.engine import (
-    NoEngineError,
-    connect,
-    container_faults,
-    engine_faults,
-    refused,
-)
+from testbed.runtimes.docker.engine import connect, container_faults, engine_faults, refused
 from testbed.runtimes.docker.lifecycle import containers_of, last_output, make, remove_run
 from testbed.runtimes.docker.pipe import open_pipe
+from testbed.runtimes.docker.reach import NoEngineError
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import HostSpec
 
@@ -59,7 +55,10 @@ PATH = f"{LABEL}path"
 REMOVED = "removed"
 """In the folder's ``control``, once the other hosts have nothing of the run any more."""
 
-REACH = "Start the host, or forward the socket of its engine again; `testbed hosts` shows the rest."
+REACH = "Start the host, or what forwards the socket of its engine; `testbed hosts` shows the rest."
+
+ANNOUNCED_SECONDS = 5.0
+"""Between two announcements of how much of an image has been copied."""
 
 KEPT_HERE = frozenset(
     ("ps", "sockets", "homes", "broker", "updates", "logs", "control", "model", "events.jsonl")
@@ -78,7 +77,20 @@ def naming(host: HostSpec) -> Iterator[None]:
     try:
         yield
     except TestbedError as error:
-        raise type(error)(f"host {host.name}: {error.message}", hint=error.hint) from error
+        hint = REACH if type(error) is NoEngineError else error.hint
+        raise type(error)(f"host {host.name}: {error.message}", hint=hint) from error
+
+
+@contextmanager
+def losing(host: HostSpec) -> Iterator[None]:
+    """Like ``naming``; an engine that does not answer means a lost host."""
+    try:
+        with naming(host):
+            yield
+    except NoEngineError as error:
+        raise HostLostError(
+            f"host {host.name} is lost: its engine does not answer.", hint=leave_out(host.name)
+        ) from error
 
 
 def recorded_hosts(folder: RunFolder) -> tuple[HostSpec, ...]:
@@ -182,12 +194,30 @@ def copy_image(
     with engine_faults("copying an image"):
         found = here.inspect_image(image)
         name = (found["RepoTags"] or [image])[0]
-        phase(f"copying the image {name} ({found['Size'] / 1e6:,.0f} MB) to {to}")
-        for said in there.load_image(here.get_image(name), quiet=True) or ():
+        size = f"{found['Size'] / 1e6:,.0f} MB"
+        phase(f"copying the image {name} ({size}) to {to}")
+
+        def announce(sent: int) -> None:
+            phase(f"copying the image to {to}: {sent / 1e6:,.0f} of {size}")
+
+        for said in there.load_image(counted(here.get_image(name), announce), quiet=True) or ():
             if "error" in said:
                 raise refused("loading the image", str(said["error"]))
     if not has_image(there, image):
         raise HostError(f"the copy of the image {name} is not {image}, like the original.")
+
+
+def counted(
+    pieces: Iterable[bytes], announce: Callable[[int], None], *, every: float = ANNOUNCED_SECONDS
+) -> Iterator[bytes]:
+    """Yield pieces, and announce from time to time how many bytes they had until then."""
+    sent, due = 0, time.monotonic() + every
+    for piece in pieces:
+        yield piece
+        sent += len(piece)
+        if time.monotonic() >= due:
+            announce(sent)
+            due = time.monotonic() + every
 
 
 def has_image(engine: APIClient, identity: str) -> bool:

@@ -2,7 +2,7 @@
 
 A Swarm says which hosts there are, with their labels, resources and health. It does not say how
 their engines are reached: this host's is the one at DOCKER_HOST, and the node of every other host
-has a label with the address of its engine's socket, which may be forwarded by ``ssh -N -L``.
+has a label with the address of its engine, see ``reach``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
 from testbed.runtimes.docker.containers import LABEL
-from testbed.runtimes.docker.engine import SCHEME, connect, describe, engine_faults
+from testbed.runtimes.docker.engine import connect, describe, engine_faults
 from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.parallel import in_parallel
 from testbed.values.topology import HostSpec
@@ -37,7 +37,7 @@ class SwarmHost:
     Attributes:
         identity: the Swarm's own name for it.
         address: at which other hosts reach it: that of its label, or its IP address in the Swarm.
-        engine: address of its engine's socket, ``unix://...``; empty if its node has no label.
+        engine: address of its engine, see ``reach``; empty if its node has no label.
         labels: of the Swarm's node.
         cpus, memory_bytes: what its engine has.
         version: of its engine.
@@ -184,13 +184,11 @@ def _examine(host: SwarmHost, here: str | None, *, like: SwarmHost) -> SwarmHost
     if not host.here and not host.engine:
         lacks.append(
             f"its engine's address is unknown: docker node update --label-add "
-            f"{ENGINE_LABEL}=unix:///PATH {host.name} (forward it: ssh -N -L "
-            f"/PATH:/var/run/docker.sock {host.address})"
+            f"{ENGINE_LABEL}=ssh://USER@{host.address} {host.name}"
         )
         return _lacking(host, *lacks)
     address = here if host.here else host.engine
     try:
-        check_scheme(host)
         with connect(address) as engine:
             found = describe(address)
             if found["Swarm"].get("NodeID") != host.identity:
@@ -207,19 +205,6 @@ def _image_of(engine: APIClient) -> str:
     with suppress(HostError):
         return check_image(engine)
     return ""
-
-
-def check_scheme(host: SwarmHost) -> None:
-    """Reject a host whose engine's address is not that of a unix socket.
-
-    Raises:
-        HostError: it is not; says how to forward the socket.
-    """
-    if not host.here and not host.engine.startswith(SCHEME):
-        raise HostError(
-            f"its label {ENGINE_LABEL} is {host.engine}, expected unix:///PATH.",
-            hint=f"Forward its socket: ssh -N -L /PATH:/var/run/docker.sock {host.address}",
-        )
 
 
 def absence(host: SwarmHost) -> str:

@@ -12,7 +12,7 @@ from threading import Event, Lock, Thread
 from typing import Any, Self
 
 from testbed.errors import TestbedError
-from testbed.network.tunnel import Tunnel
+from testbed.network.tunnel import VXLAN_HEADER_BYTES, Tunnel
 from testbed.runtimes.agent.relay import BEAT_SECONDS
 from testbed.runtimes.agent.settings import OnHangup
 from testbed.runtimes.base import Lifeline, Start
@@ -23,6 +23,7 @@ from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import DEFAULT_MTU, HostSpec, Plan
 
 VNI_BYTES = 3
+TUNNELLED_MTU = DEFAULT_MTU - VXLAN_HEADER_BYTES
 RENEWAL = b"\n"
 """An empty line renews a lease."""
 
@@ -30,7 +31,8 @@ RENEWAL = b"\n"
 def tunnel_of(plan: Plan, folder: RunFolder, host: HostSpec) -> Tunnel:
     """Return a host's end of the tunnel between the switches of a run, by its folder."""
     vni = int.from_bytes(sha256(str(folder.path).encode()).digest()[:VNI_BYTES]) or 1
-    mtu = max(node.link.mtu or DEFAULT_MTU for node in plan.nodes if node.link is not None)
+    links = [node.link for node in plan.nodes if node.link is not None]
+    mtu = max((link.mtu or DEFAULT_MTU for link in links), default=TUNNELLED_MTU)
     return Tunnel(vni, host.address, mtu)
 
 

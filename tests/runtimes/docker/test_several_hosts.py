@@ -86,12 +86,22 @@ class Engines:
         """Start a run, and return once its training has begun."""
         controller = self.start("up", file, "--name", run, *more)
         events = self.folder / "runs" / run / "events.jsonl"
+        self.wait(controller, lambda: events.exists() and '"training"' in events.read_text())
+        return controller
+
+    def wait(self, controller: Command, look: Callable[[], bool]) -> None:
+        """Wait until something is seen of a run that its controller brings up."""
         deadline = time.monotonic() + SECONDS
-        while not (events.exists() and '"training"' in events.read_text()):
+        while not look():
             assert controller.poll() is None, controller.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        return controller
+
+    def relabel(self, **labels: str) -> None:
+        """Give the second node these labels, in place of those that it has."""
+        client = self.clients[0]
+        node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
+        client.update_node(node["ID"], node["Version"]["Index"], {**node["Spec"], "Labels": labels})
 
     def stop(self) -> None:
         """End the commands that were started and still run."""
@@ -124,14 +134,10 @@ def engines(swarm: list[str], run_command: CommandRunner, tmp_path: Path) -> Ite
     (tmp_path / "apart.yaml").write_text(SCENARIO.replace("UPDATES", "120"))
     recorded = SCENARIO.replace("UPDATES", "100000").replace("20mbit", "{trace: rate.csv}")
     (tmp_path / "long.yaml").write_text(recorded)
-    client = made.clients[0]
-    node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
-    labels = {ENGINE_LABEL: swarm[1], "rack": "a"}
-    client.update_node(node["ID"], node["Version"]["Index"], {**node["Spec"], "Labels": labels})
+    made.relabel(**{ENGINE_LABEL: swarm[1], "rack": "a"})
     yield made
     made.stop()
-    version = client.inspect_node(node["ID"])["Version"]["Index"]
-    client.update_node(node["ID"], version, node["Spec"])
+    made.relabel()
     for one in made.clients:
         one.close()
 
@@ -262,6 +268,28 @@ def test_a_drained_host_ends_a_run_that_is_to_fail_with_it(engines: Engines) -> 
 
 
 @pytest.mark.nightly
+def test_a_power_cut_of_a_host_before_the_training_ends_the_run(engines: Engines) -> None:
+    tool = os.environ["SWARM_HOSTS"]
+    settings = ("--set", "workers.count=12", "--set", "faults=[]")
+    controller = engines.start("up", "apart.yaml", "--name", "c", *settings)
+    # the agent, and some of eight workers
+    engines.wait(controller, lambda: len(engines.left("c", 1)[0]) > 2)
+    name = json.loads((engines.folder / "runs/c/plan.json").read_text())["hosts"][1]["name"]
+    subprocess.run((tool, "crash", name), check=True)
+    try:
+        _, errors = controller.communicate(timeout=SECONDS)
+        found = Run(engines.folder / "runs/c")
+        assert (found.state.state, len(found.updates)) == ("failed", 0)
+        assert f"host {name} is lost" in errors
+        assert "testbed down c" in errors
+        assert engines.left("c", 0) == ([], [])
+    finally:
+        subprocess.run((tool, "up", "2"), check=True, capture_output=True)
+    engines("down", "c")
+    assert engines.left("c", 1) == ([], [])
+
+
+@pytest.mark.nightly
 def test_a_power_cut_of_a_host(engines: Engines) -> None:
     tool = os.environ["SWARM_HOSTS"]
     # No fault freezes a worker: what is frozen by control groups of version 1 cannot be killed.
@@ -283,6 +311,56 @@ def test_a_power_cut_of_a_host(engines: Engines) -> None:
     assert engines.left("p", 1)[0]  # stopped
     engines("down", "p")
     assert [engines.left("p", number) for number in (0, 1)] == [([], []), ([], [])]
+
+
+@pytest.fixture
+def ssh_address(ssh: Any, swarm: list[str]) -> Iterator[str]:
+    """The address of the second engine by ssh, whose server is on that host."""
+    assert swarm
+    pid = Path("/tmp/swarm-2/pid").read_text().strip()
+    inside = ("nsenter", "-t", pid, "-n", "-p", "-m", "-u", "sh", "-c", 'mkdir -p /run/sshd; "$@"')
+    with ssh.serve("10.88.0.2", inside=(*inside, "sh")) as port:
+        yield f"ssh://root@10.88.0.2:{port}"
+
+
+@pytest.fixture
+def tcp_address(
+    certificates: Path, swarm: list[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The address of the second engine by TLS; it is started again for that."""
+    tool, settings = os.environ["SWARM_HOSTS"], Path("/tmp/swarm-2/etc/daemon.json")
+    files = {"tlscacert": "ca.pem", "tlscert": "cert.pem", "tlskey": "key.pem"}
+    hosts = ["unix:///var/run/docker.sock", "tcp://10.88.0.2:2376"]
+    paths = {name: str(certificates / file) for name, file in files.items()}
+    settings.write_text(json.dumps({"hosts": hosts, "tlsverify": True, **paths}))
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(certificates))
+    assert swarm
+    for command in (("crash", "swarm-2"), ("up", "2")):
+        subprocess.run((tool, *command), check=True, capture_output=True)
+    yield hosts[1]
+    settings.unlink()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("way", ["ssh", "tcp"])
+def test_a_run_over_a_host_that_is_reached_as_by_dockers_client(
+    way: str,
+    request: pytest.FixtureRequest,
+    eventually: Callable[[Callable[[], Any]], Any],
+) -> None:
+    address = request.getfixturevalue(f"{way}_address")
+    engines = request.getfixturevalue("engines")
+    engines.relabel(**{ENGINE_LABEL: address, "rack": "a"})
+    assert "expected" not in engines("hosts")
+    controller = engines.train("long.yaml", "s")
+    assert len(engines.left("s", 1)[0]) == 4
+    assert engines("exec", "s", "w3", "--", "sh", "-c", "cat; hostname").strip() == "w3"
+    assert "2 links" in engines("net", "set", "s", "class=slow", "--up", "5mbit")
+    controller.kill()
+    controller.communicate()
+    eventually(lambda: all(one["State"] == "exited" for one in engines.left("s", 1)[0]))
+    engines("down", "s")
+    assert [engines.left("s", number) for number in (0, 1)] == [([], []), ([], [])]
 
 
 def test_an_image_is_copied_once_and_compared(engines: Engines) -> None:

@@ -15,7 +15,6 @@ from testbed.runtimes.docker.swarm import (
     ENGINE_LABEL,
     SwarmHost,
     absence,
-    check_scheme,
     differences,
     drained,
     find_hosts,
@@ -103,12 +102,6 @@ def test_two_hosts_of_one_name_are_refused_but_not_one_that_has_joined_again() -
         assert one.lacks == (
             "another host of the Swarm is called pi-2 too: hostnamectl set-hostname NAME",
         )
-
-
-def test_an_engine_elsewhere_is_reached_by_a_forwarded_socket() -> None:
-    with pytest.raises(HostError, match="expected unix:///PATH") as refusal:
-        check_scheme(replace(from_swarm(NODE, here=""), engine="ssh://pi-2"))
-    assert "ssh -N -L /PATH:/var/run/docker.sock 10.0.0.2" in refusal.value.hint
 
 
 @pytest.mark.parametrize(
