@@ -12,8 +12,6 @@ from functools import cache
 from math import sqrt
 from statistics import NormalDist
 
-import numpy as np
-
 from testbed.values.topology import Distribution
 
 SCALE = 8192
@@ -31,6 +29,8 @@ ROUNDS = 50
 @cache
 def table(distribution: Distribution) -> tuple[int, ...]:
     """Return deviations in units of SCALE with mean 0 and standard deviation 1, in rising order."""
+    import numpy as np  # later, as few agents need it
+
     probabilities = (np.arange(ENTRIES) + 0.5) / ENTRIES
     values = np.array([_INVERSES[distribution](probability) for probability in probabilities])
     # Truncating a long tail changes mean and deviation, so correct them, and truncate again.
