@@ -154,13 +154,18 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give the tests with Podman of all files to one process: an engine gets its image in 30 s."""
+    """Give the tests with Podman of all files to one process, and those with a Swarm.
+
+    An engine gets its image in 30 s.
+    """
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
     class ByFileOrEngine(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if "several_hosts" in nodeid or "two_engines" in nodeid or "[hosts" in nodeid:
+                return "swarm"  # of which a machine has one
             return "podman" if "podman" in nodeid else super()._split_scope(nodeid)
 
     return ByFileOrEngine(config, log)

@@ -385,6 +385,10 @@ def swarm() -> Iterator[list[str]]:
     images = []
     with suppress(HostError), connect() as engine:
         images.append(check_image(engine))
-    up = subprocess.run((tool, "up", "2", *images), check=True, capture_output=True, text=True)
-    yield [line.split()[1] for line in up.stdout.splitlines()]
-    subprocess.run((tool, "down"), check=True, capture_output=True)
+    try:
+        up = subprocess.run(
+            (tool, "up", "2", *images), check=True, stdout=subprocess.PIPE, text=True
+        )
+        yield [line.split()[1] for line in up.stdout.splitlines()]
+    finally:
+        subprocess.run((tool, "down"), check=True, capture_output=True)

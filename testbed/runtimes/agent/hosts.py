@@ -269,15 +269,15 @@ class HostAgents(AgentClient):
         """Count a host as lost, and its nodes as ended; NodeError if the run cannot do without."""
         if host == self._here:
             raise AgentEndedError("the agent has ended.", hint="See logs/agent.log.")
+        self._agents.pop(host).close()
+        self.lost[host] = why
+        self._logs = {node: log for node, log in self._logs.items() if self._host_of[node] != host}
         if not self._goes_on:
             see = f"See logs/agent@{host}.log, which is fetched if the host can be reached."
             raise HostLostError(f"host {host} is lost: {why}.", hint=f"{see} {leave_out(host)}")
-        self._agents.pop(host).close()
-        self.lost[host] = why
         for node in sorted(self._launched):
             if self._host_of[node] == host:
                 self._lost_nodes.append(self._lost_node(node))
-        self._logs = {node: log for node, log in self._logs.items() if self._host_of[node] != host}
 
     def _lost_node(self, node: str) -> Exit:
         return Exit(node, -signal.SIGKILL, lost=self.lost[self._host_of[node]])

@@ -86,7 +86,7 @@ def one_build(say: Callable[[str], None]) -> Iterator[None]:
     At its end, a build removes all unnamed stages. The lock is the folder of the engine's socket,
     so it is shared by all users of the engine, and it ends with its holder.
     """
-    folder = os.open(Path(socket_path()).parent, os.O_RDONLY)
+    folder = os.open(Path(socket_path()).resolve().parent, os.O_RDONLY)
     try:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

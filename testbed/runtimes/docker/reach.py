@@ -10,11 +10,13 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -40,7 +42,10 @@ CONTEXT = "context:"
 EXPECTED = "unix:///PATH, ssh://USER@HOST, tcp://HOST:2376 or context:NAME"
 SOCKET = "/var/run/docker.sock"
 TLS_PORT = 2376
+START_SECONDS = 30.0
 ANSWER_SECONDS = 15.0
+BRACKETS = str.maketrans("", "", "[]")
+"""Of an IPv6 address in an URL."""
 
 SSH = (
     *("ssh", "-T", "-a", "-x", "-oBatchMode=yes", "-oExitOnForwardFailure=yes"),
@@ -57,13 +62,15 @@ SSH_FAILURES = (
     ("host key verification failed", "its key is not known here", "Compare and accept it: {ssh}"),
     ("permission denied (", "it does not accept your key", "Try: {ssh}; or ssh-copy-id {login}"),
     (
-        "connect failed: permission denied",
-        "{path} is not for that user",
-        "{ssh} sudo usermod -aG docker {user}",
+        "open failed",
+        "no engine answers at its {path}, or not to that user",
+        "{ssh} sudo systemctl start docker; or {ssh} sudo usermod -aG docker {user}",
     ),
-    ("open failed", "no engine answers at its {path}", "{ssh} sudo systemctl start docker"),
 )
-"""What ssh says in lower case, what that means, and the cure."""
+"""What ssh says in lower case, what that means, and the cure.
+
+Why a socket cannot be opened there, it does not say.
+"""
 
 
 @dataclass(frozen=True)
@@ -144,8 +151,7 @@ def _settings() -> Path:
 
 
 def _by_ssh(address: str, parts: SplitResult) -> Forward:
-    host = str(parts.hostname)
-    login = f"{parts.username}@{host}" if parts.username else host
+    login = _login(parts)
     port = [] if parts.port is None else ["-p", str(parts.port)]
     there = parts.path.rstrip("/") or SOCKET
     folder, path = _new_folder()
@@ -156,9 +162,15 @@ def _by_ssh(address: str, parts: SplitResult) -> Forward:
         raise _explain_ssh(address, parts, there, str(error)) from None
 
 
+def _login(parts: SplitResult) -> str:
+    """Return USER@HOST, or HOST, as it is spelt: ssh's settings distinguish case."""
+    login = parts.netloc if parts.port is None else parts.netloc.rpartition(":")[0]
+    return login.translate(BRACKETS)
+
+
 def _explain_ssh(address: str, parts: SplitResult, there: str, said: str) -> NotReachedError:
     """Return the error for what ssh said; ``there`` is the path of the engine's socket."""
-    login = parts.netloc.rpartition(":")[0] if parts.port else parts.netloc
+    login = _login(parts)
     ssh = f"ssh -p {parts.port} {login}" if parts.port else f"ssh {login}"
     user = parts.username or "USER"
     for sign, what, cure in SSH_FAILURES:
@@ -222,17 +234,30 @@ def _begin(command: Sequence[str], folder: str, path: str) -> Forward:
     forward = Forward(path, process)
     assert process.stdout is not None
     with process.stdout, reader:
-        if process.stdout.readline() == b"ready\n" and _answers(path):
+        if _says_ready(process.stdout.fileno()) and _answers(path):
             return forward
         forward.close()
         lines = reader.read().strip().splitlines()
     raise _SaidError(lines[-1].rstrip(".") if lines else "it does not answer")
 
 
+def _says_ready(output: int) -> bool:
+    """Return whether a line says so in time; a login over there may print others before it."""
+    deadline, said = time.monotonic() + START_SECONDS, b"\n"
+    while b"\nready\n" not in said:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([output], [], [], left)[0]:
+            return False
+        if not (more := os.read(output, 4096)):
+            return False
+        said += more
+    return True
+
+
 def _answers(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, suppress(OSError):
         probe.settimeout(ANSWER_SECONDS)
         probe.connect(path)
-        probe.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+        probe.sendall(tls_forward.PING)
         return probe.recv(4) == b"HTTP"
     return False

@@ -18,7 +18,7 @@ from testbed.runtimes.agent.settings import OnHangup
 from testbed.runtimes.base import Lifeline, Start
 from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.lifeline import DockerLifeline
-from testbed.runtimes.docker.remote import REMOVED, RemoteAgent, naming, remove_everywhere
+from testbed.runtimes.docker.remote import REMOVED, RemoteAgent, losing, remove_everywhere
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import DEFAULT_MTU, HostSpec, Plan
 
@@ -66,7 +66,7 @@ class SwarmLifeline(Lifeline):
         (folder.control / REMOVED).unlink(missing_ok=True)  # by an earlier start of the run
 
         def begin_there(host: HostSpec, agent: Container) -> RemoteAgent:
-            with naming(host):
+            with losing(host):
                 one = RemoteAgent.begin(host, folder, agent, start.reads)
                 begun.append(one)  # its lease has begun, and copies to other hosts may take longer
                 # from now on: what was copied may have taken long

@@ -65,6 +65,9 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ssh:
     """Keys for ssh, which reads its own settings instead of the user's."""
     if SSHD is None or os.geteuid():
         pytest.skip("needs sshd (Debian, Ubuntu: apt install openssh-server), and root")
+    account = next(line for line in Path("/etc/shadow").read_text().splitlines() if "root:" in line)
+    if account.startswith("root:!"):
+        pytest.skip("sshd refuses root, whose account is locked: passwd -u root")
     Path("/run/sshd").mkdir(exist_ok=True)
     made = tmp_path / "ssh"
     (made / "bin").mkdir(parents=True)
@@ -89,7 +92,18 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ssh:
 @pytest.fixture
 def certificates(tmp_path: Path) -> Path:
     """A folder with a key and certificate for server and client, and what has signed it."""
-    made = tmp_path / "certificates"
+    return _certify(tmp_path / "certificates")
+
+
+@pytest.fixture
+def others_certificates(certificates: Path, tmp_path: Path) -> Path:
+    """The same for a client that the server does not know."""
+    made = _certify(tmp_path / "others")
+    shutil.copy(certificates / "ca.pem", made)
+    return made
+
+
+def _certify(made: Path) -> Path:
     made.mkdir()
     new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
     new += ["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]

@@ -191,6 +191,7 @@ def test_a_build_waits_for_the_end_of_another(engine: Any, tmp_path: Path) -> No
             assert second.stderr.readline().startswith("no registry answers")
         finally:
             second.kill()
+    wait_until(lambda: not containers(engine), "the engine has removed the container")
 
 
 @pytest.mark.nightly

@@ -7,12 +7,14 @@ import shutil
 import socket
 import socketserver
 import ssl
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -24,13 +26,18 @@ LONG = b"x" * 3_000_000
 
 
 class Engine(socketserver.StreamRequestHandler):
-    """Answers a ping as an engine does; anything else comes back once all of it has arrived."""
+    """Answers a ping as an engine does; anything else comes back once all of it has arrived.
+
+    If told to stream, it does not wait for the end.
+    """
 
     def handle(self) -> None:
         first = self.rfile.readline()
         if first.startswith(b"GET /_ping"):
             self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nOK")
             return
+        if first == b"stream\n":
+            self.wfile.write(LONG)
         self.wfile.write(b"all:" + first + self.rfile.read())
 
 
@@ -149,6 +156,51 @@ def test_an_engine_is_reached_by_tls(
     with pytest.raises(NoEngineError, match=r"not reached: .*[Cc]ertificate") as refusal:
         socket_of(f"tcp://localhost:{tls_port}")  # the certificate has another name
     assert "docker --tlsverify" in refusal.value.hint
+
+
+def test_what_arrives_as_this_end_is_ended_is_not_lost(
+    tls_port: int, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(certificates))
+    path = socket_of(f"tcp://127.0.0.1:{tls_port}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.connect(path)
+        peer.sendall(b"stream\n")
+        came = peer.recv(1)
+        peer.shutdown(socket.SHUT_WR)
+        while piece := peer.recv(65536):
+            came += piece
+    assert came == LONG + b"all:stream\n"
+
+
+def test_an_engine_that_refuses_a_certificate_is_named(
+    tls_port: int, others_certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(others_certificates))
+    with pytest.raises(NoEngineError, match=r"not reached: .*alert"):
+        socket_of(f"tcp://127.0.0.1:{tls_port}")
+
+
+def test_a_key_with_a_pass_phrase_is_refused(
+    tls_port: int, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = certificates / "key.pem"
+    locked = certificates / "locked.pem"
+    lock = ["openssl", "pkey", "-in", key, "-out", locked, "-aes256", "-passout", "pass:sesame"]
+    subprocess.run(lock, check=True, capture_output=True)
+    locked.rename(key)
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(certificates))
+    with pytest.raises(NoEngineError, match="not reached: "):
+        socket_of(f"tcp://127.0.0.1:{tls_port}")
+
+
+def test_the_name_of_a_host_is_as_it_is_spelt() -> None:
+    for address, login in (
+        ("pi@Pi-2:22", "pi@Pi-2"),
+        ("Pi-2", "Pi-2"),
+        ("a@[fe80::1]:22", "a@fe80::1"),
+    ):
+        assert reach._login(urlsplit(f"ssh://{address}/x")) == login
 
 
 def test_a_context_says_where_an_engine_is(
