@@ -104,7 +104,8 @@ privileged-alone: setup
 		$(call marked,alone)
 
 nightly: soak test-netem-nightly ## full sizes and many rounds, which .ci/run leaves out: an hour or two, as root
-	@$(python) -m pytest -m "nightly and not netem" -k "not random_moments" --durations=20
+	@$(python) -m pytest -m "nightly and not netem" -k "not random_moments" --durations=20 \
+		-o faulthandler_timeout=2400
 
 # Each as root, as a user with subordinate uids and as one without; as a user: as that user.
 SOAK_ROUNDS ?= 200

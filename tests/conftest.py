@@ -154,10 +154,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give the tests with Podman of all files to one process, and those with a Swarm.
-
-    An engine gets its image in 30 s.
-    """
+    """Give all tests with Podman to one process, and those with a Swarm: each begins in 30 s."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling

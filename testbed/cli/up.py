@@ -141,13 +141,13 @@ def up(
         raise click.UsageError(NO_SCRAPES)
     terminal = Terminal(display_of(loaded))
     leave = None if side is None else terminal.leaving(side)
-    with (
-        removed_if_refused(scenario, lambda: terminal.has_run) if is_new else nullcontext(),
-        with_source_lines(scenario, asked),
-        nullcontext() if loaded.simulated else _explained(scenario, runs),
-    ):
+    with removed_if_refused(scenario, lambda: terminal.has_run) if is_new else nullcontext():
         metering = listen() if listen else None
-        valid = carry_out(request, terminal, keep=keep, leave=leave, metering=metering)
+        with (
+            with_source_lines(scenario, asked),
+            nullcontext() if loaded.simulated else _explained(None if is_new else scenario, runs),
+        ):
+            valid = carry_out(request, terminal, keep=keep, leave=leave, metering=metering)
     return 0 if valid else INVALID
 
 
@@ -195,7 +195,7 @@ def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
 
 
 @contextmanager
-def _explained(scenario: Path, runs: Path) -> Iterator[None]:
+def _explained(scenario: Path | None, runs: Path) -> Iterator[None]:
     """Add the path to write errors that lack it, and `testbed doctor` to errors of the host."""
     from testbed.errors import HostError
 
@@ -205,7 +205,8 @@ def _explained(scenario: Path, runs: Path) -> Iterator[None]:
         error.filename = error.filename or str(runs)
         raise
     except HostError as error:
-        doctor = f"`testbed doctor {scenario}` checks all requirements."
+        command = "testbed doctor" if scenario is None else f"testbed doctor {scenario}"
+        doctor = f"`{command}` checks all requirements."
         and_so = " " if error.hint.endswith(".") else "; "  # it may end with a command
         error.hint = f"{error.hint}{and_so}{doctor}" if error.hint else doctor
         raise

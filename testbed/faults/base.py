@@ -31,9 +31,9 @@ class Actuator(Protocol):
     """Begins and ends faults: implemented by a simulation's engine, and by the controller.
 
     ``target`` is the index of a worker. Higher numbers are the other nodes that can be targets:
-    the nodes that feed streams. Beginning a Freeze without a duration means that no fault thaws
+    the nodes that feed streams. Beginning a Freeze that does not end means that no fault thaws
     the target, and the run does not wait for it. A worker that was killed starts again only by a
-    Join; another node only if the Kill has a duration.
+    Join; another node only if the Kill ends.
 
     Raises:
         NodeError: the operation failed.

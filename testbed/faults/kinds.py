@@ -63,7 +63,10 @@ class NetworkPartition(FaultOfAnyNode):
     @model_validator(mode="after")
     def _ends(self) -> NetworkPartition:
         if not self.ends:
-            raise InvalidValue("no `for`", "a duration, like `for: 5s`, which connections survive")
+            raise InvalidValue(
+                "no `for`",
+                "a duration, like `for: 5s`, or `until` in a workload: connections survive it",
+            )
         return self
 
 

@@ -252,7 +252,7 @@ class Timeline:
                 self._await_end(place)
         else:
             workers = tuple(one for one in others if population.undo(one, fault.kind, place))
-        if not workers and not begins:
+        if not workers and not begins and fault.end_trigger is None:
             return None
         return FaultAction(fault, place, begins, planned, workers, tuple(over))
 

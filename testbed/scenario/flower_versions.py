@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from testbed.scenario.document import Finding
 from testbed.scenario.flower import OLDEST, api_of
-from testbed.scenario.workload import Workload
+from testbed.scenario.workload import Program, Workload
 
 SUPERLINK, SUPERNODE = "flower-superlink", "flower-supernode"
 INSTALLED = re.compile(r"flwr-(.+)\.dist-info")
@@ -18,10 +18,13 @@ HTTP_PORT = 8000
 
 
 def check_flower_versions(workload: Workload, locate: Callable[[str], Path]) -> Iterator[Finding]:
-    """Refuse SuperNodes that use another protocol than a SuperLink: they would try for ever.
+    """Refuse SuperNodes that use another protocol than the SuperLink: they would try for ever.
 
-    Only Python environments are looked at: what an image contains is not known.
+    Only Python environments are looked at: what an image contains is not known. With several
+    SuperLinks, it is not known which one a SuperNode uses.
     """
+    if sum(_has(program, SUPERLINK) for program in workload.workload.values()) != 1:
+        return
     links = list(_found(workload, locate, SUPERLINK))
     for name, environment, version in _found(workload, locate, SUPERNODE):
         for other, _, expected in links:
@@ -32,12 +35,16 @@ def check_flower_versions(workload: Workload, locate: Callable[[str], Path]) -> 
                 yield ("workload", name, "python"), found, wanted
 
 
+def _has(program: Program, command: str) -> bool:
+    return any(command in word for word in program.command)
+
+
 def _found(
     workload: Workload, locate: Callable[[str], Path], command: str
 ) -> Iterator[tuple[str, Path, Version]]:
     """Yield the programs with a command, their environments, and versions of flwr in them."""
     for name, program in workload.workload.items():
-        if program.python is None or not any(command in word for word in program.command):
+        if program.python is None or not _has(program, command):
             continue
         environment = locate(program.python)
         for folder in environment.glob("lib/python*/site-packages/flwr-*.dist-info"):

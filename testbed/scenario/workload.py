@@ -171,7 +171,8 @@ class Program(CommandSettings):
         command: the program and its arguments, without a shell.
         end: what it means if a node exits before the end of the run: `final`, the run ends well
             once all final nodes have exited with status 0, and fails if one has another status;
-            `fatal`, the run fails; `noticed`, the exit is reported and the run continues;
+            `fatal`, the run fails, and a single node has ten times the CPU weight of another;
+            `noticed`, the exit is reported and the run continues;
             `expected`, like `noticed`, but an exit with status 0 is not reported.
         count: number of nodes. A single node has the name of the program; several are named
             NAME0, NAME1, ...

@@ -54,7 +54,7 @@ def flower() -> str:
     folder = cache / f"{FLWR}-python{python}"
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "complete").exists():
+        if not ((folder / "complete").exists() and (folder / "bin/python").exists()):
             install(folder)
             (folder / "complete").touch()
     return str(folder)
@@ -214,6 +214,7 @@ def test_an_app_runs_without_a_scenario(
         refused = bed.run("up", *options, "--metrics-address", address)
     assert refused.status == HOST, refused.err
     assert "removed digits-app.yaml, as nothing was started" in refused.err
+    assert "doctor" not in refused.err  # which knows neither the file nor the address
     assert not (bed.path / "digits-app.yaml").exists()
     monkeypatch.chdir(bed.path)
     for is_new in (True, False):  # the second finds the same scenario

@@ -123,6 +123,17 @@ def test_lines_and_metrics_end_faults() -> None:
     assert not any(contradictions([*subject.faults] * 2, (), seed=0, others=FEEDERS))
 
 
+def test_an_end_at_a_line_is_recorded_although_its_node_has_left() -> None:
+    rounds = {"at": {"time": "1s"}, "until": {"log": "round 5"}}
+    plans = FAULTS.validate_python([{"freeze": {"nodes": ["broker"], **rounds}}])
+    subject = Timeline.of(plans, (), seed=0, others=FEEDERS)
+    broker = FEEDERS.index("broker")
+    assert done(subject, 2.0) == [(1.0, True, 0, (broker,))]
+    subject.population.end_faults(broker)
+    assert subject.printed("round 5", now=3.0)
+    assert [one[1:] for one in done(subject, 4.0)] == [(False, 0, ())]
+
+
 def test_selectors_counts_and_shares() -> None:
     """Half of four slow workers are two; drawn from the seed and the position in the list."""
     kill = {"at": {"time": "1s"}}

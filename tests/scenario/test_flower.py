@@ -141,3 +141,6 @@ def test_supernodes_of_another_protocol_are_refused(tmp_path: Path) -> None:
         "version of superlink, 1.41.0, with HTTP: "
         f"{tmp_path / 'old/bin/python'} -m pip install flwr==1.41.0"
     ]
+    second = "  second: {command: [flower-superlink, --insecure], python: old, end: fatal}\n"
+    file.write_text(HAND_WRITTEN + second)  # which one a SuperNode uses is not known
+    load_any(file)
