@@ -12,9 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from testbed.errors import TestbedError
-from testbed.plan.make import plan
 from testbed.runtimes import RUNTIME
-from testbed.scenario import load
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import THIS_HOST, Plan
 
@@ -46,8 +44,7 @@ def read_plan(folder: RunFolder) -> Plan:
     try:
         content = _read(folder.plan)
     except FileNotFoundError:
-        scenario = load(folder.scenario, custom_files=folder.custom)
-        return plan(scenario, folder.name)
+        return _derive(folder)
     version = content.pop("plan", None)
     if content.get("hosts") == [{"name": THIS_HOST}]:  # of an earlier testbed
         del content["hosts"]
@@ -70,6 +67,14 @@ def read_plan(folder: RunFolder) -> Plan:
     if not any(node.part in ("server", "peer") for node in made.nodes):
         raise _damaged(folder.plan, "it contains neither a parameter server nor a workload")
     return made
+
+
+def _derive(folder: RunFolder) -> Plan:
+    # Imported only here: it takes 0.5 s of CPU, which is long for `testbed ps` on a busy host.
+    from testbed.plan.make import plan
+    from testbed.scenario import load
+
+    return plan(load(folder.scenario, custom_files=folder.custom), folder.name)
 
 
 def _move_messages(content: dict[str, Any]) -> None:

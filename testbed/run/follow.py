@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from testbed.errors import NodeError
 from testbed.host.process import Process
 from testbed.plan.written import read_plan
-from testbed.run.hosts import connect
+from testbed.run.agents import connect
 from testbed.runtimes.agent.client import AgentEndedError
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import RuntimeDriver

@@ -1,19 +1,15 @@
-"""The hosts of a run in a Swarm: checked, given their nodes and the image, and connected to."""
+"""The hosts of a run in a Swarm: checked, and given their nodes and the image."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from testbed.errors import HostError, TestbedError
+from testbed.errors import HostError
 from testbed.plan.budget import budget
 from testbed.plan.placement import check_fit, place
 from testbed.runtimes import Docker
-from testbed.runtimes.agent.client import AgentClient, Waiting
-from testbed.runtimes.agent.hosts import HostAgents
 from testbed.scenario.schema import Scenario
-from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import HostSpec, NodeSpec, Plan
 
 if TYPE_CHECKING:
@@ -116,53 +112,3 @@ def copy_image_to(hosts: Sequence[HostSpec], image: str, *, phase: Callable[[str
         if not host.here:
             with naming(host), connect() as here, connect(host.engine) as there:
                 copy_image(here, there, image, phase=phase, to=host.name)
-
-
-def connect(
-    plan: Plan | None,
-    folder: RunFolder,
-    *,
-    deadline: float,
-    waiting: Waiting = nullcontext,
-    controls: bool = False,
-) -> AgentClient:
-    """Return a client of the agents of a run; see ``AgentClient.connect``.
-
-    A run whose folder has no plan is on this host alone.
-
-    Args:
-        plan, folder: of the run.
-        deadline, waiting: as for an agent on this host.
-        controls: whether this process controls the run: then all hosts must be reached, and those
-            that the Swarm drains are left.
-    """
-    here = AgentClient.connect(folder.agent_socket, deadline=deadline, waiting=waiting)
-    if plan is None or not plan.hosts:
-        return here
-    from testbed.runtimes.docker.remote import connect_agent
-    from testbed.runtimes.docker.swarm import drained_hosts
-
-    agents, lost = {plan.hosts[0].name: here}, {}
-    try:
-        for host in plan.hosts[1:]:
-            try:
-                agents[host.name] = connect_agent(host, folder, waiting=waiting)
-            except TestbedError as error:
-                if controls:
-                    raise
-                named = f"host {host.name}: "
-                lost[host.name] = error.message.removeprefix(named).rstrip(".")
-    except BaseException:
-        for agent in agents.values():
-            agent.close()
-        raise
-    runtime = Docker.model_validate(plan.runtime)
-    return HostAgents(
-        agents,
-        {node.name: node.host for node in plan.nodes},
-        here=plan.hosts[0].name,
-        goes_on=not controls,
-        goes_on_later=runtime.swarm is not None and runtime.swarm.on_lost == "continue",
-        drained=drained_hosts if controls else dict,
-        lost=lost,
-    )

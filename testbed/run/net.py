@@ -16,8 +16,8 @@ from testbed.errors import HostLostError, NodeError, Problem, ScenarioError
 from testbed.network.qdiscs import qdiscs_of
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
+from testbed.run.agents import connect
 from testbed.run.by_hand import duration_of
-from testbed.run.hosts import connect
 from testbed.run.probe import ClassProbe, ProbedLink, Prober, shaped_links
 from testbed.run.runtime import driver_for
 from testbed.runtimes.agent.client import AgentClient

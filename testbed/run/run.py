@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
 from testbed.host.allocation import heap_frozen
+from testbed.run.agents import connect
 from testbed.run.course import Connected, Course
 from testbed.run.deploy import Deployment
 from testbed.run.down import BY_DOWN, asked_to_end
 from testbed.run.faults import Faults, FaultyNodes
-from testbed.run.hosts import connect
 from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.run.metering import Metering
 from testbed.run.setup import Setup

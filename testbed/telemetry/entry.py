@@ -11,7 +11,6 @@ from functools import cache
 from reprlib import repr as shortened
 from typing import Any, TypeVar
 
-import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from testbed.telemetry.event import PS, Event, Unknown
@@ -155,10 +154,10 @@ def plain(value: Any) -> Any:
             return {str(key): plain(inner) for key, inner in value.items()}
         case list() | tuple():
             return [plain(inner) for inner in value]
-        case np.generic():
-            return plain(value.item())
         case float() if not math.isfinite(value):
             return None
+        case _ if hasattr(value, "item"):  # a numpy scalar, told without importing numpy
+            return plain(value.item())
         case _:
             return value
 

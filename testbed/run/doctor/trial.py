@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.network.netem import owned_links
 from testbed.plan.nodes.base import FIRST_WORKER_UID, address_of
+from testbed.run.agents import connect
 from testbed.run.doctor.host import ExaminedRun
-from testbed.run.hosts import connect
 from testbed.run.probe import PROBE, ProbedLink, Prober
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import LaunchSpec
