@@ -99,7 +99,7 @@ def _runtime(text: str | None) -> Any:
 
 def _settle(runtime: Any, *, gpu: bool) -> tuple[Real, list[Finding]]:
     """Choose the runtime to check; for a simulation, which needs no containers, check native."""
-    from testbed.run.runtime import choose
+    from testbed.run.settle import choose
     from testbed.runtimes import Auto, Native, Simulated
     from testbed.runtimes.base import Finding
 

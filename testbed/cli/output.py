@@ -113,17 +113,20 @@ def exec_(folder: RunFolder, node: str, words: tuple[str, ...]) -> int:
 
 def _check(kinds: tuple[str, ...]) -> None:
     """Refuse unknown kinds of events."""
-    from testbed.scenario.synonyms import nearest
     from testbed.telemetry.event_kinds import EVENTS
 
+    unknown = [kind for kind in kinds if kind not in EVENTS]
+    if not unknown:
+        return
+    from testbed.scenario.synonyms import nearest
+
     expected = f"the name of an event: {', '.join(sorted(EVENTS))}"
-    problems = [
-        Problem("--kind", 0, "", repr(kind), expected, nearest(kind, list(EVENTS)))
-        for kind in kinds
-        if kind not in EVENTS
-    ]
-    if problems:
-        raise ScenarioError(problems)
+    raise ScenarioError(
+        [
+            Problem("--kind", 0, "", repr(kind), expected, nearest(kind, list(EVENTS)))
+            for kind in unknown
+        ]
+    )
 
 
 def _is_of(entry: Entry, nodes: frozenset[str] | None) -> bool:

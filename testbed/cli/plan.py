@@ -224,7 +224,7 @@ def _requests(scenario: Scenario | Workload, made: Plan) -> tuple[Request, ...]:
     """Return the requests that will bring the run up; empty if the runtime is not chosen yet."""
     from testbed.errors import HostError
     from testbed.host.users import Users
-    from testbed.run.runtime import users_of
+    from testbed.run.settle import users_of
     from testbed.run.setup import TrainingSetup, WorkloadSetup
     from testbed.runtimes import Real
     from testbed.scenario.workload import Workload

@@ -22,10 +22,6 @@ from testbed.faults.base import PassingFault, Trigger
 from testbed.faults.timeline import Timeline
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
-from testbed.scenario import load
-from testbed.scenario.experiment import timeline_of
-from testbed.scenario.load_workload import is_workload_file, load_workload
-from testbed.scenario.workload_names import workload_timeline
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Exited, FaultApplied
 from testbed.telemetry.events import read_events
@@ -224,6 +220,12 @@ def listed(folder: RunFolder) -> list[dict[str, Any]]:
 
 def _planned(folder: RunFolder) -> tuple[Timeline, Sequence[AnyFault]]:
     """Return the faults of a run's scenario, and their timeline."""
+    # Imported only here: requests and links need no scenario, and should not take longer for it.
+    from testbed.scenario import load
+    from testbed.scenario.experiment import timeline_of
+    from testbed.scenario.load_workload import is_workload_file, load_workload
+    from testbed.scenario.workload_names import workload_timeline
+
     if is_workload_file(folder.scenario):
         workload = load_workload(folder.scenario)
         return workload_timeline(workload), workload.faults

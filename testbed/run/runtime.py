@@ -1,89 +1,25 @@
-"""Determines the runtime of a scenario that leaves it to the host, and of an existing run."""
+"""The runtime that created the containers of an existing run, and its driver."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from testbed.errors import HostError, Problem, ScenarioError
-from testbed.host.users import Users, find_users
+from testbed.errors import Problem, ScenarioError
 from testbed.plan.written import read_plan
-from testbed.runtimes import RUNTIME, Auto, Docker, Native, Real, Simulated, names
+from testbed.runtimes import RUNTIME, Auto, Native, Real, Simulated, names
 from testbed.runtimes.base import RuntimeDriver
-from testbed.scenario.schema import Scenario
-from testbed.scenario.workload import Workload
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan
 
-Kind = TypeVar("Kind", Scenario, Workload)
-
 REAL: TypeAdapter[Real] = TypeAdapter(Annotated[Real, Field(discriminator="name")])
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The result of ``auto``, and the reason for it as text."""
-
-    runtime: Real
-    why: str
-
-    def __str__(self) -> str:
-        return f"runtime {self.runtime.name}: {self.why}"
-
-
-def choose(*, gpu: bool) -> Choice:
-    """Choose Docker if its engine answers, is usable and has this package's image; else native.
-
-    ``gpu`` requires the image whose torch can use a GPU.
-    """
-    from testbed.runtimes.docker.engine import connect
-    from testbed.runtimes.docker.image import check_image
-
-    try:
-        with connect() as engine:
-            image = check_image(engine, gpu=gpu)
-    except HostError as error:
-        return Choice(Native(name="native"), str(error))
-    return Choice(Docker(name="docker"), f"its engine answers and has the image {image}")
 
 
 def drivers() -> Mapping[str, RuntimeDriver]:
     """Return all drivers by name; each can end and find the existing runs of its runtime."""
     return {name: REAL.validate_python({"name": name}).driver() for name in names()}
-
-
-def users_of(runtime: Real) -> Users:
-    """Return where the nodes' uids come from: an engine is root for every user."""
-    return Users("root") if runtime.capabilities.engine else find_users()
-
-
-@dataclass(frozen=True)
-class Settled(Generic[Kind]):
-    """A scenario whose runtime is determined, and how that was; None if the scenario named it."""
-
-    scenario: Kind
-    runtime: Real
-    choice: Choice | None = None
-
-
-def settle(scenario: Kind, *, choose: Callable[..., Choice] = choose) -> Settled[Kind]:
-    """Determine the runtime of a scenario that creates containers; ``auto`` has it chosen."""
-    runtime = scenario.runtime
-    if isinstance(runtime, Real):
-        return Settled(scenario, runtime)
-    assert isinstance(runtime, Auto), f"{runtime.name} creates no containers"
-    choice = choose(gpu=_wants_gpu(scenario))
-    settled = scenario.model_copy(update={"runtime": choice.runtime})
-    return Settled(settled, choice.runtime, choice)
-
-
-def _wants_gpu(scenario: Scenario | Workload) -> bool:
-    if isinstance(scenario, Workload):
-        return False
-    return any([scenario.evaluate.gpus, *(one.gpus for one in scenario.workers.classes.values())])
 
 
 def runtime_of(folder: RunFolder) -> Real:

@@ -28,7 +28,7 @@ from testbed.run.metering import Metering
 from testbed.run.prepare import Request, RunRequest, prepare
 from testbed.run.prepare_workload import prepare_workload
 from testbed.run.run import Execution, NotTornDown
-from testbed.run.runtime import Settled, settle, users_of
+from testbed.run.settle import Settled, settle, users_of
 from testbed.run.setup import Setup
 from testbed.run.training import Training
 from testbed.run.workload import WorkloadCourse

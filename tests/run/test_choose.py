@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.run.runtime import choose, users_of
+from testbed.run.settle import choose, users_of
 from testbed.runtimes import Docker, Native
 
 

@@ -10,7 +10,8 @@ import pytest
 from testbed.errors import ScenarioError, TestbedError
 from testbed.plan.make import plan
 from testbed.plan.written import plan_text
-from testbed.run.runtime import Choice, driver_for, drivers, runtime_of, settle
+from testbed.run.runtime import driver_for, drivers, runtime_of
+from testbed.run.settle import Choice, settle
 from testbed.runtimes import Docker, Native
 from testbed.scenario import Scenario, load_text
 from testbed.telemetry.folder import RunFolder

@@ -21,8 +21,8 @@ from testbed.host.hierarchies import find_hierarchies
 from testbed.host.process import Process
 from testbed.host.users import Users, find_users
 from testbed.plan.written import plan_text
+from testbed.run.agents import connect as connect_agents
 from testbed.run.follow import run_command, running_nodes
-from testbed.run.hosts import connect as connect_agents
 from testbed.run.runtime import drivers
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, Mount

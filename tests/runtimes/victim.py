@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from testbed.plan.written import plan_text
-from testbed.run.hosts import connect
+from testbed.run.agents import connect
 from testbed.runtimes import RUNTIME
 from testbed.runtimes.agent.launch import LaunchSpec, Mount
 from testbed.runtimes.agent.settings import Template

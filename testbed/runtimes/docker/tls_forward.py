@@ -121,7 +121,8 @@ class Engine:
     def ping(self) -> None:
         """Raise OSError unless it answers, which it does not if it refuses the certificate."""
         self.send(bytearray(PING))
-        self.flush()
+        with suppress(ConnectionError):  # reset after its refusal, which is still to be read
+            self.flush()
         if not self.recv(1):
             raise OSError("it has ended the connection")
 
