@@ -193,7 +193,7 @@ def test_a_round_in_docker(bed: Any, flower: str, runtime: str) -> None:
     assert done.status in {0, VERDICT}, done.err + done.out
     assert up.folder.state().reason == "all final programs have ended with status 0"
     values = metrics(up)
-    assert values["round"] == [1.0]
+    assert (values["round"], values["failures"]) == ([1.0], [0.0])
     assert len(values["accuracy"]) == 2  # one before the round
     for index in range(2):
         log = up.folder.log(f"supernode{index}").read_text()
