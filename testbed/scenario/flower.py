@@ -280,7 +280,7 @@ def _metrics(better: Mapping[str, str]) -> dict[str, dict[str, str]]:
         name: {"regex": f"'{name}': {NUMBER}", "better": direction}
         for name, direction in better.items()
     }
-    failures = r"Received [0-9]+ results and ([0-9]+) failures"
+    failures = r"[Rr]eceived [0-9]+ results and ([0-9]+) failures"
     return {
         "round": {"regex": r"\[ROUND ([0-9]+)"},
         "failures": {"regex": failures, "better": "lower"},
