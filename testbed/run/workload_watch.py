@@ -16,10 +16,10 @@ from testbed.telemetry.event_kinds import WorkloadEnded
 from testbed.telemetry.rows import NodeRow, PairRow
 from testbed.values.topology import NodeSpec
 
-ABSENT = "is absent for good"
-KILLED = "was killed by a fault"
-HELD = "is frozen or dead until a line or value that no node is left to print"
-"""How a node is gone: by its availability, or by a fault, of which the last has no end."""
+ABSENT = "absent for good"
+KILLED = "killed by a fault"
+HELD = "frozen or dead until a line or value that no node is left to print"
+"""What a node is that is gone by its availability, or by a fault, of which the last has no end."""
 
 OTHERS = "others"
 """Stands for the peers of a node that are not counted one by one."""
@@ -79,7 +79,7 @@ class WorkloadWatch(Watch):
         """Register a node that never returns."""
         self.planned_exits.restarting.discard(name)
         if name not in self.succeeded:
-            self.gone.setdefault(name, how)
+            self.gone.setdefault(name, f"{name} is {how}")
 
     @property
     def over(self) -> set[str]:
@@ -147,7 +147,7 @@ class WorkloadWatch(Watch):
         how = describe_exit(node, ended)
         if self.planned_exits.take(node.name):
             if node.name not in self.planned_exits.restarting:
-                self.gone.setdefault(node.name, KILLED)
+                self.gone.setdefault(node.name, f"{node.name} is {KILLED}")
             # an absence, of which there may be thousands, is not reported
             self.record_exit(ended, planned=True, how="" if node.when_absent else how)
         elif ended.status == 0 and (node.end in {"final", "expected"} or self.finished):
@@ -171,8 +171,8 @@ class WorkloadWatch(Watch):
         if final and self.over.issuperset(final):
             but = ""
             for how in (KILLED, ABSENT, HELD):
-                if names := [name for name in final if self.gone.get(name) == how]:
-                    but += f", except {', '.join(names)} ({how})"
+                if names := [name for name in final if self.gone.get(name) == f"{name} is {how}"]:
+                    but += f", except {', '.join(names)}, {how}"
             return f"all final programs have ended with status 0{but}"
         if self.over.issuperset(node.name for node in self.plan.nodes):
             return "all programs have ended"

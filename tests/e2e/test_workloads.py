@@ -213,7 +213,7 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     assert [summary["metrics"]["round"][key] for key in ("count", "last")] == [30, 29.0]
     assert "The metric accuracy of cut was never printed" in done.out
     assert "The kill of faults.6 never ended: it waited for a line with '^ruond 20$'" in done.out
-    assert "dead (was killed by a fault), except stuck (is frozen" in up.folder.state().reason
+    assert "dead, killed by a fault, except stuck, frozen" in up.folder.state().reason
     assert bed.remains(up.name) == []
 
 

@@ -44,7 +44,7 @@ def test_nobody_waits_for_a_node_that_has_left_for_good(make_workload: Any, tmp_
     small.step()
     small.step(Exit("job0", 0), Exit("other", 0))
     assert small.watch.ending == (
-        "all final programs have ended with status 0, except job1 (is absent for good)"
+        "all final programs have ended with status 0, except job1, absent for good"
     )
 
 
@@ -75,6 +75,6 @@ def test_nobody_waits_for_a_node_whose_fault_no_line_can_end(make_workload: Any)
     small.step(Exit("job2", 0))
     small.step()
     assert small.watch.ending == (
-        "all final programs have ended with status 0, except job1 "
-        "(is frozen or dead until a line or value that no node is left to print)"
+        "all final programs have ended with status 0, except job1, "
+        "frozen or dead until a line or value that no node is left to print"
     )
