@@ -7,12 +7,12 @@ waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from testbed.errors import NodeError
-from testbed.faults import Freeze, Join, Kill, Leave
+from testbed.faults import AnyFault, Freeze, Join, Kill, Leave
 from testbed.faults.base import TimedFault
 from testbed.values.traces import Trace
 
@@ -140,3 +140,20 @@ class Population:
         for kind, held in self.held.items():
             if kind != "kill":
                 held.pop(worker, None)
+
+
+def latecomers(faults: Sequence[AnyFault], targets: Sequence[tuple[int, ...]]) -> set[int]:
+    """Return the workers that are absent at first: whose first join, kill or leave is a join.
+
+    Faults at times are ordered by time, others by their position in the list.
+    """
+    first: dict[int, TimedFault] = {}
+    for fault, workers in zip(faults, targets, strict=True):
+        if not isinstance(fault, Join | Kill | Leave):
+            continue
+        moment = fault.at.time
+        for worker in workers:
+            before = first.setdefault(worker, fault).at.time
+            if moment is not None and before is not None and moment < before:
+                first[worker] = fault
+    return {worker for worker, fault in first.items() if isinstance(fault, Join)}

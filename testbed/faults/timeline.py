@@ -16,9 +16,9 @@ from operator import itemgetter
 from typing import ClassVar
 
 from testbed.errors import HostLostError, NodeError
-from testbed.faults import AnyFault, Crash, Crashes, Join, Kill, Leave, Slow
+from testbed.faults import AnyFault, Crash, Crashes, Join, Leave, Slow
 from testbed.faults.base import Actuator, PassingFault, TimedFault, Trigger
-from testbed.faults.population import Availability, Contradiction, Population
+from testbed.faults.population import Availability, Contradiction, Population, latecomers
 from testbed.telemetry.event_kinds import FaultApplied
 from testbed.values.units import Duration
 
@@ -121,6 +121,13 @@ class Timeline:
     def away(self) -> set[int]:
         """The nodes that are absent by their availability."""
         return self.population.absent & self._recorded
+
+    @property
+    def held(self) -> set[int]:
+        """The nodes that are frozen or dead until a line is printed or a value is reached."""
+        ends = {place for begins, place in self._waiting if not begins}
+        active = (self.population.active(kind) for kind in ("freeze", "kill"))
+        return {node for nodes in active for node, place in nodes.items() if place in ends}
 
     @property
     def departed(self) -> set[int]:
@@ -370,23 +377,6 @@ class Timeline:
     def named(self, numbers: Collection[int]) -> tuple[str, ...]:
         """Return the names of nodes, in the order of their numbers."""
         return tuple(self.names[number] for number in sorted(numbers))
-
-
-def latecomers(faults: Sequence[AnyFault], targets: Sequence[tuple[int, ...]]) -> set[int]:
-    """Return the workers that are absent at first: whose first join, kill or leave is a join.
-
-    Faults at times are ordered by time, others by their position in the list.
-    """
-    first: dict[int, TimedFault] = {}
-    for fault, workers in zip(faults, targets, strict=True):
-        if not isinstance(fault, Join | Kill | Leave):
-            continue
-        moment = fault.at.time
-        for worker in workers:
-            before = first.setdefault(worker, fault).at.time
-            if moment is not None and before is not None and moment < before:
-                first[worker] = fault
-    return {worker for worker, fault in first.items() if isinstance(fault, Join)}
 
 
 def crashes(timeline: Timeline, *, seed: int) -> Crashes:

@@ -18,7 +18,7 @@ from testbed.run.scraping import Scraper
 from testbed.run.setup import WorkloadSetup
 from testbed.run.traces import Traces
 from testbed.run.watch import quote_log
-from testbed.run.workload_watch import FOREGROUND, WorkloadWatch
+from testbed.run.workload_watch import ABSENT, FOREGROUND, HELD, WorkloadWatch
 from testbed.runtimes.agent.settings import OnHangup
 from testbed.scenario.traces import own_copy
 from testbed.scenario.workload import Condition, Workload
@@ -71,6 +71,19 @@ class Starts:
             self.deployment.settle()
             self._started |= dict.fromkeys(ready, self.deployment.clock())
             self.deployment.check_links()
+
+    def release(self) -> None:
+        """Wait no longer for nodes that never return.
+
+        They are absent for good; or only nodes are left that a fault holds until one prints a line.
+        """
+        for name in self.timeline.named(self.timeline.departed):
+            self.watch.depart(name, ABSENT)
+        held = set(self.timeline.named(self.timeline.held))
+        started = {node for program in self._started for node in self._names(program)}
+        if started <= self.watch.over | held:
+            for name in sorted(held):
+                self.watch.depart(name, HELD)
 
     def _request(self, nodes: Sequence[str]) -> None:
         if nodes:
@@ -133,8 +146,7 @@ class Starts:
 
     def _check_possible(self, where: str, node: str, what: Condition) -> None:
         """Refuse to wait for a node that has ended."""
-        over = node in self.watch.succeeded | self.watch.gone.keys()
-        if not over or node in self.watch.planned_exits.restarting:
+        if node not in self.watch.over or node in self.watch.planned_exits.restarting:
             return
         how = self.watch.gone.get(node)
         hint = f"{FOREGROUND} " if how is None else ""
@@ -204,8 +216,8 @@ class WorkloadCourse(Course):
         deployment.create_containers()
         self.watch.begin()
         self._run.recorder.event(WorkloadBegun())
-        self._note_departed()
         self._starts = Starts(self._workload, deployment, self.watch, self.timeline)
+        self._starts.release()
         self._starts.step()
 
     def follow(self, faults: Faults) -> None:
@@ -219,9 +231,4 @@ class WorkloadCourse(Course):
             if not self.watch.finished:
                 self._starts.step()
             faults.look()
-            self._note_departed()
-
-    def _note_departed(self) -> None:
-        """Wait no longer for nodes that are absent for good."""
-        for name in self.timeline.named(self.timeline.departed):
-            self.watch.depart(name)
+            self._starts.release()

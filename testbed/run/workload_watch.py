@@ -16,8 +16,10 @@ from testbed.telemetry.event_kinds import WorkloadEnded
 from testbed.telemetry.rows import NodeRow, PairRow
 from testbed.values.topology import NodeSpec
 
-ABSENT = "is absent for good"
-"""How a node is gone whose availability ends with its absence."""
+ABSENT = "absent for good"
+KILLED = "killed by a fault"
+HELD = "frozen or dead until a line or value that no node is left to print"
+"""What a node is that is gone by its availability, or by a fault, of which the last has no end."""
 
 OTHERS = "others"
 """Stands for the peers of a node that are not counted one by one."""
@@ -73,11 +75,16 @@ class WorkloadWatch(Watch):
     def catch_up(self) -> None:
         """Nothing is left to process: the nodes keep no records."""
 
-    def depart(self, name: str) -> None:
-        """Register a node that is absent, and never returns."""
+    def depart(self, name: str, how: str) -> None:
+        """Register a node that never returns."""
         self.planned_exits.restarting.discard(name)
         if name not in self.succeeded:
-            self.gone.setdefault(name, ABSENT)
+            self.gone.setdefault(name, f"{name} is {how}")
+
+    @property
+    def over(self) -> set[str]:
+        """The nodes that have ended, and those that never return."""
+        return self.succeeded | self.gone.keys()
 
     def prepare_restart(self, node: NodeSpec) -> None:
         """Forget how a node ended that is about to start again."""
@@ -140,7 +147,7 @@ class WorkloadWatch(Watch):
         how = describe_exit(node, ended)
         if self.planned_exits.take(node.name):
             if node.name not in self.planned_exits.restarting:
-                self.gone.setdefault(node.name, "was killed by a fault")
+                self.gone.setdefault(node.name, f"{node.name} is {KILLED}")
             # an absence, of which there may be thousands, is not reported
             self.record_exit(ended, planned=True, how="" if node.when_absent else how)
         elif ended.status == 0 and (node.end in {"final", "expected"} or self.finished):
@@ -160,14 +167,13 @@ class WorkloadWatch(Watch):
             return f"stop.time of {self.stop_seconds:g} s has passed"
         if self.output.values.reached:
             return self.output.values.reached
-        over = self.succeeded | self.gone.keys()
         final = [node.name for node in self.plan.nodes if node.end == "final"]
-        if final and over.issuperset(final):
-            absent = [name for name in final if self.gone.get(name) == ABSENT]
-            killed = [name for name in final if name in self.gone and name not in absent]
-            but = f", except {', '.join(killed)}, killed by faults" if killed else ""
-            but += f", except {', '.join(absent)}, absent for good" if absent else ""
+        if final and self.over.issuperset(final):
+            but = ""
+            for how in (KILLED, ABSENT, HELD):
+                if names := [name for name in final if self.gone.get(name) == f"{name} is {how}"]:
+                    but += f", except {', '.join(names)}, {how}"
             return f"all final programs have ended with status 0{but}"
-        if over.issuperset(node.name for node in self.plan.nodes):
+        if self.over.issuperset(node.name for node in self.plan.nodes):
             return "all programs have ended"
         return ""

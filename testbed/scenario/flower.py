@@ -17,6 +17,7 @@ from packaging.version import Version
 from pydantic import ConfigDict, Field, model_validator
 
 from testbed.errors import InvalidValue
+from testbed.host.limits import SERVICE_WEIGHT
 from testbed.scenario.direction import Link
 from testbed.scenario.settings import Attendance
 from testbed.scenario.workload import Program, ProgramClass, Workload
@@ -247,6 +248,7 @@ def programs(
             "files": shared,
             "ports": {"fleet": api.fleet, "control": api.control},
             "end": "fatal",
+            "cpu_weight": SERVICE_WEIGHT,
         },
         SUPERNODE: {
             "command": [*supernode, "--insecure", *link_to, *partition],
@@ -278,7 +280,12 @@ def _metrics(better: Mapping[str, str]) -> dict[str, dict[str, str]]:
         name: {"regex": f"'{name}': {NUMBER}", "better": direction}
         for name, direction in better.items()
     }
-    return {"round": {"regex": r"\[ROUND ([0-9]+)"}, **named}
+    failures = r"[Rr]eceived [0-9]+ results and ([0-9]+) failures"
+    return {
+        "round": {"regex": r"\[ROUND ([0-9]+)"},
+        "failures": {"regex": failures, "better": "lower"},
+        **named,
+    }
 
 
 def _toml(value: bool | int | float | str) -> str:

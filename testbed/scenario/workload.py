@@ -21,6 +21,7 @@ from pydantic_core import CoreSchema
 
 from testbed.errors import InvalidValue
 from testbed.faults import ChangedLink, Freeze, Kill, NetworkPartition, SlowNode
+from testbed.host.limits import SERVICE_WEIGHT
 from testbed.runtimes import Native, Runtime
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import CommandSettings, NetworkSettings
@@ -171,14 +172,15 @@ class Program(CommandSettings):
         command: the program and its arguments, without a shell.
         end: what it means if a node exits before the end of the run: `final`, the run ends well
             once all final nodes have exited with status 0, and fails if one has another status;
-            `fatal`, the run fails, and a single node has ten times the CPU weight of another;
-            `noticed`, the exit is reported and the run continues;
+            `fatal`, the run fails; `noticed`, the exit is reported and the run continues;
             `expected`, like `noticed`, but an exit with status 0 is not reported.
         count: number of nodes. A single node has the name of the program; several are named
             NAME0, NAME1, ...
         switch: the switch to which the link of each node leads.
         classes: classes of nodes with links and limits of their own, in the order in which nodes
             are assigned to them; their counts add up to `count`.
+        cpu_weight: share of the CPU time of each node while the host's CPUs are busy, relative to
+            the other nodes, from 1 to 10: higher for a server that all wait for.
         environment: variables, in addition to those of `testbed up` (in Docker: of the image).
         gpus: number of NVIDIA GPUs that each node has, or its share of one, such as 0.25, of which
             the program must not use more memory; by default none.
@@ -203,6 +205,7 @@ class Program(CommandSettings):
     count: Count = 1
     switch: NodeName = CORE
     classes: dict[Key, ProgramClass] = Field(default={})
+    cpu_weight: Annotated[int, Field(ge=1, le=SERVICE_WEIGHT)] = 1
     environment: dict[Key, Word] = Field(default={})
     gpus: Gpus = 0
     image: Image | None = None

@@ -20,11 +20,13 @@ import pytest
 import yaml
 
 from testbed.cli.flower import write_scenario
-from testbed.datasets import user_cache
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 EXAMPLE = Path(__file__).parents[2] / "scenarios" / "flower"
 FLWR = "flwr==1.42.0"
+PYTHON = Path("/usr/bin/python3")
+"""The interpreter of the nodes; testbed's image has the same one as Debian 12."""
+
 INVALID_FILE, HOST, NODE_FAILED, VERDICT = 2, 3, 5, 6
 LONG = 400.0
 OBJECTS = 12
@@ -42,16 +44,17 @@ ANNOUNCED, WANTED, FOUND, STORED = 947, 826, 7, 2
 
 @pytest.fixture(scope="module")
 def flower() -> str:
-    """$TESTBED_FLOWER, or an environment in the user's cache: that of testbed cannot have Flower.
+    """$TESTBED_FLOWER, or an environment of its own: that of testbed cannot have Flower.
 
-    To install it takes most of a minute, so later tests find it there.
+    To install it takes most of a minute, so later tests find it there. It is not in the user's
+    home, into which containers may not look.
     """
     if given := os.environ.get("TESTBED_FLOWER"):
         return given
-    cache = user_cache(os.environ) / "tests"
-    cache.mkdir(parents=True, exist_ok=True)
-    python = ".".join(map(str, sys.version_info[:2]))
-    folder = cache / f"{FLWR}-python{python}"
+    cache = Path("/var/tmp") / f"testbed-tests-{os.getuid()}"
+    cache.mkdir(mode=0o755, exist_ok=True)
+    assert cache.stat().st_uid == os.getuid()
+    folder = cache / f"{FLWR}-{PYTHON.resolve().name}"
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not ((folder / "complete").exists() and (folder / "bin/python").exists()):
@@ -62,7 +65,7 @@ def flower() -> str:
 
 def install(folder: Path) -> None:
     """Create the environment; skip the test where there are no packages."""
-    venv = [sys.executable, "-m", "venv", "--clear", "--without-pip"]
+    venv = [PYTHON, "-m", "venv", "--clear", "--without-pip"]
     subprocess.run([*venv, folder], check=True)
     pip = [sys.executable, "-m", "pip", "--python", folder, "install", "--quiet"]
     done = subprocess.run(
@@ -174,6 +177,27 @@ def test_two_rounds_reach_the_record(bed: Any, flower: str, hidden: int, toleran
         measured = bytes_of_trainings(up, f"supernode{index}")
         assert measured == pytest.approx([2 * one for one in by_hand(hidden)], rel=tolerance)
     assert OF_OLDER_APPS in (bed.path / "app" / "pyproject.toml").read_text()
+    assert bed.remains(up.name) == []
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("runtime", ["docker"], indirect=True)
+def test_a_round_in_docker(bed: Any, flower: str, runtime: str) -> None:
+    """A container per SuperNode, with the environment of the host."""
+    if (Path(flower) / "bin/python").resolve() != Path("/usr/bin/python3.11"):
+        pytest.skip("needs an environment of Debian 12's /usr/bin/python3.11, as the image has it")
+    config = {"min-nodes": 2, "hidden": 64}
+    file = scenario(bed, flower, count=2, rounds=1, config=config, metrics={"accuracy": "higher"})
+    up = bed.up("--runtime", runtime, file=file)
+    done = up.end(within=LONG)
+    assert done.status in {0, VERDICT}, done.err + done.out
+    assert up.folder.state().reason == "all final programs have ended with status 0"
+    values = metrics(up)
+    assert (values["round"], values["failures"]) == ([1.0], [0.0])
+    assert len(values["accuracy"]) == 2  # one before the round
+    for index in range(2):
+        log = up.folder.log(f"supernode{index}").read_text()
+        assert log.count("Sent successfully") >= 1 and "not forked" not in log
     assert bed.remains(up.name) == []
 
 

@@ -169,7 +169,7 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     )
     programs: dict[str, dict[str, Any]] = {
         name: {"command": [python_of(runtime), "-u", "-c", beat]}
-        for name in ("frozen", "cut", "dead", "killed")
+        for name in ("frozen", "cut", "dead", "killed", "stuck")
     }
     programs["cut"]["command"][-1] = beat.replace("time.time()", "'round', beat")
     programs["cut"]["metrics"] = {
@@ -190,6 +190,7 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
         {"link": {"nodes": ["cut"], "at": {"time": "3s"}, "for": "1s", "up": {"rate": "1mbit"}}},
         {"kill": {"nodes": ["dead"], "at": {"time": "2s"}}},
         {"kill": {"nodes": ["killed"], **rounds}},
+        {"kill": {"nodes": ["stuck"], "at": {"time": "1s"}, "until": {"log": "^ruond 20$"}}},
     ]
     text = yaml.safe_dump({"name": "faulty", "workload": programs, "faults": faults})
     up = bed.up("--runtime", runtime, file=bed.scenario("faulty.yaml", text))
@@ -211,7 +212,8 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     summary = json.loads(up.folder.summary.read_text())
     assert [summary["metrics"]["round"][key] for key in ("count", "last")] == [30, 29.0]
     assert "The metric accuracy of cut was never printed" in done.out
-    assert "except dead, killed by faults" in up.folder.state().reason
+    assert "The kill of faults.6 never ended: it waited for a line with '^ruond 20$'" in done.out
+    assert "dead, killed by a fault, except stuck, frozen" in up.folder.state().reason
     assert bed.remains(up.name) == []
 
 

@@ -23,6 +23,7 @@ workload:
     command: [serve, "{port:web}"]
     ports: {web: 8000}
     end: fatal
+    cpu_weight: 10
   client:
     count: 3
     command: [ask, "{server:web}", "{index}"]

@@ -281,6 +281,7 @@ class SmallWorkload:
         self.agent.ended += ended
         self.watch.look()
         self.starts.step()
+        self.starts.release()
         return self.agent.launched
 
     def events(self, kind: str) -> list[dict[str, Any]]:

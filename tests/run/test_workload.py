@@ -137,7 +137,7 @@ def test_a_node_that_a_fault_killed_for_good_counts_as_ended(make: Any) -> None:
     small.agent.ended = [Exit("job0", 0), Exit("job1", -9)]
     small.watch.look()
     assert small.watch.ending == (
-        "all final programs have ended with status 0, except job1, killed by faults"
+        "all final programs have ended with status 0, except job1, killed by a fault"
     )
     assert [one["planned"] for one in small.events("exited")] == [True, True]
 

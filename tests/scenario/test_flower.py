@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -53,6 +54,17 @@ def test_commands_suit_the_version(
     assert superlink.ports == {"control": control, "fleet": fleet}
 
 
+def test_failures_are_found_in_what_old_and_new_strategies_print() -> None:
+    pattern = made("1.42.0")["flwr"].metrics["failures"].regex
+    assert pattern is not None
+    for line in (
+        "INFO :      aggregate_fit: received 2 results and 3 failures",
+        "INFO :      aggregate_train: Received 0 results and 3 failures",
+    ):
+        found = re.search(pattern, line)
+        assert found is not None and found[1] == "3"
+
+
 def test_flower_stands_for_plain_programs() -> None:
     found = made("1.42.0")
     assert [*found] == ["superlink", "supernode", "flwr"]
@@ -71,6 +83,7 @@ def test_flower_stands_for_plain_programs() -> None:
         *("learning-rate=0.5", "min-nodes=2", "seed={seed}", "num-server-rounds=3"),
     )
     assert all(one.environment["FLWR_TELEMETRY_ENABLED"] == "0" for one in found.values())
+    assert [one.cpu_weight for one in found.values()] == [10, 1, 1]
     named = found["supernode"].model_copy(update={"classes": GIVEN.classes})
     workload = Workload(name="flower", workload={**found, "supernode": named})
     assert list(check_workload(workload)) == []

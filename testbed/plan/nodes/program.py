@@ -8,7 +8,6 @@ from pathlib import Path
 from testbed.plan.nodes.base import (
     FIRST_WORKER_UID,
     INSIDE,
-    SERVICE_WEIGHT,
     Role,
     address_of,
     link_at,
@@ -66,7 +65,6 @@ class ProgramRole(Role):
         addresses = {one.name: address_of(number)[0] for number, one in enumerate(nodes)}
         for number, own in enumerate(nodes):
             program = workload.workload[own.program]
-            is_server = program.end == "fatal" and len(program.node_names(own.program)) == 1
             device_class, one = program.node_classes(own.program)[own.index]
             filled = {
                 key: fill(text, own, workload, addresses)
@@ -83,7 +81,7 @@ class ProgramRole(Role):
                 memory=one.memory or program.memory,
                 scratch=program.scratch or SCRATCH,
                 folders=program.folders,
-                cpu_weight=SERVICE_WEIGHT if is_server else self.cpu_weight,
+                cpu_weight=program.cpu_weight,
                 uid=FIRST_WORKER_UID + number,
                 gpus=program.gpus_of(one),
                 part="peer",
