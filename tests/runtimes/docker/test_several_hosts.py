@@ -20,10 +20,10 @@ from testbed.errors import HostError
 from testbed.reports.frames import Run
 from testbed.runtimes.agent.relay import LEASE_SECONDS
 from testbed.runtimes.docker.containers import AGENT, ROLE, RUN
+from testbed.runtimes.docker.copies import DATA, copy_image, has_image
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
-from testbed.runtimes.docker.remote import copy_image, has_image
 from testbed.runtimes.docker.swarm import ENGINE_LABEL
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Exited, LinkChanged, LinksRead, RateMeasured
@@ -170,6 +170,10 @@ def test_a_run_over_two_hosts_leaves_nothing(engines: Engines) -> None:
         assert row["host_available_bytes"] > 0
     assert run.summary["hosts"][plan["hosts"][1]["name"]]["workers"] == 3
     assert [engines.left("r", number) for number in (0, 1)] == [([], []), ([], [])]
+    (kept,) = engines.clients[1].volumes(filters={"label": DATA})["Volumes"]
+    said = engines("image", "prune", "--hosts")
+    assert f"removed the copy of {kept['Labels'][DATA]} of " in said
+    assert not engines.clients[1].volumes(filters={"label": DATA})["Volumes"]
 
 
 def test_a_controller_that_dies_leaves_nothing_running(
