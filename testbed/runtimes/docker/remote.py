@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic import ValidationError
 
 from testbed.errors import HostError, HostLostError, NodeError, TestbedError
 from testbed.host.reports import decode_error
+from testbed.network.capture import Captured
 from testbed.runtimes.agent.client import AgentClient, Waiting
 from testbed.runtimes.agent.hosts import leave_out
 from testbed.runtimes.agent.lines import Lines
@@ -43,6 +44,7 @@ from testbed.runtimes.docker.engine import connect, container_faults
 from testbed.runtimes.docker.lifecycle import containers_of, last_output, make, remove_run
 from testbed.runtimes.docker.pipe import open_pipe
 from testbed.runtimes.docker.reach import NoEngineError
+from testbed.runtimes.docker.session import print_into
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import HostSpec
 
@@ -53,6 +55,8 @@ REMOVED = "removed"
 """In the folder's ``control``, once the other hosts have nothing of the run any more."""
 
 REACH = "Start the host, or what forwards the socket of its engine; `testbed hosts` shows the rest."
+
+CAPTURE = ("python", "-P", "-m", "testbed.network.capture")
 
 KEPT_HERE = frozenset(
     ("ps", "sockets", "homes", "broker", "updates", "logs", "control", "model", "events.jsonl")
@@ -185,6 +189,30 @@ def contain_there(
     volumes = (mount for mount in mounts if mount["Type"] == "volume")
     sources = {Path(mount["Destination"]): Path(mount["Source"]) for mount in volumes}
     return [_from_volumes(_of_controller(one, host), sources) for one in containers]
+
+
+def capture_there(
+    host: HostSpec,
+    folder: RunFolder,
+    node: str,
+    into: BinaryIO,
+    *,
+    seconds: float,
+    most_bytes: int,
+) -> Captured:
+    """Capture what the link of a node on another host carries; see ``capture``.
+
+    Raises:
+        HostError, NodeError: the engine does not answer, or the node has no link there.
+    """
+    with naming(host), connect(host.engine) as engine:
+        agent = container_name(folder.name, AGENT)
+        command = [*CAPTURE, node, str(seconds), str(most_bytes)]
+        told = print_into(engine, agent, command, into, node=node, address=host.engine)
+        try:
+            return Captured(**json.loads(told))
+        except ValueError:
+            raise NodeError(f"{node}: the capture failed: {told.strip()}") from None
 
 
 def remove_there(host: HostSpec, folder: RunFolder) -> bool:
