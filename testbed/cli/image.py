@@ -94,13 +94,34 @@ def show(as_json: bool) -> None:
 
 
 @command.command("prune")
-def prune() -> None:
-    """Remove the images of other versions of testbed, unless a container uses them."""
-    from testbed.runtimes.docker.image import current_images, remove_images
+@click.option("--hosts", is_flag=True, help="On the other hosts of the Docker Swarm, too.")
+def prune(hosts: bool) -> None:
+    """Remove what no run of this version of testbed needs, unless a container uses it.
+
+    These are the images of other versions, and the copies of data sets of other hosts, which their
+    next run copies again.
+    """
+    from testbed.run.hosts import find_usable
+    from testbed.runtimes.docker.engine import connect
+    from testbed.runtimes.docker.remote import naming
 
     with _engine() as engine:
-        for image, kept in remove_images(engine, current_images()):
-            click.echo(f"kept {image.reference}: {kept}" if kept else f"removed {image.reference}")
+        _prune(engine)
+    for host in find_usable()[1:] if hosts else ():
+        if host.left_out:
+            click.echo(f"host {host.name} is left out: {host.left_out}", err=True)
+            continue
+        with naming(host.spec), connect(host.engine) as engine:
+            _prune(engine, on=f" on {host.name}")
+
+
+def _prune(engine: APIClient, *, on: str = "") -> None:
+    from testbed.runtimes.docker.copies import remove_data
+    from testbed.runtimes.docker.image import current_images, remove_images
+
+    removed = ((image.reference, kept) for image, kept in remove_images(engine, current_images()))
+    for what, kept in (*removed, *remove_data(engine)):
+        click.echo(f"kept {what}{on}: {kept}" if kept else f"removed {what}{on}")
 
 
 def _engine() -> APIClient:

@@ -25,6 +25,7 @@ from testbed.datasets.parquet import Parquet as Parquet
 from testbed.datasets.partitions import Partition as Partition
 from testbed.datasets.partitions import shards as shards
 from testbed.datasets.prepared import Prepared as Prepared
+from testbed.datasets.prepared import checksums as checksums
 from testbed.datasets.prepared import load as load
 from testbed.datasets.substitute_chiller import SubstituteChiller as SubstituteChiller
 from testbed.datasets.substitute_rail import SubstituteRail as SubstituteRail

@@ -131,7 +131,7 @@ def load(folder: Path) -> Prepared:
         DataError: a file in the folder is missing or damaged.
     """
     meta = _read_meta(folder / "meta.json")
-    known = f"{USERS}.npy" in meta.get("sha256", ())
+    known = f"{USERS}.npy" in meta["sha256"]
     parts = (*PARTS, USERS) if known else PARTS
     arrays = {part: _map(folder / f"{part}.npy") for part in parts}
     types = TYPES[inputs_of(tuple(meta["image_shape"]))]
@@ -156,6 +156,17 @@ def load(folder: Path) -> Prepared:
         source=meta["source"],
         train_users=arrays.get(USERS),
     )
+
+
+def checksums(folder: Path) -> str:
+    """Return the digests of all files of a prepared folder, as ``sha256sum`` prints them.
+
+    Raises:
+        DataError: its list of files is missing or damaged.
+    """
+    meta = folder / "meta.json"
+    sums = {**_read_meta(meta)["sha256"], meta.name: hashlib.sha256(meta.read_bytes()).hexdigest()}
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items()))
 
 
 @contextmanager
@@ -205,7 +216,7 @@ def _read_meta(file: Path) -> dict[str, Any]:
     found = meta.get("format") if isinstance(meta, dict) else None
     if found != FORMAT:
         raise _damaged(file, f"found format {found}, expected {FORMAT}")
-    if missing := {"classes", "image_shape", "source"} - meta.keys():
+    if missing := {"classes", "image_shape", "source", "sha256"} - meta.keys():
         raise _damaged(file, f"it lacks {', '.join(sorted(missing))}")
     return dict(meta)
 

@@ -2,16 +2,22 @@
 
 The format is that of libpcap 2.4, with microseconds: a header, then every frame with its time and
 length (https://www.tcpdump.org/manpages/pcap-savefile.5.html).
+
+``python -m testbed.network.capture INTERFACE SECONDS BYTES`` prints such a file, and what it has
+written to standard error, as JSON.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import select
 import socket
 import struct
+import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
 ETH_P_ALL = 3
@@ -136,3 +142,19 @@ def _dropped(frames: socket.socket) -> int:
     """Return how many frames the kernel has dropped because the socket's buffer was full."""
     counts = frames.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
     return int(struct.unpack("@II", counts)[1])
+
+
+def main(interface: str, seconds: str, most_bytes: str) -> None:
+    """Print what an interface of this network namespace carries."""
+    with open_capture(interface) as frames:
+        found = capture(
+            *(frames, sys.stdout.buffer),
+            seconds=float(seconds),
+            most_bytes=int(most_bytes),
+            steady=time.monotonic,
+        )
+    json.dump(asdict(found), sys.stderr)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -9,7 +9,7 @@ from testbed.network.offloads import needs_packets
 from testbed.plan.budget import count_parameters
 from testbed.plan.nodes import ROLES
 from testbed.plan.nodes.base import PREFIX
-from testbed.scenario.checks import MOST_WORKERS, SIMULATED_HAVE_MORE
+from testbed.scenario.checks import MOST_WORKERS, SIMULATED_HAVE_MORE, on_one_switch
 from testbed.scenario.links import changed_links, linked_nodes
 from testbed.scenario.schema import Scenario
 from testbed.values.topology import NetworkSpec, NodeSpec, Plan
@@ -26,7 +26,7 @@ def plan(scenario: Scenario, run: str) -> Plan:
         ScenarioError: more workers than a switch has ports.
     """
     workers, count = scenario.workers.count, len(linked_nodes(scenario)) - 1
-    if count > MOST_WORKERS and not scenario.simulated:
+    if count > MOST_WORKERS and on_one_switch(scenario):
         others = count - workers
         kinds = "programs, producers or their broker"
         found = f"{workers:,} and {others:,} {kinds}" if others else f"{workers:,}"

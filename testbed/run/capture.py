@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from testbed.errors import HostError
-from testbed.network.capture import Captured, capture
+from testbed.network.capture import Captured
 from testbed.reports.exports import check_new
 from testbed.run.net import open_links
 from testbed.telemetry.folder import RunFolder
@@ -29,7 +28,7 @@ def capture_into(
     """Capture what a node's link carries; return a description of the file.
 
     The agent hands over a socket of the run's network; nothing else of it is involved, and nothing
-    is left if this process is killed.
+    is left if this process is killed. On another host, a command in its agent's container captures.
 
     Args:
         folder: the run's.
@@ -46,10 +45,8 @@ def capture_into(
     """
     if file != STANDARD_OUTPUT:
         check_new("--to", file, force=force)
-    with open_links(folder) as links, links.frames(node) as frames, _opened(file) as into:
-        found = capture(
-            *(frames, into), seconds=seconds, most_bytes=most_bytes, steady=time.monotonic
-        )
+    with open_links(folder) as links, links.capturing(node) as capture, _opened(file) as into:
+        found = capture(into, seconds=seconds, most_bytes=most_bytes)
     return _described(found, file)
 
 

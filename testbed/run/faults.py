@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
@@ -29,7 +30,6 @@ from testbed.runtimes.agent.client import AgentClient
 from testbed.scenario.links import changed
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import Exited, FaultApplied, WorkloadEnded
-from testbed.telemetry.files import replacing
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.ps_events import Crashed, Evaluated, Finished
 from testbed.telemetry.record import Recorder
@@ -170,25 +170,17 @@ class FaultyNodes:
             self.watch.look()
 
     def _set_pace(self, node: NodeSpec, factor: float) -> None:
-        """Write a worker's slowdown factor to its file. The worker reads it before every step.
-
-        A workload's node has its CPU limit divided by the factor.
-        """
+        """Slow a worker's steps down; a workload's node has its CPU limit divided by the factor."""
         if node.part == "peer":
             assert node.cpu is not None, "checked before"
             self.agent.set_quota(node.name, node.cpu / factor)
             return
-        if self.setup.plan.hosts and node.host != self.setup.plan.hosts[0].name:
-            raise NodeError(
-                f"{node.name} is on the host {node.host}, where it cannot be slowed down."
-            )
-        file = self.setup.folder.slow / node.name
-        if factor == 1.0:
-            file.unlink(missing_ok=True)
-        else:
-            with replacing(file) as fresh:
-                fresh.write_text(repr(factor), encoding="utf-8")
-                fresh.chmod(0o644)  # the node has a uid of its own
+        self.agent.set_pace(node.name, self.setup.folder.slow / node.name, factor)
+
+    def restore_pace(self, target: int) -> None:
+        """Undo a slowdown of a worker that has ended: it is not slow after a restart."""
+        with suppress(NodeError):  # so has its host
+            self._set_pace(self.node(target), 1.0)
 
     def node(self, worker: int) -> NodeSpec:
         """Return the node with that number."""
@@ -249,7 +241,7 @@ class Faults(Sink):
                 self.timeline.retire(number)
             return
         population.mark_absent(number)
-        (self.folder.slow / f"w{number}").unlink(missing_ok=True)  # not slow after a restart
+        self.nodes.restore_pace(number)
 
     def updates(self, rows: Rows, *, now: float) -> None:
         """Schedule the faults that begin at the version of one of these updates."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.errors import HostError
@@ -105,10 +106,30 @@ def copy_image_to(hosts: Sequence[HostSpec], image: str, *, phase: Callable[[str
     Raises:
         HostError: an engine does not answer, or has no space.
     """
+    from testbed.runtimes.docker.copies import copy_image
     from testbed.runtimes.docker.engine import connect
-    from testbed.runtimes.docker.remote import copy_image, naming
+    from testbed.runtimes.docker.remote import naming
 
     for host in hosts:
         if not host.here:
             with naming(host), connect() as here, connect(host.engine) as there:
                 copy_image(here, there, image, phase=phase, to=host.name)
+
+
+def copy_data_to(
+    hosts: Sequence[HostSpec], data: Path, image: str, *, phase: Callable[[str], None]
+) -> None:
+    """Copy a prepared data set to the hosts that lack it; they have the image with this ID.
+
+    Raises:
+        DataError: it is damaged.
+        HostError, NodeError: an engine does not answer, or has no space, or the copy differs.
+    """
+    from testbed.runtimes.docker.copies import copy_data
+    from testbed.runtimes.docker.engine import connect
+    from testbed.runtimes.docker.remote import naming
+
+    for host in hosts:
+        if not host.here:
+            with naming(host), connect(host.engine) as engine:
+                copy_data(engine, host, data, image, phase=phase)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
 
 from testbed.errors import HostLostError, NodeError, Problem, ScenarioError
+from testbed.network.capture import Captured, capture
 from testbed.network.qdiscs import qdiscs_of
 from testbed.plan.selection import select
 from testbed.plan.written import read_plan
@@ -67,8 +68,9 @@ class Links:
         prober = Prober(self.plan, self.folder, self.driver, self.agent)
         return [_as_data(found) for found in prober.probe(links)]
 
-    def frames(self, selector: str) -> socket.socket:
-        """Return a socket that receives all frames of one node's link from now on.
+    @contextmanager
+    def capturing(self, selector: str) -> Iterator[Callable[..., Captured]]:
+        """Yield a function that captures the frames of one node's link; see ``capture``.
 
         Raises:
             ScenarioError: no such node, several ones, or a node without a link.
@@ -78,7 +80,16 @@ class Links:
         if len(names) > 1:
             found = f"{selector}, which are {len(names)} nodes"
             raise ScenarioError([Problem("NODE", 0, "", found, f"one of them, such as {names[0]}")])
-        return self.agent.capture(names[0])
+        (name,) = names
+        hosts = {host.name: host for host in self.plan.hosts if not host.here}
+        if host := hosts.get(self.plan.node(name).host):
+            from testbed.runtimes.docker.remote import capture_there
+
+            self.agent.link(name)  # raises an error if it does not run
+            yield partial(capture_there, host, self.folder, name)
+        else:
+            with self.agent.capture(name) as frames:
+                yield partial(capture, frames, steady=time.monotonic)
 
     def change(
         self, selectors: Sequence[str], *, up: str | None, down: str | None, duration: str | None

@@ -19,6 +19,7 @@ from testbed.run.course import Connected, Course
 from testbed.run.data import model_size, prepare_data, with_model_cost
 from testbed.run.hosts import (
     check_hosts,
+    copy_data_to,
     copy_image_to,
     place_on_hosts,
     require_memory_on_hosts,
@@ -135,6 +136,7 @@ def up(
                     check_hosts(planned)
                     image = driver.check(planned.here)["nodes"]
                     copy_image_to(planned.hosts, image, phase=listener.phase)
+                    copy_data_to(planned.hosts, data, image, phase=listener.phase)
             training = prepare(request, planned, data, driver=driver, users=users)
             setup, begin = training, partial(Training, training)
         else:

@@ -16,7 +16,7 @@ from testbed.faults.base import TimedFault
 from testbed.models import Network
 from testbed.models.base import AT_WORKERS
 from testbed.rpc.limits import LARGEST_MODEL
-from testbed.runtimes import RayPool, Runtime, Simulated, names
+from testbed.runtimes import Docker, RayPool, Runtime, Simulated, names
 from testbed.scenario.compute import refusals
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.durations import LEAST_INTERVAL
@@ -55,11 +55,19 @@ def check_device(scenario: Scenario, has_cuda: Callable[[], bool]) -> Iterator[F
         yield ("runtime", "device"), "cuda", expected
 
 
+def on_one_switch(scenario: Scenario) -> bool:
+    """Return whether one switch has the links of all nodes; each host of a Swarm has its own."""
+    runtime = scenario.runtime
+    return not (scenario.simulated or (isinstance(runtime, Docker) and runtime.swarm is not None))
+
+
 def check_whole(scenario: Scenario) -> Iterator[Finding]:
     """Check a valid scenario as a whole, for requests that cannot be met."""
     if scenario.simulated:
         yield from _check_simulation(scenario)
-    elif scenario.workers.count + len(scenario.programs) > MOST_WORKERS:
+    elif on_one_switch(scenario) and (
+        scenario.workers.count + len(scenario.programs) > MOST_WORKERS
+    ):
         programs = f" and {len(scenario.programs):,} programs" if scenario.programs else ""
         yield (
             ("workers", "count"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.faults import Slow
 from testbed.runtimes import Docker
 from testbed.scenario.document import Finding
 from testbed.scenario.schema import Scenario
@@ -26,7 +25,3 @@ def check_hosts(scenario: Scenario) -> Iterator[Finding]:
         if device.gpus:
             path = ("workers", "classes", name, "gpus")
             yield path, f"{device.gpus:g}", f"0 {HERE}: only this host's GPUs are known"
-    for index, fault in enumerate(scenario.faults):
-        if isinstance(fault, Slow):
-            expected = f"another kind {HERE}: it is written to a file of this host"
-            yield ("faults", str(index)), fault.name, expected

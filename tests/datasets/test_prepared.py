@@ -87,7 +87,11 @@ def test_a_cache_that_is_a_file_is_named(tmp_path: Path) -> None:
         ("meta.json", b"{", "meta.json: Expecting"),
         ("meta.json", b"[]", "meta.json: found format None, expected 1"),
         ("meta.json", b'{"format": 2}', "meta.json: found format 2, expected 1"),
-        ("meta.json", b'{"format": 1, "classes": 2}', "meta.json: it lacks image_shape, source"),
+        (
+            "meta.json",
+            b'{"format": 1, "classes": 2}',
+            "meta.json: it lacks image_shape, sha256, source",
+        ),
         ("train_images.npy", None, "train_images.npy: .*No such file"),
         ("train_images.npy", b"", "train_images.npy: "),
         ("test_labels.npy", b"\x93NUMPY\x01", "test_labels.npy: "),

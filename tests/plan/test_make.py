@@ -8,6 +8,7 @@ import pytest
 from testbed.errors import ScenarioError
 from testbed.plan.make import plan
 from testbed.plan.nodes.base import address_of
+from testbed.runtimes import Docker
 from testbed.scenario import Scenario, load_text
 from testbed.values.topology import Direction, LinkSpec, Plan
 from testbed.values.units import Duration, Rate, Size
@@ -152,6 +153,9 @@ def test_more_workers_than_ports_of_a_switch_are_refused(scenario: Scenario) -> 
     workers = scenario.workers.model_copy(update={"count": 1023})
     with pytest.raises(ScenarioError, match=r"workers.count: found 1,023, expected at most 1,022"):
         plan(scenario.model_copy(update={"workers": workers}), "r")
+    runtime = Docker.model_validate({"name": "docker", "hosts": "swarm"})  # each has a switch
+    several = scenario.model_copy(update={"workers": workers, "runtime": runtime})
+    assert len(plan(several, "r").workers) == 1023
 
 
 def test_producers_beyond_the_ports_are_refused_as_producers() -> None:

@@ -167,7 +167,8 @@ class LiveRun:
     def contain(self, node: NodeSpec, mounts: tuple[Mount, ...]) -> int | None:
         """Have the runtime create the container, where the agent does not."""
         plan = replace(self.plan, nodes=(node,))
-        spec = ContainerSpec(node, (*mounts, Mount(ENTRIES, MOUNTED)), self.folder.log(node.name))
+        entries = self.folder.path / "entries" if plan.hosts else ENTRIES
+        spec = ContainerSpec(node, (*mounts, Mount(entries, MOUNTED)), self.folder.log(node.name))
         return self.driver.contain(plan, self.folder, [spec]).get(node.name)
 
     def condition(self, name: str) -> str:
@@ -217,8 +218,12 @@ def live_run(driver: RuntimeDriver, runs: Path, name: str, **start: Any) -> Iter
     folder = RunFolder.create(
         runs, name, scenario="test", text="name: test\n", classes=(), now=time.time(), plan=text
     )
-    start.setdefault("environment", {"PYTHONPATH": f"{PACKAGE_ROOT}:{ENTRIES}:{MOUNTED}"})
-    start.setdefault("reads", (ENTRIES,))
+    entries = ENTRIES
+    if plan.hosts:  # they get a copy of the run's folder
+        entries = folder.path / "entries"
+        shutil.copytree(ENTRIES, entries, ignore=shutil.ignore_patterns("__pycache__"))
+    start.setdefault("environment", {"PYTHONPATH": f"{PACKAGE_ROOT}:{entries}:{MOUNTED}"})
+    start.setdefault("reads", () if plan.hosts else (ENTRIES,))
     start.setdefault("template", Template(preload=("entries", "testbed.runtimes.agent.probe")))
     with (
         driver.start(plan, folder, Start(**start)) as lifeline,

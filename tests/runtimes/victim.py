@@ -7,6 +7,7 @@ are on the hosts in VICTIM_HOSTS in turn.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -51,17 +52,21 @@ def main(runtime: str, runs: str, name: str, detached: str = "") -> None:
     folder = RunFolder.create(
         Path(runs), name, scenario="test", text="name: test\n", classes=(), now=now, plan=text
     )
+    entries = HERE
+    if hosts:  # they get a copy of the run's folder
+        entries = folder.path / "entries"
+        shutil.copytree(HERE, entries, ignore=shutil.ignore_patterns("__pycache__"))
     start = Start(
         template=Template(preload=("entries",)),
-        environment={"PYTHONPATH": f"{HERE.parents[1]}:{HERE}:{MOUNTED}"},
-        reads=(HERE,),
+        environment={"PYTHONPATH": f"{HERE.parents[1]}:{entries}:{MOUNTED}"},
+        reads=() if hosts else (HERE,),
     )
     lifeline = driver.start(plan, folder, start)
     if detached:
         lifeline.on_hangup("keep")
     client = connect(plan, folder, deadline=time.monotonic() + 10)
     cells = [
-        ContainerSpec(one, (Mount(HERE, MOUNTED),), folder.log(one.name)) for one in plan.nodes
+        ContainerSpec(one, (Mount(entries, MOUNTED),), folder.log(one.name)) for one in plan.nodes
     ]
     containers = driver.contain(plan, folder, cells)
     for one in plan.nodes:

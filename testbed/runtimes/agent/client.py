@@ -234,6 +234,7 @@ class AgentClient:
     printed = _remote(Requests.printed)
     clock = _remote(Requests.clock)
     load = _remote(Requests.load)
+    set_pace = _remote(Requests.set_pace)
     reshape = _remote(Requests.reshape)
     reset_links = _remote(Requests.reset_links)
 

@@ -177,13 +177,7 @@ class HostAgents(AgentClient):
 
     def capture(self, node: str) -> socket:
         """Return a socket that receives the frames of a node on this host; see the base class."""
-        host = self._host(node)
-        if host != self._here:
-            raise NodeError(
-                f"{node} is on the host {host}: its frames are captured there only.",
-                hint="Place its class on this host, or choose another node.",
-            )
-        return self._agents[host].capture(node)
+        return self._agents[self._here].capture(node)
 
     def call(self, method: str, **arguments: Any) -> Any:
         """Have the agents execute an operation that concerns their nodes; return one result."""

@@ -22,6 +22,7 @@ from testbed.network.counters import Traffic
 from testbed.runtimes.agent.launch import LAUNCH, Exit, LaunchSpec
 from testbed.runtimes.agent.nodes import Nodes
 from testbed.telemetry.event_kinds import LinkChanged
+from testbed.telemetry.files import replacing
 from testbed.telemetry.host import HostSample, HostSampler
 from testbed.telemetry.wall import WALL
 from testbed.values.topology import Direction, LinkSpec
@@ -156,6 +157,15 @@ class Requests:
         self.nodes.links_of([node])  # raises an error if it has none
         return open_capture(node).detach()
 
+    def set_pace(self, node: str, file: Path, factor: float) -> None:
+        """Set the factor by which a worker's steps take longer; it reads the file before each."""
+        if factor == 1.0:
+            file.unlink(missing_ok=True)
+            return
+        with replacing(file) as fresh:
+            fresh.write_text(repr(factor), encoding="utf-8")
+            fresh.chmod(0o644)  # the node has a uid of its own
+
     def printed(self, since: Mapping[str, NonNegativeInt]) -> dict[str, str]:
         """Return what nodes have printed after these numbers of bytes; a character is a byte.
 
@@ -194,6 +204,6 @@ def operations(requests: Requests) -> dict[str, Operation]:
         *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
         *(nodes.limit_changes, nodes.listening, nodes.scrape, nodes.set_quota),
-        *(requests.capture, requests.printed, requests.clock, requests.load),
+        *(requests.capture, requests.printed, requests.clock, requests.load, requests.set_pace),
     )
     return {act.__name__: Operation(act) for act in acts}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import tarfile
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 ROOT = 0
-LOG_MODE = 0o644
+FILE_MODE = 0o644
+PIECE = 2**20
 
 
 def put_folder(
@@ -46,6 +48,24 @@ def put_folder(
         engine.put_archive(container, str(folder), file)
 
 
+def packed(folder: Path, *, also: Mapping[str, bytes]) -> Iterator[bytes]:
+    """Yield a tar archive of a folder's files, then of those in ``also``; all may read them."""
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            yield from _entry(path.name, path.stat().st_size, iter(partial(file.read, PIECE), b""))
+    for name, content in also.items():
+        yield from _entry(name, len(content), [content])
+    yield tarfile.NUL * 2 * tarfile.BLOCKSIZE
+
+
+def _entry(name: str, size: int, content: Iterable[bytes]) -> Iterator[bytes]:
+    made = tarfile.TarInfo(name)
+    made.size, made.mode = size, FILE_MODE
+    yield made.tobuf()
+    yield from content
+    yield tarfile.NUL * (-size % tarfile.BLOCKSIZE)
+
+
 def put_empty(engine: APIClient, container: str, files: Iterable[Path]) -> None:
     """Create empty files, all in one folder, which every user may read."""
     content = io.BytesIO()
@@ -53,7 +73,7 @@ def put_empty(engine: APIClient, container: str, files: Iterable[Path]) -> None:
     with tarfile.open(fileobj=content, mode="w") as archive:
         for path in paths:
             made = tarfile.TarInfo(path.name)
-            made.mode = LOG_MODE
+            made.mode = FILE_MODE
             archive.addfile(made)
     engine.put_archive(container, str(paths[0].parent), content.getvalue())
 

@@ -1,8 +1,8 @@
 """A run's agent and containers on another host of the Swarm. No path of this host is used there.
 
-The agent's folders are volumes of that engine, at the paths that they have on this host: the inputs
-of the run are copied into them, and its containers mount what is in them. What nodes print comes
-back through the agent's stream.
+The agent's folders are volumes of that engine, at the paths that they have on this host: one of the
+run, into which its inputs are copied, and one of the data set, see ``copies``. Its containers mount
+what is in them. What nodes print comes back through the agent's stream.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ import json
 import select
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pydantic import ValidationError
 
 from testbed.errors import HostError, HostLostError, NodeError, TestbedError
 from testbed.host.reports import decode_error
+from testbed.network.capture import Captured
 from testbed.runtimes.agent.client import AgentClient, Waiting
 from testbed.runtimes.agent.hosts import leave_out
 from testbed.runtimes.agent.lines import Lines
@@ -35,30 +36,27 @@ from testbed.runtimes.docker.containers import (
     FOLDER,
     HOST_LIST,
     HOSTS,
-    LABEL,
     RUN,
     Container,
 )
-from testbed.runtimes.docker.engine import connect, container_faults, engine_faults, refused
+from testbed.runtimes.docker.copies import data_volume
+from testbed.runtimes.docker.engine import connect, container_faults
 from testbed.runtimes.docker.lifecycle import containers_of, last_output, make, remove_run
 from testbed.runtimes.docker.pipe import open_pipe
 from testbed.runtimes.docker.reach import NoEngineError
+from testbed.runtimes.docker.session import print_into
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import HostSpec
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-PATH = f"{LABEL}path"
-"""Label of a volume: the folder of this host that it stands for."""
-
 REMOVED = "removed"
 """In the folder's ``control``, once the other hosts have nothing of the run any more."""
 
 REACH = "Start the host, or what forwards the socket of its engine; `testbed hosts` shows the rest."
 
-ANNOUNCED_SECONDS = 5.0
-"""Between two announcements of how much of an image has been copied."""
+CAPTURE = ("python", "-P", "-m", "testbed.network.capture")
 
 KEPT_HERE = frozenset(
     ("ps", "sockets", "homes", "broker", "updates", "logs", "control", "model", "events.jsonl")
@@ -133,9 +131,10 @@ class RemoteAgent:
         """
         with connect(host.engine) as engine:
             agent = _of_controller(agent, host)
-            volumes = _create_volumes(engine, agent, (folder.path, *reads))
+            volumes = {folder.path: _create_volume(engine, agent)}
+            volumes |= {path: data_volume(engine, host, path) for path in reads}
             made: list[str] = []
-            fill = partial(_fill, engine, folder, reads)
+            fill = partial(_fill, engine, folder)
             make(engine, _on_volumes(agent, volumes), made, before=fill)
             control = folder.control
             paths = (control / LIFELINE_SOCKET, folder.lock)
@@ -175,61 +174,6 @@ def connect_agent(host: HostSpec, folder: RunFolder, *, waiting: Waiting) -> Age
     return AgentClient(lines, 0, waiting=waiting)
 
 
-def copy_image(
-    here: APIClient, there: APIClient, image: str, *, phase: Callable[[str], None], to: str
-) -> None:
-    """Copy an image to an engine that lacks it; compare the two by their IDs.
-
-    Args:
-        here, there: the engines.
-        image: its ID.
-        phase: announces what takes long.
-        to: the name of the other engine's host.
-
-    Raises:
-        HostError: an engine failed, or the copy is another image.
-    """
-    if has_image(there, image):
-        return
-    with engine_faults("copying an image"):
-        found = here.inspect_image(image)
-        name = (found["RepoTags"] or [image])[0]
-        size = f"{found['Size'] / 1e6:,.0f} MB"
-        phase(f"copying the image {name} ({size}) to {to}")
-
-        def announce(sent: int) -> None:
-            phase(f"copying the image to {to}: {sent / 1e6:,.0f} of {size}")
-
-        for said in there.load_image(counted(here.get_image(name), announce), quiet=True) or ():
-            if "error" in said:
-                raise refused("loading the image", str(said["error"]))
-    if not has_image(there, image):
-        raise HostError(f"the copy of the image {name} is not {image}, like the original.")
-
-
-def counted(
-    pieces: Iterable[bytes], announce: Callable[[int], None], *, every: float = ANNOUNCED_SECONDS
-) -> Iterator[bytes]:
-    """Yield pieces, and announce from time to time how many bytes they had until then."""
-    sent, due = 0, time.monotonic() + every
-    for piece in pieces:
-        yield piece
-        sent += len(piece)
-        if time.monotonic() >= due:
-            announce(sent)
-            due = time.monotonic() + every
-
-
-def has_image(engine: APIClient, identity: str) -> bool:
-    """Return whether an engine has the image with this ID."""
-    from docker.errors import ImageNotFound
-
-    with engine_faults("looking for images"), suppress(ImageNotFound):
-        engine.inspect_image(identity)
-        return True
-    return False
-
-
 def contain_there(
     engine: APIClient,
     host: HostSpec,
@@ -238,10 +182,37 @@ def contain_there(
     logs: Iterable[Path],
 ) -> list[Container]:
     """Return containers with their sources in the host's volumes, where empty logs now exist."""
-    sources = _volumes_of(engine, folder, host)
+    agent = container_name(folder.name, AGENT)
     with container_faults("a run"):
-        put_empty(engine, container_name(folder.name, AGENT), logs)
+        mounts = engine.inspect_container(agent)["Mounts"]
+        put_empty(engine, agent, logs)
+    volumes = (mount for mount in mounts if mount["Type"] == "volume")
+    sources = {Path(mount["Destination"]): Path(mount["Source"]) for mount in volumes}
     return [_from_volumes(_of_controller(one, host), sources) for one in containers]
+
+
+def capture_there(
+    host: HostSpec,
+    folder: RunFolder,
+    node: str,
+    into: BinaryIO,
+    *,
+    seconds: float,
+    most_bytes: int,
+) -> Captured:
+    """Capture what the link of a node on another host carries; see ``capture``.
+
+    Raises:
+        HostError, NodeError: the engine does not answer, or the node has no link there.
+    """
+    with naming(host), connect(host.engine) as engine:
+        agent = container_name(folder.name, AGENT)
+        command = [*CAPTURE, node, str(seconds), str(most_bytes)]
+        told = print_into(engine, agent, command, into, node=node, address=host.engine)
+        try:
+            return Captured(**json.loads(told))
+        except ValueError:
+            raise NodeError(f"{node}: the capture failed: {told.strip()}") from None
 
 
 def remove_there(host: HostSpec, folder: RunFolder) -> bool:
@@ -300,22 +271,19 @@ def remove_everywhere(hosts: Sequence[HostSpec], folder: RunFolder) -> None:
         removed.touch()
 
 
-def _fill(engine: APIClient, folder: RunFolder, reads: Iterable[Path], agent: str) -> None:
-    """Copy what the agent and its nodes read into the volumes of its container."""
+def _fill(engine: APIClient, folder: RunFolder, agent: str) -> None:
+    """Copy what the agent and its nodes read of the run into the volume of its container."""
     put_folder(engine, agent, folder.path, but=KEPT_HERE, empty=("control", "logs"))
-    for path in reads:
-        put_folder(engine, agent, path)
 
 
-def _create_volumes(engine: APIClient, agent: Container, paths: Sequence[Path]) -> dict[Path, str]:
+def _create_volume(engine: APIClient, agent: Container) -> str:
+    """Create the volume in place of the run's folder; return its name."""
     labels = {name: agent.body["Labels"][name] for name in (RUN, FOLDER, CONTROLLER)}
-    names = {}
-    for path in paths:
-        digest = sha256(f"{labels[FOLDER]}:{path}".encode()).hexdigest()[:12]
-        names[path] = f"testbed-{labels[RUN]}-{digest}"
-        with container_faults("the agent"):
-            engine.create_volume(names[path], labels={**labels, PATH: str(path)})
-    return names
+    digest = sha256(labels[FOLDER].encode()).hexdigest()[:12]
+    name = f"testbed-{labels[RUN]}-{digest}"
+    with container_faults("the agent"):
+        engine.create_volume(name, labels=labels)
+    return name
 
 
 def _on_volumes(agent: Container, volumes: Mapping[Path, str]) -> Container:
@@ -323,9 +291,7 @@ def _on_volumes(agent: Container, volumes: Mapping[Path, str]) -> Container:
     mounts = []
     for mount in agent.body["HostConfig"]["Mounts"]:
         volume = volumes.get(Path(mount["Source"]))
-        own = mount if volume is None else {**mount, "Type": "volume", "Source": volume}
-        # Copied into before it starts; only this agent writes there.
-        mounts.append(own if volume is None else {**own, "ReadOnly": False})
+        mounts.append(mount if volume is None else {**mount, "Type": "volume", "Source": volume})
     return _with_mounts(agent, mounts)
 
 
@@ -358,12 +324,3 @@ def _volumes(engine: APIClient, folder: RunFolder, host: HostSpec) -> list[dict[
     wanted = [f"{name}={value}" for name, value in whose.items()]
     found: list[dict[str, Any]] = engine.volumes(filters={"label": wanted})["Volumes"] or []
     return found
-
-
-def _volumes_of(engine: APIClient, folder: RunFolder, host: HostSpec) -> dict[Path, Path]:
-    """Return where the engine keeps the volumes of a run, by the folders they stand for."""
-    with container_faults("a run"):
-        return {
-            Path(one["Labels"][PATH]): Path(one["Mountpoint"])
-            for one in _volumes(engine, folder, host)
-        }

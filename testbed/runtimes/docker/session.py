@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from testbed.errors import NodeError
 from testbed.host.terminal import STDERR, STDIN, STDOUT, is_terminal, raw, write
@@ -67,6 +67,35 @@ def run_in(
     if status is None:
         raise NodeError(f"{node}: the connection to the command was lost.")
     return int(status)
+
+
+def print_into(
+    engine: APIClient,
+    identity: str,
+    command: Sequence[str],
+    into: BinaryIO,
+    *,
+    node: str,
+    address: str | None,
+) -> str:
+    """Run a command in a container; write its output to a file, and return its error output.
+
+    Raises:
+        HostError, NodeError: the engine rejects it or vanishes.
+    """
+    frames, errors = Frames(), b""
+    with container_faults(node), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        made = engine.exec_create(identity, list(command))["Id"]
+        peer.connect(socket_path(address))
+        begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=node, terminal=False)
+        while data := peer.recv(CHUNK_BYTES):
+            for stream, piece in frames.unpack(data):
+                if stream == STDERR:
+                    errors += piece
+                else:
+                    into.write(piece)
+            into.flush()
+    return errors.decode(errors="replace")
 
 
 def begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None:

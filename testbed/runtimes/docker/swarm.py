@@ -17,6 +17,7 @@ from testbed.errors import HostError
 from testbed.runtimes.docker.containers import LABEL
 from testbed.runtimes.docker.engine import connect, describe, engine_faults
 from testbed.runtimes.docker.image import check_image
+from testbed.runtimes.docker.reach import NoEngineError
 from testbed.runtimes.parallel import in_parallel
 from testbed.values.topology import HostSpec
 from testbed.values.units import Size
@@ -28,6 +29,7 @@ ENGINE_LABEL = f"{LABEL}engine"
 ADDRESS_LABEL = f"{LABEL}address"
 ACTIVE, READY, DRAIN = "active", "ready", "drain"
 CPU_NANOS = 1e9
+START = "Start it, or what forwards its socket"
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,8 @@ def _examine(host: SwarmHost, here: str | None, *, like: SwarmHost) -> SwarmHost
                 return _lacking(host, *lacks)
             image = _image_of(engine)
     except HostError as error:
-        return _lacking(host, *lacks, str(error))
+        cure = START if type(error) is NoEngineError and not host.here else error.hint
+        return _lacking(host, *lacks, f"{error.message} {cure}".rstrip(". "))
     return _lacking(replace(host, image=image), *lacks)
 
 

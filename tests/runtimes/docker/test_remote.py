@@ -12,7 +12,7 @@ from testbed.runtimes.docker.containers import AGENT, FOLDER, HOST_LIST, HOSTS, 
 from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import containers_of
-from testbed.runtimes.docker.remote import REMOVED, counted, remove_everywhere
+from testbed.runtimes.docker.remote import REMOVED, remove_everywhere
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import HostSpec
 
@@ -55,11 +55,3 @@ def test_a_run_without_a_folder_keeps_the_record_of_a_host_that_is_absent(
             (left,) = containers_of(engine, folder)
             assert (left.role, left.state) == (AGENT, "exited")
         engine.remove_container(left.identity)
-
-
-def test_what_is_copied_is_counted() -> None:
-    announced: list[int] = []
-    assert [*counted([b"abc", b"", b"de"], announced.append, every=0.0)] == [b"abc", b"", b"de"]
-    assert announced == [3, 3, 5]
-    assert [*counted([b"abc"], announced.append)] == [b"abc"]
-    assert announced == [3, 3, 5]  # too early
