@@ -198,7 +198,7 @@ def test_faults_reach_the_nodes_of_a_workload(bed: Any, runtime: str) -> None:
     assert done.status in {0, VERDICT}, done.err
     times = [float(line) for line in up.folder.log("frozen").read_text().split()]
     froze, thawed = (one["time"] for one in events(up) if one.get("kind") == "freeze")
-    assert max(later - at for at, later in pairwise(times)) >= (thawed - froze) / 2 > 0.2
+    assert max(later - at for at, later in pairwise(times)) >= (thawed - froze) / 2
     assert len(up.folder.log("dead").read_text().splitlines()) < 30
     assert len(up.folder.log("killed").read_text().splitlines()) > 30
     begun, ended = (one["time"] for one in events(up) if one.get("kind") == "slow")
