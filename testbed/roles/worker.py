@@ -15,6 +15,7 @@ from testbed.algorithms.frame.compute import OwnCompute
 from testbed.algorithms.frame.worker import Worker
 from testbed.datasets.streams import RateMeter, Receiver, Reception
 from testbed.errors import NodeError, RejectedError, UserCodeError
+from testbed.host.admission import await_admission
 from testbed.payloads import Vector
 from testbed.payloads.keyed import KeyCaches
 from testbed.roles.arguments import Arguments, connect, limits
@@ -53,6 +54,7 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
     stream = device_stream(experiment, arguments, worker=worker, clock=clock)
     compute = shared or _own_compute(experiment, arguments, worker.half.parameters, stream)
     address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
+    await_admission()
     heartbeat = Heartbeat(every=interval(experiment.scenario.workers.count))
     with heartbeat.beating(), connect(address, arguments, experiment=experiment) as connection:
         device = Device(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from testbed.errors import NodeError
+from testbed.host.admission import ADMISSION
 from testbed.run.probe import Prober, record_probe, shaped_links
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
@@ -47,9 +49,14 @@ class Deployment:
             self.watch.recorder.event(Phase(f"creating {len(nodes)} containers"))
         self._contain(nodes)
 
-    def request(self, node: NodeSpec) -> None:
-        """Have the agent launch a node, without waiting for that."""
-        self._asked.append((node, self._begin(node)))
+    def request(self, node: NodeSpec, *, held: bool = False) -> None:
+        """Have the agent launch a node, without waiting for that; ``held`` until it is admitted."""
+        self._asked.append((node, self._begin(node, held=held)))
+
+    def admit(self, node: NodeSpec) -> None:
+        """Let a held node call others."""
+        with suppress(NodeError):  # it has ended, which the watch reports
+            self.agent.signal(node.name, ADMISSION)
 
     def probe_links(self) -> None:
         """Measure every class's link, before there is other traffic on the switch."""
@@ -87,11 +94,11 @@ class Deployment:
         self._contain([node])
         return self._begin(node)()
 
-    def _begin(self, node: NodeSpec) -> Pending:
+    def _begin(self, node: NodeSpec, *, held: bool = False) -> Pending:
         """Request a node from the agent."""
         self._launched.add(node.name)
-        container = self._containers.get(node.name)
-        launch = replace(self.setup.launch(node), node=self.as_now(node), container=container)
+        container, launch = self._containers.get(node.name), self.setup.launch(node)
+        launch = replace(launch, node=self.as_now(node), container=container, held=held)
         return self.agent.begin_launch(launch)
 
     def settle(self, *, but: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Brings a training up: parameter server, evaluator, workers; each waits for the one before."""
+"""Brings a training up: parameter server, evaluator, workers, which join once all are launched."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ BASE_SECONDS = 60.0
 NODE_SECONDS: Mapping[LaunchMode, float] = {"warm": 0.5, "cold": 4.0}
 
 MOST_STARTING: Mapping[LaunchMode, int] = {"warm": 16, "cold": 4}
-"""Maximum number of workers that start at the same time: more would only slow each other down."""
+"""Maximum number of workers that join, or cold ones that start, at the same time: more would only
+slow each other down."""
 
 MOST_SAID_BYTES = 10_000
 """Of a file in which a node says why it does something."""
@@ -57,30 +58,44 @@ class TrainingStart:
         workers = f"{sum(node.part == 'client' for node in there)} workers"
         computes = f"; compute: {self.computes}" if self.computes else ""
         self.watch.recorder.event(Phase(f"starting the parameter server and {workers}{computes}"))
-        most = MOST_STARTING[plan.launch]
-        started: list[NodeSpec] = []
+        starting: list[NodeSpec] = []
         for node in there:
             needs = role_of(node).needs
-            needed = [other for other in self._missing(started) if other.role in needs]
+            needed = [other for other in self._missing(starting) if other.role in needs]
             if needed:
                 deployment.settle()
                 self._await(lambda: not self._missing(needed), deadline, on_its_way=needed)  # noqa: B023 - at once
-            deployment.request(node)
-            started = [*self._missing(started), node]  # not all: that would check 1,000 nodes
+            held = self._holds(node)
+            deployment.request(node, held=held)
             deployment.settle(but=LAUNCHES_AHEAD)
-            self.watch.look()
-            if len(self._missing(started)) >= most:
-                deployment.settle()
-                self._await(
-                    lambda: len(self._missing(started)) < most,  # noqa: B023 - at once
-                    deadline,
-                    on_its_way=started,
-                )
+            starting = self._proceed(starting, () if held else (node,), deadline)
         deployment.settle()
         deployment.check_links()
+        for node in filter(self._holds, there):
+            deployment.admit(node)
+            starting = self._proceed(starting, (node,), deadline)
         self._await(lambda: Started in seen, deadline, on_its_way=there, every=START_SECONDS)
         if why := self._one_by_one():
             self.watch.recorder.event(ComputedOneByOne(why))
+
+    def _holds(self, node: NodeSpec) -> bool:
+        """Return whether a node joins only once all are launched.
+
+        Not a fresh interpreter: until it joins, nothing tells when the next one may start.
+        """
+        return node.part == "client" and self.deployment.setup.plan.launch == "warm"
+
+    def _proceed(
+        self, starting: Sequence[NodeSpec], more: Sequence[NodeSpec], deadline: float
+    ) -> list[NodeSpec]:
+        """Return the nodes that are not ready yet, once they are few enough for ``more``."""
+        most = MOST_STARTING[self.deployment.setup.plan.launch]
+        starting = [*self._missing(starting), *more]  # not all: that would check 1,000 nodes
+        self.watch.look()
+        if len(self._missing(starting)) >= most:
+            self.deployment.settle()
+            self._await(lambda: len(self._missing(starting)) < most, deadline, on_its_way=starting)
+        return starting
 
     def _one_by_one(self) -> str:
         """Return why gradients are computed one by one, though several at once were asked for.

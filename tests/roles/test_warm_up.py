@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.roles.warm_up import main
+from testbed.roles.warm_up import main, set_up_grpc
 from testbed.scenario.load import load
 
 SCENARIO = """\
@@ -27,3 +27,10 @@ def test_a_worker_gets_the_first_reply_of_its_server(algorithm: str, tmp_path: P
     dataset = load(file).dataset
     data = dataset.prepare(tmp_path / "cache", environment=os.environ, folder=tmp_path)
     assert main({"scenario": str(file), "data": str(data)}) is not None
+
+
+def test_setting_grpc_up_leaves_no_thread() -> None:
+    threads = Path("/proc/self/task")
+    before = len([*threads.iterdir()])
+    set_up_grpc()
+    assert len([*threads.iterdir()]) <= before

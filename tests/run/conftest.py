@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import pytest
 
 from testbed.errors import TestbedError
 from testbed.faults.timeline import Timeline
+from testbed.host.admission import ADMISSION
 from testbed.host.users import Users
 from testbed.network.counters import InterfaceCounters, Traffic
 from testbed.plan.make import plan
@@ -67,19 +69,30 @@ class Agent:
         answers: return values or errors of the next calls of ``links``.
         launched: the names of the nodes so far, in that order.
         still: the names of the nodes that are stopped.
-        on_launch: called with each of them.
+        begun: the names of those whose roles have begun, in that order.
+        on_begin: called with each of them.
     """
 
     ended: list[Exit] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
     launched: list[str] = field(default_factory=list)
     still: list[str] = field(default_factory=list)
-    on_launch: Callable[[str], Any] = lambda name: None
+    begun: list[str] = field(default_factory=list)
+    on_begin: Callable[[str], Any] = lambda name: None
 
     def launch(self, launch: LaunchSpec) -> int:
         self.launched.append(launch.node.name)
-        self.on_launch(launch.node.name)
+        if not launch.held:
+            self._begin(launch.node.name)
         return 1000 + len(self.launched)
+
+    def signal(self, node: str, number: signal.Signals) -> None:
+        assert number == ADMISSION
+        self._begin(node)
+
+    def _begin(self, name: str) -> None:
+        self.begun.append(name)
+        self.on_begin(name)
 
     def begin_launch(self, launch: LaunchSpec) -> Callable[[], int]:
         return lambda: self.launch(launch)

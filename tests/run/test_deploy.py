@@ -41,7 +41,7 @@ def obey(small: Any, name: str) -> None:
 
 
 def test_nodes_start_in_order(small: Any) -> None:
-    small.agent.on_launch = lambda name: obey(small, name)
+    small.agent.on_begin = lambda name: obey(small, name)
     small.agent.answers = [[LINK, {**LINK, "node": "w1"}]]
     deployment(small).bring_up()
     assert small.agent.launched == ["ps", "evaluator", "w0", "w1", "w2"]
@@ -101,7 +101,7 @@ def test_a_node_that_fails_at_first_is_not_retried(make_small: Any) -> None:
     def refuse(_: str) -> None:
         raise NodeError("ps: its container is paused.")
 
-    small.agent.on_launch = refuse
+    small.agent.on_begin = refuse
     with pytest.raises(NodeError, match="paused"):
         deployment(small).bring_up()
     assert small.agent.launched == ["ps"]
@@ -110,7 +110,7 @@ def test_a_node_that_fails_at_first_is_not_retried(make_small: Any) -> None:
 
 def test_omissions_are_reported_once_per_class(small: Any) -> None:
     without = {**LINK, "left_out": ["class fast: up.delay 20ms"], "differences": ["up: rate"]}
-    small.agent.on_launch = lambda name: obey(small, name)
+    small.agent.on_begin = lambda name: obey(small, name)
     small.agent.answers = [[without, {**without, "node": "w1"}]]
     deployment(small).bring_up()
     (links,) = [event for event in small.events() if event["event"] == "links"]
@@ -131,7 +131,7 @@ def test_why_gradients_are_computed_one_by_one_is_recorded(make_small: Any) -> N
         else:
             obey(small, name)
 
-    small.agent.on_launch = launch
+    small.agent.on_begin = launch
     small.agent.answers = [[LINK]]
     deployment(small).bring_up()
     (found,) = [one for one in small.events() if one["event"] == "computed_one_by_one"]
@@ -146,7 +146,7 @@ def test_links_are_compared_before_the_training_starts(small: Any) -> None:
         small.says("started")  # which no other node prints here
         return [LINK]
 
-    small.agent.on_launch = lambda name: name == "w2" or obey(small, name)
+    small.agent.on_begin = lambda name: name == "w2" or obey(small, name)
     small.agent.links = links
     small.tick = 5.0
     deploying = deployment(small)
@@ -169,17 +169,41 @@ def test_the_number_of_concurrent_launches_is_limited(make_small: Any) -> None:
 
     def exits() -> list[Exit]:
         """Called at each check of a start: one of the launching nodes joins."""
-        if len(on_their_way) == MOST_STARTING["warm"] or len(small.agent.launched) == 42:
+        if len(on_their_way) == MOST_STARTING["warm"] or len(small.agent.begun) == 42:
             small.says("joined", node=on_their_way.pop())
             if not on_their_way:
                 small.says("started")
         return []
 
-    small.agent.on_launch, small.agent.exits = launch, exits
+    small.agent.on_begin, small.agent.exits = launch, exits
     small.agent.answers = [[LINK]]
     deployment(small).bring_up()
     assert most == MOST_STARTING["warm"]
     assert len(small.agent.launched) == 42
+
+
+def test_workers_begin_once_all_are_launched(small: Any) -> None:
+    def begin(name: str) -> None:
+        assert len(small.agent.launched) == (5 if name.startswith("w") else len(small.agent.begun))
+        obey(small, name)
+
+    small.agent.on_begin = begin
+    small.agent.answers = [[LINK]]
+    deployment(small).bring_up()
+    assert small.agent.begun == ["ps", "evaluator", "w0", "w1", "w2"]
+
+
+def test_a_worker_that_ended_before_it_began_is_reported(small: Any) -> None:
+    def begin(name: str) -> None:
+        if name == "w1":
+            small.agent.ended = [Exit("w1", -9)]
+            raise NodeError("w1 ended with status -9.")
+        obey(small, name)
+
+    small.agent.on_begin = begin
+    small.agent.answers = [[LINK]]
+    with pytest.raises(NodeError, match="w1 was ended by SIGKILL"):
+        deployment(small).bring_up()
 
 
 def test_a_parameter_server_that_does_not_listen(small: Any) -> None:
@@ -191,7 +215,7 @@ def test_a_parameter_server_that_does_not_listen(small: Any) -> None:
 
 def test_workers_that_do_not_join_are_named(small: Any) -> None:
     small.setup.folder.log("w1").write_text("still loading\n")
-    small.agent.on_launch = lambda name: name in ("w1", "w2") or obey(small, name)
+    small.agent.on_begin = lambda name: name in ("w1", "w2") or obey(small, name)
     small.agent.answers = [[LINK]]
     small.tick = 5.0
     with pytest.raises(NodeError) as late:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from testbed.errors import RejectedError
+from testbed.host.admission import await_admission
 from testbed.host.confine import CLONE, REFUSED
 from testbed.host.sockets import short_path
 
@@ -40,6 +41,12 @@ def wait(arguments: Arguments) -> int:
 def finish(arguments: Arguments) -> int:
     """Exit with the given status."""
     print("finishing")
+    return int(arguments["status"])
+
+
+def finish_once_admitted(arguments: Arguments) -> int:
+    """Exit with the given status, after admission if the node is held."""
+    await_admission()
     return int(arguments["status"])
 
 

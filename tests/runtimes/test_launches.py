@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import NodeError
+from testbed.host.admission import ADMISSION
 from testbed.runtimes.base import RuntimeDriver
 
 
@@ -70,6 +71,24 @@ def test_a_node_requested_twice_at_once_starts_once(live: Any) -> None:
     live.wait_for_output("w240", "waiting")
     os.kill(pid, signal.SIGKILL)
     assert live.wait_for_exit("w240").status == -9
+
+
+def test_a_held_node_waits_until_it_is_admitted(live: Any) -> None:
+    spec = live.asked("w250", "entries:finish_once_admitted", arguments={"status": "3"})
+    live.client.launch(replace(spec, held=True))
+    spec = live.asked("w251", "entries:finish_once_admitted", arguments={"status": "4"})
+    live.client.launch(spec)
+    assert live.wait_for_exit("w251").status == 4
+    assert "w250" in live.client.running()
+    live.client.signal("w250", ADMISSION)
+    assert live.wait_for_exit("w250").status == 3
+
+
+def test_a_held_node_ends_on_request(live: Any) -> None:
+    spec = live.asked("w252", "entries:finish_once_admitted", arguments={"status": "3"})
+    live.client.launch(replace(spec, held=True))
+    live.client.signal("w252", signal.SIGTERM)
+    assert live.wait_for_exit("w252").status == 128 + signal.SIGTERM
 
 
 def _mount_outside() -> Any:

@@ -42,6 +42,7 @@ class LaunchSpec:
         home: the folder in the node in which its command starts, and which it may fill; None for /.
         container: pid of the first process of the role's container, in the agent's pid namespace;
             None if the agent creates the container.
+        held: whether its role waits for admission before it calls others; see ``admission.py``.
     """
 
     node: NodeSpec
@@ -55,6 +56,7 @@ class LaunchSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     home: Path | None = None
     container: int | None = None
+    held: bool = False
 
     def check(self) -> None:
         """Reject mounts that would show or change more of the host than requested.

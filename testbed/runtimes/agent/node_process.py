@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from testbed.errors import NodeError, TestbedError
 from testbed.host import syscalls
+from testbed.host.admission import hold
 from testbed.host.confine import confine, keep_only
 from testbed.host.environment import python
 from testbed.host.group import enter
@@ -176,6 +177,8 @@ def _prepare(request: SpawnRequest, first: int, needs: Needs) -> None:
         )
     os.nice(request.placement.nice)
     confine(launch.node.uid, processes=request.processes)
+    if launch.held:
+        hold()
     # From then on the agent is the parent: the controller looks for this process as its child.
     has_ended(first, SETUP_SECONDS)
     os.close(first)
