@@ -45,7 +45,8 @@ def finish(arguments: Arguments) -> int:
 
 
 def finish_once_admitted(arguments: Arguments) -> int:
-    """Exit with the given status, after admission if the node is held."""
+    """Print a line, and exit with the given status, after admission if the node is held."""
+    print("waiting", flush=True)
     await_admission()
     return int(arguments["status"])
 

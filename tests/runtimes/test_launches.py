@@ -87,6 +87,7 @@ def test_a_held_node_waits_until_it_is_admitted(live: Any) -> None:
 def test_a_held_node_ends_on_request(live: Any) -> None:
     spec = live.asked("w252", "entries:finish_once_admitted", arguments={"status": "3"})
     live.client.launch(replace(spec, held=True))
+    live.wait_for_output("w252", "waiting")
     live.client.signal("w252", signal.SIGTERM)
     assert live.wait_for_exit("w252").status == 128 + signal.SIGTERM
 
