@@ -101,18 +101,25 @@ def prune(hosts: bool) -> None:
     These are the images of other versions, and the copies of data sets of other hosts, which their
     next run copies again.
     """
-    from testbed.run.hosts import find_usable
+    from testbed.errors import HostError
     from testbed.runtimes.docker.engine import connect
     from testbed.runtimes.docker.remote import naming
+    from testbed.runtimes.docker.swarm import find_hosts
 
     with _engine() as engine:
         _prune(engine)
-    for host in find_usable()[1:] if hosts else ():
-        if host.left_out:
-            click.echo(f"host {host.name} is left out: {host.left_out}", err=True)
+    failures = []
+    for host in find_hosts()[1:] if hosts else ():
+        if why := host.left_out or ("" if host.engine else host.lacks[0]):
+            click.echo(f"host {host.name} is left out: {why}", err=True)
             continue
-        with naming(host.spec), connect(host.engine) as engine:
-            _prune(engine, on=f" on {host.name}")
+        try:
+            with naming(host.spec), connect(host.engine) as engine:
+                _prune(engine, on=f" on {host.name}")
+        except HostError as failure:  # the others are pruned first
+            failures.append(failure)
+    if failures:
+        raise failures[0]
 
 
 def _prune(engine: APIClient, *, on: str = "") -> None:

@@ -47,15 +47,18 @@ def place(
     here = hosts[0]
     used = {host.name: agent_bytes for host in hosts}
     count = {host.name: 0 for host in hosts}
+    links = {host.name: 0 for host in hosts}
     placed = []
     # Others first: all of them are here, whatever is left for workers.
     for node in sorted(plan.nodes, key=lambda node: node.part == "client"):
         host = here
         if node.part == "client":
             able = _hosts_of(node, hosts, swarm.placement, left_out=left_out)
-            host = _choose(node, able, swarm, used=used, count=count, needs=needs)
+            free = [one for one in able if links[one.name] < MOST_LINKS]
+            host = _choose(node, free or able, swarm, used=used, count=count, needs=needs)
         used[host.name] += needs(node)
         count[host.name] += node.part == "client"
+        links[host.name] += node.link is not None
         placed.append(_on(node, host))
     order = {node.name: number for number, node in enumerate(plan.nodes)}
     nodes = sorted(placed, key=lambda node: order[node.name])

@@ -24,6 +24,7 @@ workers:
   classes:
     fast: {share: 0.5}
     slow: {share: 0.5, link: {mtu: 1300}}
+runtime: {docker: {hosts: swarm}}
 stop: {updates: 10}
 """
 HERE = HostSpec("a", "10.0.0.1", "", here=True, cpus=2, memory=Size(8000))
@@ -97,6 +98,15 @@ def test_more_nodes_than_a_switch_has_ports_are_refused() -> None:
     here = HostSpec("a", "10.0.0.1", "", here=True)
     with pytest.raises(HostError, match=r"host a: 1,023 nodes with links, expected at most 1,022"):
         placed(here, count=1022)
+
+
+def test_a_host_without_free_ports_gets_no_more_nodes() -> None:
+    hosts = [HostSpec(name, f"10.0.0.{name}", f"unix:///{name}", cpus=int(name)) for name in "91"]
+    for strategy in ("spread", "pack"):  # by CPUs and by memory, all but 1,022 would fit on 9, too
+        made = placed(replace(hosts[0], here=True), hosts[1], count=1200, strategy=strategy)
+        linked = sum(node.link is not None for node in made.nodes)
+        on_first = sum(node.link is not None for node in made.on(made.hosts[0]))
+        assert (on_first, linked - on_first) == (1022, linked - 1022)
 
 
 def test_links_leave_room_for_the_tunnel_and_frames_go_to_the_other_host() -> None:

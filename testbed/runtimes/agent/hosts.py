@@ -118,6 +118,8 @@ class HostAgents(AgentClient):
 
     def exits(self, within_seconds: float = 0.0) -> list[Exit]:
         """Return the nodes that have ended since the last call; see the base class."""
+        if self.lost and not self._goes_on:  # noticed by a call whose failure was passed over
+            raise self._end_of_run(next(iter(self.lost)))
         deadline = time.monotonic() + within_seconds
         while True:
             found = [one for ended in self._of_each(AgentClient.exits).values() for one in ended]
@@ -267,8 +269,7 @@ class HostAgents(AgentClient):
         self.lost[host] = why
         self._logs = {node: log for node, log in self._logs.items() if self._host_of[node] != host}
         if not self._goes_on:
-            see = f"See logs/agent@{host}.log, which is fetched if the host can be reached."
-            raise HostLostError(f"host {host} is lost: {why}.", hint=f"{see} {leave_out(host)}")
+            raise self._end_of_run(host)
         for node in sorted(self._launched):
             if self._host_of[node] == host:
                 self._lost_nodes.append(self._lost_node(node))
@@ -283,6 +284,10 @@ class HostAgents(AgentClient):
     def _check_lost(self, host: str) -> None:
         if host in self.lost:
             raise self._lost_error(host)
+
+    def _end_of_run(self, host: str) -> HostLostError:
+        see = f"See logs/agent@{host}.log, which is fetched if the host can be reached."
+        return HostLostError(self._lost_error(host).message, hint=f"{see} {leave_out(host)}")
 
     def _lost_error(self, host: str) -> HostLostError:
         return HostLostError(f"host {host} is lost: {self.lost[host]}.")

@@ -162,7 +162,7 @@ class Requests:
         if factor == 1.0:
             file.unlink(missing_ok=True)
             return
-        with replacing(file) as fresh:
+        with replacing(file, lasting=False) as fresh:  # the agent waits for no disk
             fresh.write_text(repr(factor), encoding="utf-8")
             fresh.chmod(0o644)  # the node has a uid of its own
 

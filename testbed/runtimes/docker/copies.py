@@ -31,10 +31,14 @@ DATA = f"{LABEL}data"
 
 WHOLE = ".whole"
 COPIED = ".copied"
-COMPARE = f"sha256sum --check --quiet --strict {COPIED} && mv {COPIED} {WHOLE}"
+COMPARE = f"sha256sum --check --quiet --strict {COPIED} && sync && mv {COPIED} {WHOLE} && sync"
+"""On disk before it is whole: a power cut may follow."""
 
 ANNOUNCED_SECONDS = 5.0
 """Between two announcements of how much has been copied."""
+
+COPY_SECONDS = 3600.0
+"""A container for a copy that is older was left by a controller that was killed."""
 
 IN_USE = 409
 
@@ -92,15 +96,11 @@ def copy_data(
         DataError: the data set is damaged.
         HostError, NodeError: the engine failed, or the copy differs.
     """
-    from docker.errors import NotFound
-
-    sums = checksums(folder).encode()
     with _locked(folder), _helper(engine, host, folder, image) as helper:
-        with container_faults("the data set"), suppress(NotFound):
-            if get_file(engine, helper, folder / WHOLE) == sums:
-                return
+        if _is_whole(engine, helper, folder):
+            return
         size = sum(file.stat().st_size for file in folder.iterdir())
-        content = packed(folder, also={COPIED: sums})
+        content = packed(folder, also={COPIED: checksums(folder).encode()})
         pieces = shown(content, f"data set {folder.name}", size, phase=phase, to=host.name)
         with container_faults("the data set"):
             engine.put_archive(helper, str(folder), pieces)
@@ -111,6 +111,28 @@ def copy_data(
                 f"the copy of the data set differs from {folder}.{last_output(engine, helper)}",
                 hint=f"If that is damaged, remove it, which prepares it again: rm -r {folder}",
             )
+
+
+def check_data(engine: APIClient, container: str, folder: Path) -> None:
+    """Reject a container whose volume of a data set is not a whole copy.
+
+    Raises:
+        HostError: it is not: it was removed between its copy and its use, and created again empty.
+    """
+    if not _is_whole(engine, container, folder):
+        raise HostError(
+            f"the copy of the data set {folder} was removed as this run started.",
+            hint="Repeat it; `testbed image prune` removes the copies that no container uses.",
+        )
+
+
+def _is_whole(engine: APIClient, container: str, folder: Path) -> bool:
+    """Return whether the copy in a container has the digests of the original."""
+    from docker.errors import NotFound
+
+    with container_faults("the data set"), suppress(NotFound):
+        return get_file(engine, container, folder / WHOLE) == checksums(folder).encode()
+    return False
 
 
 def data_volume(engine: APIClient, host: HostSpec, folder: Path) -> str:
@@ -128,7 +150,8 @@ def remove_data(engine: APIClient) -> Iterator[tuple[str, str]]:
 
     with engine_faults("removing copies of data sets"):
         for helper in engine.containers(all=True, filters={"label": DATA}):
-            remove(engine, helper["Id"])  # of a controller that was killed
+            if time.time() - helper["Created"] > COPY_SECONDS:
+                remove(engine, helper["Id"])  # of a controller that was killed
         for volume in engine.volumes(filters={"label": DATA})["Volumes"] or ():
             labels, kept = volume["Labels"], ""
             try:

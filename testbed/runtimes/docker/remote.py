@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from testbed.errors import HostError, HostLostError, NodeError, TestbedError
 from testbed.host.reports import decode_error
+from testbed.host.terminal import STDERR
 from testbed.network.capture import Captured
 from testbed.runtimes.agent.client import AgentClient, Waiting
 from testbed.runtimes.agent.hosts import leave_out
@@ -39,12 +40,12 @@ from testbed.runtimes.docker.containers import (
     RUN,
     Container,
 )
-from testbed.runtimes.docker.copies import data_volume
+from testbed.runtimes.docker.copies import check_data, data_volume
 from testbed.runtimes.docker.engine import connect, container_faults
 from testbed.runtimes.docker.lifecycle import containers_of, last_output, make, remove_run
 from testbed.runtimes.docker.pipe import open_pipe
 from testbed.runtimes.docker.reach import NoEngineError
-from testbed.runtimes.docker.session import print_into
+from testbed.runtimes.docker.session import output_of
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import HostSpec
 
@@ -134,7 +135,7 @@ class RemoteAgent:
             volumes = {folder.path: _create_volume(engine, agent)}
             volumes |= {path: data_volume(engine, host, path) for path in reads}
             made: list[str] = []
-            fill = partial(_fill, engine, folder)
+            fill = partial(_fill, engine, folder, reads)
             make(engine, _on_volumes(agent, volumes), made, before=fill)
             control = folder.control
             paths = (control / LIFELINE_SOCKET, folder.lock)
@@ -208,11 +209,21 @@ def capture_there(
     with naming(host), connect(host.engine) as engine:
         agent = container_name(folder.name, AGENT)
         command = [*CAPTURE, node, str(seconds), str(most_bytes)]
-        told = print_into(engine, agent, command, into, node=node, address=host.engine)
+        told = b""
+        pieces = output_of(
+            engine, agent, command, node=node, address=host.engine, within_seconds=seconds
+        )
+        for stream, piece in pieces:
+            if stream == STDERR:
+                told += piece
+            else:
+                into.write(piece)
+                into.flush()
         try:
             return Captured(**json.loads(told))
         except ValueError:
-            raise NodeError(f"{node}: the capture failed: {told.strip()}") from None
+            why = told.decode(errors="replace").strip() or "its container has ended."
+            raise NodeError(f"{node}: the capture failed: {why}") from None
 
 
 def remove_there(host: HostSpec, folder: RunFolder) -> bool:
@@ -271,8 +282,13 @@ def remove_everywhere(hosts: Sequence[HostSpec], folder: RunFolder) -> None:
         removed.touch()
 
 
-def _fill(engine: APIClient, folder: RunFolder, agent: str) -> None:
-    """Copy what the agent and its nodes read of the run into the volume of its container."""
+def _fill(engine: APIClient, folder: RunFolder, reads: Iterable[Path], agent: str) -> None:
+    """Copy what the agent and its nodes read of the run into the volume of its container.
+
+    What they read outside the run has been copied before, to volumes that the container now keeps.
+    """
+    for data in reads:
+        check_data(engine, agent, data)
     put_folder(engine, agent, folder.path, but=KEPT_HERE, empty=("control", "logs"))
 
 

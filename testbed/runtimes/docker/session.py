@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from testbed.errors import NodeError
 from testbed.host.terminal import STDERR, STDIN, STDOUT, is_terminal, raw, write
@@ -69,33 +69,31 @@ def run_in(
     return int(status)
 
 
-def print_into(
+def output_of(
     engine: APIClient,
     identity: str,
     command: Sequence[str],
-    into: BinaryIO,
     *,
     node: str,
     address: str | None,
-) -> str:
-    """Run a command in a container; write its output to a file, and return its error output.
+    within_seconds: float,
+) -> Iterator[tuple[int, bytes]]:
+    """Run a command in a container; yield its output in pieces, each with its stream.
+
+    A command that is silent for CALL_SECONDS longer than it should take has lost its container,
+    whose engine may leave the connection open.
 
     Raises:
         HostError, NodeError: the engine rejects it or vanishes.
     """
-    frames, errors = Frames(), b""
+    frames = Frames()
     with container_faults(node), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         made = engine.exec_create(identity, list(command))["Id"]
         peer.connect(socket_path(address))
         begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=node, terminal=False)
+        peer.settimeout(within_seconds + CALL_SECONDS)
         while data := peer.recv(CHUNK_BYTES):
-            for stream, piece in frames.unpack(data):
-                if stream == STDERR:
-                    errors += piece
-                else:
-                    into.write(piece)
-            into.flush()
-    return errors.decode(errors="replace")
+            yield from frames.unpack(data)
 
 
 def begin(peer: socket.socket, path: str, *, node: str, terminal: bool) -> None:

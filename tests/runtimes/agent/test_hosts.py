@@ -146,6 +146,9 @@ def test_a_host_whose_stream_has_ended_is_lost(
                 NodeError, match="host b is lost: the stream to its agent has ended"
             ):
                 hosts.running()
+            with pytest.raises(HostLostError, match="host b is lost: the stream") as told:
+                hosts.exits()  # although the first error was passed over
+            assert "logs/agent@b.log" in told.value.hint
             return
         assert hosts.running() == ["ps"]
         assert hosts.exits() == [Exit("w0", -9, lost="the stream to its agent has ended")]
