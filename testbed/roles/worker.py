@@ -45,6 +45,7 @@ def main(arguments: Mapping[str, str], opened: Experiment | None = None) -> int:
 
 
 def _main(arguments: Arguments, opened: Experiment | None) -> None:
+    await_admission()  # before it runs the user's code, or calls the broker
     experiment = arguments.experiment(opened)
     shared = _shared_compute(experiment, arguments)
     parameters = None if shared is None else shared.parameters
@@ -54,7 +55,6 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
     stream = device_stream(experiment, arguments, worker=worker, clock=clock)
     compute = shared or _own_compute(experiment, arguments, worker.half.parameters, stream)
     address = f"ipv4:{arguments.server}"  # literal, so that no name is looked up
-    await_admission()
     heartbeat = Heartbeat(every=interval(experiment.scenario.workers.count))
     with heartbeat.beating(), connect(address, arguments, experiment=experiment) as connection:
         device = Device(

@@ -81,9 +81,10 @@ class TrainingStart:
     def _holds(self, node: NodeSpec) -> bool:
         """Return whether a node joins only once all are launched.
 
-        Not a fresh interpreter: until it joins, nothing tells when the next one may start.
+        Not a fresh interpreter, as those with a GPU: until it joins, nothing tells when the next
+        one may start.
         """
-        return node.part == "client" and self.deployment.setup.plan.launch == "warm"
+        return node.part == "client" and self.deployment.setup.plan.launch_of(node) == "warm"
 
     def _proceed(
         self, starting: Sequence[NodeSpec], more: Sequence[NodeSpec], deadline: float

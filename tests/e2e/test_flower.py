@@ -52,8 +52,9 @@ def flower() -> str:
     if given := os.environ.get("TESTBED_FLOWER"):
         return given
     cache = Path("/var/tmp") / f"testbed-tests-{os.getuid()}"
-    cache.mkdir(mode=0o755, exist_ok=True)
+    cache.mkdir(exist_ok=True)
     assert cache.stat().st_uid == os.getuid()
+    cache.chmod(0o755)  # whatever the umask
     folder = cache / f"{FLWR}-{PYTHON.resolve().name}"
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

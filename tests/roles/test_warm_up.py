@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from testbed.roles.warm_up import main, set_up_grpc
+from testbed.host.environment import agent_environment
+from testbed.roles.warm_up import main
 from testbed.scenario.load import load
 
 SCENARIO = """\
@@ -30,7 +33,13 @@ def test_a_worker_gets_the_first_reply_of_its_server(algorithm: str, tmp_path: P
 
 
 def test_setting_grpc_up_leaves_no_thread() -> None:
-    threads = Path("/proc/self/task")
-    before = len([*threads.iterdir()])
-    set_up_grpc()
-    assert len([*threads.iterdir()]) <= before
+    """As in the template: in a process of its own, with the environment of nodes."""
+    code = (
+        "import os\nfrom testbed.roles.warm_up import set_up_grpc\n"
+        "set_up_grpc(); print(len(os.listdir('/proc/self/task')))"
+    )
+    environment = os.environ | agent_environment({})
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True
+    )
+    assert done.stdout == "1\n"

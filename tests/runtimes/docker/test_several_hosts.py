@@ -134,7 +134,7 @@ def engines(swarm: list[str], run_command: CommandRunner, tmp_path: Path) -> Ite
         pytest.skip(f"needs engines with the image: {reason}")
     made = Engines(swarm, run_command, tmp_path)
     (tmp_path / "rate.csv").write_text("time_seconds,bits_per_second\n0,20e6\n1,10e6\n2,20e6\n")
-    (tmp_path / "apart.yaml").write_text(SCENARIO.replace("UPDATES", "120"))
+    (tmp_path / "apart.yaml").write_text(SCENARIO.replace("UPDATES", "1500"))
     recorded = SCENARIO.replace("UPDATES", "100000").replace("20mbit", "{trace: rate.csv}")
     (tmp_path / "long.yaml").write_text(recorded)
     made.relabel(**{ENGINE_LABEL: swarm[1], "rack": "a"})
