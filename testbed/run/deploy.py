@@ -14,6 +14,7 @@ from testbed.run.probe import Prober, record_probe, shaped_links
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
 from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.base import RuntimeDriver
 from testbed.telemetry.event_kinds import Launched, LinksRead, Phase
 from testbed.values.topology import NodeSpec
@@ -49,9 +50,9 @@ class Deployment:
             self.watch.recorder.event(Phase(f"creating {len(nodes)} containers"))
         self._contain(nodes)
 
-    def request(self, node: NodeSpec, *, held: bool = False) -> None:
-        """Have the agent launch a node, without waiting for that; ``held`` until it is admitted."""
-        self._asked.append((node, self._begin(node, held=held)))
+    def request(self, node: NodeSpec) -> None:
+        """Have the agent launch a node as planned, without waiting for that."""
+        self._asked.append((node, self._begin(self.setup.launch(node))))
 
     def admit(self, node: NodeSpec) -> None:
         """Let a held node call others."""
@@ -79,27 +80,28 @@ class Deployment:
             self.pause(0.0)  # creating them takes seconds, and signals are deferred
 
     def launch(self, node: NodeSpec) -> int | None:
-        """Have the agent launch a node; return its pid, None if it has ended since.
+        """Have the agent launch a node that need not be admitted; return its pid, None if it ended.
 
         An engine's container ends when it is killed from outside, or soon after its node: a node
         that is restarted gets another container.
         """
         again = node.name in self._launched
+        launch = replace(self.setup.launch(node), held=False)
         try:
-            return self._begin(node)()
+            return self._begin(launch)()
         except NodeError:
             if not again or node.name not in self._containers:
                 raise
         self.driver.discard(self.setup.folder, [node.name])
         self._contain([node])
-        return self._begin(node)()
+        return self._begin(launch)()
 
-    def _begin(self, node: NodeSpec, *, held: bool = False) -> Pending:
-        """Request a node from the agent."""
-        self._launched.add(node.name)
-        container, launch = self._containers.get(node.name), self.setup.launch(node)
-        launch = replace(launch, node=self.as_now(node), container=container, held=held)
-        return self.agent.begin_launch(launch)
+    def _begin(self, launch: LaunchSpec) -> Pending:
+        """Request a node from the agent, as it is now."""
+        name = launch.node.name
+        self._launched.add(name)
+        node, container = self.as_now(launch.node), self._containers.get(name)
+        return self.agent.begin_launch(replace(launch, node=node, container=container))
 
     def settle(self, *, but: int = 0) -> None:
         """Wait for the requested nodes, except for ``but`` of them, and record their launches."""

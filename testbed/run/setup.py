@@ -84,6 +84,7 @@ class Setup(ABC):
             ),
             environment={**node.environment, **_visible(node)},
             home=HOME if node.part == "peer" else None,
+            held=self.plan.holds(node),
         )
 
     def requests(self, driver: RuntimeDriver) -> tuple[Request, ...]:

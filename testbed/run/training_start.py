@@ -65,26 +65,17 @@ class TrainingStart:
             if needed:
                 deployment.settle()
                 self._await(lambda: not self._missing(needed), deadline, on_its_way=needed)  # noqa: B023 - at once
-            held = self._holds(node)
-            deployment.request(node, held=held)
+            deployment.request(node)
             deployment.settle(but=LAUNCHES_AHEAD)
-            starting = self._proceed(starting, () if held else (node,), deadline)
+            starting = self._proceed(starting, () if plan.holds(node) else (node,), deadline)
         deployment.settle()
         deployment.check_links()
-        for node in filter(self._holds, there):
+        for node in filter(plan.holds, there):
             deployment.admit(node)
             starting = self._proceed(starting, (node,), deadline)
         self._await(lambda: Started in seen, deadline, on_its_way=there, every=START_SECONDS)
         if why := self._one_by_one():
             self.watch.recorder.event(ComputedOneByOne(why))
-
-    def _holds(self, node: NodeSpec) -> bool:
-        """Return whether a node joins only once all are launched.
-
-        Not a fresh interpreter, as those with a GPU: until it joins, nothing tells when the next
-        one may start.
-        """
-        return node.part == "client" and self.deployment.setup.plan.launch_of(node) == "warm"
 
     def _proceed(
         self, starting: Sequence[NodeSpec], more: Sequence[NodeSpec], deadline: float

@@ -295,6 +295,13 @@ class Plan:
         """
         return "cold" if node.gpus else self.launch
 
+    def holds(self, node: NodeSpec) -> bool:
+        """Return whether a node joins the training only once all are launched.
+
+        Not one that starts cold: until it joins, nothing tells when the next one may start.
+        """
+        return node.part == "client" and self.launch_of(node) == "warm"
+
     @property
     def ps(self) -> NodeSpec:
         """The parameter server."""
