@@ -40,8 +40,8 @@ PROCESSES = 2
 MOST_DOTS = 8
 """Devices of a class to draw; a number stands for more."""
 
-_SENTENCE = re.compile(r"(?<=[\w)`][\w)`]\.) (?=[A-Z])")
-_NUMBER = r"half an|a quarter of an|an?|a few|one|two|three|four|ten|twenty|some|[\d.]+"
+_SENTENCE = re.compile(r"(?<=[\w)`][\w)`]\.) +(?=[A-Z])")
+_NUMBER = r"half an|a quarter of an|an?|a few|one|two|three|four|seven|ten|twenty|some|[\d.]+"
 _SPAN = rf"(?:(?:about|some|under) )?(?:(?:{_NUMBER}) )?(?:hours?|minutes?|seconds)(?: and a half)?"
 _TAKES = re.compile(
     rf"\b[Tt]akes ({_SPAN})\b|({_SPAN}) of (?:two|one|a) CPU|\bin ({_SPAN})(?=[.:])"
