@@ -18,7 +18,12 @@ def hold() -> None:
 
 
 def await_admission() -> None:
-    """Wait until this process is admitted, if it is held; signal handlers run meanwhile."""
+    """Wait until this process is admitted, if it is held. SIGTERM is handled as ever."""
     if ADMISSION in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
-        signal.sigwaitinfo({ADMISSION})
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {ADMISSION})
+        # Blocked: one that came just before the call would not interrupt it.
+        awaited = {ADMISSION, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+        received = signal.sigwaitinfo(awaited).si_signo
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
+        if received == signal.SIGTERM:
+            signal.raise_signal(received)
