@@ -44,7 +44,7 @@ class HostAgents(AgentClient):
     client has launched. Times of their agents are converted to this host's clock.
 
     A host whose agent has ended, or does not answer in time, is lost. Its nodes have ended, or do
-    when their agent notices that. No run goes on without that of the parameter server.
+    when their agent notices that. No run continues without that of the parameter server.
 
     Args:
         agents: by host.

@@ -148,7 +148,7 @@ def test_the_output_of_a_node_that_ended_before_its_host_was_lost(
         assert hosts.exits() == []
 
 
-def test_no_run_goes_on_without_the_host_of_its_server(
+def test_no_run_continues_without_the_host_of_its_server(
     connect: Callable[[Agent], AgentClient],
 ) -> None:
     agents = {"a": connect(Agent()), "b": connect(Agent(ahead=HOUR, dies_of="running"))}

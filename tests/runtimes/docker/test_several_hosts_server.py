@@ -95,14 +95,18 @@ def test_what_is_done_to_a_run_reaches_a_server_on_another_host(
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("killed", ["process", "container"])
 def test_a_server_that_is_killed_on_another_host_resumes_there(
-    engines: Engines, eventually: Callable[[Callable[[], Any]], Any]
+    killed: str, engines: Engines, eventually: Callable[[Callable[[], Any]], Any]
 ) -> None:
     settings = ("--set", "checkpoint.every=100", "--set", "stop.updates=1500")
     controller = engines.train("apart.yaml", "c", *PLACED, *NO_FAULTS, *settings)
     folder = folder_of(engines, "c")
     eventually(lambda: only(read_events(folder.events), Saved))
-    engines("exec", "c", "ps", "--", "sh", "-c", "kill -9 -1")
+    if killed == "process":
+        engines("exec", "c", "ps", "--", "sh", "-c", "kill -9 -1")
+    else:
+        engines.clients[1].kill("testbed-c-ps")
     said, errors = controller.communicate(timeout=SECONDS)
     assert controller.returncode == 6, said + errors  # an outage is not part of the scenario
     events = read_events(folder.events)
