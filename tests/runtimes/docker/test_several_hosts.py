@@ -120,7 +120,7 @@ def test_a_controller_killed_at_any_moment_leaves_nothing_running_after_its_leas
     while running := engines.running(run):
         assert time.monotonic() < deadline, (seconds, running)
         time.sleep(0.1)
-    if (engines.folder / "runs" / run).exists():
+    if RunFolder(engines.folder / "runs" / run).run_file.exists():  # else nothing was started
         engines("down", run)
     assert [engines.left(run, number) for number in (0, 1)] == [([], []), ([], [])]
 
