@@ -8,7 +8,8 @@ from math import inf
 
 from testbed.errors import HostError
 from testbed.network.tunnel import VXLAN_HEADER_BYTES
-from testbed.runtimes.docker import Swarm
+from testbed.plan.nodes import role_of
+from testbed.runtimes.docker import SERVER, Swarm
 from testbed.values.topology import DEFAULT_MTU, HostSpec, NodeSpec, Plan
 
 MOST_LINKS = 1022
@@ -29,6 +30,8 @@ def place(
 ) -> Plan:
     """Return the plan with a host for every node: workers by class, all others on this one.
 
+    A parameter server that is placed has the nodes that open its socket on its host.
+
     Of the hosts, it has this one and those with nodes.
 
     Links have an MTU that leaves room for the tunnel's headers, unless the scenario sets one.
@@ -48,12 +51,15 @@ def place(
     used = {host.name: agent_bytes for host in hosts}
     count = {host.name: 0 for host in hosts}
     links = {host.name: 0 for host in hosts}
-    placed = []
-    # Others first: all of them are here, whatever is left for workers.
+    server, placed = here, []
+    if SERVER in swarm.placement:
+        able = _hosts_of(SERVER, hosts, swarm.placement, left_out=left_out)
+        server = _choose(plan.ps, able, swarm, used=used, count=count, needs=needs)
+    # Others first, whatever is left for workers.
     for node in sorted(plan.nodes, key=lambda node: node.part == "client"):
-        host = here
+        host = server if role_of(node).opens_socket else here
         if node.part == "client":
-            able = _hosts_of(node, hosts, swarm.placement, left_out=left_out)
+            able = _hosts_of(node.device_class, hosts, swarm.placement, left_out=left_out)
             free = [one for one in able if links[one.name] < MOST_LINKS]
             host = _choose(node, free or able, swarm, used=used, count=count, needs=needs)
         used[host.name] += needs(node)
@@ -70,14 +76,15 @@ def place(
 
 
 def _hosts_of(
-    node: NodeSpec,
+    name: str,
     hosts: Sequence[HostSpec],
     placement: Mapping[str, str],
     *,
     left_out: Sequence[tuple[HostSpec, str]],
 ) -> list[HostSpec]:
-    """Return the hosts that the class of a worker may be on."""
-    label = placement.get(node.device_class)
+    """Return the hosts that a class of workers, or the parameter server, may be on."""
+    what = name if name == SERVER else f"class {name}"
+    label = placement.get(name)
     if label is None:
         return list(hosts)
     able = [host for host in hosts if _has(host, label)]
@@ -85,12 +92,12 @@ def _hosts_of(
         for host, why in left_out:
             if _has(host, label):
                 raise HostError(
-                    f"placement of class {node.device_class}: the host {host.name}, which has the "
+                    f"placement of {what}: the host {host.name}, which has the "
                     f"label {label}, is left out: {why}.",
                     hint="Fix that, or choose another label; `testbed hosts` shows them.",
                 )
         raise HostError(
-            f"placement of class {node.device_class}: no host of the Swarm has the label {label}.",
+            f"placement of {what}: no host of the Swarm has the label {label}.",
             hint=f"docker node update --label-add {label} HOST; `testbed hosts` shows the labels.",
         )
     return able

@@ -16,7 +16,7 @@ def clocks(measured: Measurements) -> Iterator[str]:
         if one.seconds - one.error_seconds > CLOCK_LIMIT_SECONDS:
             yield (
                 f"The clock of host {one.host} moved by {one.seconds * 1e3:,.1f} ms against that "
-                f"of the parameter server's host ({CLOCK_LIMIT_SECONDS * 1e3:g} ms is allowed): "
+                f"of the controller's host ({CLOCK_LIMIT_SECONDS * 1e3:g} ms is allowed): "
                 "the devices there do not have the time of the others. Run a time service on all "
                 "hosts (`timedatectl set-ntp true`, or chrony), or make the run shorter."
             )

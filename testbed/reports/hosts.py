@@ -43,7 +43,7 @@ def busy_shares(hosts: pd.DataFrame, seconds: float | None) -> dict[str, float]:
 
 
 def describe_hosts(run: RunRecord, *, seconds: float | None) -> Mapping[str, Any] | None:
-    """Return what the summary says of each host with workers; None for a run on one host.
+    """Return what the summary says of each host with workers or a row; None for a run on one host.
 
     The controller's host has no row in ``hosts.csv``: the summary's ``host`` is about it.
 
@@ -55,7 +55,7 @@ def describe_hosts(run: RunRecord, *, seconds: float | None) -> Mapping[str, Any
         return None
     drift = {one.host: one for one in drifts(run.hosts)}
     described = {}
-    for name in dict.fromkeys(host_of.values()):
+    for name in dict.fromkeys((*host_of.values(), *run.hosts["host"])):
         rows = run.hosts[run.hosts["host"] == name]
         moved, available = drift.get(name), rows["host_available_bytes"].dropna()
         mine = [worker for worker, host in host_of.items() if host == name]

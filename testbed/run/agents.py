@@ -59,6 +59,8 @@ def connect(
         agents,
         {node.name: node.host for node in plan.nodes},
         here=plan.hosts[0].name,
+        server=plan.server_host if controls else "",
+        records=folder if controls else None,
         goes_on=not controls,
         goes_on_later=runtime.swarm is not None and runtime.swarm.on_lost == "continue",
         drained=drained_hosts if controls else dict,

@@ -74,6 +74,7 @@ class TrainingWatch(Watch):
             HostError: the run's folder was deleted, or a part of it.
         """
         ended = self.take_ended()  # before reading files: these then hold all that the nodes wrote
+        self.agent.copy_records(whole=bool(ended))
         self._read_ps()
         self._take_exits(ended)
         self.worker_status.send()

@@ -142,9 +142,12 @@ class SpoolReader:
         raise SpoiledError(self._path, WRITER, f"an impossible update ({found})")
 
     def rewind(self, *, rows: int) -> None:
-        """Continue after the first rows: the others were cut off and are written again."""
+        """Continue after the first rows: the others were cut off and are written again.
+
+        If not even these were read, nothing changes.
+        """
         if self._layout is not None:
-            self._offset = self.begin + rows * self.row_bytes
+            self._offset = min(self._offset, self.begin + rows * self.row_bytes)
 
     @property
     def begin(self) -> int:
@@ -174,6 +177,13 @@ class SpoolReader:
                 "numpy's format.",
                 hint="The file is damaged; move it elsewhere to read the controller's records.",
             ) from None
+
+
+def bytes_of_rows(path: Path, rows: int) -> int:
+    """Return the size of a spool up to the end of its first rows."""
+    reader = SpoolReader(path)
+    reader.read()
+    return reader.begin + rows * reader.row_bytes
 
 
 def cut_spool(path: Path, *, rows: int) -> int:

@@ -222,7 +222,7 @@ class HostSpec:
         name: unlike that of any other.
         address: at which the other hosts reach its end of the tunnel that joins their switches.
         engine: address of its engine: ``unix://``, ``ssh://``, ``tcp://`` or ``context:``.
-        here: whether the controller runs on it; all nodes but workers do.
+        here: whether the controller runs on it.
         labels: of its node in the Swarm.
         cpus: its number of processors.
         memory: of the whole host; None if that is unknown.
@@ -306,6 +306,11 @@ class Plan:
     def ps(self) -> NodeSpec:
         """The parameter server."""
         return next(node for node in self.nodes if node.part == "server")
+
+    @property
+    def server_host(self) -> str:
+        """Name of the parameter server's host; empty in a plan without one."""
+        return next((node.host for node in self.nodes if node.part == "server"), "")
 
     @property
     def workers(self) -> tuple[NodeSpec, ...]:

@@ -69,6 +69,17 @@ def test_classes_are_where_their_label_is() -> None:
     assert [host.name for host in made.hosts] == ["a", "b"]  # no agent where there is no node
 
 
+def test_the_server_and_what_opens_its_socket_are_where_its_label_is() -> None:
+    made = placed(placement={"ps": "rack=1", "fast": "rack=1", "slow": "rack=1"})
+    assert (names(made, "a"), names(made, "b")[:3]) == ([], ["ps", "evaluator", "w0"])
+    assert [host.name for host in made.hosts] == ["a", "b"]  # the controller is on the first
+    assert (placed().server_host, made.server_host) == ("a", "b")
+    made = placed(placement={"ps": "rack"}, strategy="pack")  # both b and c have it
+    assert names(made, "b") == ["ps", "evaluator"]
+    with pytest.raises(HostError, match=r"placement of ps: no host of the Swarm has .* rack=3"):
+        placed(placement={"ps": "rack=3"})
+
+
 def test_a_label_that_no_host_has_is_refused() -> None:
     with pytest.raises(
         HostError, match=r"class slow: no host of the Swarm has .* rack=3"

@@ -8,6 +8,7 @@ import json
 import select
 import socket
 import time
+from base64 import b64decode
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -46,6 +47,9 @@ REPLY_BYTES = 2**26
 _CHANGES = TypeAdapter(list[LinkChanged])
 
 Waiting = Callable[[], AbstractContextManager[object]]
+Written = dict[Path, bytes]
+"""What nodes have written to files after some byte of each."""
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -200,6 +204,30 @@ class AgentClient:
         Those of an agent on this host always are.
         """
 
+    def copy_records(self, *, whole: bool = False) -> None:
+        """Bring the parameter server's records up to date, as they were at the call if ``whole``.
+
+        Those of one on this host always are.
+        """
+
+    def begin_written(self, since: Mapping[Path, int]) -> Callable[[bool], Written | None]:
+        """Request what nodes have written to files after these numbers of bytes, in this order.
+
+        The returned function waits for that, or returns None if it is not to wait and that has not
+        arrived.
+        """
+        numbers = {str(path): read for path, read in since.items()}
+        number = self._send("written", since=numbers)
+
+        def answer(wait: bool) -> Written | None:
+            if not self._await(number, CALL_SECONDS if wait else 0.0):
+                if wait:
+                    raise AgentLateError("the agent did not answer written in time.")
+                return None
+            return {Path(path): b64decode(data) for path, data in self._result(number).items()}
+
+        return answer
+
     def other_hosts(self) -> list[OtherHost]:
         """Return the load and the clock of each of the run's other hosts; none if there are none.
 
@@ -231,7 +259,6 @@ class AgentClient:
     limit_changes = _remote(Nodes.limit_changes)
     count = _remote(Requests.count)
     link = _remote(Requests.link)
-    printed = _remote(Requests.printed)
     clock = _remote(Requests.clock)
     load = _remote(Requests.load)
     set_pace = _remote(Requests.set_pace)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from socket import socket
@@ -17,8 +18,10 @@ from typing import Any, TypeVar
 from testbed.errors import HostLostError, NodeError
 from testbed.runtimes.agent.client import AgentClient, AgentEndedError, AgentLateError
 from testbed.runtimes.agent.launch import Exit, LaunchSpec, NodeState
-from testbed.runtimes.agent.operations import PRINTED_BYTES
+from testbed.runtimes.agent.operations import WRITTEN_BYTES
+from testbed.runtimes.agent.records import ServerRecords
 from testbed.telemetry.event_kinds import LinkChanged
+from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import OtherHost
 from testbed.telemetry.wall import ClockOffset, measure_offset
 
@@ -41,12 +44,14 @@ class HostAgents(AgentClient):
     client has launched. Times of their agents are converted to this host's clock.
 
     A host whose agent has ended, or does not answer in time, is lost. Its nodes have ended, or do
-    when their agent notices that.
+    when their agent notices that. No run continues without that of the parameter server.
 
     Args:
         agents: by host.
         host_of: the host of every node of the plan.
-        here: this host, where the parameter server is.
+        here: this host.
+        server: the host of the parameter server; by default this one.
+        records: the run's folder, if that server's records are to be copied into it.
         goes_on: whether a lost host is no error, but the end of its nodes.
         goes_on_later: the same, from ``nodes_are_up`` on.
         drained: returns why hosts are to be left, by name; asked with every reading of the hosts.
@@ -62,6 +67,8 @@ class HostAgents(AgentClient):
         host_of: Mapping[str, str],
         *,
         here: str,
+        server: str = "",
+        records: RunFolder | None = None,
         goes_on: bool = False,
         goes_on_later: bool = False,
         drained: Callable[[], Mapping[str, str]] = dict,
@@ -74,16 +81,22 @@ class HostAgents(AgentClient):
         self._sent_again: dict[str, dict[str, int]] = {}  # as last counted, by host
         self._agents = dict(agents)
         self._host_of = dict(host_of)
-        self._here = here
+        self._here, self._server = here, server or here
+        self._records: ServerRecords | None = None
+        if records is not None and self._server != here:
+            clock = partial(self._clock_of, self._server)
+            self._records = ServerRecords(agents[self._server], records, clock)
         self._logs: dict[str, Path] = {}  # of launched nodes on other hosts
-        self._copied: defaultdict[str, int] = defaultdict(int)  # bytes of these logs
+        self._contained: dict[str, int | None] = {}  # the container of each, as launched
+        self._copied: defaultdict[Path, int] = defaultdict(int)  # bytes of these logs
         self._looked = time.monotonic()
         self._clocks: dict[str, ClockOffset] = {}  # of other hosts, as last measured
 
     def close(self) -> None:
-        """Copy what is left of the logs, and close the connections; the run continues."""
-        with suppress(NodeError):  # a host that is lost has no more
-            self.copy_logs()
+        """Copy what is left of records and logs, and close the connections; the run continues."""
+        for copy in (partial(self.copy_records, whole=True), self.copy_logs):
+            with suppress(NodeError):  # a host that is lost has no more
+                copy()
         for agent in self._agents.values():
             agent.close()
 
@@ -100,7 +113,9 @@ class HostAgents(AgentClient):
         self._launched.add(node.name)
         if node.host != self._here:
             self._logs[node.name] = launch.log
-            self._copied[node.name] = 0  # its container was made with an empty log
+            if self._contained.get(node.name) != launch.container:
+                self._copied[launch.log] = 0  # the container was made with an empty log
+            self._contained[node.name] = launch.container
         with self._naming(node.host):
             answer = self._agents[node.host].begin_launch(launch)
 
@@ -118,8 +133,8 @@ class HostAgents(AgentClient):
 
     def exits(self, within_seconds: float = 0.0) -> list[Exit]:
         """Return the nodes that have ended since the last call; see the base class."""
-        if self.lost and not self._goes_on:  # noticed by a call whose failure was passed over
-            raise self._end_of_run(next(iter(self.lost)))
+        for host in filter(self._is_needed, self.lost):
+            raise self._end_of_run(host)  # noticed by a call whose failure was passed over
         deadline = time.monotonic() + within_seconds
         while True:
             found = [one for ended in self._of_each(AgentClient.exits).values() for one in ended]
@@ -193,13 +208,12 @@ class HostAgents(AgentClient):
             return [item for items in found for item in items]
         if method in MAPPINGS:
             return _merged(found)
-        here = by_host[self._here]
         if method == "count":  # the parameter server's link, and the sockets of all workers
             resent = "retransmitted_in_bytes"
             self._sent_again |= {host: one[resent] for host, one in by_host.items()}
-            return {**here, resent: _merged(self._sent_again.values())}
+            return {**by_host[self._server], resent: _merged(self._sent_again.values())}
         if method == "usage":
-            return {key: _merged(one[key] for one in found) for key in here}
+            return {key: _merged(one[key] for one in found) for key in found[0]}
         raise NodeError(f"{method}: an agent of several hosts has no such request.")
 
     def _host(self, node: str) -> str:
@@ -268,11 +282,14 @@ class HostAgents(AgentClient):
         self._agents.pop(host).close()
         self.lost[host] = why
         self._logs = {node: log for node, log in self._logs.items() if self._host_of[node] != host}
-        if not self._goes_on:
+        if self._is_needed(host):
             raise self._end_of_run(host)
         for node in sorted(self._launched):
             if self._host_of[node] == host:
                 self._lost_nodes.append(self._lost_node(node))
+
+    def _is_needed(self, host: str) -> bool:
+        return not self._goes_on or host == self._server
 
     def _lost_node(self, node: str) -> Exit:
         return Exit(node, -signal.SIGKILL, lost=self.lost[self._host_of[node]])
@@ -287,7 +304,10 @@ class HostAgents(AgentClient):
 
     def _end_of_run(self, host: str) -> HostLostError:
         see = f"See logs/agent@{host}.log, which is fetched if the host can be reached."
-        return HostLostError(self._lost_error(host).message, hint=f"{see} {leave_out(host)}")
+        had = " It had the parameter server." if host == self._server else ""
+        return HostLostError(
+            f"{self._lost_error(host).message}{had}", hint=f"{see} {leave_out(host)}"
+        )
 
     def _lost_error(self, host: str) -> HostLostError:
         return HostLostError(f"host {host} is lost: {self.lost[host]}.")
@@ -302,32 +322,36 @@ class HostAgents(AgentClient):
                 raise
             raise type(error)(f"host {host}: {error.message}", hint=error.hint) from None
 
+    def copy_records(self, *, whole: bool = False) -> None:
+        """Bring the parameter server's records up to date; see the base class."""
+        if self._records is not None and self._server in self._agents:
+            with self._noticing_loss(self._server):
+                self._records.copy(whole=whole)
+
     def copy_logs(self, last: Collection[str] = ()) -> None:
         """Append what nodes on other hosts have printed to their logs on this one."""
         self._looked = time.monotonic()
-        by_host: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        for node in self._logs:
-            by_host[self._host_of[node]][node] = self._copied[node]
-        for host, wanted in by_host.items():
-            nodes = list(wanted)
+        by_host: defaultdict[str, list[Path]] = defaultdict(list)
+        for node, log in self._logs.items():
+            by_host[self._host_of[node]].append(log)
+        for host, logs in by_host.items():
             with self._noticing_loss(host):
-                for begin in range(0, len(nodes), MOST_NODES):
-                    some = nodes[begin : begin + MOST_NODES]
-                    self._copy_logs_of(host, {node: wanted[node] for node in some})
+                for begin in range(0, len(logs), MOST_NODES):
+                    self._copy_logs_of(host, logs[begin : begin + MOST_NODES])
         for node in last:
             self._logs.pop(node, None)
 
-    def _copy_logs_of(self, host: str, since: dict[str, int]) -> None:
-        """Append what nodes have printed after these bytes, until no whole piece is left."""
-        while since:
+    def _copy_logs_of(self, host: str, logs: Sequence[Path]) -> None:
+        """Append what nodes have printed to their logs, until no whole piece is left."""
+        while logs:
             with self._naming(host):
-                new = self._agents[host].printed(since)
-            for node, text in new.items():
-                with self._logs[node].open("ab") as log:
-                    log.write(text.encode("latin-1"))
-                self._copied[node] += len(text)
-            whole = (node for node, text in new.items() if len(text) == PRINTED_BYTES)
-            since = {node: self._copied[node] for node in whole}
+                since = {path: self._copied[path] for path in logs}
+                new = self._agents[host].begin_written(since)(True) or {}
+            for path, text in new.items():
+                with path.open("ab") as log:
+                    log.write(text)
+                self._copied[path] += len(text)
+            logs = [path for path, text in new.items() if len(text) == WRITTEN_BYTES]
 
 
 def leave_out(host: str) -> str:

@@ -7,6 +7,7 @@ reply: pydantic converts both according to the annotations.
 from __future__ import annotations
 
 import traceback
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from testbed.runtimes.agent.nodes import Nodes
 from testbed.telemetry.event_kinds import LinkChanged
 from testbed.telemetry.files import replacing
 from testbed.telemetry.host import HostSample, HostSampler
+from testbed.telemetry.untrusted import open_untrusted
 from testbed.telemetry.wall import WALL
 from testbed.values.topology import Direction, LinkSpec
 
@@ -35,7 +37,7 @@ HANDED = frozenset({"capture"})
 socket, and the agent's own is closed."""
 
 
-PRINTED_BYTES = 2**18
+WRITTEN_BYTES = 2**18
 
 
 class NothingYet(Exception):  # noqa: N818 - no error
@@ -101,12 +103,10 @@ class Requests:
     """The methods that ``nodes`` does not have itself."""
 
     nodes: Nodes
-    logs: dict[str, Path] = field(default_factory=dict)  # of every node launched so far
     host: HostSampler = field(default_factory=HostSampler)
 
     def launch(self, launch: LaunchSpec) -> int:
         """Bring a node up; return the pid of its role in the agent's pid namespace."""
-        self.logs[launch.node.name] = launch.log
         with _naming(launch.node.name):
             return self.nodes.launch(launch)
 
@@ -166,19 +166,20 @@ class Requests:
             fresh.write_text(repr(factor), encoding="utf-8")
             fresh.chmod(0o644)  # the node has a uid of its own
 
-    def printed(self, since: Mapping[str, NonNegativeInt]) -> dict[str, str]:
-        """Return what nodes have printed after these numbers of bytes; a character is a byte.
+    def written(self, since: Mapping[Path, NonNegativeInt]) -> dict[Path, str]:
+        """Return what nodes have written to files after these numbers of bytes, in base 64.
 
-        At most PRINTED_BYTES of each, and nothing of a node that has printed no more.
+        The files, logs or others, are read in this order. At most WRITTEN_BYTES of each, and
+        nothing of a file that has no more.
         """
         found = {}
-        for node, read in since.items():
-            log = self.logs[node]
-            self.nodes.spawner.logs.catch_up(log)
-            with suppress(FileNotFoundError), log.open("rb") as file:  # it has printed nothing
+        for path, read in since.items():
+            self.nodes.spawner.logs.catch_up(path)
+            whose = path.parent.name
+            with suppress(FileNotFoundError), open_untrusted(path, node=whose) as file:
                 file.seek(read)
-                if data := file.read(PRINTED_BYTES):
-                    found[node] = data.decode("latin-1")
+                if data := file.read(WRITTEN_BYTES):
+                    found[path] = b64encode(data).decode()
         return found
 
     def clock(self) -> float:
@@ -204,6 +205,6 @@ def operations(requests: Requests) -> dict[str, Operation]:
         *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
         *(nodes.limit_changes, nodes.listening, nodes.scrape, nodes.set_quota),
-        *(requests.capture, requests.printed, requests.clock, requests.load, requests.set_pace),
+        *(requests.capture, requests.written, requests.clock, requests.load, requests.set_pace),
     )
     return {act.__name__: Operation(act) for act in acts}

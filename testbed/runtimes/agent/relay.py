@@ -17,6 +17,7 @@ import select
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -82,24 +83,36 @@ def _connect(path: Path) -> socket.socket | None:
 
 
 def carry(
-    reader: int, writer: int, peer: socket.socket, *, lease_seconds: float | None = None
+    reader: int,
+    writer: int,
+    peer: socket.socket,
+    *,
+    lease_seconds: float | None = None,
+    unpack: Callable[[bytes], bytes] = bytes,
 ) -> str:
     """Carry data both ways until one side has ended, or the lease has; return why, as text.
 
-    The text is empty if it was the agent that ended.
+    The text is empty if it was the peer that ended.
 
     Args:
-        reader, writer: this process's own input and output.
-        peer: the agent's socket.
+        reader, writer: in the agent's container this process's own input and output.
+        peer: a socket; there the agent's.
         lease_seconds: how long the input may be silent; None for ever. Empty lines renew the
             lease, and by themselves are not passed on.
+        unpack: removes what carries the input, such as frames.
     """
     with suppress(BrokenPipeError, ConnectionResetError):  # closed, with something unread
-        return _carry(reader, writer, peer, lease_seconds)
+        return _carry(reader, writer, peer, lease_seconds, unpack)
     return ""
 
 
-def _carry(reader: int, writer: int, peer: socket.socket, lease_seconds: float | None) -> str:
+def _carry(
+    reader: int,
+    writer: int,
+    peer: socket.socket,
+    lease_seconds: float | None,
+    unpack: Callable[[bytes], bytes],
+) -> str:
     poller = select.poll()
     for descriptor in (reader, peer.fileno()):
         poller.register(descriptor, select.POLLIN)
@@ -121,7 +134,7 @@ def _carry(reader: int, writer: int, peer: socket.socket, lease_seconds: float |
                 return HUNG_UP
             heard = time.monotonic()
             if lease_seconds is None or data.strip():
-                peer.sendall(data)
+                peer.sendall(unpack(data))
 
 
 if __name__ == "__main__":

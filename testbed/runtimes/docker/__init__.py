@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]{1,80}(=[^=]{1,80})?$")]
 
 
+SERVER = "ps"
+"""What stands for the parameter server, in place of a class, in a placement."""
+
+
 class Local(StrictModel):
     """This machine alone."""
 
@@ -26,11 +30,11 @@ class Local(StrictModel):
 class Swarm(StrictModel):
     """The hosts of the Docker Swarm that this machine's engine manages.
 
-    The parameter server, and every node but the workers, is on this machine.
-
     Attributes:
         placement: by class of workers, the label of the Swarm's nodes that they are on, such as
-            ``rack=a``, or ``pi`` with any value. Other classes are on any host.
+            ``rack=a``, or ``pi`` with any value. Other classes are on any host. That of ``ps`` is
+            for the parameter server, with evaluator and producers; without one they are on this
+            machine, as broker and programs always are.
         strategy: ``spread`` places a worker where there are the fewest per CPU; ``pack`` fills the
             memory of a host before it uses the next, this one first.
         on_lost: what a training does when a host is lost or drained: it continues without the

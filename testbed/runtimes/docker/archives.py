@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
+
+from testbed.telemetry.files import replacing
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -33,7 +36,7 @@ def put_folder(
         container: its name or identity.
         folder: on this host.
         but: names in the folder that are left out.
-        empty: names of folders to make there.
+        empty: paths of folders to make there, each after that in which it is.
     """
     with tempfile.TemporaryFile() as file:
         with _Copies.open(fileobj=file, mode="w") as archive:
@@ -84,6 +87,25 @@ def get_file(engine: APIClient, container: str, path: Path) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
         file = archive.extractfile(archive.getmembers()[0])
         return b"" if file is None else file.read()
+
+
+def get_files(engine: APIClient, container: str, folder: Path, pattern: str) -> None:
+    """Copy the files in a folder of a container in any state to the same folder on this host.
+
+    Only regular ones whose names match the pattern, as nodes may have written others.
+    """
+    pieces, _ = engine.get_archive(container, str(folder))
+    with tempfile.TemporaryFile() as content:
+        content.writelines(pieces)
+        content.seek(0)
+        with tarfile.open(fileobj=content) as archive:
+            for member in archive:
+                inside, name = PurePath(member.name).parent, PurePath(member.name).name
+                if inside != PurePath(folder.name) or not PurePath(name).match(pattern):
+                    continue
+                if member.isreg() and (file := archive.extractfile(member)):
+                    with replacing(folder / name) as fresh, fresh.open("wb") as copy:
+                        shutil.copyfileobj(file, copy)
 
 
 class _Copies(tarfile.TarFile):

@@ -123,7 +123,9 @@ class DockerDriver:
                 (host, make(image=image, tunnel=tunnel_of(plan, folder, host)))
                 for host in plan.hosts[1:]
             ]
-            return SwarmLifeline.begin(begin_here, others, folder=folder, start=start)
+            return SwarmLifeline.begin(
+                begin_here, others, folder=folder, start=start, server=plan.server_host
+            )
 
     def contain(
         self, plan: Plan, folder: RunFolder, specs: Sequence[ContainerSpec]

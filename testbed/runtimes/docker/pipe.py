@@ -1,4 +1,4 @@
-"""A stream to an agent on another host: one command in its container, over the engine's API."""
+"""Streams to sockets on another host: commands in its agent's container, by the engine's API."""
 
 from __future__ import annotations
 
@@ -38,22 +38,40 @@ def open_pipe(engine: APIClient, host: HostSpec, folder: RunFolder, paths: Seque
     Raises:
         HostError, NodeError: the engine does not answer, or has no such agent.
     """
-    agents = [one for one in containers_of(engine, folder, host.controller) if one.role == AGENT]
-    if not agents:
-        raise NodeError(f"the agent of {folder.name} was removed.")
-    whose = f"the agent on {host.name}"
-    with container_faults(whose), ExitStack() as undone:
-        command = [*RELAY, *map(str, paths)]
-        made = engine.exec_create(agents[0].identity, command, stdin=True)["Id"]
-        peer = undone.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        peer.connect(socket_path(host.engine))
-        begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=whose, terminal=False)
+    agent = find_agent(engine, host, folder)
+    with container_faults(f"the agent on {host.name}"), ExitStack() as undone:
+        peer = undone.enter_context(open_stream(engine, host, agent, paths))
         lines = Lines.over(peer, line_bytes=REPLY_BYTES)
         lines.unpack = output_of()
         undone.callback(lines.close)
-        lines.other_end = _end_of(engine, host, agents[0].identity)
+        lines.other_end = _end_of(engine, host, agent)
         undone.pop_all()
     return lines
+
+
+def open_stream(
+    engine: APIClient, host: HostSpec, agent: str, paths: Sequence[Path]
+) -> socket.socket:
+    """Return a stream to a socket, whose data arrive in frames; ``agent``: of ``find_agent``.
+
+    The other arguments, and the errors, are those of ``open_pipe``.
+    """
+    whose, command = f"the agent on {host.name}", [*RELAY, *map(str, paths)]
+    with container_faults(whose), ExitStack() as undone:
+        made = engine.exec_create(agent, command, stdin=True)["Id"]
+        peer = undone.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        peer.connect(socket_path(host.engine))
+        begin(peer, f"/v{engine.api_version}/exec/{made}/start", node=whose, terminal=False)
+        undone.pop_all()
+    return peer
+
+
+def find_agent(engine: APIClient, host: HostSpec, folder: RunFolder) -> str:
+    """Return the identity of the agent's container; NodeError if there is none."""
+    for found in containers_of(engine, folder, host.controller):
+        if found.role == AGENT:
+            return found.identity
+    raise NodeError(f"the agent of {folder.name} was removed.")
 
 
 def _end_of(engine: APIClient, host: HostSpec, identity: str) -> int:

@@ -30,7 +30,7 @@ from testbed.runtimes.agent.hosts import leave_out
 from testbed.runtimes.agent.lines import Lines
 from testbed.runtimes.agent.settings import AGENT_LOG, AGENT_SOCKET, LIFELINE_SOCKET
 from testbed.runtimes.base import STOP_SECONDS, container_name
-from testbed.runtimes.docker.archives import get_file, put_empty, put_folder
+from testbed.runtimes.docker.archives import get_file, get_files, put_empty, put_folder
 from testbed.runtimes.docker.containers import (
     AGENT,
     CONTROLLER,
@@ -43,7 +43,7 @@ from testbed.runtimes.docker.containers import (
 from testbed.runtimes.docker.copies import check_data, data_volume
 from testbed.runtimes.docker.engine import connect, container_faults
 from testbed.runtimes.docker.lifecycle import containers_of, last_output, make, remove_run
-from testbed.runtimes.docker.pipe import open_pipe
+from testbed.runtimes.docker.pipe import find_agent, open_pipe
 from testbed.runtimes.docker.reach import NoEngineError
 from testbed.runtimes.docker.session import output_of
 from testbed.telemetry.folder import RunFolder
@@ -62,7 +62,12 @@ CAPTURE = ("python", "-P", "-m", "testbed.network.capture")
 KEPT_HERE = frozenset(
     ("ps", "sockets", "homes", "broker", "updates", "logs", "control", "model", "events.jsonl")
 )
-"""Parts of a run folder that no worker reads."""
+"""Parts of a run folder that are not copied: no node on another host reads them."""
+
+WRITTEN_THERE = ("control", "logs", "ps", "sockets", "sockets/ps", "model")
+"""Folders of a run that its agent and nodes there write into."""
+
+MODELS = "*.safetensors"
 
 
 def agent_log(host: str) -> str:
@@ -236,7 +241,7 @@ def remove_there(host: HostSpec, folder: RunFolder) -> bool:
 
     with naming(host), connect(host.engine) as engine:
         with suppress(OSError, TestbedError, tarfile.TarError):  # it must not prevent the removal
-            _keep_log(engine, host, folder)
+            _keep_files(engine, host, folder)
         until = time.monotonic() + STOP_SECONDS
         there = remove_run(engine, folder, deadline=until, controller=host.controller)
         with container_faults("a run"):
@@ -246,15 +251,27 @@ def remove_there(host: HostSpec, folder: RunFolder) -> bool:
     return there
 
 
-def _keep_log(engine: APIClient, host: HostSpec, folder: RunFolder) -> None:
-    """Copy the log of an agent that is about to be removed, if there is one."""
+def keep_models(host: HostSpec, folder: RunFolder) -> None:
+    """Copy the models that an evaluator on another host has saved so far, if there are any.
+
+    Raises:
+        HostError, NodeError: the engine does not answer, or the run was removed there.
+    """
+    with naming(host), connect(host.engine) as engine, container_faults(AGENT):
+        get_files(engine, find_agent(engine, host, folder), folder.model, MODELS)
+
+
+def _keep_files(engine: APIClient, host: HostSpec, folder: RunFolder) -> None:
+    """Copy the log of an agent that is about to be removed, and models, if there are any."""
     from docker.errors import APIError
 
     agents = [one for one in containers_of(engine, folder, host.controller) if one.role == AGENT]
     if agents and folder.logs.is_dir():
+        identity = agents[0].identity
         with container_faults(AGENT), suppress(APIError):  # it has none yet
-            found = get_file(engine, agents[0].identity, folder.log(AGENT_LOG))
+            found = get_file(engine, identity, folder.log(AGENT_LOG))
             folder.log(agent_log(host.name)).write_bytes(found)
+            get_files(engine, identity, folder.model, MODELS)
 
 
 def remove_everywhere(hosts: Sequence[HostSpec], folder: RunFolder) -> None:
@@ -289,7 +306,7 @@ def _fill(engine: APIClient, folder: RunFolder, reads: Iterable[Path], agent: st
     """
     for data in reads:
         check_data(engine, agent, data)
-    put_folder(engine, agent, folder.path, but=KEPT_HERE, empty=("control", "logs"))
+    put_folder(engine, agent, folder.path, but=KEPT_HERE, empty=WRITTEN_THERE)
 
 
 def _create_volume(engine: APIClient, agent: Container) -> str:

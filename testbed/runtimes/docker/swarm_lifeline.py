@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from threading import Event, Lock, Thread
@@ -18,7 +18,14 @@ from testbed.runtimes.agent.settings import OnHangup
 from testbed.runtimes.base import Lifeline, Start
 from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.lifeline import DockerLifeline
-from testbed.runtimes.docker.remote import REMOVED, RemoteAgent, losing, remove_everywhere
+from testbed.runtimes.docker.remote import (
+    REMOVED,
+    RemoteAgent,
+    keep_models,
+    losing,
+    remove_everywhere,
+)
+from testbed.runtimes.docker.server_socket import ServerSocket
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import DEFAULT_MTU, HostSpec, Plan
 
@@ -41,15 +48,25 @@ class SwarmLifeline(Lifeline):
     """Implements Lifeline: one to the agent of this host, one to that of each other host.
 
     A thread renews the leases of the others: whatever this process waits for, they know it alive.
+
+    Attributes:
+        local: the lifeline to this host's.
+        hosts: the others.
+        agents: theirs.
+        server: the host of the parameter server, if it is one of them.
     """
 
     local: DockerLifeline
     hosts: tuple[HostSpec, ...]
     agents: list[RemoteAgent]
+    server: HostSpec | None = None
+    _socket: ServerSocket | None = field(default=None, init=False)
     _ended: Event = field(default_factory=Event)
     _sending: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
+        if self.server is not None:
+            self._socket = ServerSocket(self.server, self.folder)
         Thread(target=self._renew_leases, name="leases", daemon=True).start()
 
     @classmethod
@@ -60,8 +77,12 @@ class SwarmLifeline(Lifeline):
         *,
         folder: RunFolder,
         start: Start,
+        server: str,
     ) -> Self:
-        """Create the agents of all hosts at the same time, and wait until they are ready."""
+        """Create the agents of all hosts at the same time, and wait until they are ready.
+
+        ``server`` is the name of the host of the parameter server.
+        """
         hosts = tuple(host for host, _ in agents)
         (folder.control / REMOVED).unlink(missing_ok=True)  # by an earlier start of the run
 
@@ -82,10 +103,14 @@ class SwarmLifeline(Lifeline):
                 _, waiting = wait(waiting, timeout=BEAT_SECONDS)
                 _send_all([*begun], RENEWAL)
         failures = [here.exception(), *(one.exception() for one in others)]
-        for failure in filter(None, failures):
-            _undo(here, begun, hosts, folder)
-            raise failure
-        return cls(folder, None, here.result(), hosts, [one.result() for one in others])
+        with ExitStack() as undone:
+            undone.callback(_undo, here, begun, hosts, folder)
+            for failure in filter(None, failures):
+                raise failure
+            far = next((host for host in hosts if host.name == server), None)
+            made = cls(folder, None, here.result(), hosts, [one.result() for one in others], far)
+            undone.pop_all()
+        return made
 
     def stop(self) -> None:
         self._hang_up()
@@ -97,6 +122,8 @@ class SwarmLifeline(Lifeline):
     def on_hangup(self, action: OnHangup) -> None:
         """Keep the run on all hosts, or end it on all: its workers cannot finish without logs."""
         both: OnHangup = "keep" if action == "keep" else "end"
+        if both == "keep" and self.server is not None:
+            keep_models(self.server, self.folder)
         self.local.on_hangup(both)
         self._send(f"{both}\n".encode())
 
@@ -118,6 +145,8 @@ class SwarmLifeline(Lifeline):
 
     def _hang_up(self) -> None:
         self._ended.set()
+        if self._socket is not None:
+            self._socket.close()
         with self._sending:
             for agent in self.agents:
                 with suppress(OSError):

@@ -2,99 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from far_agents import HOUR, Agent, far_agents
 
 from testbed.errors import HostLostError, NodeError
 from testbed.runtimes.agent.client import AgentClient, AgentEndedError
 from testbed.runtimes.agent.hosts import HostAgents
 from testbed.runtimes.agent.launch import Exit, LaunchSpec
 from testbed.runtimes.agent.lines import Lines
-from testbed.runtimes.agent.relay import carry
-from testbed.telemetry.wall import WALL
 from testbed.values.topology import NetworkSpec, NodeSpec
-
-HOUR = 3600.0
-RESENT = {"retransmitted_in_bytes": {"w0": 10}}
-LOAD = {"busy_ratio": 0.5, "available_bytes": 1000, "pressure_ratio": None}
-
-
-@dataclass
-class Agent:
-    """Answers requests at the end of a relay, by a clock of its own."""
-
-    ahead: float = 0.0
-    dies_of: str = ""
-    ended: list[str] = field(default_factory=list)
-    asked: list[dict[str, Any]] = field(default_factory=list)
-
-    def answer(self, request: dict[str, Any]) -> Any:
-        self.asked.append(request)
-        match request["method"]:
-            case "clock":
-                return WALL() + self.ahead
-            case "load":
-                return LOAD
-            case "launch":
-                return 7
-            case "running":
-                return ["w0" if self.ahead else "ps"]
-            case "exits":
-                return [{"node": node, "status": 0} for node in self.ended[request["since"] :]]
-            case "reshape":
-                planned = request.get("planned") or WALL() + self.ahead
-                return self.change(request["nodes"], planned, planned + 0.5)
-            case "link_changes":
-                return [self.change(["w0"], 1000.0 + self.ahead, 1001.0 + self.ahead)]
-        raise AssertionError(request)
-
-    @staticmethod
-    def change(nodes: list[str], planned: float, actual: float) -> dict[str, Any]:
-        times = {"planned": planned, "actual": actual}
-        return {"action": "set", "nodes": nodes, "up": None, "down": None, "failure": "", **times}
-
-    def serve(self, stream: socket.socket) -> None:
-        left = suppress(BrokenPipeError)  # by the client
-        with left, stream, stream.makefile("rwb", buffering=0) as file:
-            for line in file:
-                request = json.loads(line)
-                if request["method"] == self.dies_of:
-                    return
-                reply = {"id": request["id"], "result": self.answer(request)}
-                file.write(json.dumps(reply).encode() + b"\n")
 
 
 @pytest.fixture
 def connect() -> Iterator[Callable[[Agent], AgentClient]]:
     """Returns a client of an agent behind a relay, as on another host."""
-    threads = []
-
-    def relay(engine: int, peer: socket.socket) -> None:
-        with peer:
-            carry(engine, engine, peer)
-        os.close(engine)
-
-    def connected(agent: Agent) -> AgentClient:
-        here, engine = socket.socketpair()
-        peer, served = socket.socketpair()
-        for target, arguments in ((agent.serve, (served,)), (relay, (engine.detach(), peer))):
-            threads.append(threading.Thread(target=target, args=arguments))
-            threads[-1].start()
-        return AgentClient(Lines.over(here, line_bytes=10_000), 0)
-
-    yield connected
-    for thread in threads:
-        thread.join(timeout=180)
-        assert not thread.is_alive()
+    with far_agents() as connected:
+        yield connected
 
 
 @pytest.fixture
@@ -210,7 +138,7 @@ def test_an_agent_that_ends_is_noticed_although_its_stream_stays_open() -> None:
 def test_the_output_of_a_node_that_ended_before_its_host_was_lost(
     connect: Callable[[Agent], AgentClient],
 ) -> None:
-    there = Agent(ahead=HOUR, dies_of="printed", ended=["w0"])
+    there = Agent(ahead=HOUR, dies_of="written", ended=["w0"])
     agents = {"a": connect(Agent()), "b": connect(there)}
     with HostAgents(agents, {}, here="a", goes_on=True) as hosts:
         assert hosts.launch(LAUNCH) == 7
@@ -218,6 +146,19 @@ def test_the_output_of_a_node_that_ended_before_its_host_was_lost(
         assert hosts.lost == {"b": "the stream to its agent has ended"}
         hosts.copy_logs()
         assert hosts.exits() == []
+
+
+def test_no_run_continues_without_the_host_of_its_server(
+    connect: Callable[[Agent], AgentClient],
+) -> None:
+    agents = {"a": connect(Agent()), "b": connect(Agent(ahead=HOUR, dies_of="running"))}
+    with HostAgents(agents, {}, here="a", server="b", goes_on=True) as hosts:
+        assert hosts.count().wire_rx_bytes == HOUR
+        lost = pytest.raises(HostLostError, match=r"host b is lost: .* It had the parameter server")
+        with lost:
+            hosts.running()
+        with lost:
+            hosts.exits()
 
 
 def test_draining_this_host_ends_nothing(connect: Callable[[Agent], AgentClient]) -> None:

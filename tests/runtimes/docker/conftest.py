@@ -1,4 +1,4 @@
-"""What engines of other hosts are reached with: an ssh server with its keys, and certificates."""
+"""Engines of other hosts, and what they are reached with: an ssh server, and certificates."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from swarm_engines import SCENARIO, Engines
+from warm_commands import CommandRunner
+
+from testbed.errors import HostError
+from testbed.runtimes.docker.engine import connect
+from testbed.runtimes.docker.image import check_image
+from testbed.runtimes.docker.swarm import ENGINE_LABEL
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 LISTEN_SECONDS = 60.0
@@ -112,3 +119,24 @@ def _certify(made: Path) -> Path:
     subprocess.run(new, check=True, capture_output=True)
     shutil.copy(made / "cert.pem", made / "ca.pem")
     return made
+
+
+@pytest.fixture
+def engines(swarm: list[str], run_command: CommandRunner, tmp_path: Path) -> Iterator[Engines]:
+    """The engines of the Swarm, the second labelled; skips without the image of this package."""
+    try:
+        with connect(swarm[0]) as engine:
+            check_image(engine)
+    except HostError as reason:
+        pytest.skip(f"needs engines with the image: {reason}")
+    made = Engines(swarm, run_command, tmp_path)
+    (tmp_path / "rate.csv").write_text("time_seconds,bits_per_second\n0,20e6\n1,10e6\n2,20e6\n")
+    (tmp_path / "apart.yaml").write_text(SCENARIO.replace("UPDATES", "1500"))
+    recorded = SCENARIO.replace("UPDATES", "100000").replace("20mbit", "{trace: rate.csv}")
+    (tmp_path / "long.yaml").write_text(recorded)
+    made.relabel(**{ENGINE_LABEL: swarm[1], "rack": "a"})
+    yield made
+    made.stop()
+    made.relabel()
+    for one in made.clients:
+        one.close()
