@@ -51,37 +51,51 @@ def count_flops(network: Network, image_shape: ImageShape, classes: int) -> floa
     Raises:
         ScenarioError: the model has operations that cannot be counted, or none that can.
     """
-    from torch.utils.flop_counter import FlopCounterMode
-
     count = 2 * network.least_samples
     bound = network.bind(np.zeros(network.layout.size, np.float32))
     images, targets = noise(image_shape, classes, count=count, tokens=network.tokens)
-    seen = _listing()
-    with seen, FlopCounterMode(display=False) as counter:
+    counter = _counter()
+    with counter:
         bound.loss_and_gradient(images, targets)
-    unknown = sorted(name for name in seen.names if any(part in name for part in UNCOUNTED))
+    unknown = sorted(name for name in counter.names if any(part in name for part in UNCOUNTED))
     expected = "a model of matrix products and convolutions, or a `speed` without a profile"
     if unknown:
         raise ScenarioError.at("model", f"{unknown[0]}, which cannot be counted", expected)
-    total = float(counter.get_total_flops())
-    if not total:
+    if not counter.flops:
         raise ScenarioError.at("model", "a model without operations that can be counted", expected)
-    return total / count
+    return float(counter.flops) / count
 
 
-def _listing() -> Any:
-    """Return a mode that collects the names of torch's operations."""
+def _counter() -> Any:
+    """Return a mode that counts the work of torch's operations, and collects their names.
+
+    It is torch's FlopCounterMode without the import of torch's compiler, which takes seconds.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import flop_registry
 
-    class Listing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __init__(self) -> None:
             super().__init__()  # type: ignore[no-untyped-call]
+            self.flops = 0
             self.names: set[str] = set()
+
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False  # true: torch imports its compiler
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            kwargs = kwargs or {}
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
             self.names.add(str(func.overloadpacket))
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **kwargs)
+            if flops := flop_registry.get(func.overloadpacket):
+                self.flops += flops(*args, **kwargs, out_val=result)
+            return result
 
-    return Listing()
+    return Counter()

@@ -206,7 +206,12 @@ def read_csv(path: Path, columns: Mapping[str, Column], *, metrics: bool = False
 
     Other columns are left out, but those of numbers if they are ``metrics``.
     """
-    lines = LineReader(path).read() or [",".join(columns).encode()]
+    lines = LineReader(path).read()
+    if not lines:
+        import pandas as pd
+
+        types: dict[str, Any] = {name: column.type for name, column in columns.items()}
+        return pd.DataFrame({name: pd.array([], kind) for name, kind in types.items()})
     return _table(b"\n".join(lines) + b"\n", columns, path=path, metrics=metrics)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,12 @@ evaluate: {every: 40, images: 100}
 """
 
 Simulate = Callable[..., Run]
+
+
+@pytest.fixture(scope="session")
+def torch_compiler() -> None:
+    """Imported once: torch.func otherwise imports it in each process that uses it, for seconds."""
+    import_module("torch._dynamo")
 
 
 @pytest.fixture(scope="session")

@@ -51,11 +51,14 @@ def state_in(world: World, config: AlgorithmConfig) -> PlainState:
 
 
 class Watch:
-    """Asserts that this process executes, imports and opens nothing while it is on."""
+    """Asserts that this process executes, imports and opens nothing while it is on.
+
+    Its hook cannot be removed, and slows all later tests of the process: there is none before the
+    first use.
+    """
 
     def __init__(self) -> None:
-        self.on, self.seen = False, list[str]()
-        sys.addaudithook(self._receive_orders)
+        self.on, self.seen, self.hooked = False, list[str](), False
 
     def _receive_orders(self, event: str, _: object) -> None:
         if self.on and event.startswith(("exec", "compile", "import", "open", "os.", "subprocess")):
@@ -63,7 +66,9 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        self.on = True
+        if not self.hooked:
+            sys.addaudithook(self._receive_orders)
+        self.on = self.hooked = True
         try:
             yield
         finally:
@@ -71,7 +76,7 @@ class Watch:
         assert self.seen == []
 
 
-WATCH = Watch()  # an audit hook cannot be removed
+WATCH = Watch()
 
 HOSTILE: tuple[Any, ...] = (
     *(None, True, -1, 10**30, float("nan"), "os", "", [], {}, ["list"], ["dict"]),

@@ -9,7 +9,6 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score, roc_auc_score
 
 from testbed.errors import UserCodeError
 from testbed.models.metrics import DEFAULTS, MetricConfig, higher_is_better, title_of, unit_of
@@ -75,6 +74,8 @@ def test_auroc_of_a_single_label_is_not_defined() -> None:
 
 
 def test_against_scikit_learn() -> None:
+    from sklearn.metrics import f1_score, roc_auc_score  # takes seconds, in each process otherwise
+
     rng = np.random.default_rng(1)
     scores, labels = rng.standard_normal((200, 5)).round(1), rng.integers(0, 5, 200)
     area = roc_auc_score(labels, softmax(scores), multi_class="ovr", average="macro")
