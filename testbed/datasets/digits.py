@@ -8,7 +8,6 @@ the other 1,437 are for training. Pixels are 0..16 and standardised per image.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -35,13 +34,11 @@ class Digits(DatasetConfig):
 
 
 def _read() -> Prepared:
-    found = find_spec("sklearn")  # importing it takes seconds
-    assert found is not None
-    assert found.origin is not None
-    file = Path(found.origin).parent / "datasets/data/digits.csv.gz"
-    table = np.loadtxt(file, np.uint8, delimiter=",")
-    images = standardised(table[:, :-1].reshape(-1, 8, 8))
-    labels = table[:, -1].astype(np.int64)
+    from sklearn.datasets import load_digits
+
+    pixels, digits = load_digits(return_X_y=True)
+    images = standardised(pixels.astype(np.uint8).reshape(-1, 8, 8))
+    labels = digits.astype(np.int64)
     rng = stream(0, "digits", "split")
     of_class = [rng.permutation(np.flatnonzero(labels == c)) for c in range(CLASSES)]
     test = np.sort(np.concatenate([samples[:TEST_IMAGES_PER_CLASS] for samples in of_class]))

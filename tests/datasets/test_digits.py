@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 
 from testbed.datasets import Digits, load
-from testbed.datasets.prepared import standardised
 
 
 def test_the_split(tmp_path: Path) -> None:
@@ -25,14 +24,3 @@ def test_training_and_test_images_are_different(tmp_path: Path) -> None:
     data = load(Digits(name="digits").prepare(tmp_path, environment={}, folder=tmp_path))
     train = {image.tobytes() for image in data.train_images}
     assert not train & {image.tobytes() for image in data.test_images}
-
-
-def test_they_are_those_of_scikit_learn(tmp_path: Path) -> None:
-    from sklearn.datasets import load_digits
-
-    pixels, digits = load_digits(return_X_y=True)
-    images = standardised(pixels.astype(np.uint8).reshape(-1, 8, 8))
-    data = load(Digits(name="digits").prepare(tmp_path, environment={}, folder=tmp_path))
-    halves = ((data.train_images, data.train_labels), (data.test_images, data.test_labels))
-    found = [(one.tobytes(), label) for half in halves for one, label in zip(*half, strict=True)]
-    assert sorted(found) == sorted(zip((one.tobytes() for one in images), digits, strict=True))
