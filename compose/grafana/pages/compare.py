@@ -6,12 +6,14 @@ from panels import Page, Panel
 
 from pages.common import ANY, LOSS, RUN, TOP1
 
-BY_RUN = "{{run}} ({{algorithm}})"
+BY_RUN = "{{run}} ({{algorithm}}) {{instance}}"
+SUM = "sum by (run, algorithm, instance)"
+"""Runs of one name in two folders have exporters of their own: Prometheus's label ``instance``."""
 
 
 def staleness(part: str) -> str:
     """How fast the histogram's sum or count grows; nothing is recorded for runs that are added."""
-    return f"sum by (run, algorithm) (rate(testbed_staleness_updates_{part}{{{RUN}}}[1m]))"
+    return f"{SUM} (rate(testbed_staleness_updates_{part}{{{RUN}}}[1m]))"
 
 
 COMPARE_PAGE = Page(
@@ -27,16 +29,13 @@ COMPARE_PAGE = Page(
                 "Updates",
                 "In the model.",
                 "none",
-                {BY_RUN: f"sum by (run, algorithm) (testbed_updates_total{{{RUN}}})"},
+                {BY_RUN: f"{SUM} (testbed_updates_total{{{RUN}}})"},
             ),
             Panel(
                 "Ingress",
                 "Payload of all pushes.",
                 "bytes",
-                {
-                    BY_RUN: "sum by (run, algorithm) (testbed_payload_bytes_total"
-                    f'{{{RUN}, direction="up"}})'
-                },
+                {BY_RUN: f'{SUM} (testbed_payload_bytes_total{{{RUN}, direction="up"}})'},
             ),
             Panel(
                 "Mean staleness",
@@ -48,15 +47,15 @@ COMPARE_PAGE = Page(
                 "Updates a second",
                 "Over the last minute.",
                 "ops",
-                {BY_RUN: f"sum by (run, algorithm) (rate(testbed_updates_total{{{RUN}}}[1m]))"},
+                {BY_RUN: f"{SUM} (rate(testbed_updates_total{{{RUN}}}[1m]))"},
             ),
             Panel(
                 "Blocked",
                 "Share of the workers' time that the algorithm's waiting takes.",
                 "percentunit",
                 {
-                    BY_RUN: "sum by (run, algorithm) (rate(testbed_worker_cycle_seconds_total"
-                    f'{{{RUN}, activity="blocked"}}[1m])) / sum by (run, algorithm) '
+                    BY_RUN: f"{SUM} (rate(testbed_worker_cycle_seconds_total"
+                    f'{{{RUN}, activity="blocked"}}[1m])) / {SUM} '
                     f"(rate(testbed_worker_cycle_seconds_total{{{RUN}}}[1m]))"
                 },
                 top=1,
@@ -65,7 +64,7 @@ COMPARE_PAGE = Page(
                 "Reasons against them",
                 "How many reasons the verdict has so far.",
                 "none",
-                {BY_RUN: f"sum by (run, algorithm) (testbed_verdict_reasons{{{RUN}}})"},
+                {BY_RUN: f"{SUM} (testbed_verdict_reasons{{{RUN}}})"},
                 limits=ANY,
             ),
         ),

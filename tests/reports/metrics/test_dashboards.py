@@ -202,13 +202,24 @@ COMPARED = {
 """By panel: what the two runs have after two minutes."""
 
 
-def test_runs_of_one_algorithm_are_compared_and_not_added(tmp_path: Path) -> None:
+TWO_RUNS = {
+    "names": [f'run="a-{number}", algorithm="asgd"' for number in (1, 2)],
+    "folders": [
+        f'run="a-1", algorithm="asgd", instance="127.0.0.1:950{number}"' for number in (0, 1)
+    ],
+}
+"""Two names of runs that are added, and one name of two live runs."""
+
+
+@pytest.mark.parametrize("differ", TWO_RUNS)
+def test_runs_of_one_algorithm_are_compared_and_not_added(differ: str, tmp_path: Path) -> None:
     page = json.loads((COMPOSE / "grafana" / "dashboards" / "compare.json").read_text())
     queries = {panel["title"]: panel["targets"] for panel in page["panels"]}
     assert queries.keys() == COMPARED.keys()
     for targets in queries.values():
-        assert [target["legendFormat"] for target in targets] == ["{{run}} ({{algorithm}})"]
-    runs = [f'run="{run}", algorithm="asgd"' for run in ("a-1", "a-2")]
+        legends = [target["legendFormat"] for target in targets]
+        assert legends == ["{{run}} ({{algorithm}}) {{instance}}"]
+    runs = TWO_RUNS[differ]
     scraped = {
         "testbed_" + metric.format(run=run): values[number]
         for metric, values in EVERY_SCRAPE.items()
