@@ -198,7 +198,7 @@ bench: setup ## how fast runs, gradients and parts are on this machine: half an 
 	@$(python) tests/bench/workers.py --algorithm adacomp asgd --links unshaped shaped \
 		--workers 10 50 200 --runtime $(BENCH_RUNTIMES) --compute own shared
 	for bench in "cost --reference" selection encoded_pushes bench_gradient coding simulation reuse memory \
-		thousand_nodes metrics "streams --runtime $(BENCH_RUNTIMES)"; do
+		thousand_nodes launches metrics "streams --runtime $(BENCH_RUNTIMES)"; do
 		echo "---- $$bench"
 		$(python) tests/bench/$${bench/ /.py }$$([[ $$bench == *" "* ]] || echo .py)
 	done

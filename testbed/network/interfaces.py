@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from errno import EINVAL
 from ipaddress import IPv4Interface
 from pathlib import Path
-from typing import Any
 
 from testbed.host.namespaces import inside
 from testbed.host.syscalls import bring_interface_up, interface_index, interface_mtu
+from testbed.network.rtnetlink import (
+    CREATE_NEW,
+    CREATE_OR_REPLACE,
+    Kind,
+    Request,
+    Rtnetlink,
+    request,
+)
 
 NEIGHBOUR_PERMANENT = 0x80
+FORWARD_STATIC = 0x40
+"""State of a bridge entry that never ages; 0x80 would mean an address of the bridge itself."""
+
 ADDRESS_NONE = 1
-NO_IPV6_ADDRESS = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", ADDRESS_NONE)]})]}
+NO_IPV6_ADDRESS = (("AF_INET6", (("IFLA_INET6_ADDR_GEN_MODE", ADDRESS_NONE),)),)
 
 CONGESTION_CONTROL = "cubic"
 """Linux's default, which devices use unless configured otherwise."""
 
-PROTOCOL_KERNEL, SCOPE_LINK = 2, 253
+PROTOCOL_KERNEL, SCOPE_LINK, TABLE_MAIN, UNICAST = 2, 253, 254, 1
 UNKNOWN_ALGORITHM = EINVAL
 
 
@@ -40,11 +49,11 @@ class Sockets:
     """Access to one network namespace from any other.
 
     Attributes:
-        ip: an open ``IPRoute``.
+        rtnetlink: a socket for rtnetlink.
         control: a socket for ioctls.
     """
 
-    ip: Any
+    rtnetlink: Rtnetlink
     control: socket.socket
 
     def interface(self, name: str) -> Interface:
@@ -53,7 +62,7 @@ class Sockets:
         Raises:
             OSError: there is no such interface.
         """
-        return Interface(self.ip, self.control, name, interface_index(self.control, name))
+        return Interface(self.rtnetlink, self.control, name, interface_index(self.control, name))
 
 
 @dataclass(frozen=True)
@@ -71,15 +80,13 @@ def sockets(pid: int | None = None) -> Iterator[Sockets]:
     Raises:
         OSError: there is no such process, or entering its namespace is not permitted.
     """
-    from pyroute2.iproute import IPRoute
-
     with ExitStack() as opened:
         with ExitStack() as there:
             if pid is not None:
                 there.enter_context(inside(pid))
             control = opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            ip = opened.enter_context(IPRoute(groups=0))
-        yield Sockets(ip, control)
+            rtnetlink = opened.enter_context(Rtnetlink())
+        yield Sockets(rtnetlink, control)
 
 
 def mtu_of(interface: Interface) -> int:
@@ -90,7 +97,8 @@ def mtu_of(interface: Interface) -> int:
 def bring_up(interface: Interface) -> None:
     """Bring it up without an IPv6 address of its own, which would be announced on the link."""
     if Path("/proc/net/if_inet6").exists():
-        interface.ip.link("set", index=interface.index, IFLA_AF_SPEC=NO_IPV6_ADDRESS)
+        specific = ("IFLA_AF_SPEC", NO_IPV6_ADDRESS)
+        interface.rtnetlink.ask(request(Kind.NEW_LINK, 0, specific, index=interface.index))
     bring_interface_up(interface.control, interface.name)
 
 
@@ -102,17 +110,35 @@ def give_address(
     Resolving neighbours delays the first packet, and the kernel's table of resolved neighbours
     is full at 1,024, counted over all namespaces; permanent entries are not counted.
     """
-    interface.ip.addr("add", index=interface.index, address=address, prefixlen=prefix)
-    bring_up(interface)
-    for neighbour in neighbours:
-        # A neighbour that calls a restarted node is answered at once, which adds an entry.
-        interface.ip.neigh(
-            "replace",
-            ifindex=interface.index,
-            dst=neighbour.address,
-            lladdr=neighbour.mac,
-            state=NEIGHBOUR_PERMANENT,
+    interface.rtnetlink.ask(
+        request(
+            Kind.NEW_ADDRESS,
+            CREATE_NEW,
+            ("IFA_ADDRESS", address),
+            ("IFA_LOCAL", address),
+            family=socket.AF_INET,
+            index=interface.index,
+            prefixlen=prefix,
         )
+    )
+    bring_up(interface)
+    interface.rtnetlink.ask(*(_permanent(interface, neighbour) for neighbour in neighbours))
+
+
+def _permanent(interface: Interface, neighbour: Neighbour) -> Request:
+    """Return the request for a permanent entry.
+
+    A neighbour that calls a restarted node is answered at once, which adds an entry.
+    """
+    return request(
+        Kind.NEW_NEIGHBOUR,
+        CREATE_OR_REPLACE,
+        ("NDA_DST", neighbour.address),
+        ("NDA_LLADDR", neighbour.mac),
+        family=socket.AF_INET,
+        ifindex=interface.index,
+        state=NEIGHBOUR_PERMANENT,
+    )
 
 
 def fix_congestion_control(interface: Interface, address: str, *, prefix: int) -> str:
@@ -131,17 +157,23 @@ def fix_congestion_control(interface: Interface, address: str, *, prefix: int) -
     """
     from pyroute2.netlink.exceptions import NetlinkError
 
-    subnet = IPv4Interface(f"{address}/{prefix}")
+    network = IPv4Interface(f"{address}/{prefix}").network
+    route = request(  # as the kernel created it, with the algorithm added
+        Kind.NEW_ROUTE,
+        CREATE_OR_REPLACE,
+        ("RTA_DST", str(network.network_address)),
+        ("RTA_OIF", interface.index),
+        ("RTA_PREFSRC", address),
+        ("RTA_METRICS", (("RTAX_CC_ALGO", CONGESTION_CONTROL),)),
+        family=socket.AF_INET,
+        dst_len=prefix,
+        table=TABLE_MAIN,
+        proto=PROTOCOL_KERNEL,
+        scope=SCOPE_LINK,
+        type=UNICAST,
+    )
     try:
-        interface.ip.route(  # as the kernel created it, with the algorithm added
-            "replace",
-            dst=str(subnet.network),
-            oif=interface.index,
-            prefsrc=address,
-            proto=PROTOCOL_KERNEL,
-            scope=SCOPE_LINK,
-            metrics={"cc_algo": CONGESTION_CONTROL},
-        )
+        interface.rtnetlink.ask(route)
     except NetlinkError as error:
         if error.code == UNKNOWN_ALGORITHM:
             return ""
@@ -149,14 +181,27 @@ def fix_congestion_control(interface: Interface, address: str, *, prefix: int) -
     return CONGESTION_CONTROL
 
 
-PROTOCOL_INFORMATION = 12 | 0x8000
-"""IFLA_PROTINFO, with NLA_F_NESTED."""
-
-PORT_STATE = 1
-"""IFLA_BRPORT_STATE, inside it."""
+NESTED = 0x8000
 
 DISABLED, FORWARDING = 0, 3
 """The kernel keeps a disabled port disabled as long as its carrier is up."""
+
+
+def set_port(port: Interface, **options: int) -> None:
+    """Set options of a bridge's port, such as ``learning``, named as pyroute2 names them.
+
+    Raises:
+        NetlinkError: the kernel refused.
+    """
+    attributes = ((f"IFLA_BRPORT_{name.upper()}", value) for name, value in options.items())
+    information = ("IFLA_PROTINFO", tuple(attributes), NESTED)
+    family, index = socket.AF_BRIDGE, port.index
+    port.rtnetlink.ask(request(Kind.SET_LINK, 0, information, family=family, index=index))
+
+
+def flood_nothing(port: Interface) -> None:
+    """Make a port of a bridge send only what the bridge's entries lead there."""
+    set_port(port, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0)
 
 
 def set_port_forwarding(port: Interface, *, forwarding: bool) -> None:
@@ -165,21 +210,16 @@ def set_port_forwarding(port: Interface, *, forwarding: bool) -> None:
     Raises:
         NetlinkError: the kernel refused.
     """
-    from pyroute2.netlink import NLM_F_ACK, NLM_F_REQUEST, nlmsg
-    from pyroute2.netlink.rtnl import RTM_SETLINK
-    from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+    set_port(port, state=FORWARDING if forwarding else DISABLED)
 
-    class State(nlmsg):  # type: ignore[misc]
-        """Encodes the bridge's attributes as the kernel does, as bytes."""
 
-        fields = ifinfmsg.fields
-        nla_map = ((PROTOCOL_INFORMATION, "PROTOCOL_INFORMATION", "cdata"),)
-
-    message = State()
-    message["family"] = socket.AF_BRIDGE
-    message["index"] = port.index
-    state = struct.pack("=HHB3x", 5, PORT_STATE, FORWARDING if forwarding else DISABLED)
-    message["attrs"] = [("PROTOCOL_INFORMATION", state)]
-    message["header"]["type"] = RTM_SETLINK
-    message["header"]["flags"] = NLM_F_REQUEST | NLM_F_ACK
-    tuple(port.ip.nlm_request_batch([message]))
+def forward(port: Interface, mac: str) -> Request:
+    """Return the request that leads a MAC address's frames to a port of a bridge. Idempotent."""
+    return request(
+        Kind.NEW_NEIGHBOUR,
+        CREATE_OR_REPLACE,
+        ("NDA_LLADDR", mac),
+        family=socket.AF_BRIDGE,
+        ifindex=port.index,
+        state=FORWARD_STATIC,
+    )

@@ -10,6 +10,7 @@ from testbed.errors import HostError
 from testbed.host.namespaces import LOOPBACK_INDEX, scratch
 from testbed.network import tc
 from testbed.network.qdiscs import Netem
+from testbed.network.rtnetlink import Rtnetlink
 from testbed.values.topology import LinkSpec, Missing, NodeSpec, Trunk
 from testbed.values.units import Duration
 
@@ -25,13 +26,12 @@ def kernel_has_netem() -> bool:
     Raises:
         HostError: it cannot be tried here: this process may not create namespaces or qdiscs.
     """
-    from pyroute2.iproute import IPRoute
     from pyroute2.netlink.exceptions import NetlinkError
 
     trial = Netem(Duration(0.01), Duration(0), 0.0, None, limit_packets=10)
     try:
-        with scratch(), IPRoute() as ip:
-            tc.apply(ip, LOOPBACK_INDEX, trial)
+        with scratch(), Rtnetlink() as rtnetlink:
+            tc.apply(rtnetlink, LOOPBACK_INDEX, trial)
     except NetlinkError as error:
         if error.code == ENOENT:
             return False

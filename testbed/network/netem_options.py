@@ -35,16 +35,16 @@ def encode(netem: Netem) -> bytes:
     own_rate = round(UNSHAPED_RATE.bytes_per_second) if netem.jitter else 0
     parts = [
         PARAMETERS.pack(_ticks(netem.delay), netem.limit_packets, loss, 0, 0, _ticks(netem.jitter)),
-        _attribute(CORRELATION, bytes(12)),
-        _attribute(RATE, struct.pack("=IiIi", own_rate, 0, 0, 0)),
+        attribute(CORRELATION, bytes(12)),
+        attribute(RATE, struct.pack("=IiIi", own_rate, 0, 0, 0)),
     ]
     if netem.jitter:
         deviations = table(netem.distribution or "normal")
-        parts.append(_attribute(TABLE, struct.pack(f"={len(deviations)}h", *deviations)))
+        parts.append(attribute(TABLE, struct.pack(f"={len(deviations)}h", *deviations)))
     if correlated:
-        parts.append(_attribute(LOSS, _attribute(GILBERT_ELLIOTT, _two_states(netem))))
+        parts.append(attribute(LOSS, attribute(GILBERT_ELLIOTT, _two_states(netem))))
     if netem.seed is not None:
-        parts.append(_attribute(SEED, struct.pack("=Q", netem.seed)))
+        parts.append(attribute(SEED, struct.pack("=Q", netem.seed)))
     return b"".join(parts)
 
 
@@ -76,7 +76,8 @@ def _two_states(netem: Netem) -> bytes:
     return MARKOV.pack(round(worse * SHARE), round(better * SHARE), 0, 0)
 
 
-def _attribute(number: int, data: bytes) -> bytes:
+def attribute(number: int, data: bytes) -> bytes:
+    """Encode one attribute."""
     size = ATTRIBUTE.size + len(data)
     return ATTRIBUTE.pack(size, number) + data + bytes(-size % 4)
 

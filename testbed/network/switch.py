@@ -16,11 +16,10 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, partial
-from typing import Any
+from functools import cache
 
 from testbed.errors import HostError, NodeError
-from testbed.host.namespaces import LOOPBACK_INDEX
+from testbed.host.syscalls import LOOPBACK, bring_interface_up
 from testbed.network import tc
 from testbed.network.attached import AttachedLink
 from testbed.network.frames import TRUNK_GROUP
@@ -30,6 +29,8 @@ from testbed.network.interfaces import (
     Sockets,
     bring_up,
     fix_congestion_control,
+    flood_nothing,
+    forward,
     give_address,
     mtu_of,
     set_port_forwarding,
@@ -44,8 +45,8 @@ from testbed.network.netem import (
 from testbed.network.offloads import needs_packets, read_offloads, set_offloads
 from testbed.network.paths import next_trunks
 from testbed.network.qdiscs import Qdisc, qdiscs_of
+from testbed.network.rtnetlink import Attribute, Kind, Request, new_link, request
 from testbed.network.tunnel import (
-    FORWARD_STATIC,
     HOST_PROCESS,
     TUNNEL,
     Tunnel,
@@ -110,7 +111,7 @@ class Switch:
 
         try:
             with sockets() as switch:
-                switch.ip.link("set", index=LOOPBACK_INDEX, state="up")
+                bring_interface_up(switch.control, LOOPBACK)
                 bridge = _add_bridge(switch, BRIDGE)
                 if tunnel is not None:
                     add_tunnel(switch, tunnel, bridge=bridge, host=host)
@@ -242,14 +243,21 @@ class Switch:
                     if name not in self._bridges:
                         bridge = _add_bridge(switch, f"br.{len(self._bridges)}")
                         self._bridges[name] = bridge
-                names, mtu = (_end(number, 0), _end(number, 1)), link.mtu or DEFAULT_MTU
-                peer = {"ifname": names[1], "mtu": mtu}
-                switch.ip.link("add", ifname=names[0], kind="veth", peer=peer, mtu=mtu)
+                names, mtu = (
+                    (_end(number, 0), _end(number, 1)),
+                    ("IFLA_MTU", link.mtu or DEFAULT_MTU),
+                )
+                peer = [("IFLA_IFNAME", names[1]), mtu]
+                switch.rtnetlink.ask(_new_veth(names[0], mtu, peer=peer))
                 ends = [switch.interface(name) for name in names]
                 for end, name in zip(ends, trunk.ends, strict=True):
-                    switch.ip.link("set", index=end.index, master=self._bridges[name])
-                    switch.ip.link("set", index=end.index, group=TRUNK_GROUP)
-                    _floods_nothing(end)
+                    master, group = (
+                        ("IFLA_MASTER", self._bridges[name]),
+                        ("IFLA_GROUP", TRUNK_GROUP),
+                    )
+                    switch.rtnetlink.ask(request(Kind.NEW_LINK, 0, master, index=end.index))
+                    switch.rtnetlink.ask(request(Kind.NEW_LINK, 0, group, index=end.index))
+                    flood_nothing(end)
                     bring_up(end)
                 _shape(trunk.name, link, network.offload, eth0=ends[0], port=ends[1])
         self._network = network
@@ -269,29 +277,26 @@ class Switch:
         """Create a veth with one end in the node's namespace; return its port of its switch."""
         from pyroute2.netlink.exceptions import NetlinkError
 
-        both: dict[str, Any] = {} if link.mtu is None else {"mtu": link.mtu}
-        peer = {"ifname": INTERFACE, "net_ns_pid": pid, "address": link.mac, **both}
-        bridge = self._bridges[link.switch]
-        add = partial(
-            switch.ip.link, "add", ifname=name, kind="veth", peer=peer, master=bridge, **both
-        )
+        both = [] if link.mtu is None else [("IFLA_MTU", link.mtu)]
+        inside = [("IFLA_IFNAME", INTERFACE), ("IFLA_NET_NS_PID", pid), ("IFLA_ADDRESS", link.mac)]
+        master = ("IFLA_MASTER", self._bridges[link.switch])
         try:
-            add()
+            switch.rtnetlink.ask(_new_veth(name, master, *both, peer=inside + both))
         except NetlinkError as error:
             if error.code != errno.EEXIST:
                 raise
             # A node of that name has ended, and the kernel is still sending its queued packets.
-            switch.ip.link("del", index=switch.interface(name).index)
-            add()
+            old = request(Kind.DELETE_LINK, 0, index=switch.interface(name).index)
+            switch.rtnetlink.ask(old, _new_veth(name, master, *both, peer=inside + both))
         port = switch.interface(name)
-        _floods_nothing(port)
-        leading = {link.switch: port.index}
+        flood_nothing(port)
+        leading = {link.switch: port}
         trunks = self._network.trunks
         for other, number in next_trunks(trunks, link.switch).items():
             side = trunks[number].ends.index(other)
-            leading[other] = switch.interface(_end(number, side)).index
-        for index in leading.values():  # the trunks have that entry if a node is started again
-            switch.ip.fdb("replace", ifindex=index, lladdr=link.mac, state=FORWARD_STATIC)
+            leading[other] = switch.interface(_end(number, side))
+        # The trunks have that entry if a node is started again.
+        switch.rtnetlink.ask(*(forward(one, link.mac) for one in leading.values()))
         bring_up(port)
         return port
 
@@ -307,7 +312,7 @@ class Switch:
     ) -> AttachedLink:
         """Read a link, except for its qdiscs if they are ``found`` already."""
         (eth0, port), (up, down) = ends, qdiscs_of(link)
-        found = found or [tc.read_back(one.ip, one.index) for one in ends]
+        found = found or [tc.read_back(one.rtnetlink, one.index) for one in ends]
         return AttachedLink(
             node=name,
             up=up,
@@ -332,24 +337,16 @@ def _link_of(node: NodeSpec) -> tuple[str, LinkSpec]:
 
 def _add_bridge(switch: Sockets, name: str) -> int:
     """Create a bridge and bring it up; return its index."""
-    switch.ip.link(
-        "add",
-        ifname=name,
-        kind="bridge",
-        br_stp_state=0,
-        br_forward_delay=0,
-        br_mcast_snooping=0,
-    )
+    off = ("IFLA_BR_STP_STATE", "IFLA_BR_FORWARD_DELAY", "IFLA_BR_MCAST_SNOOPING")
+    switch.rtnetlink.ask(new_link(name, "bridge", *((option, 0) for option in off)))
     bridge = switch.interface(name)
     bring_up(bridge)
     return bridge.index
 
 
-def _floods_nothing(port: Interface) -> None:
-    """Make a port of a bridge send only what the bridge's entries lead there."""
-    port.ip.brport(
-        "set", index=port.index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0
-    )
+def _new_veth(name: str, *attributes: Attribute, peer: Sequence[Attribute]) -> Request:
+    """Return the request that creates two connected interfaces."""
+    return new_link(name, "veth", ("VETH_INFO_PEER", tuple(peer)), attributes=attributes)
 
 
 def _check_offload(name: str, link: LinkSpec, network: NetworkSpec) -> None:
@@ -374,7 +371,7 @@ def _shape(
     if offload == "auto" and needs_packets(link):
         offload = "off"
     for direction, end, qdisc in (("up", eth0, up), ("down", port, down)):
-        found.append(tc.shape(end.ip, end.index, qdisc, where=f"{name}: {direction}"))
+        found.append(tc.shape(end.rtnetlink, end.index, qdisc, where=f"{name}: {direction}"))
         set_offloads(end.control, end.name, offload=offload, where=f"{name}: {direction}")
     return found
 

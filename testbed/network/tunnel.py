@@ -9,10 +9,19 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from dataclasses import dataclass
 
 from testbed.errors import HostError
-from testbed.network.interfaces import Interface, Sockets, bring_up, sockets
+from testbed.network.interfaces import (
+    Interface,
+    Sockets,
+    bring_up,
+    flood_nothing,
+    forward,
+    sockets,
+)
+from testbed.network.rtnetlink import CREATE_OR_REPLACE, Flag, Kind, Request, new_link, request
 
 TUNNEL = "vx.0"
 """With a dot, which no node's name has."""
@@ -23,9 +32,6 @@ VXLAN_HEADER_BYTES = 50
 
 HOST_PROCESS = 1
 """In the agent's pid namespace, which is the host's; its network namespace is the host's too."""
-
-FORWARD_STATIC = 0x40
-"""State of a bridge entry that never ages; 0x80 would mean an address of the bridge itself."""
 
 REACHABLE_PERMANENT = 0x80
 """State of an entry of a VXLAN device that never ages."""
@@ -69,24 +75,12 @@ def add_tunnel(
     with sockets(host) as outside:
         _check_underlay(outside, tunnel)
         try:
-            outside.ip.link(
-                "add",
-                ifname=TUNNEL,
-                kind="vxlan",
-                vxlan_id=tunnel.vni,
-                vxlan_local=tunnel.address,
-                vxlan_port=PORT,
-                vxlan_learning=0,
-                mtu=tunnel.mtu,
-                net_ns_pid=os.getpid(),
-            )
+            outside.rtnetlink.ask(_device(tunnel))
         except NetlinkError as error:
             raise explain(error.code, tunnel) from error
     port = switch.interface(TUNNEL)
-    switch.ip.link("set", index=port.index, master=bridge)
-    switch.ip.brport(
-        "set", index=port.index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0
-    )
+    switch.rtnetlink.ask(request(Kind.NEW_LINK, 0, ("IFLA_MASTER", bridge), index=port.index))
+    flood_nothing(port)
     try:
         bring_up(port)  # opens the UDP socket
     except OSError as error:
@@ -94,23 +88,45 @@ def add_tunnel(
     return port
 
 
+def _device(tunnel: Tunnel) -> Request:
+    """Return the request that creates the device in this process's network namespace."""
+    return new_link(
+        TUNNEL,
+        "vxlan",
+        ("IFLA_VXLAN_ID", tunnel.vni),
+        ("IFLA_VXLAN_LOCAL", tunnel.address),
+        ("IFLA_VXLAN_PORT", PORT),
+        ("IFLA_VXLAN_LEARNING", 0),
+        attributes=(("IFLA_MTU", tunnel.mtu), ("IFLA_NET_NS_PID", os.getpid())),
+    )
+
+
 def lead(port: Interface, mac: str, host: str) -> None:
     """Send frames for a MAC address to the host with this address. Idempotent."""
-    port.ip.fdb("replace", ifindex=port.index, lladdr=mac, state=FORWARD_STATIC)
-    own = {"flags": OWN_ENTRY, "state": REACHABLE_PERMANENT}
-    port.ip.fdb("replace", ifindex=port.index, lladdr=mac, dst=host, **own)
+    own = request(
+        Kind.NEW_NEIGHBOUR,
+        CREATE_OR_REPLACE,
+        ("NDA_LLADDR", mac),
+        ("NDA_DST", host),
+        family=socket.AF_BRIDGE,
+        ifindex=port.index,
+        state=REACHABLE_PERMANENT,
+        flags=OWN_ENTRY,
+    )
+    port.rtnetlink.ask(forward(port, mac), own)
 
 
 def _check_underlay(host: Sockets, tunnel: Tunnel) -> None:
     """Reject an address that no interface has, or whose interface has too small an MTU."""
     least = tunnel.mtu + VXLAN_HEADER_BYTES
-    found = [one for one in host.ip.get_addr() if one.get_attr("IFA_ADDRESS") == tunnel.address]
+    addresses = host.rtnetlink.ask(request(Kind.GET_ADDRESS, Flag.DUMP))
+    found = [one for one in addresses if one.get_attr("IFA_ADDRESS") == tunnel.address]
     if not found:
         raise HostError(
             f"no interface of this host has the address {tunnel.address}.",
             hint="Set the label org.edge-testbed.address of its Swarm node to one that it has.",
         )
-    (link,) = host.ip.link("get", index=found[0]["index"])
+    (link,) = host.rtnetlink.ask(request(Kind.GET_LINK, 0, index=found[0]["index"]))
     name, mtu = str(link.get_attr("IFLA_IFNAME")), int(link.get_attr("IFLA_MTU"))
     if mtu < least:
         raise HostError(

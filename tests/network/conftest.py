@@ -5,17 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from testbed.host.namespaces import inside, scratch
 from testbed.host.syscalls import bring_loopback_up
+from testbed.network import tc
 from testbed.network.attached import AttachedLink
 from testbed.network.interfaces import Interface, Neighbour
+from testbed.network.rtnetlink import Flag, Kind, request
 from testbed.network.switch import Switch
 from testbed.values.topology import Direction, LinkSpec, NetworkSpec, NodeSpec, TrainingRole
 
@@ -126,10 +128,9 @@ class Lab:
     @staticmethod
     def counted(end: Interface) -> QdiscCounters:
         """The kernel's counts at the root qdisc of an interface."""
-        from pyroute2.netlink.rtnl import TC_H_ROOT
-
-        qdiscs = end.ip.get_qdiscs(index=end.index)
-        root = next(one for one in qdiscs if one["parent"] == TC_H_ROOT and one["handle"])
+        (root,) = end.rtnetlink.ask(
+            request(Kind.GET_QDISC, Flag.ECHO, index=end.index, parent=tc.ROOT)
+        )
         statistics = root.get_attr("TCA_STATS2")
         basic, queue = (statistics.get_attr(f"TCA_STATS_{part}") for part in ("BASIC", "QUEUE"))
         return QdiscCounters(basic["bytes"], basic["packets"], queue["drops"])
@@ -147,6 +148,18 @@ def lab() -> Iterator[Lab]:
 def spec() -> Callable[..., NodeSpec]:
     """Builds specs of nodes: ``spec("w0", 2, up=Direction(...))``."""
     return node_spec
+
+
+@pytest.fixture
+def iproute() -> Callable[..., Any]:
+    """Opens pyroute2's own socket, here or in the network namespace of a process."""
+    from pyroute2 import IPRoute
+
+    def opened(pid: int | None = None) -> Any:
+        with nullcontext() if pid is None else inside(pid):
+            return IPRoute()
+
+    return opened
 
 
 @pytest.fixture

@@ -53,4 +53,4 @@ def test_the_check_for_netem_leaves_nothing_behind() -> None:
 
     assert kernel_has_netem() in (True, False)
     with sockets() as here:
-        assert tc.read_back(here.ip, LOOPBACK_INDEX) is None
+        assert tc.read_back(here.rtnetlink, LOOPBACK_INDEX) is None

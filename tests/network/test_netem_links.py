@@ -142,7 +142,7 @@ def test_acknowledgements_of_a_long_fat_download_all_fit(
     _, worker = lab.pair(up=up, down=down)
     with sockets(worker.peer.pid) as there:
         end = there.interface("eth0")
-        assert isinstance(tc.read_back(end.ip, end.index), Netem)
+        assert isinstance(tc.read_back(end.rtnetlink, end.index), Netem)
         worker.peer.tell("exchange 1000 3000000 1")
         counters = lab.counted(end)
     print(f"{counters.packets} acknowledgements, {counters.drops} dropped")

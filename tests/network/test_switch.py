@@ -36,17 +36,19 @@ def namespace() -> int:
     return Path("/proc/thread-self/ns/net").stat().st_ino
 
 
-def test_a_link_has_the_plans_addresses_and_qdiscs(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+def test_a_link_has_the_plans_addresses_and_qdiscs(
+    lab: Any, spec: Callable[..., NodeSpec], iproute: Callable[..., Any]
+) -> None:
     ps = spec("ps", 1, role="ps")
     node = lab.node(spec("w0", 258, up=SLOW, down=FAST), ps)
     assert node.link.up == node.link.up_found == TokenBucket(SLOW.rate, 3028, 12_500)
     assert node.link.down == node.link.down_found == TokenBucket(FAST.rate, 5000, 125_000)
     assert node.link.left_out == ()
-    with sockets(node.peer.pid) as there:
-        (link,) = there.ip.link("get", ifname="eth0")
+    with iproute(node.peer.pid) as ip:
+        (link,) = ip.link("get", ifname="eth0")
         addresses = [
             (address.get_attr("IFA_ADDRESS"), address["prefixlen"])
-            for address in there.ip.get_addr(index=link["index"])
+            for address in ip.get_addr(index=link["index"])
         ]
     assert link.get_attr("IFLA_ADDRESS") == "02:00:0a:4d:01:02"
     assert addresses == [("10.77.1.2", 16)]  # and no IPv6 address
@@ -83,7 +85,7 @@ def test_inspection_reads_the_kernel_and_not_the_request(
 
     node = lab.node(spec("w0", 2, up=SLOW, down=FAST))
     with sockets() as here:
-        tc.apply(here.ip, here.interface("w0").index, None)
+        tc.apply(here.rtnetlink, here.interface("w0").index, None)
     link = lab.switch.inspect(node.spec, pid=node.peer.pid, network=lab.network)
     assert link.down == TokenBucket(FAST.rate, 5000, 125_000)
     assert link.down_found is None
@@ -94,14 +96,16 @@ def test_inspection_reads_the_kernel_and_not_the_request(
     ]
 
 
-def test_both_ends_have_the_mtu(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+def test_both_ends_have_the_mtu(
+    lab: Any, spec: Callable[..., NodeSpec], iproute: Callable[..., Any]
+) -> None:
     """A change by hand is found by reading it back."""
     node = lab.node(spec("w0", 2, up=SLOW, down=FAST, mtu=1400))
     assert (node.link.mtu, node.link.mtus_found) == (1400, (1400, 1400))
     assert node.link.differences() == []
     assert node.link.up == node.link.up_found == TokenBucket(SLOW.rate, 2828, 12_500)
-    with sockets() as here:
-        here.ip.link("set", index=here.interface("w0").index, mtu=1300)
+    with iproute() as ip:
+        ip.link("set", index=socket.if_nametoindex("w0"), mtu=1300)
     link = lab.switch.inspect(node.spec, pid=node.peer.pid, network=lab.network)
     assert link.differences() == ["down: mtu: configured 1400, the kernel has 1300"]
 
@@ -276,15 +280,22 @@ def test_a_change_of_an_ended_node_names_it(lab: Any, spec: Callable[..., NodeSp
         lab.switch.reshape(node.spec, pid=node.peer.pid, network=lab.network)
 
 
-def test_a_neighbour_that_was_answered_already_gets_a_permanent_entry() -> None:
+def test_a_neighbour_that_was_answered_already_gets_a_permanent_entry(
+    iproute: Callable[..., Any],
+) -> None:
     # Clients call a restarted node as soon as its link is up: to answer them the kernel has
     # started to resolve their addresses, and has entries for them.
     neighbour = Neighbour("10.77.0.1", "02:00:0a:4d:00:01")
-    with scratch(), sockets() as here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
-        here.ip.link("add", ifname="eth0", kind="veth", peer={"ifname": "port"})
+    with (
+        scratch(),
+        sockets() as here,
+        iproute() as ip,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller,
+    ):
+        ip.link("add", ifname="eth0", kind="veth", peer={"ifname": "port"})
         bring_up(here.interface("port"))
         eth0 = here.interface("eth0")
-        here.ip.addr("add", index=eth0.index, address="10.77.0.9", prefixlen=16)
+        ip.addr("add", index=eth0.index, address="10.77.0.9", prefixlen=16)
         bring_up(eth0)
         caller.sendto(b"", (neighbour.address, 9))
         asked = Path("/proc/thread-self/net/arp").read_text().splitlines()[1:]

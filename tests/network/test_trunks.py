@@ -55,7 +55,7 @@ def test_a_trunk_is_read_back_from_the_kernel(lab: Any, spec: Callable[..., Node
     assert (found.node, found.up, found.down) == ("uplink", TokenBucket(RATE, 5000, 125_000), None)
     assert found.differences() == []
     with sockets() as here:
-        tc.apply(here.ip, here.interface("trunk0.0").index, None)
+        tc.apply(here.rtnetlink, here.interface("trunk0.0").index, None)
     (changed,) = lab.switch.inspect_trunks()
     assert [text.partition(":")[0] for text in changed.differences()] == ["up"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import pytest
 
 from testbed.errors import HostError
 from testbed.host.namespaces import scratch
-from testbed.network.interfaces import Neighbour, bring_up, sockets
+from testbed.network.interfaces import Neighbour, give_address, sockets
 from testbed.network.switch import Switch
 from testbed.network.tunnel import TUNNEL, Tunnel, explain
 from testbed.values.topology import Direction, NetworkSpec, NodeSpec
@@ -29,20 +30,24 @@ TEN = Direction(rate=Rate.parse("10mbit"))
 
 
 @pytest.fixture
-def cable(new_peer: Callable[[], Any]) -> tuple[Any, Any]:
+def cable(new_peer: Callable[[], Any], iproute: Callable[..., Any]) -> tuple[Any, Any]:
     """Two hosts with a cable between them, 10.0.0.1 and 10.0.0.2."""
     one, other = new_peer(), new_peer()
-    with sockets(one.pid) as first, sockets(other.pid) as second:
+    with iproute(one.pid) as ip:
         peer = {"ifname": "cable", "net_ns_pid": other.pid}
-        first.ip.link("add", ifname="cable", kind="veth", peer=peer)
-        for number, end in ((1, first.interface("cable")), (2, second.interface("cable"))):
-            end.ip.addr("add", index=end.index, address=f"10.0.0.{number}", prefixlen=24)
-            bring_up(end)
+        ip.link("add", ifname="cable", kind="veth", peer=peer)
+    for number, host in enumerate((one, other), start=1):
+        with sockets(host.pid) as there:
+            address = f"10.0.0.{number}"
+            give_address(there.interface("cable"), address, prefix=24, neighbours=())
     return one, other
 
 
 def test_a_link_to_another_host_has_its_rate_and_nothing_is_flooded(
-    cable: tuple[Any, Any], spec: Callable[..., NodeSpec], new_peer: Callable[[], Any]
+    cable: tuple[Any, Any],
+    spec: Callable[..., NodeSpec],
+    new_peer: Callable[[], Any],
+    iproute: Callable[..., Any],
 ) -> None:
     ps = spec("ps", 1, role="ps", mtu=MTU)
     worker = spec("w0", 2, up=TEN, down=TEN, mtu=MTU)
@@ -58,12 +63,11 @@ def test_a_link_to_another_host_has_its_rate_and_nothing_is_flooded(
             assert far.link is not None
             neighbour = Neighbour(far.link.address, far.link.mac, f"10.0.0.{3 - number}")
             switch.attach(node, pid=peer.pid, network=NetworkSpec(), neighbours=[neighbour])
-            with sockets() as here:
-                port = here.interface(TUNNEL)
+            with iproute() as ip:
                 entries = {
                     (one.get_attr("NDA_LLADDR"), one.get_attr("NDA_DST"))
-                    for one in here.ip.fdb("dump")
-                    if one["ifindex"] == port.index
+                    for one in ip.fdb("dump")
+                    if one["ifindex"] == socket.if_nametoindex(TUNNEL)
                 }
             assert (far.link.mac, f"10.0.0.{3 - number}") in entries  # of the device
             assert (far.link.mac, None) in entries  # of the bridge

@@ -40,6 +40,7 @@ class Trail:
     folders: tuple[Path, ...]  # every folder on the way, without the last component
     links: tuple[tuple[Path, str], ...]  # every symbolic link on the way, and its target
     end: Path
+    above: frozenset[Path]  # the folders that contain the end; found once, not for every node
 
     @classmethod
     def to(cls, path: Path) -> Trail:
@@ -61,7 +62,7 @@ class Trail:
             links.append((step, target))
             here = Path("/") if target.startswith("/") else here
             ahead = [name for name in Path(target).parts if name != "/"] + ahead
-        return cls(tuple(dict.fromkeys(folders)), tuple(links), here)
+        return cls(tuple(dict.fromkeys(folders)), tuple(links), here, frozenset(here.parents))
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def _require_open(end: Path, uid: int) -> None:
 
 
 def _cover(folder: Path, trails: list[Trail]) -> Cover:
-    ends = {trail.end for trail in trails if folder in trail.end.parents}
+    ends = {trail.end for trail in trails if folder in trail.above}
     trees = _outermost(ends)
     links = {
         link: target

@@ -71,11 +71,12 @@ class LaunchSpec:
             if mount.writable or mount.target not in (HOSTS, mount.source)
         ]
         for target in targets:
-            if ".." in target.parts or MOUNT_ROOT not in target.parents:
+            above = {*target.parents}
+            if ".." in target.parts or MOUNT_ROOT not in above:
                 raise NodeError(
                     f"{self.node.name}: mount at {target}, expected below {MOUNT_ROOT}."
                 )
-            if any(other in target.parents for other in targets) or targets.count(target) > 1:
+            if not above.isdisjoint(targets) or targets.count(target) > 1:
                 raise NodeError(f"{self.node.name}: mount at {target} is inside another mount.")
 
 
