@@ -191,9 +191,8 @@ def test_a_power_cut_of_a_host_before_the_training_ends_the_run(engines: Engines
 @pytest.mark.nightly
 @pytest.mark.parametrize("way", ["unix", "tcp"])
 def test_a_power_cut_of_a_host(way: str, request: pytest.FixtureRequest) -> None:
-    tool = os.environ["SWARM_HOSTS"]
     address = request.getfixturevalue("tcp_address") if way == "tcp" else ""
-    engines = request.getfixturevalue("engines")
+    engines, tool = request.getfixturevalue("engines"), os.environ["SWARM_HOSTS"]
     if address:
         engines.relabel(**{ENGINE_LABEL: address, "rack": "a"})
     # No fault freezes a worker: what is frozen by control groups of version 1 cannot be killed.
