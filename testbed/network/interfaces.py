@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from errno import EINVAL
+from errno import EINVAL, ENODEV
 from ipaddress import IPv4Interface
 from pathlib import Path
 
@@ -100,6 +100,18 @@ def bring_up(interface: Interface) -> None:
         specific = ("IFLA_AF_SPEC", NO_IPV6_ADDRESS)
         interface.rtnetlink.ask(request(Kind.NEW_LINK, 0, specific, index=interface.index))
     bring_interface_up(interface.control, interface.name)
+
+
+def remove(where: Sockets, name: str) -> None:
+    """Remove an interface, unless it has just gone by itself."""
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    try:
+        index = where.interface(name).index
+        where.rtnetlink.ask(request(Kind.DELETE_LINK, 0, index=index))
+    except (OSError, NetlinkError) as error:
+        if ENODEV not in (getattr(error, "errno", 0), getattr(error, "code", 0)):
+            raise
 
 
 def give_address(

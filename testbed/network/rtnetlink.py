@@ -135,8 +135,9 @@ class Rtnetlink:
         """
         answers: list[Any] = []
         for start in range(0, len(requests), AT_ONCE):
+            first = self._number + 1
             self._send(requests[start : start + AT_ONCE])
-            answers += self._answers()
+            answers += self._answers(first)
         return answers
 
     def close(self) -> None:
@@ -163,8 +164,11 @@ class Rtnetlink:
             data += HEADER.pack(HEADER.size + len(body), kind, how, self._number, 0) + body
         self._socket.send(data)
 
-    def _answers(self) -> Iterator[Any]:
-        """Yield the answers up to the last request's acknowledgement, or the end of its dump."""
+    def _answers(self, first: int) -> Iterator[Any]:
+        """Yield the answers up to the last request's acknowledgement, or the end of its dump.
+
+        Those to requests before the first were left by a call that was interrupted.
+        """
         from pyroute2.netlink.exceptions import NetlinkError
         from pyroute2.netlink.rtnl.marshal import MarshalRtnl
 
@@ -173,7 +177,9 @@ class Rtnetlink:
             data, position = self._socket.recv(RECEIVE_BYTES), 0
             while position < len(data):
                 length, kind, _, number, _ = HEADER.unpack_from(data, position)
-                if kind in (NLMSG_ERROR, NLMSG_DONE):
+                if number < first:
+                    pass
+                elif kind in (NLMSG_ERROR, NLMSG_DONE):
                     refusal = refusal or -CODE.unpack_from(data, position + HEADER.size)[0]
                     ended = number == self._number
                 else:

@@ -33,6 +33,7 @@ from testbed.network.interfaces import (
     forward,
     give_address,
     mtu_of,
+    remove,
     set_port_forwarding,
     sockets,
 )
@@ -286,8 +287,8 @@ class Switch:
             if error.code != errno.EEXIST:
                 raise
             # A node of that name has ended, and the kernel is still sending its queued packets.
-            old = request(Kind.DELETE_LINK, 0, index=switch.interface(name).index)
-            switch.rtnetlink.ask(old, _new_veth(name, master, *both, peer=inside + both))
+            remove(switch, name)
+            switch.rtnetlink.ask(_new_veth(name, master, *both, peer=inside + both))
         port = switch.interface(name)
         flood_nothing(port)
         leading = {link.switch: port}

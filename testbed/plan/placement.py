@@ -54,7 +54,9 @@ def place(
     server, placed = here, []
     if SERVER in swarm.placement:
         able = _hosts_of(SERVER, hosts, swarm.placement, left_out=left_out)
-        server = _choose(plan.ps, able, swarm, used=used, count=count, needs=needs)
+        group = sum(needs(node) for node in plan.nodes if role_of(node).opens_socket)
+        fitting = [host for host in able if used[host.name] + group <= _memory(host)]
+        server = _choose(plan.ps, fitting or able, swarm, used=used, count=count, needs=needs)
     # Others first, whatever is left for workers.
     for node in sorted(plan.nodes, key=lambda node: node.part == "client"):
         host = server if role_of(node).opens_socket else here

@@ -88,7 +88,10 @@ class Setup(ABC):
         )
 
     def requests(self, driver: RuntimeDriver) -> tuple[Request, ...]:
-        """Return all requests of a bring-up, exact except for pids: to the engine and the agent."""
+        """Return all requests of a bring-up, to the engine and the agent.
+
+        Exact except for pids, and for workers that are absent at first: they come later, unheld.
+        """
         nodes = self.plan.nodes
         specs = [self.container(node) for node in nodes]
         launches = (LAUNCH.dump_python(self.launch(node), mode="json") for node in nodes)

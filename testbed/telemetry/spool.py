@@ -181,9 +181,9 @@ class SpoolReader:
 
 def bytes_of_rows(path: Path, rows: int) -> int:
     """Return the size of a spool up to the end of its first rows."""
-    reader = SpoolReader(path)
-    reader.read()
-    return reader.begin + rows * reader.row_bytes
+    with open_untrusted(path, node=WRITER) as file:
+        layout = SpoolReader(path)._read_layout(file)
+        return 0 if layout is None else file.tell() + rows * layout.itemsize
 
 
 def cut_spool(path: Path, *, rows: int) -> int:

@@ -145,6 +145,10 @@ class AgentClient:
         """Descriptors one of which becomes readable when the agent replies, or has ended."""
         return self._lines.readers
 
+    def defer_signals(self) -> None:
+        """From now on, let no signal handler raise while this waits for a reply."""
+        self._waiting = nullcontext
+
     def close(self) -> None:
         """Close the connection; the run continues."""
         self._lines.close()

@@ -23,6 +23,7 @@ from testbed.runtimes.agent.records import ServerRecords
 from testbed.telemetry.event_kinds import LinkChanged
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import OtherHost
+from testbed.telemetry.untrusted import SpoiledError
 from testbed.telemetry.wall import ClockOffset, measure_offset
 
 Answer = TypeVar("Answer")
@@ -94,6 +95,8 @@ class HostAgents(AgentClient):
 
     def close(self) -> None:
         """Copy what is left of records and logs, and close the connections; the run continues."""
+        for agent in self._agents.values():
+            agent.defer_signals()
         for copy in (partial(self.copy_records, whole=True), self.copy_logs):
             with suppress(NodeError):  # a host that is lost has no more
                 copy()
@@ -317,6 +320,8 @@ class HostAgents(AgentClient):
         """Inside, the errors of another host's agent begin with the name of the host."""
         try:
             yield
+        except SpoiledError:
+            raise
         except NodeError as error:
             if host == self._here:
                 raise
@@ -346,7 +351,8 @@ class HostAgents(AgentClient):
         while logs:
             with self._naming(host):
                 since = {path: self._copied[path] for path in logs}
-                new = self._agents[host].begin_written(since)(True) or {}
+                found = self._agents[host].begin_written(since)(True) or {}
+            new = {path: found[path] for path in logs if path in found}  # whatever else it names
             for path, text in new.items():
                 with path.open("ab") as log:
                     log.write(text)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.runtimes.agent.client import AgentClient, Written
+from testbed.runtimes.agent.operations import WRITTEN_BYTES
 from testbed.telemetry.entry import NAMES
 from testbed.telemetry.files import LONGEST_LINE
 from testbed.telemetry.folder import RunFolder
@@ -61,14 +62,14 @@ class ServerRecords:
         return self._asked
 
     def _receive(self, *, wait: bool) -> bool:
-        """Append what arrives; return whether that was anything."""
-        if (found := self._ask()(wait)) is None:
+        """Append what arrives; return whether there was more at the time of the request."""
+        asked, self._asked = self._ask(), None  # an error ends it, too
+        if (found := asked(wait)) is None:
+            self._asked = asked
             return False
-        self._asked = None
-        self._append(found)
-        return bool(found)
+        return self._append(found)
 
-    def _append(self, found: Written) -> None:
+    def _append(self, found: Written) -> bool:
         events = found.get(self.folder.ps_events, b"")
         *lines, self._line = (self._line + events).split(b"\n")
         if len(self._line) > LONGEST_LINE:  # which its reader refuses
@@ -88,6 +89,7 @@ class ServerRecords:
             for line, one in zip(lines, parsed, strict=True)
         )
         _extend(self.folder.ps_events, b"".join(copy + b"\n" for copy in copies))
+        return bool(restored) or any(len(data) == WRITTEN_BYTES for data in found.values())
 
     def _cut(self, rows: int) -> None:
         """Remove all updates but the first ``rows``, as a server that was restarted has."""

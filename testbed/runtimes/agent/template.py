@@ -76,10 +76,12 @@ def use_huge_pages() -> None:
         if permissions.startswith("rw") and inode == "0" and path in ([], ["[heap]"]):
             start, end = (int(address, 16) for address in addresses.split("-"))
             start = ceil(start / HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
-            # One at a time: where memory is fragmented the kernel finds no room for some of them,
-            # and of a longer range it would leave out all that follow.
-            for page in range(start, end - HUGE_PAGE_BYTES + 1, HUGE_PAGE_BYTES):
-                syscalls.collapse_pages(page, page + HUGE_PAGE_BYTES)
+            end = end // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
+            if start < end and not syscalls.collapse_pages(start, end):
+                # Where memory is fragmented the kernel finds no room for some of them, and leaves
+                # out all that follow in the range.
+                for page in range(start, end, HUGE_PAGE_BYTES):
+                    syscalls.collapse_pages(page, page + HUGE_PAGE_BYTES)
 
 
 def fork_node(request: SpawnRequest, channel: socket.socket, ready: Warm) -> None:

@@ -69,6 +69,9 @@ WRITTEN_THERE = ("control", "logs", "ps", "sockets", "sockets/ps", "model")
 
 MODELS = "*.safetensors"
 
+FAILURES = (OSError, TestbedError, tarfile.TarError)
+"""Of a copy from another host."""
+
 
 def agent_log(host: str) -> str:
     """Return the name of the log of the agent on another host; no node has an @ in its name."""
@@ -240,7 +243,7 @@ def remove_there(host: HostSpec, folder: RunFolder) -> bool:
     from docker.errors import NotFound
 
     with naming(host), connect(host.engine) as engine:
-        with suppress(OSError, TestbedError, tarfile.TarError):  # it must not prevent the removal
+        with suppress(*FAILURES):  # it must not prevent the removal
             _keep_files(engine, host, folder)
         until = time.monotonic() + STOP_SECONDS
         there = remove_run(engine, folder, deadline=until, controller=host.controller)
@@ -266,12 +269,17 @@ def _keep_files(engine: APIClient, host: HostSpec, folder: RunFolder) -> None:
     from docker.errors import APIError
 
     agents = [one for one in containers_of(engine, folder, host.controller) if one.role == AGENT]
-    if agents and folder.logs.is_dir():
-        identity = agents[0].identity
-        with container_faults(AGENT), suppress(APIError):  # it has none yet
-            found = get_file(engine, identity, folder.log(AGENT_LOG))
-            folder.log(agent_log(host.name)).write_bytes(found)
+    if not (agents and folder.logs.is_dir()):
+        return
+    identity, log = agents[0].identity, folder.log(agent_log(host.name))
+    with suppress(*FAILURES), container_faults(AGENT), suppress(APIError):  # it has none yet
+        log.write_bytes(get_file(engine, identity, folder.log(AGENT_LOG)))
+    try:
+        with container_faults(AGENT):
             get_files(engine, identity, folder.model, MODELS)
+    except FAILURES as error:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"the models of the evaluator on this host were not copied: {error}\n")
 
 
 def remove_everywhere(hosts: Sequence[HostSpec], folder: RunFolder) -> None:

@@ -19,6 +19,7 @@ from testbed.runtimes.base import Lifeline, Start
 from testbed.runtimes.docker.containers import Container
 from testbed.runtimes.docker.lifeline import DockerLifeline
 from testbed.runtimes.docker.remote import (
+    FAILURES,
     REMOVED,
     RemoteAgent,
     keep_models,
@@ -123,7 +124,8 @@ class SwarmLifeline(Lifeline):
         """Keep the run on all hosts, or end it on all: its workers cannot finish without logs."""
         both: OnHangup = "keep" if action == "keep" else "end"
         if both == "keep" and self.server is not None:
-            keep_models(self.server, self.folder)
+            with suppress(*FAILURES):  # `down` copies them, too
+                keep_models(self.server, self.folder)
         self.local.on_hangup(both)
         self._send(f"{both}\n".encode())
 

@@ -68,8 +68,8 @@ def test_records_are_copied_with_the_times_of_this_host(server: Server) -> None:
     assert not server.here.ps_events.exists()
     server.train(*range(5000))
     server.log(Listening(7), Finished("enough", 5000))
-    server.hosts.copy_records(whole=True)
     (error,) = (one.clock.error_seconds for one in server.hosts.other_hosts())
+    server.hosts.copy_records(whole=True)
     entries = follow_ps_events(server.here.ps_events).read()
     assert [one.event for one in entries] == [Listening(7), Finished("enough", 5000)]
     assert [one.time for one in entries] == pytest.approx([AT, AT], abs=2 * error)
