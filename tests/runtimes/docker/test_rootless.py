@@ -23,7 +23,7 @@ from testbed.host.process import Process
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import find_containers
 from testbed.telemetry.entry import only
-from testbed.telemetry.event_kinds import FaultApplied, Launched
+from testbed.telemetry.event_kinds import BroughtUp, FaultApplied, Launched
 from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 
@@ -235,10 +235,10 @@ def test_it_trains_where_control_groups_are_delegated(new_account: Any, eventual
         assert (engine.states(), engine.groups()) == (set(), ["engine"])
 
         up = engine.testbed("up", "delegated.yaml", "--name=killed", "--set=stop.updates=100000")
-        spool = engine.folder("killed").spool
         with subprocess.Popen(up, cwd=user.home, stdout=subprocess.DEVNULL) as controller:
             try:
-                eventually(lambda: spool.exists() and spool.stat().st_size)
+                events = engine.folder("killed").events
+                eventually(lambda: events.exists() and only(read_events(events), BroughtUp))
                 assert engine.limits("killed", "w2") == LIMITS
             finally:
                 controller.kill()
