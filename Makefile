@@ -74,6 +74,11 @@ named-run:
 images: $(VENV)/.installed ## build the Docker image of agent and nodes, online or offline
 	@$(python) -m testbed image build
 
+# For an engine under another kernel, which has none to get it from.
+image-file: setup ## save the Docker image, if there is one, in .venv/image.tar
+	@rm -f $(VENV)/image.tar
+	if image=$$($(python) -m testbed image check 2> /dev/null); then docker save --output $(VENV)/image.tar $$image; fi
+
 # What a test may need that not every machine has.
 OF_THE_MACHINE := root or namespaces or netem or docker or kafka or browser
 
@@ -123,12 +128,14 @@ test-netem: test-netem-shared test-netem-alone ## the tests of delays, jitter an
 test-netem-shared: NETEM_TESTS := netem and not (alone or nightly)
 test-netem-alone: NETEM_TESTS := netem and alone and not nightly
 test-netem-nightly: NETEM_TESTS := netem and nightly
+test-netem-nightly: NETEM_OPTIONS := -o faulthandler_timeout=2400
+test-netem-nightly: image-file
 
 test-netem-shared test-netem-alone test-netem-nightly: setup
 	@if $(python) -c '$(has_netem)' 2> /dev/null; then
-		$(python) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(call marked,netem)
+		$(python) -m pytest -m "$(NETEM_TESTS)" $(NETEM_OPTIONS) --durations=20 $(call marked,netem)
 	elif [ -n "$(NETEM_RUN)" ]; then
-		$(NETEM_RUN) $(abspath $(python)) -m pytest -m "$(NETEM_TESTS)" --durations=20 $(call marked,netem)
+		$(NETEM_RUN) $(abspath $(python)) -m pytest -m "$(NETEM_TESTS)" $(NETEM_OPTIONS) --durations=20 $(call marked,netem)
 	else
 		echo "skipped: this kernel has no netem, or this is not root, and NETEM_RUN names no command"
 		echo "that runs another under a kernel with netem (CONFIG_NET_SCH_NETEM)."

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE_ROOT = Path(__file__).parents[2]
-PROJECT = ("testbed", "scenarios", "tests", "pyproject.toml")
+RECIPE = ("docker", "constraints.txt", "pyproject.toml")
+PROJECT = ("testbed", "scenarios", "tests", *RECIPE)
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from testbed.host import syscalls
-from testbed.host.hierarchies import CONTROLLERS, find_hierarchies
+from version_2 import delegated_part, version_2
 
 pytestmark = [pytest.mark.root, pytest.mark.netem, pytest.mark.slow]
 FILES = ("test_contract.py", "native/test_driver.py", "test_death.py")
@@ -27,19 +24,9 @@ OF_A_USER = "control_groups or memory or freezes or agent_is_killed"
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[Path]:
-    """The mount point of version 2; mounted here if it is not mounted."""
-    mine = None
-    if "cgroup" not in Path("/proc/self/mounts").read_text():
-        mine = Path(tempfile.mkdtemp(dir="/var/tmp"))
-        mine.chmod(0o755)  # for ordinary users
-        syscalls.mount("none", str(mine), "cgroup2")
-    found = find_hierarchies()
-    if {tree.version for tree in found} != {2}:
-        pytest.skip("needs control groups version 2; this host has its controllers in version 1")
-    yield found[0].root
-    if mine is not None:
-        subprocess.run(["umount", mine], check=True)
-        mine.rmdir()
+    """The mount point of version 2."""
+    with version_2() as found:
+        yield found
 
 
 def assert_passed(
@@ -100,16 +87,7 @@ def test_an_ordinary_user_has_limits_in_a_delegated_subtree(
     no_cpuset: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    part = root / f"delegated-{ranges}"
-    names = [name for name in CONTROLLERS if name != "freezer"] + ["cpuset"] * (not no_cpuset)
-    (root / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in names))
-    with new_account(ranges=ranges) as user:
-        part.mkdir()
-        given = (
-            part,
-            *(part / f"cgroup.{name}" for name in ("procs", "subtree_control", "threads")),
-        )
-        subprocess.run(["chown", user.name, *given], check=True)
+    with new_account(ranges=ranges) as user, delegated_part(root, user.name) as part:
         tests = [f"tests/runtimes/{name}" for name in FILES]
         options = (
             "-q",
@@ -129,5 +107,3 @@ def test_an_ordinary_user_has_limits_in_a_delegated_subtree(
             check=False,
         )
         assert_passed(done, no_cpuset, capsys)
-        assert [path.name for path in part.iterdir() if path.is_dir()] == []
-        part.rmdir()
