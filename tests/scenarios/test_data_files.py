@@ -77,6 +77,6 @@ def test_a_folder_that_is_missing_is_named_with_its_line(
     file = shutil.copy(EXAMPLES / "leaf.yaml", tmp_path)
     assert main(["up", str(file), "--runs", str(tmp_path / "runs")]) == ScenarioError.exit_code
     found = capsys.readouterr().err
-    assert "leaf.yaml:11: dataset.folder: found" in found
+    assert "leaf.yaml:12: dataset.folder: found" in found
     assert "digits-leaf, which is no folder, expected the folder of the data set" in found
     assert not (tmp_path / "runs").exists()
