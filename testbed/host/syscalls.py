@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import errno
 import fcntl
@@ -54,6 +55,7 @@ _MOUNT_ATTR_NOSUID = 2
 _CAPABILITY_VERSION_3 = 0x2008_0522
 _IN_CREATE, _IN_MOVED_TO, _IN_CLOEXEC = 0x100, 0x80, 0x80000
 _SIOCGIFMTU = 0x8921
+_SIOCETHTOOL = 0x8946
 _SIOCGIFINDEX = 0x8933
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
@@ -191,6 +193,18 @@ def interface_index(control: socket.socket, name: str) -> int:
 def interface_mtu(control: socket.socket, name: str) -> int:
     """Return the MTU of an interface; OSError if there is none in the socket's namespace."""
     return _interface_number(control, name, _SIOCGIFMTU)
+
+
+def ethtool(control: socket.socket, name: str, command: int, value: int = 0) -> int:
+    """Send one struct ethtool_value through a struct ifreq that points to it; return its data.
+
+    Raises:
+        OSError: there is no such interface in the socket's namespace, or the kernel refused.
+    """
+    exchanged = array.array("I", (command, value))
+    request = struct.pack("16sP", name.encode(), exchanged.buffer_info()[0])
+    fcntl.ioctl(control, _SIOCETHTOOL, request)
+    return exchanged[1]
 
 
 def _interface_number(control: socket.socket, name: str, request: int) -> int:

@@ -11,7 +11,12 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 
 from testbed.host.namespaces import inside
-from testbed.host.syscalls import bring_interface_up, interface_index, interface_mtu
+from testbed.host.syscalls import (
+    bring_interface_up,
+    ethtool,
+    interface_index,
+    interface_mtu,
+)
 from testbed.network.rtnetlink import (
     CREATE_NEW,
     CREATE_OR_REPLACE,
@@ -24,6 +29,9 @@ from testbed.network.rtnetlink import (
 NEIGHBOUR_PERMANENT = 0x80
 FORWARD_STATIC = 0x40
 """State of a bridge entry that never ages; 0x80 would mean an address of the bridge itself."""
+
+GET_CARRIER = 0x0A
+"""ETHTOOL_GLINK."""
 
 ADDRESS_NONE = 1
 NO_IPV6_ADDRESS = (("AF_INET6", (("IFLA_INET6_ADDR_GEN_MODE", ADDRESS_NONE),)),)
@@ -100,6 +108,16 @@ def bring_up(interface: Interface) -> None:
         specific = ("IFLA_AF_SPEC", NO_IPV6_ADDRESS)
         interface.rtnetlink.ask(request(Kind.NEW_LINK, 0, specific, index=interface.index))
     bring_interface_up(interface.control, interface.name)
+
+
+def await_carrier(*ends: Interface) -> None:
+    """Let the kernel finish what it does after both ends of a link are up.
+
+    On a busy host that is much later, and until then an end drops packets. To ask the kernel for
+    the carrier, as this does, makes it do that at once.
+    """
+    for end in ends:
+        ethtool(end.control, end.name, GET_CARRIER)
 
 
 def remove(where: Sockets, name: str) -> None:

@@ -9,16 +9,13 @@ accepts no more. Otherwise they stay on: without them, the model of a pull is so
 
 from __future__ import annotations
 
-import array
-import fcntl
-import struct
 from dataclasses import asdict, dataclass, replace
 from socket import socket
 
 from testbed.errors import NodeError
+from testbed.host.syscalls import ethtool
 from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, Offload, Plan
 
-SIOCETHTOOL = 0x8946
 GET = {"tso": 0x1E, "gso": 0x23, "gro": 0x2B}
 SET = {"tso": 0x1F, "gso": 0x24, "gro": 0x2C}
 
@@ -74,7 +71,7 @@ def set_offloads(control: socket, interface: str, *, offload: Offload, where: st
     settings = {"auto": {}, "on": {"gso": True, "tso": True}, "off": dict.fromkeys(SET, False)}
     wanted = settings[offload]
     for name, value in wanted.items():
-        _ethtool(control, interface, SET[name], int(value))
+        ethtool(control, interface, SET[name], int(value))
     found = asdict(read_offloads(control, interface))
     for name, value in wanted.items():
         if found[name] != value:
@@ -83,12 +80,4 @@ def set_offloads(control: socket, interface: str, *, offload: Offload, where: st
 
 def read_offloads(control: socket, interface: str) -> Offloads:
     """Return the offloads of an interface; see set_offloads for ``control``."""
-    return Offloads(**{name: bool(_ethtool(control, interface, GET[name], 0)) for name in GET})
-
-
-def _ethtool(control: socket, interface: str, command: int, value: int) -> int:
-    """Send one struct ethtool_value through a struct ifreq that points to it; return its data."""
-    exchanged = array.array("I", (command, value))
-    request = struct.pack("16sP", interface.encode(), exchanged.buffer_info()[0])
-    fcntl.ioctl(control, SIOCETHTOOL, request)
-    return exchanged[1]
+    return Offloads(**{name: bool(ethtool(control, interface, GET[name])) for name in GET})

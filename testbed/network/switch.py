@@ -27,6 +27,7 @@ from testbed.network.interfaces import (
     Interface,
     Neighbour,
     Sockets,
+    await_carrier,
     bring_up,
     fix_congestion_control,
     flood_nothing,
@@ -153,6 +154,7 @@ class Switch:
             with sockets(pid) as inside:
                 eth0 = inside.interface(INTERFACE)
                 give_address(eth0, link.address, prefix=network.prefix, neighbours=neighbours)
+                await_carrier(port, eth0)
                 control = fix_congestion_control(eth0, link.address, prefix=network.prefix)
                 self._congestion_control = control
                 found = _shape(node.name, link, network.offload, eth0=eth0, port=port)

@@ -108,9 +108,11 @@ class Lab:
         self.switch = Switch.build()
         self.network = NetworkSpec()
 
-    def node(self, spec: NodeSpec, *others: NodeSpec) -> Node:
-        """Start a node and attach it; ``others`` are its neighbours."""
+    def node(self, spec: NodeSpec, *others: NodeSpec, tell: str = "") -> Node:
+        """Start a node, tell it something, and attach it; ``others`` are its neighbours."""
         peer = self._stack.enter_context(Peer())
+        if tell:
+            peer.tell(tell)
         links = [other.link for other in others if other.link is not None]
         neighbours = [Neighbour(link.address, link.mac) for link in links]
         self.switch.attach(spec, pid=peer.pid, network=self.network, neighbours=neighbours)

@@ -307,3 +307,11 @@ def test_a_neighbour_that_was_answered_already_gets_a_permanent_entry(
     assert [line.split()[:4] for line in known] == [
         [neighbour.address, "0x1", "0x6", neighbour.mac]  # complete and permanent
     ]
+
+
+def test_the_first_packet_over_a_new_link_arrives(lab: Any, spec: Callable[..., NodeSpec]) -> None:
+    one, others = spec("w0", 2), [spec(f"w{number}", 2 + number) for number in range(1, 9)]
+    sender = lab.node(one, *others)
+    for other in others:
+        lab.node(other, one, tell="reflect 7000")
+        assert sender.peer.tell(f"ping {other.link.address} 7000 1")
