@@ -246,20 +246,14 @@ class Switch:
                     if name not in self._bridges:
                         bridge = _add_bridge(switch, f"br.{len(self._bridges)}")
                         self._bridges[name] = bridge
-                names, mtu = (
-                    (_end(number, 0), _end(number, 1)),
-                    ("IFLA_MTU", link.mtu or DEFAULT_MTU),
-                )
+                names = _end(number, 0), _end(number, 1)
+                mtu = ("IFLA_MTU", link.mtu or DEFAULT_MTU)
                 peer = [("IFLA_IFNAME", names[1]), mtu]
                 switch.rtnetlink.ask(_new_veth(names[0], mtu, peer=peer))
                 ends = [switch.interface(name) for name in names]
                 for end, name in zip(ends, trunk.ends, strict=True):
-                    master, group = (
-                        ("IFLA_MASTER", self._bridges[name]),
-                        ("IFLA_GROUP", TRUNK_GROUP),
-                    )
-                    switch.rtnetlink.ask(request(Kind.NEW_LINK, 0, master, index=end.index))
-                    switch.rtnetlink.ask(request(Kind.NEW_LINK, 0, group, index=end.index))
+                    for one in (("IFLA_MASTER", self._bridges[name]), ("IFLA_GROUP", TRUNK_GROUP)):
+                        switch.rtnetlink.ask(request(Kind.NEW_LINK, 0, one, index=end.index))
                     flood_nothing(end)
                     bring_up(end)
                 _shape(trunk.name, link, network.offload, eth0=ends[0], port=ends[1])

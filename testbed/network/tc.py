@@ -57,9 +57,8 @@ def apply(rtnetlink: Rtnetlink, index: int, qdisc: Qdisc | None) -> None:
     if isinstance(qdisc, Netem) and bucket is None:
         found = read_back(rtnetlink, index)
         if isinstance(found, Netem) and found.bucket is not None:
-            _request(
-                rtnetlink, index, Kind.DELETE_QDISC, 0
-            )  # changed in place, it would keep its bucket
+            # Changed in place, it would keep its bucket.
+            _request(rtnetlink, index, Kind.DELETE_QDISC, 0)
     put(attributes=_attributes(qdisc))
     if bucket is not None:
         put(parent=_leaf(_root(rtnetlink, index)), attributes=_attributes(bucket))
