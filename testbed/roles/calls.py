@@ -33,8 +33,9 @@ class WaitingCalls:
     def __init__(self) -> None:
         self._calls: dict[int, WaitingCall] = {}
 
-    def __len__(self) -> int:
-        return len(self._calls)
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the workers."""
+        return iter(self._calls)
 
     @contextmanager
     def wait(self, worker: int, since: float) -> Iterator[asyncio.Future[bytes]]:

@@ -112,8 +112,8 @@ class Training:
 
     @property
     def waiting(self) -> int:
-        """Number of calls that wait for their reply."""
-        return len(self._calls)
+        """Number of calls that wait for their reply, except those of crashed or frozen workers."""
+        return sum(not self.server.is_silent(worker) for worker in self._calls)
 
     @property
     def unnotified(self) -> list[int]:

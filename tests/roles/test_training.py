@@ -112,6 +112,7 @@ def test_a_waiting_call_is_replaced_by_its_repeat(run: Run, barrier: Half) -> No
         await bench.settle()
         again = asyncio.create_task(bench.push(0, 1, 0, attempt=1))
         await bench.settle()
+        assert bench.training.waiting == 1
         with pytest.raises(SupersededError, match="worker 0 called again"):
             await lost
         assert not again.done()
@@ -122,6 +123,21 @@ def test_a_waiting_call_is_replaced_by_its_repeat(run: Run, barrier: Half) -> No
         assert other.reply is not None
         assert held.reply.model.values.tolist() == [-1, -1, -1, -1]  # applied once
         assert (held.blocked, other.blocked) == (20.0, 0.0)
+
+    run(play, half=barrier)
+
+
+def test_the_call_of_a_crashed_worker_does_not_count_as_waiting(run: Run, barrier: Half) -> None:
+    async def play(bench: Bench) -> None:
+        bench.training.server.crashes = lambda worker: worker == 0
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        crashed = asyncio.create_task(bench.push(0, 1, 0))
+        await bench.settle()
+        assert not crashed.done()
+        assert bench.training.waiting == 0
+        crashed.cancel()
 
     run(play, half=barrier)
 

@@ -317,7 +317,7 @@ SERVER_CPU = Metric(
 )
 SERVER_WAITING = Metric(
     "testbed_server_waiting_requests",
-    "Requests waiting at the parameter server for their reply.",
+    "Requests of active workers waiting at the parameter server for their reply.",
     "load",
 )
 TIME = Metric("testbed_time_seconds", "Time since the training started.", EXPORTER)
