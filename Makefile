@@ -161,7 +161,7 @@ types: setup ## strict static types
 	MYPYPATH=compose/grafana $(python) -m mypy compose/grafana/generate.py
 	MYPYPATH=docs/site $(python) -m mypy docs/site/pages.py docs/site/pictures.py docs/site/conf.py
 
-pictures: $(VENV)/.installed-dev ## make docs/pictures, for light and dark pages: needs chromium
+pictures: $(VENV)/.installed-dev ## make docs/pictures, for light and dark pages: needs chromium, npm and prometheus
 	@$(python) docs/site/pictures.py
 
 docs: setup ## write the documentation as a site to site/

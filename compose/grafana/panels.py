@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from grafana_foundation_sdk.builders import (
@@ -16,7 +16,7 @@ from grafana_foundation_sdk.builders import (
     timeseries,
     trend,
 )
-from grafana_foundation_sdk.models.common import LegendDisplayMode, StackingMode
+from grafana_foundation_sdk.models.common import BigValueTextMode, LegendDisplayMode, StackingMode
 from grafana_foundation_sdk.models.dashboard import (
     AnnotationQuery,
     Dashboard,
@@ -38,7 +38,10 @@ SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
 COLUMNS = 24
 TAG = "testbed"
 
-Kind = Literal["lines", "shares", "number", "heat", "states", "against"]
+Kind = Literal["lines", "shares", "number", "name", "heat", "states", "against"]
+
+HALF = ("number", "name")
+"""Kinds that are half as high as the others, and show the last value only."""
 
 STEP = "5s"
 """The shortest interval at which Grafana evaluates an annotation; by default a minute."""
@@ -114,12 +117,13 @@ class Panel:
         about: what is seen, and what to look out for.
         unit: Grafana's name of it.
         queries: expressions by their legend.
-        kind: ``lines`` over time, ``shares`` of a whole, a ``number``, a ``heat`` map of buckets,
-            ``states`` over time, or the first query ``against`` the second.
+        kind: ``lines`` over time, ``shares`` of a whole, a ``number``, the ``name`` of a series, a
+            ``heat`` map of buckets, ``states`` over time, or one query ``against`` the second.
         width: of 24.
-        height: of a panel; a number is half as high.
-        limits: colours from a value on; above the least that is named everything is green.
-        words: what stands for values.
+        height: of a panel; a number or name is half as high.
+        limits: colours from a value on; below the first everything is green. An axis reaches it.
+        words: what stands for the values from 0, and its colour.
+        colors: of curves, by their names.
         top: the largest value that can be, such as 1 of a ratio.
     """
 
@@ -131,7 +135,8 @@ class Panel:
     width: int = 8
     height: int = 8
     limits: tuple[tuple[float, str], ...] = ()
-    words: tuple[str, ...] = ()
+    words: tuple[tuple[str, str], ...] = ()
+    colors: Mapping[str, str] = field(default_factory=dict)
     top: float | None = None
 
 
@@ -197,18 +202,24 @@ def _panel(panel: Panel) -> Any:
         "lines": _lines,
         "shares": _shares,
         "number": _number,
+        "name": _name,
         "heat": _heat,
         "states": _states,
         "against": _against,
     }[panel.kind](panel)
     made = made.title(panel.title).description(panel.about).unit(panel.unit).datasource(SOURCE)
-    made = made.span(panel.width).height(panel.height // (2 if panel.kind == "number" else 1))
+    made = made.span(panel.width).height(panel.height // (2 if panel.kind in HALF else 1))
     made = made.thresholds(_thresholds(panel))
     if panel.top is not None:
         made = made.max(panel.top)
+    for name, color in panel.colors.items():
+        fixed = {"mode": "fixed", "fixedColor": color}
+        made = made.override_by_name(name, [DynamicConfigValue(id_val="color", value=fixed)])
     if panel.words:
-        numbered = enumerate(panel.words)
-        options = {str(n): ValueMappingResult(text=word, index=n) for n, word in numbered}
+        options = {
+            str(n): ValueMappingResult(text=word, color=color, index=n)
+            for n, (word, color) in enumerate(panel.words)
+        }
         made = made.mappings([ValueMap(options=options)])
     return made if panel.kind == "heat" else _asking(made, panel)
 
@@ -217,7 +228,7 @@ def _asking(made: Any, panel: Panel) -> Any:
     for place, (legend, expression) in enumerate(panel.queries.items()):
         query = prometheus.Dataquery().expr(expression).legend_format(legend)
         query = query.ref_id(chr(ord("A") + place)).datasource(SOURCE)
-        made = made.with_target(query.instant() if panel.kind == "number" else query.range())
+        made = made.with_target(query.instant() if panel.kind in HALF else query.range())
     return made
 
 
@@ -231,8 +242,9 @@ def _legend() -> common.VizLegendOptions:
     return common.VizLegendOptions().show_legend(True).display_mode(LegendDisplayMode.LIST)
 
 
-def _lines(_: Panel) -> Any:
-    return timeseries.Panel().legend(_legend()).min(0).line_width(1).fill_opacity(5)
+def _lines(panel: Panel) -> Any:
+    made = timeseries.Panel().legend(_legend()).min(0).line_width(1).fill_opacity(5)
+    return made.axis_soft_max(panel.limits[0][0]) if panel.limits else made
 
 
 def _shares(_: Panel) -> Any:
@@ -242,6 +254,10 @@ def _shares(_: Panel) -> Any:
 
 def _number(_: Panel) -> Any:
     return stat.Panel().reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+
+
+def _name(panel: Panel) -> Any:
+    return _number(panel).text_mode(BigValueTextMode.NAME)
 
 
 def _heat(panel: Panel) -> Any:
@@ -261,4 +277,4 @@ def _against(panel: Panel) -> Any:
     axis = [*panel.queries][1]
     joined = DataTransformerConfig(id_val="joinByField", options={"byField": "Time"})
     made = trend.Panel().legend(_legend()).x_field(axis).with_transformation(joined)
-    return made.override_by_name(axis, [DynamicConfigValue(id_val="unit", value="bytes")])
+    return made.override_by_name(axis, [DynamicConfigValue(id_val="unit", value="decbytes")])

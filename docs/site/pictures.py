@@ -1,8 +1,8 @@
 """Make docs/pictures, for light and dark pages: ``python docs/site/pictures.py``.
 
-Runs are simulated, so that pictures only change with the program. Chromium draws the pages; the
-figures of papers come from the results that are kept beside their studies. Grafana's dashboards are
-missing: Grafana is not a package of Python.
+Runs are simulated, so that pictures only change with the program, but for the live ones on the
+dashboards. Chromium draws the pages; the figures of papers come from the results that are kept
+beside their studies.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from dashboards import missing_packages, pages
 from PIL import Image
 from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI, TerminalTheme
@@ -34,7 +35,7 @@ PAPERS = {
 """A study of each paper, and the figure to show."""
 
 COLOURS = 64
-"""Of a picture that is kept; a drawing needs no more."""
+"""Of a picture that is kept; a drawing needs no more, a dashboard does."""
 
 DARKEST = 19
 """The background of dark pages."""
@@ -56,12 +57,17 @@ DRAWING_COLOURS = {
 
 def main() -> None:
     """Make all pictures."""
+    packages = missing_packages() | ({"chromium"} if shutil.which("chromium") is None else set())
+    if packages:
+        sys.exit(f"Missing. Try: sudo apt install {' '.join(sorted(packages))}")
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         runs_of_the_guides(folder)
         paper_figures(folder)
         page(folder)
         terminal(folder)
+        for drawn in pages(testbed, folder, [*SCHEMES]):
+            shot(drawn.file, drawn.name, size=drawn.size, shade=drawn.shade, colours=256)
     architecture()
 
 
@@ -129,7 +135,9 @@ def architecture() -> None:
         (PICTURES / f"architecture-{shade}.svg").write_text(text, encoding="utf-8")
 
 
-def shot(page: Path, name: str, *, size: tuple[int, int], shade: str) -> None:
+def shot(
+    page: Path, name: str, *, size: tuple[int, int], shade: str, colours: int = COLOURS
+) -> None:
     """Take a picture of a page with Chromium."""
     file = page.with_suffix(".png")
     flags = ("--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=5000")
@@ -140,7 +148,7 @@ def shot(page: Path, name: str, *, size: tuple[int, int], shade: str) -> None:
         check=True,
         capture_output=True,
     )
-    write(Image.open(file).convert("RGB"), name)
+    write(Image.open(file).convert("RGB"), name, colours)
 
 
 def keep_both(figure: Path, name: str) -> None:
@@ -154,10 +162,10 @@ def keep_both(figure: Path, name: str) -> None:
     write(Image.fromarray(dark), f"{name}-dark")
 
 
-def write(image: Image.Image, name: str) -> None:
+def write(image: Image.Image, name: str, colours: int = COLOURS) -> None:
     """Write a picture with few colours."""
     path = PICTURES / f"{name}.png"
-    image.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    image.quantize(colours, dither=Image.Dither.NONE).save(path, optimize=True)
     sys.stdout.write(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes\n")
 
 

@@ -7,13 +7,20 @@ from panels import Panel
 RUN = 'run=~"$run"'
 CLASS = f'{RUN}, class=~"$class"'
 WORKER = f'{CLASS}, worker=~"$worker"'
-STATES = ("absent", "running", "frozen", "lost", "left")
+STATES = (
+    ("absent", "gray"),
+    ("running", "green"),
+    ("frozen or crashed", "blue"),
+    ("lost", "red"),
+    ("left", "orange"),
+)
+LEFT = 4
 BAD = ((0.05, "red"),)
 ANY = ((1, "red"),)
 
 WORKER_STATES = Panel(
     "State of the workers",
-    "Absent, running, frozen, lost or left. A lost worker exited, and no planned fault caused it.",
+    "A lost worker exited, and no planned fault caused it.",
     "none",
     {"{{worker}}": f"testbed_worker_state{{{WORKER}}}"},
     kind="states",
@@ -26,6 +33,14 @@ BY_STATE = Panel(
     "How many run, wait for a reply, are frozen, lost or have left.",
     "none",
     {"{{state}}": f"testbed_workers{{{RUN}}}"},
+    colors={
+        "absent": "gray",
+        "running": "green",
+        "waiting": "light-green",
+        "frozen": "blue",
+        "lost": "red",
+        "left": "orange",
+    },
 )
 REASONS = Panel(
     "What speaks against the run",

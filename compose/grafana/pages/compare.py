@@ -34,7 +34,7 @@ COMPARE_PAGE = Page(
             Panel(
                 "Ingress",
                 "Payload of all pushes.",
-                "bytes",
+                "decbytes",
                 {BY_RUN: f'{SUM} (testbed_payload_bytes_total{{{RUN}, direction="up"}})'},
             ),
             Panel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from panels import Page, Panel
 
-from pages.common import BAD, BY_STATE, CLASS, RUN, UPDATE_RATE, WORKER, WORKER_STATES
+from pages.common import BAD, BY_STATE, CLASS, LEFT, RUN, UPDATE_RATE, WORKER, WORKER_STATES
 
 
 def samples_a_second(metric: str) -> str:
@@ -97,9 +97,12 @@ DEVICES_PAGE = Page(
             BY_STATE,
             Panel(
                 "Longest without an update",
-                "The ten workers whose last update is the oldest.",
+                "The ten workers whose last update is the oldest, of those that have not left.",
                 "s",
-                {"{{worker}}": f"topk(10, testbed_worker_push_age_seconds{{{WORKER}}})"},
+                {
+                    "{{worker}}": f"topk(10, testbed_worker_push_age_seconds{{{WORKER}}} unless "
+                    f"testbed_worker_state{{{WORKER}}} == {LEFT})"
+                },
             ),
             Panel(
                 "Slowest workers",

@@ -9,7 +9,7 @@ from pages.common import BAD, CLASS, RUN, flow
 
 def rates(direction: str) -> Panel:
     """What the links of each class should carry one way, and could before the training."""
-    one = f'{CLASS}, direction="{direction}"'
+    one = f'{CLASS}, class!="ps", direction="{direction}"'
     return Panel(
         f"Rate {direction}",
         "As configured, and as measured before training starts; 5 % apart makes a run invalid.",
@@ -59,7 +59,7 @@ NETWORK_PAGE = Page(
             Panel(
                 "Dropped packets",
                 "By the queues towards each class, and both ways at the parameter server (ps).",
-                "pps",
+                "suffix:p/s",
                 {
                     "{{class}} {{direction}}": "rate("
                     f"testbed_link_dropped_packets_total{{{RUN}}}[$__rate_interval])"
@@ -69,7 +69,7 @@ NETWORK_PAGE = Page(
             Panel(
                 "Backlog",
                 "What waits in them.",
-                "bytes",
+                "decbytes",
                 {"{{class}} {{direction}}": f"testbed_link_backlog_bytes{{{RUN}}}"},
                 width=12,
             ),

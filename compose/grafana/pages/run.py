@@ -45,9 +45,7 @@ GLANCE = (
         4,
         limits=ANY,
     ),
-    Panel(
-        "State", "Of the run.", "none", {"{{state}}": f"testbed_run_state{{{RUN}}}"}, "number", 4
-    ),
+    Panel("State", "Of the run.", "none", {"{{state}}": f"testbed_run_state{{{RUN}}}"}, "name", 4),
 )
 
 RUN_PAGE = Page(

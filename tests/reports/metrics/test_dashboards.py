@@ -243,6 +243,21 @@ def test_runs_of_one_algorithm_are_compared_and_not_added(differ: str, tmp_path:
     expect(asked, scraped, tmp_path / "tests.yml")
 
 
+def test_workers_that_have_left_do_not_count_as_long_without_an_update(tmp_path: Path) -> None:
+    page = json.loads((COMPOSE / "grafana" / "dashboards" / "devices.json").read_text())
+    (panel,) = (one for one in page["panels"] if one["title"] == "Longest without an update")
+    expression = re.sub(r"\$(run|class|worker)", ".*", panel["targets"][0]["expr"])
+    labels = {name: f'{{run="r", class="fast", worker="{name}"}}' for name in ("w0", "w1", "w2")}
+    age, state = "testbed_worker_push_age_seconds", "testbed_worker_state"
+    left, frozen, running = labels.values()
+    scraped = {f"{age}{left}": "60x9", f"{age}{frozen}": "7x9", f"{age}{running}": "1x9"}
+    scraped |= {f"{state}{left}": "4x9", f"{state}{frozen}": "2x9", f"{state}{running}": "1x9"}
+    found = {frozen: 7, running: 1}
+    samples = [{"labels": f"{age}{one}", "value": value} for one, value in found.items()]
+    asked = [{"expr": expression, "eval_time": "30s", "exp_samples": samples}]
+    expect(asked, scraped, tmp_path / "tests.yml")
+
+
 def test_every_alert_is_tested_silent_and_firing() -> None:
     groups = yaml.safe_load(RULES.read_text())["groups"]
     alerts = {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
