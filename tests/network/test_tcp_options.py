@@ -30,7 +30,7 @@ def sender() -> Iterator[socket.socket]:
 
 
 def frame(words: int, *, protocol: int = TCP, ip_words: int = 5, payload: int = 0) -> bytes:
-    """An Ethernet frame whose TCP header has so many words of 32 bits."""
+    """An Ethernet frame whose TCP header has this number of words of 32 bits."""
     length = 4 * (ip_words + words) + payload
     ip = struct.pack(">BBHHHBBH8x", 0x40 | ip_words, 0, length, 0, 0, 64, protocol, 0)
     tcp = struct.pack(">HHIIBBHHH", 5000, 5001, 1, 1, words << 4, 0x10, 512, 0, 0)
