@@ -20,6 +20,7 @@ from testbed.host.namespaces import entered, open_namespace
 from testbed.network.frames import FrameCounts, Frames, frame_counts
 from testbed.network.ledgers import Ledger, Pair, Pairs, sums
 from testbed.network.sock_diag import SocketDiagnosis
+from testbed.network.tcp_options import TcpOptions
 from testbed.values.topology import TrainingRole
 
 INTERFACE = "eth0"
@@ -52,6 +53,8 @@ class Traffic:
         tcp_segments_in: TCP segments they received, acknowledgements included.
         tcp_acked_bytes: payload they sent and the workers acknowledged.
         tcp_segments_out: TCP segments they sent.
+        tcp_options_in_bytes: TCP options, except time stamps, in the packets received there, such
+            as SACK in the acknowledgements of a model of which a part was lost.
         retransmitted_out_bytes: payload they retransmitted (models).
         sockets: the number of sockets connected now.
         retransmitted_in_bytes: by worker, payload that its sockets retransmitted (pushes); in a
@@ -71,6 +74,7 @@ class Traffic:
     tcp_segments_in: int = 0
     tcp_acked_bytes: int = 0
     tcp_segments_out: int = 0
+    tcp_options_in_bytes: int = 0
     retransmitted_out_bytes: int = 0
     sockets: int = 0
     retransmitted_in_bytes: Mapping[str, int] = field(default_factory=dict)
@@ -153,6 +157,7 @@ class TrafficMeter:
             tcp_segments_in=tcp.segments_in,
             tcp_acked_bytes=tcp.acked_bytes,
             tcp_segments_out=tcp.segments_out,
+            tcp_options_in_bytes=self._server.options_bytes,
             retransmitted_out_bytes=tcp.retransmitted_bytes,
             sockets=self._server.connected,
             retransmitted_in_bytes={
@@ -276,16 +281,20 @@ class _ServerMeter(_InterfaceMeter):
     def __init__(self) -> None:
         super().__init__()
         self.connected = 0
+        self.options_bytes = 0
         self.round_trips: Mapping[str, float] = {}
 
     def _open(self, pid: int, opened: ExitStack) -> None:
         self._sockets = opened.enter_context(closing(SocketDiagnosis(pid)))
         super()._open(pid, opened)
+        with entered(self._namespace):
+            self._options = opened.enter_context(closing(TcpOptions(INTERFACE)))
 
     def _measure(self) -> None:
         sockets = self._sockets.connected()
         self.ledger.count(sockets, self._sockets.ended())
         super()._measure()
+        self.options_bytes += self._options.take()
         self.connected = len(sockets)
         self.round_trips = {one.peer: one.round_trip_seconds for one in sockets}
 

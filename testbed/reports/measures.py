@@ -253,7 +253,8 @@ def flow(
     """Return one direction of the PS's link, as of the last reading of the kernel's counters.
 
     The expected wire bytes count packets as the interface does: with segmentation offloads,
-    one packet there consists of many TCP segments and has a single header.
+    one packet there consists of many TCP segments and has a single header. TCP options in addition
+    to time stamps are known on the way in only.
     """
     if reading is None:
         return Flow()
@@ -264,22 +265,23 @@ def flow(
     until = updates["wall_seconds"] <= reading["wall_seconds"]
     retransmitted = int(reading[f"retransmitted_{side}_bytes"])
     repeated = retransmitted if side == "out" else 0  # loss on the way in is never counted
-    packets = int(reading[f"{wire}_packets"])
+    options = int(reading.get("tcp_options_in_bytes", 0)) if side == "in" else 0
+    headers = HEADER_BYTES * int(reading[f"{wire}_packets"]) + options
     return Flow(
         payload_bytes=int(updates.loc[until, column].sum()),
         tcp_bytes=int(reading[tcp]),
         retransmitted_bytes=retransmitted,
         wire_bytes=int(reading[f"{wire}_bytes"]),
-        expected_wire_bytes=int(reading[tcp]) + repeated + HEADER_BYTES * packets,
+        expected_wire_bytes=int(reading[tcp]) + repeated + headers,
     )
 
 
 def last_reading(traffic: pd.DataFrame) -> Mapping[str, Any] | None:
-    """Return the last row of traffic.csv from during or after the training."""
+    """Return the last row of traffic.csv from during or after the training; no empty fields."""
     rows = traffic[traffic["wall_seconds"].notna() & traffic["wire_rx_bytes"].notna()]
     if rows.empty:
         return None
-    return {str(name): value for name, value in rows.iloc[-1].items()}
+    return {str(name): value for name, value in rows.iloc[-1].dropna().items()}
 
 
 def busyness(traffic: pd.DataFrame, seconds: float | None) -> dict[str, float | None]:

@@ -16,7 +16,7 @@ from testbed.run.traces import Traces
 from testbed.run.training_start import TrainingStart
 from testbed.run.training_watch import TrainingWatch
 from testbed.run.watch import Restarter
-from testbed.run.worker_status import ANSWER_SECONDS, WorkerStatusReporter
+from testbed.run.worker_status import WorkerStatusReporter
 from testbed.runtimes.agent.settings import OnHangup
 from testbed.scenario.compute import choose
 from testbed.scenario.experiment import timeline_of
@@ -26,10 +26,6 @@ from testbed.telemetry.entry import NAMES
 from testbed.telemetry.event_kinds import State
 from testbed.telemetry.ps_events import Done
 from testbed.values.topology import NodeSpec
-
-FAR_ANSWER_SECONDS = 10.0
-"""The time of ``ANSWER_SECONDS`` for a parameter server on another host: an engine starts a command
-for each connection."""
 
 FINAL_SECONDS = 120.0
 """Added to the last evaluation; longer than the PS itself waits once training has ended."""
@@ -46,8 +42,7 @@ class Training(Course):
         folder, scenario = setup.folder, setup.scenario
         self._setup, self._run = setup, run
         plan, token = setup.plan, token_of(setup.secret, CONTROLLER)
-        within = ANSWER_SECONDS if plan.ps in plan.here else FAR_ANSWER_SECONDS
-        status = WorkerStatusReporter(folder.ps_socket, token, within)
+        status = WorkerStatusReporter(folder.ps_socket, token)
         self.watch = TrainingWatch(plan, folder, run.recorder, run.agent, run.clock, status)
         self.watch.own_files = own_files(scenario)
         self.timeline = timeline_of(scenario, folder.path)

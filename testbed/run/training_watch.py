@@ -115,7 +115,7 @@ class TrainingWatch(Watch):
             NodeError: the parameter server could not be notified.
         """
         if node.part == "client":
-            self.worker_status.send()
+            self.worker_status.send(wait=True)
             if not self.worker_status.is_sent(node.index):
                 raise NodeError("the parameter server could not be notified that it had ended.")
 

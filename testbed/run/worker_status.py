@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from testbed.errors import NodeError, RejectedError
@@ -15,8 +17,9 @@ from testbed.rpc.limits import ENVELOPE_BYTES, MessageLimits
 if TYPE_CHECKING:
     from testbed.rpc.client import Connection
 
-ANSWER_SECONDS = 1.0
-"""Maximum wait for an answer of the parameter server; meanwhile the run is not watched."""
+ANSWER_SECONDS = 10.0
+"""Maximum wait for an answer of the parameter server. If that is on another host, an engine starts
+a command for each connection."""
 
 
 @dataclass
@@ -25,11 +28,11 @@ class WorkerStatusReporter:
 
     socket: Path  # the parameter server's socket for the controller
     token: str  # the controller's token
-    answer_seconds: float = ANSWER_SECONDS  # how long to wait for an answer
     _pending: dict[int, str] = field(default_factory=dict)
     _sent: dict[int, str] = field(default_factory=dict)
     _frozen: set[int] = field(default_factory=set)
     _frozen_changes: dict[int, bool] = field(default_factory=dict)
+    _delivery: _Delivery | None = None
 
     def add(self, worker: int, reason: str) -> None:
         """Register that a worker's process has exited unexpectedly, for this reason."""
@@ -46,39 +49,86 @@ class WorkerStatusReporter:
 
     def resend(self) -> None:
         """Forget what was sent: a new parameter server has been started."""
+        self._end_delivery()
         self._pending = self._sent | self._pending
         self._frozen_changes = dict.fromkeys(self._frozen, True) | self._frozen_changes
 
-    def send(self) -> None:
-        """Send all reports; a report that fails is sent again the next time.
+    def send(self, *, wait: bool = False) -> None:
+        """Send all reports, in a thread; a report that fails is sent again the next time.
 
         If the parameter server has ended, all fail: that is detected elsewhere, and makes no
         difference to the workers. A report that it rejects is among its own events.
+
+        Args:
+            wait: until all reports have been answered or have failed.
         """
-        if not self._pending and not self._frozen_changes:
+        if self._delivery is not None and self._delivery.is_alive() and not wait:
             return
+        self._end_delivery()
+        if self._pending or self._frozen_changes:
+            exits, changes = tuple(self._pending.items()), tuple(self._frozen_changes.items())
+            self._delivery = _Delivery(self.socket, self.token, exits, changes)
+            self._delivery.start()
+        if wait:
+            self._end_delivery()
+
+    def _end_delivery(self) -> None:
+        """Await the delivery that was begun, if any, and register what it has delivered."""
+        if self._delivery is None:
+            return
+        self._delivery.join()
+        for worker in self._delivery.exits_answered:
+            self._sent[worker] = self._pending.pop(worker)
+        for worker, silent in self._delivery.changes_answered.items():
+            if self._frozen_changes[worker] == silent:  # else it has changed since
+                del self._frozen_changes[worker]
+        self._delivery = None
+
+
+class _Delivery(Thread):
+    """Sends reports, one after the other, until one fails.
+
+    Attributes:
+        exits_answered: the workers whose exits the parameter server knows.
+        changes_answered: the same for freezes, and whether the worker was frozen.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        token: str,
+        exits: Iterable[tuple[int, str]],
+        changes: Iterable[tuple[int, bool]],
+    ) -> None:
+        super().__init__(name="worker status", daemon=True)
+        self._socket, self._token, self._exits, self._changes = socket, token, exits, changes
+        self.exits_answered: list[int] = []
+        self.changes_answered: dict[int, bool] = {}
+
+    def run(self) -> None:
         from testbed.rpc._pb import ps_pb2
         from testbed.rpc.client import Connection
 
         with (
             suppress(NodeError, FileNotFoundError),
-            unix_address(self.socket) as address,
+            unix_address(self._socket) as address,
             Connection(
                 address,
-                token=self.token,
+                token=self._token,
                 limits=MessageLimits(ENVELOPE_BYTES),
                 patience_seconds=0.0,
             ) as connection,
         ):
-            for worker, reason in list(self._pending.items()):
+            for worker, reason in self._exits:
                 request = ps_pb2.RemoveRequest(worker=worker, reason=reason)
-                self._call(connection, methods.REMOVE, request.SerializeToString())
-                self._sent[worker] = self._pending.pop(worker)
-            for worker, silent in list(self._frozen_changes.items()):
+                _call(connection, methods.REMOVE, request.SerializeToString())
+                self.exits_answered.append(worker)
+            for worker, silent in self._changes:
                 change = ps_pb2.SilenceRequest(worker=worker, silent=silent)
-                self._call(connection, methods.SILENCE, change.SerializeToString())
-                del self._frozen_changes[worker]
+                _call(connection, methods.SILENCE, change.SerializeToString())
+                self.changes_answered[worker] = silent
 
-    def _call(self, connection: Connection, method: str, request: bytes) -> None:
-        with suppress(RejectedError):
-            connection.call(method, request, deadline_seconds=self.answer_seconds)
+
+def _call(connection: Connection, method: str, request: bytes) -> None:
+    with suppress(RejectedError):
+        connection.call(method, request, deadline_seconds=ANSWER_SECONDS)

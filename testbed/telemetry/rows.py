@@ -207,12 +207,8 @@ class TrafficRow(NamedTuple):
     tcp_segments_out: Annotated[
         Count, "sent segments, including retransmissions", SOCKETS, "segments"
     ]
-    retransmitted_in_bytes: Annotated[
-        Count, "data that workers retransmitted", "the workers' sockets"
-    ]
-    retransmitted_out_bytes: Annotated[
-        Count, "data that the parameter server retransmitted", SOCKETS
-    ]
+    retransmitted_in_bytes: Annotated[Count, "data that workers sent again", "the workers' sockets"]
+    retransmitted_out_bytes: Annotated[Count, "data that the server sent again", SOCKETS]
     host_busy_ratio: Annotated[
         Measured, "fraction of the CPU time used since the previous row", HOST
     ]
@@ -222,6 +218,9 @@ class TrafficRow(NamedTuple):
         "fraction of the time since the previous row in which a process waited for a CPU; "
         "empty in older folders, and if the kernel does not report it",
         HOST,
+    ] = None
+    tcp_options_in_bytes: Annotated[
+        MeasuredCount, "received TCP options except time stamps, such as SACK", INTERFACE
     ] = None
 
 

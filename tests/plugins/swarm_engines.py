@@ -80,10 +80,17 @@ class Engines:
 
     def relabel(self, **labels: str) -> None:
         """Give the second node these labels, in place of those that it has, and have it active."""
+        self._change_second(Labels=labels, Availability="active")
+
+    def drain(self) -> str:
+        """Have the Swarm drain the second node; return its name."""
+        return self._change_second(Availability="drain")
+
+    def _change_second(self, **changes: Any) -> str:
         client = self.clients[0]
         node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
-        changed = {**node["Spec"], "Labels": labels, "Availability": "active"}
-        client.update_node(node["ID"], node["Version"]["Index"], changed)
+        client.update_node(node["ID"], node["Version"]["Index"], {**node["Spec"], **changes})
+        return str(node["Description"]["Hostname"])
 
     def stop(self) -> None:
         """End the commands that were started and still run."""

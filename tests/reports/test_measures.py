@@ -255,3 +255,20 @@ def test_a_share_equal_to_the_limit_is_allowed() -> None:
 def test_a_host_without_readings() -> None:
     for found in measures.busyness(readings(), 4.0), measures.busyness(readings((1.0, 0.5)), None):
         assert found == {"mean": None, "max": None, "share_above_limit": None}
+
+
+def test_longer_headers_are_expected_where_they_were_counted() -> None:
+    """20 of 50 packets with one block of SACK, 12 bytes; older folders lack the count."""
+    none = pd.DataFrame({"wall_seconds": [], "payload_up_bytes": [], "payload_down_bytes": []})
+    columns = ("wall_seconds", "wire_rx_bytes", "wire_rx_packets", "tcp_received_bytes")
+    reading = dict(zip(columns, (1.0, 10_240, 50, 6_700), strict=True))
+    reading |= dict.fromkeys(("wire_tx_bytes", "wire_tx_packets", "tcp_acked_bytes"), 100)
+    reading |= {"retransmitted_in_bytes": 0, "retransmitted_out_bytes": 0}
+    assert measures.flow(none, reading, side="in").expected_wire_bytes == 6_700 + 66 * 50
+    reading["tcp_options_in_bytes"] = 20 * 12
+    assert measures.flow(none, reading, side="in").expected_wire_bytes == 10_240
+    assert measures.flow(none, reading, side="out").expected_wire_bytes == 100 + 66 * 100
+    table = pd.DataFrame([reading]).astype({"tcp_options_in_bytes": "Int64"})
+    assert measures.last_reading(table) == reading
+    table["tcp_options_in_bytes"] = pd.NA
+    assert "tcp_options_in_bytes" not in (measures.last_reading(table) or {})

@@ -77,13 +77,13 @@ def socket(tmp_path: Path) -> Path:
 def test_each_lost_worker_is_reported_once(socket: Path) -> None:
     heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
     with server(socket, heard):
-        reporter.send()
+        reporter.send(wait=True)
         reporter.add(2, "w2 was ended by SIGKILL")
         reporter.add(0, "w0 exited with status 2")
-        reporter.send()
-        reporter.send()
+        reporter.send(wait=True)
+        reporter.send(wait=True)
         reporter.add(1, "w1 ran out of memory")
-        reporter.send()
+        reporter.send(wait=True)
     assert heard == [
         (2, "w2 was ended by SIGKILL"),
         (0, "w0 exited with status 2"),
@@ -102,17 +102,17 @@ def test_workers_that_stop_and_resume_are_reported_on_change(socket: Path) -> No
     with server(socket, silence, methods.SILENCE):
         for frozen in (set(), {1}, {1}, {1, 2}, {2}):
             reporter.set_frozen(frozen)
-            reporter.send()
+            reporter.send(wait=True)
     assert heard == [(1, "silent"), (2, "silent"), (1, "answers")]
 
 
 def test_reports_without_a_listener_are_repeated(socket: Path) -> None:
     heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
     reporter.add(1, "killed")
-    reporter.send()  # no socket listens
+    reporter.send(wait=True)  # no socket listens
     with server(socket, heard):
-        reporter.send()
-        reporter.send()
+        reporter.send(wait=True)
+        reporter.send(wait=True)
     assert heard == [(1, "killed")]
 
 
@@ -120,23 +120,52 @@ def test_a_deleted_folder_does_not_fail_the_run(socket: Path) -> None:
     reporter = WorkerStatusReporter(socket, TOKEN)
     reporter.add(1, "killed")
     socket.parent.rmdir()
-    reporter.send()
+    reporter.send(wait=True)
 
 
 def test_a_server_that_does_not_answer_is_not_awaited(socket: Path) -> None:
-    reporter = WorkerStatusReporter(socket, TOKEN, answer_seconds=0.1)
+    heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
+    asked, answered = threading.Event(), threading.Event()
+
+    async def late(message: bytes) -> bytes:
+        asked.set()
+        await asyncio.to_thread(answered.wait)
+        return await heard(message)
+
     reporter.add(1, "killed")
-
-    async def silent(message: bytes) -> bytes:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    with server(socket, silent):
+    with server(socket, late):
         reporter.send()
-    heard = Heard()
-    with server(socket, heard):
+        assert asked.wait(60)
+        reporter.add(2, "killed too")
+        reporter.send()  # begins nothing else
+        assert not reporter.is_sent(1)
+        answered.set()
+        reporter.send(wait=True)
+    assert heard == [(1, "killed"), (2, "killed too")]
+    assert reporter.is_sent(1)
+    assert reporter.is_sent(2)
+
+
+def test_a_change_during_a_report_is_sent_after_it(socket: Path) -> None:
+    heard, reporter = Heard(), WorkerStatusReporter(socket, TOKEN)
+    asked, answered = threading.Event(), threading.Event()
+
+    async def late(message: bytes) -> bytes:
+        request = ps_pb2.SilenceRequest.FromString(message)
+        heard.append((request.worker, "silent" if request.silent else "answers"))
+        asked.set()
+        await asyncio.to_thread(answered.wait)
+        return ps_pb2.SilenceReply().SerializeToString()
+
+    with server(socket, late, methods.SILENCE):
+        reporter.set_frozen({1})
         reporter.send()
-    assert heard == [(1, "killed")]
+        assert asked.wait(60)
+        reporter.set_frozen(set())
+        answered.set()
+        reporter.send(wait=True)
+        reporter.send(wait=True)
+    assert heard == [(1, "silent"), (1, "answers")]
 
 
 def test_refused_reports_are_not_repeated(socket: Path) -> None:
@@ -149,8 +178,8 @@ def test_refused_reports_are_not_repeated(socket: Path) -> None:
     reporter.add(7, "killed")
     reporter.add(1, "killed too")
     with server(socket, refuse):
-        reporter.send()
-        reporter.send()
+        reporter.send(wait=True)
+        reporter.send(wait=True)
     assert [worker for worker, _ in asked] == [7, 1]
 
 
@@ -160,9 +189,11 @@ def test_a_worker_that_ends_unexpectedly_is_reported(small: Any) -> None:
     small.agent.ended = [Exit("w1", -9)]
     with server(small.setup.folder.ps_socket, heard):
         watch.look()
+        watch.worker_status.send(wait=True)
         small.says("finished", reason="100 updates applied", version=100)
         small.agent.ended = [Exit("w0", 0), Exit("w2", -15)]
         watch.look()
+        watch.worker_status.send(wait=True)
     assert heard == [(1, "w1 was ended by SIGKILL"), (2, "w2 was ended by SIGTERM")]
 
 

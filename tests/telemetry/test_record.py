@@ -169,9 +169,9 @@ def test_readings_before_the_training_have_no_time(folder: RunFolder, hand: Hand
         recorder.traffic(READING, HostSample(0.25, 1024, 0.5))
         recorder.traffic(READING, HostSample(None, None))
     assert LineReader(folder.traffic).read()[1:] == [
-        b",,2,1,2,3,4,5,6,7,8,10,9,,,",
-        b"3.0,1.5,2,1,2,3,4,5,6,7,8,10,9,0.25,1024,0.5",
-        b"3.0,1.5,2,1,2,3,4,5,6,7,8,10,9,,,",
+        b",,2,1,2,3,4,5,6,7,8,10,9,,,,",
+        b"3.0,1.5,2,1,2,3,4,5,6,7,8,10,9,0.25,1024,0.5,",
+        b"3.0,1.5,2,1,2,3,4,5,6,7,8,10,9,,,,",
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
-from threading import Thread
+from threading import Event, Thread
 
 from testbed.errors import TestbedError
 from testbed.host.sockets import short_path
@@ -17,6 +17,9 @@ from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.pipe import find_agent, open_stream, output_of
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import HostSpec
+
+RETRY_SECONDS = 1.0
+"""Pause after a connection could not be accepted, as for want of descriptors; it waits for it."""
 
 
 class ServerSocket:
@@ -28,6 +31,7 @@ class ServerSocket:
 
     def __init__(self, host: HostSpec, folder: RunFolder) -> None:
         self._host, self._folder = host, folder
+        self._closed = Event()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         folder.ps_socket.unlink(missing_ok=True)  # of a start that was killed
         with short_path(folder.ps_socket) as name:
@@ -37,15 +41,19 @@ class ServerSocket:
 
     def close(self) -> None:
         """Accept no more connections. Idempotent."""
+        self._closed.set()
         with suppress(OSError):  # closed already
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._folder.ps_socket.unlink(missing_ok=True)
 
     def _serve(self) -> None:
-        with suppress(OSError):  # closed
-            while True:
+        while not self._closed.is_set():
+            try:
                 near, _ = self._listener.accept()
+            except OSError:
+                self._closed.wait(RETRY_SECONDS)
+            else:
                 Thread(target=self._forward, args=(near,), daemon=True).start()
 
     def _forward(self, near: socket.socket) -> None:

@@ -156,13 +156,10 @@ def test_a_lost_host_loses_its_workers_and_the_others_go_on(engines: Engines) ->
 def test_a_drained_host_ends_a_run_that_is_to_fail_with_it(engines: Engines) -> None:
     on_lost = "runtime.docker.hosts.swarm.on_lost=fail"
     controller = engines.train("long.yaml", "f", "--set", on_lost)
-    client = engines.clients[0]
-    node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
-    drained = {**node["Spec"], "Availability": "drain"}
-    client.update_node(node["ID"], node["Version"]["Index"], drained)
+    name = engines.drain()
     said, errors = controller.communicate(timeout=SECONDS)
     assert controller.returncode == 5, said
-    assert f"host {node['Description']['Hostname']} is lost: the Swarm drains it" in errors
+    assert f"host {name} is lost: the Swarm drains it" in errors
     assert [engines.left("f", number) for number in (0, 1)] == [([], []), ([], [])]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -122,18 +124,36 @@ def test_a_server_that_is_killed_on_another_host_resumes_there(
 @pytest.mark.nightly
 def test_a_run_fails_with_the_host_of_its_server(engines: Engines) -> None:
     controller = engines.train("long.yaml", "l", *PLACED, *NO_FAULTS)
-    client = engines.clients[0]
-    node = next(one for one in client.nodes() if not one.get("ManagerStatus"))
-    drained = {**node["Spec"], "Availability": "drain"}
-    client.update_node(node["ID"], node["Version"]["Index"], drained)
+    name = engines.drain()
     said, errors = controller.communicate(timeout=SECONDS)
     assert controller.returncode == 5, said
-    name = node["Description"]["Hostname"]
     assert f"host {name} is lost: the Swarm drains it. It had the parameter server." in errors
     folder = folder_of(engines, "l")
     assert folder.state().state == "failed"
     assert len(Run(folder.path).updates) > 0
     check_nothing_left(engines, "l")
+
+
+@pytest.mark.nightly
+def test_a_power_cut_of_the_host_of_the_server_ends_the_run(engines: Engines) -> None:
+    tool = os.environ["SWARM_HOSTS"]
+    controller = engines.train("long.yaml", "o", *PLACED, *NO_FAULTS)
+    folder = folder_of(engines, "o")
+    name = json.loads(folder.plan.read_text())["hosts"][1]["name"]
+    subprocess.run((tool, "crash", name), check=True)
+    try:
+        _, errors = controller.communicate(timeout=SECONDS)
+        assert controller.returncode == 3  # not everything could be removed
+        assert "It had the parameter server" in errors
+        assert f"remain on this host: host {name}" in errors
+        assert "Then: testbed down o" in errors
+        assert folder.state().state == "failed"
+        assert f"host {name} is lost: the stream to its agent has ended" in folder.state().reason
+        assert engines.left("o", 0) == ([], [])
+    finally:
+        subprocess.run((tool, "up", "2"), check=True, capture_output=True)
+    engines("down", "o")
+    check_nothing_left(engines, "o")
 
 
 @pytest.mark.nightly
