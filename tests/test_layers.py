@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Collection, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -16,16 +17,23 @@ MODULE = re.compile(r"(?<![\w./-])testbed\.([a-z_]*)")
 SEPARATORS = re.compile(r"[|:]")
 
 
+@cache
+def parsed() -> dict[Path, ast.Module]:
+    """The files of the package."""
+    files = sorted((ROOT / "testbed").rglob("*.py"))
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in files}
+
+
 def ranks() -> dict[str, int]:
     """The rank of each part, as in the contract of import-linter."""
     return {part: -row for row, parts in enumerate(contract()) for part in parts}
 
 
-def named(file: Path) -> Iterator[tuple[int, str]]:
+def named(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """The parts that a file names in strings other than prose: the line, and the part."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
             for found in MODULE.finditer(node.value):
                 yield node.lineno, found[1]
@@ -35,10 +43,10 @@ def test_no_part_names_a_higher_one_in_a_string() -> None:
     order = {**ranks(), "": 0}  # a composed name could be any part: the highest rank
     bottom = min(order.values())
     faults = []
-    for file in sorted((ROOT / "testbed").glob("*/**/*.py")):
-        own = order[file.relative_to(ROOT / "testbed").parts[0]]
-        for line, part in named(file):
-            if order.get(part, bottom) > own:
+    for file, tree in parsed().items():
+        room, *inside = file.relative_to(ROOT / "testbed").parts
+        for line, part in named(tree) if inside else ():
+            if order.get(part, bottom) > order[room]:
                 faults.append(f"{file.relative_to(ROOT)}:{line}: testbed.{part}")
     assert faults == []
 
@@ -70,7 +78,7 @@ def test_the_drawing_matches_the_contract_and_has_every_room() -> None:
 
 def test_every_room_documents_its_contents_and_exclusions() -> None:
     for package in (ROOT / "testbed").glob("*/__init__.py"):
-        text = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
+        text = ast.get_docstring(parsed()[package]) or ""
         text = " ".join(text.split())
         assert "Here: " in text, package
         assert "Not here: " in text, package
@@ -89,12 +97,9 @@ def imports(tree: ast.AST, modules: Collection[str]) -> Iterator[str]:
 
 def test_files_have_no_import_cycles() -> None:
     files = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in (ROOT / "testbed").rglob("*.py")
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): tree
+        for path, tree in parsed().items()
     }
-    graph = {
-        name: set(imports(ast.parse(path.read_text(encoding="utf-8")), files)) - {name}
-        for name, path in files.items()
-    }
+    graph = {name: set(imports(tree, files)) - {name} for name, tree in files.items()}
     graph["testbed"] = set()  # imports lazily on first access
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the files

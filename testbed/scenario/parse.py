@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import yaml
@@ -71,6 +72,7 @@ def parse_value(text: str, option: str) -> Any:
     return root and root.data
 
 
+@lru_cache(maxsize=4)  # a command asks of a file what it is before it loads it
 def _read(text: str, file: str, loader: Any = None) -> tuple[Node | None, list[Problem]]:
     """Return the root (None for an empty file) and the problems that do not stop reading.
 

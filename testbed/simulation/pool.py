@@ -21,6 +21,7 @@ import gc
 import mmap
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
+from testbed.host.allocation import heap_frozen
 from testbed.models import Evaluation
 from testbed.payloads import Vector
 from testbed.payloads.base import CACHE_LINE_BYTES
@@ -90,9 +92,9 @@ class Pool:
         self._asked: Counter[int] = Counter()  # unanswered tasks per worker
         self._answered: list[Any] = []
         self._workers = workers
-        self._frozen = not gc.get_freeze_count()  # if already frozen, it stays so
+        self._cleanup = ExitStack()
         gc.collect()
-        gc.freeze()  # existing objects stay: the collector need not scan or copy them
+        self._cleanup.enter_context(heap_frozen())  # the collector need not scan or copy it
         batch = max(together, min(BATCH, 1 + workers // (8 * processes)))
         self._members = [
             PoolProcess(start(number, self._rows), batch) for number in range(processes)
@@ -104,8 +106,7 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         for member in self._members:
             member.channel.close()
-        if self._frozen:
-            gc.unfreeze()
+        self._cleanup.close()
 
     def lend(self, worker: int, reply: Reply, standing: StandingOrders = NO_STANDING) -> None:
         """Store a reply for a worker; copies its payload, as the server will change it."""

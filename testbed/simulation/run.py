@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from testbed.errors import RunNotFound, TestbedError
@@ -16,7 +17,7 @@ from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import followings, own_copy
 from testbed.simulation.actors import Actors, count_actors, require_room
-from testbed.simulation.build import build, draw_step
+from testbed.simulation.build import build, compute_device, draw_step
 from testbed.simulation.channels import Start, forked
 from testbed.simulation.checkpoint import Checkpoint, saver
 from testbed.simulation.device import DeviceModel
@@ -194,6 +195,8 @@ def simulate(
     if ray_pool(scenario):
         start: Start = Actors(experiment, processes=count, size=size, replaced=recorder.event).start
     else:
+        if gradients_at_once(scenario) > 1 and compute_device(scenario) is None:
+            import_module("torch._dynamo")  # torch.func would, in each process: two seconds
         compute = partial(build, experiment, processes=count, reuse=reuse)
         start = forked(compute, workers=workers, own_files=experiment.own_files)
     together = gradients_at_once(scenario)

@@ -19,7 +19,7 @@ def looked_at(one):
 before = Kept()
 {first}
 try:
-    with heap_frozen():
+    with heap_frozen(), heap_frozen():
         since = Kept()
         print(looked_at(since), looked_at(before))
         cycle = Kept()

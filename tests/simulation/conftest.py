@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -79,12 +78,6 @@ Simulate = Callable[..., Run]
 
 
 @pytest.fixture(scope="session")
-def torch_compiler() -> None:
-    """Imported once: torch.func otherwise imports it in each process that uses it, for seconds."""
-    import_module("torch._dynamo")
-
-
-@pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The prepared digits."""
     dataset = load_text(SCENARIO).dataset
@@ -99,7 +92,7 @@ def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
     def run(
         name: str,
         *settings: str,
-        processes: int = 2,
+        processes: int = 1,
         text: str = SCENARIO,
         files: Mapping[str, str] | None = None,
     ) -> Run:

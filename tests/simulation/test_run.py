@@ -57,7 +57,6 @@ def test_saved_models_load_and_have_their_recorded_accuracy(
     assert best.taken.version in set(during["version"])
 
 
-@pytest.mark.usefixtures("torch_compiler")
 def test_gradients_at_once_repeat_to_the_bit_and_agree_with_those_one_by_one(
     run_simulation: Simulate,
 ) -> None:
@@ -71,7 +70,6 @@ def test_gradients_at_once_repeat_to_the_bit_and_agree_with_those_one_by_one(
     assert not np.array_equal(together.evaluations["loss"], alone.evaluations["loss"])
 
 
-@pytest.mark.usefixtures("torch_compiler")
 def test_the_process_that_forks_the_pool_computes_no_gradient(
     run_simulation: Simulate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +82,7 @@ def test_the_process_that_forks_the_pool_computes_no_gradient(
         tried(*arguments)
 
     monkeypatch.setattr(batched, "require_batchable", recorded)
-    run_simulation("one", "runtime.vmap=4")
+    run_simulation("one", "runtime.vmap=4", processes=2)
     found = pids.read_text().split()
     assert len(found) == 2
     assert str(os.getpid()) not in found

@@ -7,6 +7,7 @@ import json
 import signal
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from testbed.studies.cluster_task import archived, extract
 from testbed.studies.progress import Failure, Progress
 from testbed.telemetry.registry import Registry
 
-pytest.importorskip("ray", reason="needs ray: pip install 'edge-testbed[ray]'")
+pytestmark = pytest.mark.skipif(
+    find_spec("ray") is None, reason="needs ray: pip install 'edge-testbed[ray]'"
+)
 
 SIX = "name: own\nscenario: base.yaml\nseeds: [1, 2, 3, 4, 5, 6]\nvary: {{files: {{mine: {0}}}}}\n"
 NET = (
