@@ -7,12 +7,17 @@ import ctypes
 import errno
 import fcntl
 import os
+import platform
+import signal
 import socket
 import struct
 from pathlib import Path
 
 from testbed.errors import HostError
 
+CLONE_PARENT = 0x0000_8000
+CLONE_CHILD_CLEARTID = 0x0020_0000
+CLONE_CHILD_SETTID = 0x0100_0000
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWCGROUP = 0x0200_0000
 CLONE_NEWUTS = 0x0400_0000
@@ -41,12 +46,14 @@ PR_CAPBSET_DROP = 24
 PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+PR_GET_TID_ADDRESS = 40
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECURE_NOROOT_FOR_GOOD = 0b11
 """Uid 0 gains no capability by executing a program; irrevocable."""
 
 _MADV_COLLAPSE = 25
+_SYS_CLONE = 56 if platform.machine() == "x86_64" else 220  # as on aarch64 and riscv64
 _SYS_MOUNT_SETATTR = 442  # the same number on every architecture
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
@@ -65,11 +72,37 @@ _IFREQ_NUMBER = struct.Struct("16si20x")
 LOOPBACK = "lo"
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_interpreter = ctypes.PyDLL(None, use_errno=True)
+"""The same, for calls during which the interpreter stays locked."""
 
 
 def unshare(flags: int) -> None:
     """Move this process (for CLONE_NEWPID: its next children) into new namespaces."""
     _check(_libc.unshare(flags), "unshare")
+
+
+def fork_sibling(flags: int) -> int:
+    """Fork like ``os.fork``, but a child of this process's parent, in new namespaces.
+
+    This process must have only one thread: the handlers of ``pthread_atfork`` are not called.
+
+    Raises:
+        OSError: not allowed, or the kernel has no CONFIG_CHECKPOINT_RESTORE.
+    """
+    # There glibc keeps the thread's number, by which it knows the owners of locks.
+    number = ctypes.c_void_p()
+    prctl(PR_GET_TID_ADDRESS, ctypes.addressof(number))
+    flags |= CLONE_PARENT | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | signal.SIGCHLD
+    _interpreter.PyOS_BeforeFork()
+    # The fourth argument on x86-64 and the fifth elsewhere; the other one is not used.
+    pid: int = _interpreter.syscall(
+        ctypes.c_long(_SYS_CLONE), ctypes.c_ulong(flags), None, None, number, number
+    )
+    if pid == 0:
+        _interpreter.PyOS_AfterFork_Child()
+    else:
+        _interpreter.PyOS_AfterFork_Parent()
+    return _check(pid, "clone")
 
 
 def setns(descriptor: int, flags: int) -> None:

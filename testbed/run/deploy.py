@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from testbed.errors import NodeError
@@ -13,7 +12,7 @@ from testbed.host.admission import ADMISSION
 from testbed.run.probe import Prober, record_probe, shaped_links
 from testbed.run.setup import Setup
 from testbed.run.watch import Watch
-from testbed.runtimes.agent.client import AgentClient
+from testbed.runtimes.agent.client import AgentClient, AgentLateError
 from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.base import RuntimeDriver
 from testbed.telemetry.event_kinds import Launched, LinksRead, Phase
@@ -55,9 +54,17 @@ class Deployment:
         self._asked.append((node, self._begin(self.setup.launch(node))))
 
     def admit(self, node: NodeSpec) -> None:
-        """Let a held node call others."""
-        with suppress(NodeError):  # it has ended, which the watch reports
+        """Let a held node call others.
+
+        Raises:
+            AgentLateError: the agent does not answer in time, nor would it for the next node.
+        """
+        try:
             self.agent.signal(node.name, ADMISSION)
+        except AgentLateError:
+            raise
+        except NodeError:
+            return  # it has ended, which the watch reports
 
     def probe_links(self) -> None:
         """Measure every class's link, before there is other traffic on the switch."""

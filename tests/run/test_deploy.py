@@ -9,6 +9,7 @@ import pytest
 from testbed.errors import NodeError
 from testbed.run.deploy import Deployment
 from testbed.run.training_start import MOST_STARTING, TrainingStart
+from testbed.runtimes.agent.client import AgentLateError
 from testbed.runtimes.agent.launch import Exit, LaunchSpec
 from testbed.telemetry.ps_events import Started
 
@@ -49,6 +50,19 @@ def test_nodes_start_in_order(small: Any) -> None:
     assert shown[:2] == ["starting the parameter server and 3 workers", "training"]
     launched = [event for event in small.events() if event["event"] == "launched"]
     assert [event["pid"] for event in launched] == [1001, 1002, 1003, 1004, 1005]
+
+
+def test_a_start_ends_with_the_first_worker_for_which_the_agent_does_not_answer(small: Any) -> None:
+    def answer(name: str) -> None:
+        obey(small, name)
+        if name == "w0":
+            raise AgentLateError("the agent did not answer signal in time.")
+
+    small.agent.on_begin = answer
+    small.agent.answers = [[LINK]]
+    with pytest.raises(AgentLateError):
+        deployment(small).bring_up()
+    assert small.agent.begun == ["ps", "evaluator", "w0"]
 
 
 def test_containers_of_an_engine_exist_before_the_first_launch(make_small: Any) -> None:

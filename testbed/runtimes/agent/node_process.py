@@ -31,6 +31,9 @@ from testbed.values.topology import NodeSpec
 
 ARGUMENTS_DESCRIPTOR = 3
 SETUP_SECONDS = 30.0
+FIRST = 1
+"""The pid of a process that was forked into a new pid namespace."""
+
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 PING_GROUPS = Path("/proc/sys/net/ipv4/ping_group_range")
@@ -53,19 +56,23 @@ class Warm:
 def become_node(request: SpawnRequest, template: Warm) -> int:
     """Turn this process into a node and run its role; return the role's exit status.
 
-    It becomes two processes. The first enters the control groups and makes or enters the
-    namespaces; since its own pid namespace does not change, it forks the second, reports its pid,
+    It enters the control groups, and makes or enters the namespaces. Unless it is the first process
+    of a pid namespace already, its own does not change: then it forks the role, reports its pid,
     and ends.
     """
     launch = request.launch
     with _reporting(request.report):
         environment = _environment(request)
         _enter(request)
-        first = os.pidfd_open(os.getpid())
-        role = os.fork()
-        if role:
-            report(request.report, pid=role)
-            return 0
+        first = None
+        if os.getpid() == FIRST:
+            outside = Path("/proc/self").readlink()  # its own /proc is not mounted yet
+            report(request.report, pid=int(str(outside)))
+        else:
+            first = os.pidfd_open(os.getpid())
+            if role := os.fork():
+                report(request.report, pid=role)
+                return 0
         command = launch.node.command
         there = bool(command) and _is_there(command[0], environment)
         _prepare(request, first, template.needs)
@@ -135,7 +142,8 @@ def _enter(request: SpawnRequest) -> None:
     for entrance in request.placement.entrances:
         enter(entrance)
     if container is None:
-        syscalls.unshare(syscalls.CONTAINER)
+        has_pids = os.getpid() == FIRST
+        syscalls.unshare(syscalls.CONTAINER & ~(syscalls.CLONE_NEWPID if has_pids else 0))
         socket.sethostname(request.launch.node.name)
         return
     _oom_score_file(os.getpid()).write_text(score)
@@ -156,13 +164,17 @@ def namespaces_of(container: Process) -> int:
     return syscalls.CONTAINER | (0 if theirs == mine else syscalls.CLONE_NEWCGROUP)
 
 
-def _prepare(request: SpawnRequest, first: int, needs: Needs) -> None:
-    """Do all steps between fork and role, except the link; ``first`` has forked this process."""
+def _prepare(request: SpawnRequest, first: int | None, needs: Needs) -> None:
+    """Do all steps between fork and role, except the link.
+
+    ``first`` is the pidfd of the process that has forked this one; None if that is the template.
+    """
     launch = request.launch
     end_on_signals()
     syscalls.set_name(launch.node.name)
     os.chdir("/")
-    keep_only(request.report, request.gate, request.log, first)
+    parents = () if first is None else (first,)
+    keep_only(request.report, request.gate, request.log, *parents)
     _redirect(request.log)
     if request.placement.container is None:
         syscalls.bring_loopback_up()
@@ -179,9 +191,10 @@ def _prepare(request: SpawnRequest, first: int, needs: Needs) -> None:
     confine(launch.node.uid, processes=request.processes)
     if launch.held:
         hold()
-    # From then on the agent is the parent: the controller looks for this process as its child.
-    has_ended(first, SETUP_SECONDS)
-    os.close(first)
+    if first is not None:
+        # From then on the agent is the parent: the controller looks for this process as its child.
+        has_ended(first, SETUP_SECONDS)
+        os.close(first)
     if request.placement.container is not None:
         _die_with_agent()
 

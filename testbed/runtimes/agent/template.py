@@ -85,15 +85,14 @@ def use_huge_pages() -> None:
 
 
 def fork_node(request: SpawnRequest, channel: socket.socket, ready: Warm) -> None:
-    """Fork the first process of a node, which creates its namespaces and forks the role.
+    """Fork a process that becomes a node.
 
-    Nothing waits for it here: the next node can be forked meanwhile. It is reaped after a later
-    fork.
+    Nothing waits for it here: the next node can be forked meanwhile. One that has forked the role
+    and ended is reaped after a later fork.
     """
     try:
         check_threads(request.launch.node.name)
-        child = os.fork()
-        if child == 0:
+        if fork(request) == 0:
             channel.close()
             end_with(lambda: become_node(request, ready))
         _reap()
@@ -102,6 +101,18 @@ def fork_node(request: SpawnRequest, channel: socket.socket, ready: Warm) -> Non
     finally:
         for descriptor in (request.report, request.gate, request.log):
             os.close(descriptor)
+
+
+def fork(request: SpawnRequest) -> int:
+    """Fork; where possible the role itself, as the first process of its pid namespace.
+
+    It is not possible in a container's pid namespace, which this process might not be able to
+    leave. And PyTorch could not compute on a GPU, for which it relies on ``pthread_atfork``.
+    """
+    if request.placement.container is None and not request.launch.node.gpus:
+        with suppress(OSError):  # an unusual kernel
+            return syscalls.fork_sibling(syscalls.CLONE_NEWPID)
+    return os.fork()
 
 
 def _reap() -> None:

@@ -45,8 +45,9 @@ from testbed.values.topology import Plan
 AGENT_RECORD = "agent.pid"
 AGENT_SETTINGS = "agent.json"
 
-THAW_SECONDS = 0.2
-"""Interval at which all nodes are thawed while they end: for 300 nodes that takes 60 ms."""
+THAW_SECONDS = 1.0
+"""Interval at which all nodes are thawed while they end: for 1,000 nodes that takes 0.2 s of the
+CPU time that they need to end."""
 
 
 @dataclass
