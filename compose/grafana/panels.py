@@ -16,7 +16,12 @@ from grafana_foundation_sdk.builders import (
     timeseries,
     trend,
 )
-from grafana_foundation_sdk.models.common import BigValueTextMode, LegendDisplayMode, StackingMode
+from grafana_foundation_sdk.models.common import (
+    BigValueTextMode,
+    GraphThresholdsStyleMode,
+    LegendDisplayMode,
+    StackingMode,
+)
 from grafana_foundation_sdk.models.dashboard import (
     AnnotationQuery,
     Dashboard,
@@ -25,6 +30,7 @@ from grafana_foundation_sdk.models.dashboard import (
     DataSourceRef,
     DataTransformerConfig,
     DynamicConfigValue,
+    FieldColorModeId,
     Threshold,
     ThresholdsMode,
     ValueMap,
@@ -121,7 +127,8 @@ class Panel:
             ``heat`` map of buckets, ``states`` over time, or one query ``against`` the second.
         width: of 24.
         height: of a panel; a number or name is half as high.
-        limits: colours from a value on; below the first everything is green. An axis reaches it.
+        limits: values from which numbers have this colour instead of green. Among lines they are
+            drawn, and the axis reaches the first.
         words: what stands for the values from 0, and its colour.
         colors: of curves, by their names.
         top: the largest value that can be, such as 1 of a ratio.
@@ -244,7 +251,10 @@ def _legend() -> common.VizLegendOptions:
 
 def _lines(panel: Panel) -> Any:
     made = timeseries.Panel().legend(_legend()).min(0).line_width(1).fill_opacity(5)
-    return made.axis_soft_max(panel.limits[0][0]) if panel.limits else made
+    if not panel.limits:
+        return made
+    line = common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.LINE)
+    return made.axis_soft_max(panel.limits[0][0]).thresholds_style(line)
 
 
 def _shares(_: Panel) -> Any:
@@ -269,7 +279,9 @@ def _heat(panel: Panel) -> Any:
 
 
 def _states(_: Panel) -> Any:
-    return statetimeline.Panel().legend(_legend()).merge_values(True).row_height(0.9)
+    made = statetimeline.Panel().legend(_legend()).merge_values(True).row_height(0.9)
+    # Without this, the legend has no states.
+    return made.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
 
 
 def _against(panel: Panel) -> Any:

@@ -6,6 +6,7 @@ import array
 import ctypes
 import errno
 import fcntl
+import gc
 import os
 import platform
 import signal
@@ -93,15 +94,17 @@ def fork_sibling(flags: int) -> int:
     number = ctypes.c_void_p()
     prctl(PR_GET_TID_ADDRESS, ctypes.addressof(number))
     flags |= CLONE_PARENT | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | signal.SIGCHLD
-    _interpreter.PyOS_BeforeFork()
     # The fourth argument on x86-64 and the fifth elsewhere; the other one is not used.
-    pid: int = _interpreter.syscall(
-        ctypes.c_long(_SYS_CLONE), ctypes.c_ulong(flags), None, None, number, number
-    )
-    if pid == 0:
-        _interpreter.PyOS_AfterFork_Child()
-    else:
-        _interpreter.PyOS_AfterFork_Parent()
+    arguments = (ctypes.c_long(_SYS_CLONE), ctypes.c_ulong(flags), None, None, number, number)
+    clone, after_child = _interpreter.syscall, _interpreter.PyOS_AfterFork_Child
+    before, after_parent = _interpreter.PyOS_BeforeFork, _interpreter.PyOS_AfterFork_Parent
+    collects = gc.isenabled()
+    gc.disable()  # a collection might wait for locks that the interpreter holds in between
+    before()
+    pid: int = clone(*arguments)
+    (after_parent if pid else after_child)()
+    if collects:
+        gc.enable()
     return _check(pid, "clone")
 
 

@@ -281,20 +281,23 @@ class _ServerMeter(_InterfaceMeter):
     def __init__(self) -> None:
         super().__init__()
         self.connected = 0
-        self.options_bytes = 0
+        self.options_bytes = 0  # of options that are counted
+        self._options: TcpOptions | None = None
         self.round_trips: Mapping[str, float] = {}
 
     def _open(self, pid: int, opened: ExitStack) -> None:
         self._sockets = opened.enter_context(closing(SocketDiagnosis(pid)))
         super()._open(pid, opened)
-        with entered(self._namespace):
+        self._options = None
+        with entered(self._namespace), suppress(OSError):  # a kernel without packet sockets
             self._options = opened.enter_context(closing(TcpOptions(INTERFACE)))
 
     def _measure(self) -> None:
         sockets = self._sockets.connected()
         self.ledger.count(sockets, self._sockets.ended())
         super()._measure()
-        self.options_bytes += self._options.take()
+        if self._options is not None:
+            self.options_bytes += self._options.take()
         self.connected = len(sockets)
         self.round_trips = {one.peer: one.round_trip_seconds for one in sockets}
 

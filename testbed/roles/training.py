@@ -112,7 +112,7 @@ class Training:
 
     @property
     def waiting(self) -> int:
-        """Number of calls that wait for their reply, except those of crashed or frozen workers."""
+        """Number of calls that wait for their reply, except those of silent workers."""
         return sum(not self.server.is_silent(worker) for worker in self._calls)
 
     @property

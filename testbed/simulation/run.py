@@ -11,13 +11,14 @@ from pathlib import Path
 
 from testbed.errors import RunNotFound, TestbedError
 from testbed.models.saved import ModelWriter
+from testbed.runtimes import Simulated
 from testbed.runtimes.lock import holding_lock
 from testbed.scenario.durations import Codec
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
 from testbed.scenario.traces import followings, own_copy
 from testbed.simulation.actors import Actors, count_actors, require_room
-from testbed.simulation.build import build, compute_device, draw_step
+from testbed.simulation.build import build, draw_step
 from testbed.simulation.channels import Start, forked
 from testbed.simulation.checkpoint import Checkpoint, saver
 from testbed.simulation.device import DeviceModel
@@ -195,8 +196,10 @@ def simulate(
     if ray_pool(scenario):
         start: Start = Actors(experiment, processes=count, size=size, replaced=recorder.event).start
     else:
-        if gradients_at_once(scenario) > 1 and compute_device(scenario) is None:
-            import_module("torch._dynamo")  # torch.func would, in each process: two seconds
+        # torch.func would, in each process: two seconds. With a GPU, only they may use CUDA.
+        runtime = scenario.runtime
+        if isinstance(runtime, Simulated) and runtime.device == "cpu" and runtime.vmap > 1:
+            import_module("torch._dynamo")
         compute = partial(build, experiment, processes=count, reuse=reuse)
         start = forked(compute, workers=workers, own_files=experiment.own_files)
     together = gradients_at_once(scenario)

@@ -113,7 +113,9 @@ class Omitted(PsEvent):
 class Load(PsEvent):
     """The load of the parameter server, once a second (real) during training."""
 
-    waiting: Annotated[int, "requests of active workers waiting for a reply"]
+    waiting: Annotated[
+        int, "requests waiting for a reply, except those of workers that crashed or are silent"
+    ]
     cpu_seconds: Annotated[float, "CPU time of the parameter server's process so far"]
 
 

@@ -30,13 +30,13 @@ WORKER_STATES = Panel(
 )
 BY_STATE = Panel(
     "Workers by state",
-    "How many run, wait for a reply, are frozen, lost or have left.",
+    "How many are absent, run, wait for a reply, are frozen or crashed, lost, or have left.",
     "none",
     {"{{state}}": f"testbed_workers{{{RUN}}}"},
     colors={
         "absent": "gray",
         "running": "green",
-        "waiting": "light-green",
+        "waiting": "yellow",
         "frozen": "blue",
         "lost": "red",
         "left": "orange",

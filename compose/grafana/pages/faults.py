@@ -14,7 +14,7 @@ FAULTS_PAGE = Page(
         "": (
             Panel(
                 "Under a fault now",
-                "Workers that are frozen or have crashed by plan.",
+                "Workers that a fault affects now; kill, leave and join are over at once.",
                 "none",
                 {"{{fault}}": f"testbed_faults_active{{{RUN}}}"},
             ),

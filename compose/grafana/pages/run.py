@@ -45,7 +45,15 @@ GLANCE = (
         4,
         limits=ANY,
     ),
-    Panel("State", "Of the run.", "none", {"{{state}}": f"testbed_run_state{{{RUN}}}"}, "name", 4),
+    Panel(
+        "State",
+        "Of the run.",
+        "none",
+        # The newest: those of a run that was added after its end have no end of their own.
+        {"{{state}}": f"topk by (run) (1, timestamp(testbed_run_state{{{RUN}}}))"},
+        "name",
+        4,
+    ),
 )
 
 RUN_PAGE = Page(

@@ -317,7 +317,8 @@ SERVER_CPU = Metric(
 )
 SERVER_WAITING = Metric(
     "testbed_server_waiting_requests",
-    "Requests of active workers waiting at the parameter server for their reply.",
+    "Requests waiting at the parameter server for their reply, except those of workers that "
+    "crashed or are silent.",
     "load",
 )
 TIME = Metric("testbed_time_seconds", "Time since the training started.", EXPORTER)

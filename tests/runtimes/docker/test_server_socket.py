@@ -41,7 +41,7 @@ def test_connections_are_accepted_after_a_lack_of_descriptors(folder: RunFolder)
     with callers[0], callers[1], short_path(folder.ps_socket) as name:
         with no_descriptor_left():
             callers[0].connect(name)
-            time.sleep(0.1)  # it cannot be accepted
+            time.sleep(0.1)  # no other connection can be accepted
         callers[1].connect(name)
         for caller in callers:
             assert caller.recv(1) == b""

@@ -273,7 +273,7 @@ def test_control_groups_hold_the_limits_and_the_process(live: Any, trees: Any) -
         assert (group / file).read_text().strip() == value
         assert (group / "cgroup.procs").read_text().split() == [str(pid)]
     agent = homes["cpu"].root / "testbed" / live.folder.name / "agent"
-    file, value = {1: ("cpu.shares", "10240"), 2: ("cpu.weight", "1000")}[version]
+    file, value = {1: ("cpu.shares", "102400"), 2: ("cpu.weight", "10000")}[version]
     assert (agent / file).read_text().strip() == value
     record = read_record(live.folder)
     assert record is not None
