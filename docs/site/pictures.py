@@ -66,7 +66,9 @@ def main() -> None:
         paper_figures(folder)
         page(folder)
         terminal(folder)
-        for drawn in pages(testbed, folder, [*SCHEMES]):
+        shown = folder / "dashboards"
+        shown.mkdir()
+        for drawn in pages(testbed, shown, [*SCHEMES]):
             shot(drawn.file, drawn.name, size=drawn.size, shade=drawn.shade, colours=256)
     architecture()
 
