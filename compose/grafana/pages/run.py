@@ -17,6 +17,8 @@ from pages.common import (
     flow,
 )
 
+STATE = f"testbed_run_state{{{RUN}}}"
+
 GLANCE = (
     Panel("Accuracy", "Top-1 at the last evaluation.", "percentunit", {"": TOP1}, "number", 4),
     Panel(
@@ -50,7 +52,7 @@ GLANCE = (
         "Of the run.",
         "none",
         # The newest: those of a run that was added after its end have no end of their own.
-        {"{{state}}": f"topk by (run) (1, timestamp(testbed_run_state{{{RUN}}}))"},
+        {"{{state}}": f"{STATE} and topk by (run) (1, timestamp({STATE}))"},
         "name",
         4,
     ),
