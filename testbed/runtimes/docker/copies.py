@@ -20,7 +20,7 @@ from testbed.errors import HostError
 from testbed.runtimes.docker.archives import get_file, packed
 from testbed.runtimes.docker.containers import CONTROLLER, LABEL
 from testbed.runtimes.docker.engine import container_faults, engine_faults, refused
-from testbed.runtimes.docker.lifecycle import last_output, remove
+from testbed.runtimes.docker.lifecycle import last_output, list_containers, remove
 from testbed.values.topology import HostSpec
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def remove_data(engine: APIClient) -> Iterator[tuple[str, str]]:
     from docker.errors import APIError, NotFound
 
     with engine_faults("removing copies of data sets"):
-        for helper in engine.containers(all=True, filters={"label": DATA}):
+        for helper in list_containers(engine, DATA):
             if time.time() - helper["Created"] > COPY_SECONDS:
                 remove(engine, helper["Id"])  # of a controller that was killed
         for volume in engine.volumes(filters={"label": DATA})["Volumes"] or ():

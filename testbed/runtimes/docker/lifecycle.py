@@ -5,6 +5,7 @@ Every function raises HostError if the engine does not answer.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,6 +39,9 @@ RETRY_SECONDS = 0.1
 IN_USE = "that name is already in use"
 """Podman's reason for a conflict, which has another status there."""
 
+ENDED_MEANWHILE = re.compile(r"read /proc/\d+/cgroup: no such process")
+"""Podman's reason, with which it fails a whole list for one container that ends at that moment."""
+
 END_SECONDS = 10
 """How long an agent may take to end; usually a moment."""
 
@@ -57,6 +61,33 @@ class FoundContainer:
     controller: str = ""  # the host that it belongs to, if that is another one
 
 
+def observe(ask: Callable[[], Any]) -> Any:
+    """Return what an engine answers about containers.
+
+    Podman fails the request if a container ends between the moments when it opens and reads the
+    file ``cgroup`` of its process. That container has ended when it is asked again.
+    """
+    from docker.errors import APIError
+
+    while True:
+        try:
+            return ask()
+        except APIError as error:
+            if not ENDED_MEANWHILE.search(error.explanation or ""):
+                raise
+
+
+def list_containers(engine: APIClient, *labels: str) -> list[dict[str, Any]]:
+    """Return the engine's entries of the containers, running or not, that have all these labels."""
+    wanted = {"label": [*labels]}
+    return list(observe(lambda: engine.containers(all=True, filters=wanted)))
+
+
+def inspect(engine: APIClient, identity: str) -> dict[str, Any]:
+    """Return all that the engine has on record of a container."""
+    return dict(observe(lambda: engine.inspect_container(identity)))
+
+
 def find_containers(engine: APIClient, *labels: str, controller: str = "") -> list[FoundContainer]:
     """Return the containers that have all these labels, in the plan's order, the agent first.
 
@@ -67,7 +98,7 @@ def find_containers(engine: APIClient, *labels: str, controller: str = "") -> li
             of others are none of its business: their folders are on those.
     """
     with container_faults("a run"):
-        entries = engine.containers(all=True, filters={"label": [RUN, FOLDER, *labels]})
+        entries = list_containers(engine, RUN, FOLDER, *labels)
     found = (one for one in map(_container_from, entries) if one.controller == controller)
     place = attrgetter("role", "index", "name")
     return sorted(found, key=lambda one: (one.role != AGENT, place(one)))
@@ -119,7 +150,7 @@ def make(
         made.append(identity)
         before(identity)
         engine.start(identity)
-        state = engine.inspect_container(identity)["State"]
+        state = inspect(engine, identity)["State"]
     if not state["Running"]:
         raise NodeError(
             f"{container.whose}: its container ended as soon as it was started."
@@ -142,7 +173,7 @@ def pid_of(engine: APIClient, identity: str) -> int | None:
 
     with container_faults("a run"):
         try:
-            state = engine.inspect_container(identity)["State"]
+            state = inspect(engine, identity)["State"]
         except NotFound:
             return None
     return int(state["Pid"]) if state["Running"] else None
@@ -168,7 +199,7 @@ def image_of_run(engine: APIClient, folder: RunFolder, controller: str = "") -> 
     if not agents:
         raise NodeError(f"the agent of {folder.name} has ended: its container was removed.")
     with container_faults(AGENT):
-        told = engine.inspect_container(agents[0].identity)
+        told = inspect(engine, agents[0].identity)
         return reference_to(engine, str(told["Image"]), name=str(told["Config"]["Image"]))
 
 
@@ -271,7 +302,7 @@ def _create(engine: APIClient, container: Container) -> str:
     except APIError as error:
         if error.status_code != CONFLICT and IN_USE not in str(error.explanation):
             raise
-    holder = engine.inspect_container(container.name)
+    holder = inspect(engine, container.name)
     _check_ended(container, holder["Config"]["Labels"] or {}, holder["State"]["Status"])
     remove(engine, holder["Id"], patient=True)
     return str(create()["Id"])

@@ -42,7 +42,14 @@ from testbed.runtimes.docker.containers import (
 )
 from testbed.runtimes.docker.copies import check_data, data_volume
 from testbed.runtimes.docker.engine import connect, container_faults
-from testbed.runtimes.docker.lifecycle import containers_of, last_output, make, remove_run
+from testbed.runtimes.docker.lifecycle import (
+    containers_of,
+    inspect,
+    last_output,
+    list_containers,
+    make,
+    remove_run,
+)
 from testbed.runtimes.docker.pipe import find_agent, open_pipe
 from testbed.runtimes.docker.reach import NoEngineError
 from testbed.runtimes.docker.session import output_of
@@ -113,7 +120,7 @@ def labelled_hosts(engine: APIClient, folder: RunFolder) -> tuple[HostSpec, ...]
     """Return the other hosts of a run by the labels of its containers on this one."""
     with container_faults("a run"):
         wanted = [f"{RUN}={folder.name}", f"{FOLDER}={folder.path}", HOSTS]
-        for entry in engine.containers(all=True, filters={"label": wanted}):
+        for entry in list_containers(engine, *wanted):
             if CONTROLLER in entry["Labels"]:  # of another host's run
                 continue
             hosts = HOST_LIST.validate_json(entry["Labels"][HOSTS])
@@ -193,7 +200,7 @@ def contain_there(
     """Return containers with their sources in the host's volumes, where empty logs now exist."""
     agent = container_name(folder.name, AGENT)
     with container_faults("a run"):
-        mounts = engine.inspect_container(agent)["Mounts"]
+        mounts = inspect(engine, agent)["Mounts"]
         put_empty(engine, agent, logs)
     volumes = (mount for mount in mounts if mount["Type"] == "volume")
     sources = {Path(mount["Destination"]): Path(mount["Source"]) for mount in volumes}

@@ -19,6 +19,7 @@ from socketserver import UnixStreamServer
 from typing import Any, ClassVar
 
 import pytest
+from docker.errors import APIError
 
 from testbed.errors import HostError, NodeError
 from testbed.runtimes.docker.abilities import EngineLimits, check_abilities, limits_in
@@ -35,6 +36,7 @@ from testbed.runtimes.docker.engine import (
     start_or_install,
     within,
 )
+from testbed.runtimes.docker.lifecycle import observe
 from testbed.values.topology import NodeSpec
 from testbed.values.units import Size
 
@@ -144,6 +146,22 @@ def test_errors_name_the_product_that_answers_also_when_it_no_longer_does(
     )
     error = explain("w3", 500, "something new", product=answering())
     assert str(error) == "w3: the Podman engine refused: something new."
+
+
+def test_an_engine_is_asked_again_if_a_container_ends_while_it_answers() -> None:
+    """What Podman 4.3 says when that happens, which is seldom."""
+    reason = "read /proc/18359/cgroup: no such process"
+    answers = iter([APIError("500", explanation=reason), APIError("500", explanation=reason), [3]])
+
+    def ask() -> Any:
+        if isinstance(answer := next(answers), APIError):
+            raise answer
+        return answer
+
+    assert observe(ask) == [3]
+    answers = iter([APIError("500", explanation="no space left on device"), [4]])
+    with pytest.raises(APIError, match="no space"):
+        observe(ask)
 
 
 def test_an_engine_is_asked_once_what_it_is(tmp_path: Path) -> None:
