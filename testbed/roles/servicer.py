@@ -169,7 +169,7 @@ class Servicer:
     async def _silence(self, message: bytes, call: Call) -> bytes:
         _require(call, node=CONTROLLER)
         request = parse(ps_pb2.SilenceRequest, message)
-        self.training.silence(request.worker, silent=request.silent)
+        self.training.silence(request.worker, silent=request.silent, thaws=request.thaws)
         return ps_pb2.SilenceReply().SerializeToString()
 
     async def _clock(self, message: bytes, call: Call) -> bytes:

@@ -21,6 +21,7 @@ from testbed.errors import RejectedError
 from testbed.payloads import Dense
 from testbed.roles.calls import OrderStreams, WaitingCalls
 from testbed.roles.clock import EmulatedClock, wait
+from testbed.roles.frozen import FrozenWorkers
 from testbed.roles.heartbeat import LOGGED_GAP_SECONDS
 from testbed.roles.keys import ServerKeys
 from testbed.roles.record import Record
@@ -32,10 +33,6 @@ from testbed.rpc.shared import Exchanged
 from testbed.telemetry.events import EventLog
 from testbed.telemetry.ps_events import Crashed, Finished, Gap, Joined, Left, Silent, Started
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
-
-SILENT_SECONDS = 10.0
-"""Real seconds after which a frozen worker counts as silent: it gets no replies, and the end of the
-training does not wait for it."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -80,8 +77,7 @@ class Training:
         self._calls = WaitingCalls()
         self._latest: dict[int, tuple[int, int]] = {}  # sequence and attempt of the newest call
         self._orders = OrderStreams(self.server)
-        self._stopped: dict[int, float] = {}  # workers with a stopped process, and since when
-        self._standing: dict[int, float] = {}  # the same, including those that count as silent
+        self._frozen = FrozenWorkers()
         self._tick_at = inf  # emulated
         self._rescheduled = asyncio.Event()
 
@@ -112,8 +108,9 @@ class Training:
 
     @property
     def waiting(self) -> int:
-        """Number of calls that wait for their reply, except those of silent workers."""
-        return sum(not self.server.is_silent(worker) for worker in self._calls)
+        """Number of calls that wait for their reply, except those of silent or frozen workers."""
+        calls = (worker for worker in self._calls if worker not in self._frozen)
+        return sum(not self.server.is_silent(worker) for worker in calls)
 
     @property
     def unnotified(self) -> list[int]:
@@ -216,8 +213,7 @@ class Training:
         self._catch_up()
         effects = self.server.leave(worker, self.clock.now)
         self._orders.end(worker)
-        self._stopped.pop(worker, None)
-        self._standing.pop(worker, None)
+        self._frozen.discard(worker)
         self._calls.supersede(worker)
         self._latest.pop(worker, None)
         if worker in self._present:
@@ -235,20 +231,19 @@ class Training:
         self._removed.add(worker)
         self.leave(worker, reason=reason)
 
-    def silence(self, worker: int, *, silent: bool) -> None:
+    def silence(self, worker: int, *, silent: bool, thaws: bool = False) -> None:
         """Record that a worker's process is stopped or running again; the stop may be brief.
+
+        One that a fault ``thaws`` never counts as silent.
 
         Raises:
             RejectedError: the scenario has no such worker.
         """
         self._check_number(worker)
         if silent:
-            now = self.clock.steady()
-            self._stopped.setdefault(worker, now)
-            self._standing.setdefault(worker, now)
+            self._frozen.add(worker, self.clock.steady(), thaws=thaws)
         else:
-            self._stopped.pop(worker, None)
-            self._standing.pop(worker, None)
+            self._frozen.discard(worker)
             self._carry_out(self.server.wake(worker, self.clock.now))
         self._rescheduled.set()
 
@@ -283,9 +278,7 @@ class Training:
 
     def tick(self) -> None:
         """Handle all that is due: the algorithm's tick, the end, silent workers, due snapshots."""
-        since = self.clock.steady() - SILENT_SECONDS
-        for worker in [one for one, began in self._stopped.items() if began <= since]:
-            del self._stopped[worker]
+        for worker in self._frozen.take_silent(self.clock.steady()):
             self.log.write(Silent(f"w{worker}"))
             self._carry_out(self.server.silence(worker, self.clock.now))
         if self.started.is_set():
@@ -298,7 +291,7 @@ class Training:
 
     def _seconds_to_tick(self) -> float | None:
         """Return the real seconds until the next tick; None if none is planned."""
-        silent = min(self._stopped.values(), default=inf) + SILENT_SECONDS - self.clock.steady()
+        silent = self._frozen.next_silent - self.clock.steady()
         soonest = min(silent, self.clock.real(self._tick_at - self.clock.now))
         return None if soonest == inf else max(0.0, soonest)
 
@@ -330,7 +323,7 @@ class Training:
         if final and not self.ended.is_set():
             self.record.spool.flush()
             self._end = self.clock.now
-            for worker, since in self._standing.items():  # they cannot report it themselves
+            for worker, since in self._frozen.since.items():  # they cannot report it themselves
                 self.record_pause(f"w{worker}", self.clock.steady() - since)
             server = self.server
             self.log.write(Finished(server.finished, server.version, stalled=server.stalled))

@@ -95,10 +95,9 @@ class TrainingWatch(Watch):
     def count(self) -> None:
         """Record the kernel's counters and the host's load as traffic."""
         self.begin_count()
-        frozen = set(self.agent.frozen())  # no data arrives from a frozen worker
-        frozen -= self.planned_exits.frozen
-        self.worker_status.set_frozen(
-            {one.index for one in self.plan.workers if one.name in frozen}
+        frozen, thawed = set(self.agent.frozen()), self.planned_exits.frozen
+        self.worker_status.set_frozen(  # no data arrives from a frozen worker
+            {one.index: one.name in thawed for one in self.plan.workers if one.name in frozen}
         )
         traffic = self.agent.count()
         self.look_at_logs()

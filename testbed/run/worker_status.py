@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,8 +30,8 @@ class WorkerStatusReporter:
     token: str  # the controller's token
     _pending: dict[int, str] = field(default_factory=dict)
     _sent: dict[int, str] = field(default_factory=dict)
-    _frozen: set[int] = field(default_factory=set)
-    _frozen_changes: dict[int, bool] = field(default_factory=dict)
+    _frozen: dict[int, bool] = field(default_factory=dict)  # and whether a fault thaws it
+    _frozen_changes: dict[int, bool | None] = field(default_factory=dict)  # None: not frozen
     _delivery: _Delivery | None = None
 
     def add(self, worker: int, reason: str) -> None:
@@ -42,16 +42,17 @@ class WorkerStatusReporter:
         """Return whether the parameter server was notified of its end."""
         return worker not in self._pending
 
-    def set_frozen(self, workers: set[int]) -> None:
-        """Set the frozen workers: these, and no others."""
-        self._frozen_changes |= {worker: worker in workers for worker in workers ^ self._frozen}
-        self._frozen = workers
+    def set_frozen(self, workers: Mapping[int, bool]) -> None:
+        """Set the frozen workers, these and no others, and whether a fault thaws each."""
+        changed = {worker for worker, _ in workers.items() ^ self._frozen.items()}
+        self._frozen_changes |= {worker: workers.get(worker) for worker in changed}
+        self._frozen = dict(workers)
 
     def resend(self) -> None:
         """Forget what was sent: a new parameter server has been started."""
         self._end_delivery()
         self._pending = self._sent | self._pending
-        self._frozen_changes = dict.fromkeys(self._frozen, True) | self._frozen_changes
+        self._frozen_changes = {**self._frozen, **self._frozen_changes}
 
     def send(self, *, wait: bool = False) -> None:
         """Send all reports, in a thread; a report that fails is sent again the next time.
@@ -79,8 +80,8 @@ class WorkerStatusReporter:
         self._delivery.join()
         for worker in self._delivery.exits_answered:
             self._sent[worker] = self._pending.pop(worker)
-        for worker, silent in self._delivery.changes_answered.items():
-            if self._frozen_changes[worker] == silent:  # else it has changed since
+        for worker, thaws in self._delivery.changes_answered.items():
+            if self._frozen_changes[worker] == thaws:  # else it has changed since
                 del self._frozen_changes[worker]
         self._delivery = None
 
@@ -90,7 +91,7 @@ class _Delivery(Thread):
 
     Attributes:
         exits_answered: the workers whose exits the parameter server knows.
-        changes_answered: the same for freezes, and whether the worker was frozen.
+        changes_answered: the same for freezes, and what was reported.
     """
 
     def __init__(
@@ -98,12 +99,12 @@ class _Delivery(Thread):
         socket: Path,
         token: str,
         exits: Iterable[tuple[int, str]],
-        changes: Iterable[tuple[int, bool]],
+        changes: Iterable[tuple[int, bool | None]],
     ) -> None:
         super().__init__(name="worker status", daemon=True)
         self._socket, self._token, self._exits, self._changes = socket, token, exits, changes
         self.exits_answered: list[int] = []
-        self.changes_answered: dict[int, bool] = {}
+        self.changes_answered: dict[int, bool | None] = {}
 
     def run(self) -> None:
         from testbed.rpc._pb import ps_pb2
@@ -123,10 +124,12 @@ class _Delivery(Thread):
                 request = ps_pb2.RemoveRequest(worker=worker, reason=reason)
                 _call(connection, methods.REMOVE, request.SerializeToString())
                 self.exits_answered.append(worker)
-            for worker, silent in self._changes:
-                change = ps_pb2.SilenceRequest(worker=worker, silent=silent)
+            for worker, thaws in self._changes:
+                change = ps_pb2.SilenceRequest(
+                    worker=worker, silent=thaws is not None, thaws=bool(thaws)
+                )
                 _call(connection, methods.SILENCE, change.SerializeToString())
-                self.changes_answered[worker] = silent
+                self.changes_answered[worker] = thaws
 
 
 def _call(connection: Connection, method: str, request: bytes) -> None:

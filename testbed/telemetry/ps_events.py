@@ -114,7 +114,7 @@ class Load(PsEvent):
     """The load of the parameter server, once a second (real) during training."""
 
     waiting: Annotated[
-        int, "requests waiting for a reply, except those of workers that crashed or are silent"
+        int, "requests waiting for a reply, except those of workers that crashed or are frozen"
     ]
     cpu_seconds: Annotated[float, "CPU time of the parameter server's process so far"]
 

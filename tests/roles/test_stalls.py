@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from testbed.algorithms import Bsp
 from testbed.algorithms.base import (
@@ -18,7 +19,7 @@ from testbed.algorithms.base import (
 )
 from testbed.algorithms.parts.rounds import RoundServer
 from testbed.payloads.layout import Layout
-from testbed.roles.training import SILENT_SECONDS
+from testbed.roles.frozen import SILENT_SECONDS
 from testbed.rpc.codec import decode_snapshot
 
 Bench = Any
@@ -65,6 +66,60 @@ def test_a_short_pause_does_not_stall(run: Run, barrier: Half) -> None:
         assert not bench.training.ended.is_set()
         await bench.push(1, 1, 0)
         assert (await held).reply is not None
+
+    run(play, half=barrier)
+
+
+def test_the_call_of_a_crashed_worker_does_not_count_as_waiting(run: Run, barrier: Half) -> None:
+    async def play(bench: Bench) -> None:
+        bench.training.server.crashes = lambda worker: worker == 0
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        crashed = asyncio.create_task(bench.push(0, 1, 0))
+        await bench.settle()
+        assert not crashed.done()
+        assert bench.training.waiting == 0
+        crashed.cancel()
+
+    run(play, half=barrier)
+
+
+@pytest.mark.parametrize("thaws", [True, False])
+def test_the_call_of_a_frozen_worker_does_not_count_as_waiting(
+    run: Run, barrier: Half, thaws: bool
+) -> None:
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        await bench.pull(0)
+        await bench.pull(1)
+        frozen = asyncio.create_task(bench.push(0, 1, 0))
+        await bench.settle()
+        bench.training.silence(0, silent=True, thaws=thaws)
+        assert bench.training.waiting == 0
+        bench.training.silence(0, silent=False)
+        assert bench.training.waiting == 1
+        frozen.cancel()
+
+    run(play, half=barrier)
+
+
+def test_a_freeze_that_a_fault_ends_does_not_stall(run: Run, barrier: Half) -> None:
+    """The ten seconds of one that nothing ends begin when it does."""
+
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        bench.training.silence(1, silent=True)
+        bench.training.silence(1, silent=True, thaws=True)
+        bench.seconds = 2 * SILENT_SECONDS
+        bench.training.tick()
+        assert not bench.training.server.is_silent(1)
+        bench.training.silence(1, silent=True)
+        bench.training.tick()
+        assert not bench.training.server.is_silent(1)
+        bench.seconds = 3 * SILENT_SECONDS
+        bench.training.tick()
+        assert bench.training.server.is_silent(1)
 
     run(play, half=barrier)
 

@@ -127,21 +127,6 @@ def test_a_waiting_call_is_replaced_by_its_repeat(run: Run, barrier: Half) -> No
     run(play, half=barrier)
 
 
-def test_the_call_of_a_crashed_worker_does_not_count_as_waiting(run: Run, barrier: Half) -> None:
-    async def play(bench: Bench) -> None:
-        bench.training.server.crashes = lambda worker: worker == 0
-        bench.join(0, 1)
-        await bench.pull(0)
-        await bench.pull(1)
-        crashed = asyncio.create_task(bench.push(0, 1, 0))
-        await bench.settle()
-        assert not crashed.done()
-        assert bench.training.waiting == 0
-        crashed.cancel()
-
-    run(play, half=barrier)
-
-
 def test_a_worker_that_leaves_does_not_block_others(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)

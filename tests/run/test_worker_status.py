@@ -96,14 +96,20 @@ def test_workers_that_stop_and_resume_are_reported_on_change(socket: Path) -> No
 
     async def silence(message: bytes) -> bytes:
         request = ps_pb2.SilenceRequest.FromString(message)
-        heard.append((request.worker, "silent" if request.silent else "answers"))
+        thaws = ", a fault thaws it" if request.thaws else ""
+        heard.append((request.worker, ("silent" if request.silent else "answers") + thaws))
         return ps_pb2.SilenceReply().SerializeToString()
 
     with server(socket, silence, methods.SILENCE):
-        for frozen in (set(), {1}, {1}, {1, 2}, {2}):
+        for frozen in ({}, {1: False}, {1: False}, {1: False, 2: True}, {2: True}, {2: False}):
             reporter.set_frozen(frozen)
             reporter.send(wait=True)
-    assert heard == [(1, "silent"), (2, "silent"), (1, "answers")]
+    assert heard == [
+        (1, "silent"),
+        (2, "silent, a fault thaws it"),
+        (1, "answers"),
+        (2, "silent"),
+    ]
 
 
 def test_reports_without_a_listener_are_repeated(socket: Path) -> None:
@@ -158,10 +164,10 @@ def test_a_change_during_a_report_is_sent_after_it(socket: Path) -> None:
         return ps_pb2.SilenceReply().SerializeToString()
 
     with server(socket, late, methods.SILENCE):
-        reporter.set_frozen({1})
+        reporter.set_frozen({1: False})
         reporter.send()
         assert asked.wait(60)
-        reporter.set_frozen(set())
+        reporter.set_frozen({})
         answered.set()
         reporter.send(wait=True)
         reporter.send(wait=True)

@@ -318,7 +318,7 @@ SERVER_CPU = Metric(
 SERVER_WAITING = Metric(
     "testbed_server_waiting_requests",
     "Requests waiting at the parameter server for their reply, except those of workers that "
-    "crashed or are silent.",
+    "crashed or are frozen.",
     "load",
 )
 TIME = Metric("testbed_time_seconds", "Time since the training started.", EXPORTER)

@@ -311,12 +311,14 @@ class RemoveReply(_message.Message):
     def __init__(self) -> None: ...
 
 class SilenceRequest(_message.Message):
-    __slots__ = ("worker", "silent")
+    __slots__ = ("worker", "silent", "thaws")
     WORKER_FIELD_NUMBER: _ClassVar[int]
     SILENT_FIELD_NUMBER: _ClassVar[int]
+    THAWS_FIELD_NUMBER: _ClassVar[int]
     worker: int
     silent: bool
-    def __init__(self, worker: _Optional[int] = ..., silent: _Optional[bool] = ...) -> None: ...
+    thaws: bool
+    def __init__(self, worker: _Optional[int] = ..., silent: _Optional[bool] = ..., thaws: _Optional[bool] = ...) -> None: ...
 
 class SilenceReply(_message.Message):
     __slots__ = ()
