@@ -149,13 +149,19 @@ def end_agent(agent: Process | None, groups: RunGroups, *, deadline: float) -> N
         agent.kill()
         groups.thaw_all()
         # A node may have been frozen in the meantime; in version 1 it would keep the agent alive.
-        while not all(has_ended(descriptor, THAW_SECONDS) for descriptor in descriptors):
+        while not all(_has_ended(one, deadline) for one in descriptors):
             groups.thaw_all()
             if time.monotonic() > deadline:
                 raise HostError(
                     f"the agent of {groups.run} (process {agent.pid}) was killed but does not end.",
                     hint="See its state in /proc, then run `testbed down` again.",
                 )
+
+
+def _has_ended(descriptor: int, deadline: float) -> bool:
+    """Wait for THAW_SECONDS, at most until the deadline."""
+    left = max(0.0, deadline - time.monotonic())
+    return has_ended(descriptor, min(THAW_SECONDS, left))
 
 
 def _hold(process: Process | None, held: ExitStack) -> Iterator[int]:
