@@ -127,11 +127,18 @@ def check_threads(name: str) -> None:
 
     A fork would keep the locks held by the threads that it leaves behind.
     """
-    threads = len(list(Path("/proc/self/task").iterdir()))
-    if threads != 1:
+    process, others = Path("/proc/self").resolve(), list[str]()
+    for thread in (process / "task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if thread.name != process.name:
+                others.append((thread / "comm").read_text().strip())
+    if others:
         raise NodeError(
-            f"{name}: the template has {threads} threads, but only a process with one may fork.",
-            hint="An imported module or the warm-up has started a thread; use `launch: cold`.",
+            f"{name}: the template has {len(others) + 1} threads, but only a process with one may "
+            f"fork; the others are called {', '.join(sorted(others))}.",
+            hint="An imported module or the warm-up has started a thread; use `launch: cold`. "
+            "Threads called event_engine are gRPC's, which has not ended them within 10 s: is "
+            "this host too busy?",
         )
 
 

@@ -318,7 +318,9 @@ def test_a_limit_that_no_kernel_enforces_is_refused(live: Any, trees: Any) -> No
 
 
 def test_a_template_with_threads_is_refused_with_how_to_fix_it(start_run: Any) -> None:
-    refused = pytest.raises(NodeError, match=r"w0: the template has 2 threads.*launch: cold")
+    refused = pytest.raises(
+        NodeError, match=r"w0: the template has 2 threads.*called .*launch: cold"
+    )
     with start_run(template=Template(preload=("threaded",))) as run, refused:
         run.launch("w0", "entries:wait")
 
