@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
@@ -190,6 +191,7 @@ class Stage:
         service_seconds: float,
         config: AlgorithmConfig,
         encoding: Encoding,
+        steady: Callable[[], float],
     ) -> None:
         rng = np.random.default_rng(1)
         self.config, self.folder = config, folder
@@ -197,7 +199,7 @@ class Stage:
             layout, 2, parameters=rng.normal(size=layout.size).astype(np.float32), rng=rng
         )
         self.limits = MessageLimits.of(layout.size)
-        clock, streamed = EmulatedClock(1.0), config.TAKES_STREAMS
+        clock, streamed = EmulatedClock(1.0, steady), config.TAKES_STREAMS
         log = EventLog(folder / "events.jsonl", elapsed=lambda: clock.elapsed, most=MAX_EVENTS)
         training = Training(
             server=Server(self.half, StopRule(updates=updates)),
@@ -275,6 +277,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
         service_seconds: float = 0.0,
         config: AlgorithmConfig | None = None,
         encoding: Encoding = "raw",
+        steady: Callable[[], float] = time.monotonic,
     ) -> Stage:
         """With another config, the test starts the workers itself."""
         stage = Stage(
@@ -283,6 +286,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
             service_seconds=service_seconds,
             config=config or AdaComp(name="adacomp"),
             encoding=encoding,
+            steady=steady,
         )
         stages.append(stage)
         stage.start(pulled=config is None)

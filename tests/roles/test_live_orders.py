@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -24,6 +25,7 @@ from testbed.algorithms.base import (
 )
 from testbed.algorithms.frame.actions import Step
 from testbed.algorithms.frame.compute import OwnCompute
+from testbed.algorithms.frame.effects import StandingOrders
 from testbed.algorithms.frame.worker import Shard, Worker
 from testbed.datasets import Prepared
 from testbed.models import Mlp
@@ -116,10 +118,65 @@ class Sleeper(Obedient):
         return Update(nothing, self.version, samples=2, steps=1, note={})
 
 
-def work(stage: Any, index: int, *, step_seconds: float) -> None:
+class SharedTime:
+    """The time of both workers and of the server, which passes only while both workers sleep.
+
+    It stops at the moments of ``orders`` until these have arrived.
+    """
+
+    def __init__(self, orders: Sequence[float] = ()) -> None:
+        self.now, self._awake, self._to_come = 0.0, 2, 0
+        self._orders, self._ends = list(orders), list[float]()
+        self._changed = threading.Condition()
+
+    def sleep(self, seconds: float) -> None:
+        with self._changed:
+            ends = self.now + seconds
+            self._ends.append(ends)
+            self._count(awake=-1)
+            assert self._changed.wait_for(lambda: self.now >= ends, timeout=60)
+            self._ends.remove(ends)
+            self._count(awake=+1)
+
+    def end(self) -> None:
+        """End a worker."""
+        with self._changed:
+            self._count(awake=-1)
+
+    def arrived(self) -> None:
+        """Count an order that has arrived."""
+        with self._changed:
+            self._to_come -= 1
+            self._count()
+
+    def _count(self, *, awake: int = 0) -> None:
+        self._awake += awake
+        asleep = [end for end in self._ends if end > self.now]
+        if self._awake or self._to_come or len(asleep) < len(self._ends) or not asleep:
+            return
+        self.now = min(*self._orders[:1], *asleep, inf)
+        if self._orders and self.now == self._orders[0]:
+            del self._orders[0]
+            self._to_come = 2
+        self._changed.notify_all()
+
+
+@dataclass
+class Receiver:
+    """A worker as the thread sees it that receives its orders."""
+
+    worker: Worker
+    time: SharedTime
+
+    def order(self, standing: StandingOrders, now: float) -> None:
+        self.worker.order(standing, now)
+        self.time.arrived()
+
+
+def work(stage: Any, index: int, time: SharedTime, *, step_seconds: float) -> None:
     """A worker as in its process, to the end of training."""
     network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
-    clock = EmulatedClock(1.0)
+    clock = EmulatedClock(1.0, lambda: time.now)
     half = stage.config.worker(network.layout, 2, rng=np.random.default_rng(index))
     shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(index))
     worker = Worker(half, Stream(2), shard, think=lambda: 0.0)
@@ -136,16 +193,18 @@ def work(stage: Any, index: int, *, step_seconds: float) -> None:
             clock=clock,
             paced_first=True,
             wakes=worker.wakes,
+            sleep=time.sleep,
         )
         device.join()
-        follow_orders(connection, index, worker, clock)
+        follow_orders(connection, index, cast("Any", Receiver(worker, time)), clock)
         drive(worker.loop(), device)
+    time.end()
 
 
-def work_side_by_side(stage: Any) -> None:
+def work_side_by_side(stage: Any, time: SharedTime) -> None:
     """Both workers, to the end of training."""
     threads = [
-        threading.Thread(target=work, args=(stage, index), kwargs={"step_seconds": 0.5})
+        threading.Thread(target=work, args=(stage, index, time), kwargs={"step_seconds": 0.5})
         for index in range(2)
     ]
     for thread in threads:
@@ -163,10 +222,10 @@ def test_orders_during_a_step_at_its_end_and_just_after_it(
 
     the third has 7. 8 at 1.55, a moment after the third and after its push: it is not in its note.
     """
-    config = Ordering(at=(0.25, 0.9, 1.55))
+    config, time = Ordering(at=(0.25, 0.9, 1.55)), SharedTime((0.25, 0.9))
     layout = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path()).layout
-    stage = begin(layout, updates=2, config=config)
-    work_side_by_side(stage)
+    stage = begin(layout, updates=2, config=config, steady=lambda: time.now)
+    work_side_by_side(stage, time)
     for told in stage.half.notes.values():
         expected = {
             "order 6": 0.25,
@@ -175,19 +234,20 @@ def test_orders_during_a_step_at_its_end_and_just_after_it(
             "step 2 of 6": 1.0,
             "step 3 of 7": 1.5,
         }
-        assert told == pytest.approx(expected, abs=0.1)
+        assert told == pytest.approx(expected)
 
 
 @pytest.mark.slow
 def test_a_push_during_a_step_does_not_delay_its_end(begin: Callable[..., Any]) -> None:
     """Steps of 0.5 s, and a push at 0.75: the second step is active, and ends at 1.0, for a push
-    takes almost no time here."""
+    takes no time here."""
     layout = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path()).layout
-    stage = begin(layout, updates=4, config=Alarming(at=()))
-    work_side_by_side(stage)
+    time = SharedTime()
+    stage = begin(layout, updates=4, config=Alarming(at=()), steady=lambda: time.now)
+    work_side_by_side(stage, time)
     for told in stage.half.notes.values():
         expected = {"step 1 of 2": 0.5, "wake": 0.75, "step 2 of 2": 1.0, "step 3 of 2": 1.5}
-        assert told == pytest.approx(expected, abs=0.1)
+        assert told == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
