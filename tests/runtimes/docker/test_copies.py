@@ -99,9 +99,29 @@ from typing import Any
 from testbed.runtimes.docker.copies import copy_data
 from testbed.runtimes.docker.engine import connect
 from testbed.values.topology import HostSpec
+
+class Interrupted:  # an engine to which a third of an archive is sent
+    def __init__(self, engine):
+        self.engine = engine
+
+    def __getattr__(self, name):
+        return getattr(self.engine, name)
+
+    def put_archive(self, container, path, pieces):
+        return self.engine.put_archive(container, path, self.cut(pieces))
+
+    def cut(self, pieces):
+        sent = 0
+        for piece in pieces:
+            yield piece
+            sent += len(piece)
+            if sent > 4e6:
+                print("cut", flush=True)
+                sys.stdin.read()
+
 with connect() as engine:
-    copy_data(engine, HostSpec("b", "", "", controller=sys.argv[1]), Path(sys.argv[2]), sys.argv[3],
-              phase=print)
+    copy_data(Interrupted(engine), HostSpec("b", "", "", controller=sys.argv[1]),
+              Path(sys.argv[2]), sys.argv[3], phase=lambda said: None)
 """
 
 
@@ -112,9 +132,14 @@ def test_a_copy_of_a_killed_controller_is_made_again(
 ) -> None:
     arguments = (HOST.controller, str(data), image)
     there = copied(data)
-    with subprocess.Popen([sys.executable, "-c", COPY, *arguments]) as controller:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", COPY, *arguments], **pipes) as controller:
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == b"cut\n"
         eventually(lambda: any(there.iterdir()))
         controller.kill()
+    assert content_of(there) != content_of(data)
+    assert not (there / WHOLE).exists()
     with connect() as engine:
         copy_data(engine, HOST, data, image, phase=print)
     assert (there / WHOLE).read_text() == checksums(data)
