@@ -57,18 +57,18 @@ def test_a_relay_whose_controller_says_nothing_ends_with_its_lease() -> None:
     (reader, to_relay), (from_relay, writer) = os.pipe(), os.pipe()
     said: list[str] = []
     relay = threading.Thread(
-        target=lambda: said.append(carry(reader, writer, peer, lease_seconds=1.0))
+        target=lambda: said.append(carry(reader, writer, peer, lease_seconds=0.7))
     )
     begun = time.monotonic()
     relay.start()
-    for _ in range(4):  # longer than the lease in all
-        time.sleep(0.3)
+    for _ in range(3):  # longer than the lease in all
+        time.sleep(0.25)
         os.write(to_relay, b"\n")
     os.write(to_relay, b"keep\n")
     assert agent.recv(100).split() == [b"keep"]
     relay.join(timeout=180)
     assert not relay.is_alive()
-    assert time.monotonic() - begun >= 2.0
+    assert time.monotonic() - begun >= 1.4
     assert said == [EXPIRED]
     for descriptor in (reader, to_relay, from_relay, writer):
         os.close(descriptor)

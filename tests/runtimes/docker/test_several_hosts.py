@@ -60,9 +60,11 @@ def test_a_run_over_two_hosts_leaves_nothing(engines: Engines) -> None:
         assert row["host_available_bytes"] > 0
     assert run.summary["hosts"][plan["hosts"][1]["name"]]["workers"] == 3
     assert [engines.left("r", number) for number in (0, 1)] == [([], []), ([], [])]
-    (kept,) = engines.clients[1].volumes(filters={"label": DATA})["Volumes"]
+    copies = engines.clients[1].volumes(filters={"label": DATA})["Volumes"]
+    assert copies
     said = engines("image", "prune", "--hosts")
-    assert f"removed the copy of {kept['Labels'][DATA]} of " in said
+    for kept in copies:  # other tests may have left some of other data sets
+        assert f"removed the copy of {kept['Labels'][DATA]} of " in said
     assert not engines.clients[1].volumes(filters={"label": DATA})["Volumes"]
 
 
