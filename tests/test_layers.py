@@ -6,7 +6,6 @@ import ast
 import re
 import tomllib
 from collections.abc import Collection, Iterator
-from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -22,7 +21,6 @@ FILES = sorted((ROOT / "testbed").rglob("*.py"))
 """Of the package."""
 
 
-@cache
 def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
@@ -102,11 +100,9 @@ def imports(tree: ast.AST, modules: Collection[str]) -> Iterator[str]:
 
 def test_files_have_no_import_cycles() -> None:
     files = {
-        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): parsed(
-            file
-        )
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
         for file in FILES
     }
-    graph = {name: set(imports(tree, files)) - {name} for name, tree in files.items()}
+    graph = {name: {*imports(parsed(file), files)} - {name} for name, file in files.items()}
     graph["testbed"] = set()  # imports lazily on first access
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the files
