@@ -204,8 +204,7 @@ class RunGroups:
     def remove_node(self, node: str, *, deadline: float) -> None:
         """Remove a node's groups, whose processes have ended or are ending; see ``remove``."""
         for tree in self.hierarchies:
-            for group in reversed(self._trees(tree, (node,))):
-                group.remove(deadline=deadline)
+            Group(self._folder(tree) / node, tree.version).remove_tree(deadline=deadline)
 
     def remove(self, *, deadline: float) -> None:
         """Remove all groups of the run, and with the last run the parent of all runs.
@@ -214,8 +213,7 @@ class RunGroups:
             HostError: a group is still in use at the deadline (``time.monotonic``); names its pids.
         """
         for tree in self.hierarchies:
-            for group in reversed(self._trees(tree, ())):
-                group.remove(deadline=deadline)
+            Group(self._folder(tree), tree.version).remove_tree(deadline=deadline)
             with suppress(OSError):  # it has groups of other runs, or is about to
                 self._folder(tree).parent.rmdir()
 

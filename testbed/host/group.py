@@ -6,6 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,6 +147,15 @@ class Group:
                 time.sleep(POLL_SECONDS)
             else:
                 return
+
+    def remove_tree(self, *, deadline: float) -> None:
+        """Remove it and all groups below it; raises what ``remove`` does."""
+        with suppress(OSError):  # most have none below them, so these are not listed first
+            self.folder.rmdir()
+            return
+        for child in self.children():
+            child.remove_tree(deadline=deadline)
+        self.remove(deadline=deadline)
 
     def _read(self, file: str) -> str:
         """Return the content of one of its files; empty if it does not exist or is removed."""

@@ -133,9 +133,10 @@ def _unreached(folder: RunFolder, unreachable: HostError) -> Ended:
 def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
     """Stop a run; return whether it existed. A run of the same name may be running elsewhere."""
     simulated = is_simulated(folder)
-    was_there = not simulated and folder.name in driver.find()
     request = folder.control / REQUEST
     heard = folder.alive()
+    # The search reads the command line of each process, which takes a while for 1,000 nodes.
+    was_there = not simulated and (heard or folder.name in driver.find())
     if heard:
         request.touch()
     try:

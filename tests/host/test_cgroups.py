@@ -147,6 +147,16 @@ def test_removal_names_the_remaining_processes(tmp_path: Path) -> None:
         groups.remove(deadline=time.monotonic())
 
 
+def test_groups_below_a_node_are_removed_with_it(tmp_path: Path) -> None:
+    groups = version_2(tmp_path)
+    for made in ("w0/user/run.scope", "w0/init", "w1"):
+        (tmp_path / "testbed/run" / made).mkdir(parents=True)
+    groups.remove_node("w0", deadline=time.monotonic())
+    assert [group.name for group in (tmp_path / "testbed/run").iterdir()] == ["w1"]
+    groups.remove(deadline=time.monotonic())
+    assert not (tmp_path / "testbed").exists()
+
+
 def test_removing_a_missing_group_is_idempotent(tmp_path: Path) -> None:
     groups = version_2(tmp_path)
     groups.remove(deadline=time.monotonic())

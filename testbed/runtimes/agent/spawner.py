@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import stat
 import subprocess
@@ -12,8 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-
-from pydantic import TypeAdapter
+from typing import NamedTuple
 
 from testbed.errors import NodeError
 from testbed.host.environment import python
@@ -59,22 +59,50 @@ class SpawnRequest:
     gate: int  # descriptor of the pipe in which a byte arrives once the role may run
     log: int  # descriptor that the node prints into
 
-    @staticmethod
-    def receive(channel: socket.socket) -> SpawnRequest | None:
-        """Wait for the next request; None once the agent has ended."""
-        data, descriptors, _, _ = socket.recv_fds(channel, REQUEST_BYTES, 3)
-        if not data:
-            return None
-        report, gate, log = descriptors
-        return replace(_REQUEST.validate_json(data), report=report, gate=gate, log=log)
+    @property
+    def forks_role(self) -> bool:
+        """Whether the template may fork the role itself, in a pid namespace of its own.
+
+        It is not possible in a container's pid namespace, which the template might not be able to
+        leave. And PyTorch could not compute on a GPU, for which it relies on ``pthread_atfork``.
+        """
+        return self.placement.container is None and not self.launch.node.gpus
 
     def send(self, channel: socket.socket) -> None:
         """Send it to the template, which gets descriptors of its own."""
-        data = _REQUEST.dump_json(self)
+        data = _FORKS_ROLE[self.forks_role] + pickle.dumps(self)
         socket.send_fds(channel, [data], [self.report, self.gate, self.log])
 
 
-_REQUEST = TypeAdapter(SpawnRequest)
+class Received(NamedTuple):
+    """A request as it arrived.
+
+    The template leaves the rest to its fork: each page that it writes to between two forks is one
+    more that these do not share. Hence ``pickle`` too, which writes to fewer than pydantic.
+    """
+
+    data: bytes
+    descriptors: list[int]
+
+    @classmethod
+    def next_of(cls, channel: socket.socket) -> Received | None:
+        """Wait for the next request; None once the agent has ended."""
+        data, descriptors, _, _ = socket.recv_fds(channel, REQUEST_BYTES, 3)
+        return cls(data, descriptors) if data else None
+
+    @property
+    def forks_role(self) -> bool:
+        """As that of the request."""
+        return self.data.startswith(_FORKS_ROLE[True])
+
+    def request(self) -> SpawnRequest:
+        """Return the request, with the descriptors of this process."""
+        request: SpawnRequest = pickle.loads(self.data[1:])
+        report, gate, log = self.descriptors
+        return replace(request, report=report, gate=gate, log=log)
+
+
+_FORKS_ROLE = {True: b"+", False: b"-"}
 
 
 class Spawned:

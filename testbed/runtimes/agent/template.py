@@ -11,6 +11,7 @@ import importlib
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
@@ -23,7 +24,7 @@ from testbed.runtimes.agent.interpreter import find_needs
 from testbed.runtimes.agent.node_process import Warm, become_node
 from testbed.runtimes.agent.role import resolve
 from testbed.runtimes.agent.settings import TEMPLATE, Template
-from testbed.runtimes.agent.spawner import SpawnRequest
+from testbed.runtimes.agent.spawner import Received
 
 HUGE_PAGE_BYTES = 2**21
 """Of x86-64, and of arm64 with pages of 4 KiB; elsewhere some memory stays in small pages."""
@@ -44,8 +45,8 @@ def main() -> int:
     ready = prepare(TEMPLATE.validate_json(sys.argv[2]))
     report(said, ready=True)
     os.close(said)
-    while (request := SpawnRequest.receive(channel)) is not None:
-        fork_node(request, channel, ready)
+    while (received := Received.next_of(channel)) is not None:
+        fork_node(received, channel, ready)
     return 0
 
 
@@ -84,32 +85,28 @@ def use_huge_pages() -> None:
                     syscalls.collapse_pages(page, page + HUGE_PAGE_BYTES)
 
 
-def fork_node(request: SpawnRequest, channel: socket.socket, ready: Warm) -> None:
+def fork_node(received: Received, channel: socket.socket, ready: Warm) -> None:
     """Fork a process that becomes a node.
 
     Nothing waits for it here: the next node can be forked meanwhile. One that has forked the role
     and ended is reaped after a later fork.
     """
     try:
-        check_threads(request.launch.node.name)
-        if fork(request) == 0:
+        check_threads(received)
+        if fork(received) == 0:
             channel.close()
-            end_with(lambda: become_node(request, ready))
+            end_with(lambda: become_node(received.request(), ready))
         _reap()
     except (OSError, NodeError) as error:
-        report(request.report, error=encode_error(error))
+        report(received.request().report, error=encode_error(error))
     finally:
-        for descriptor in (request.report, request.gate, request.log):
+        for descriptor in received.descriptors:
             os.close(descriptor)
 
 
-def fork(request: SpawnRequest) -> int:
-    """Fork; where possible the role itself, as the first process of its pid namespace.
-
-    It is not possible in a container's pid namespace, which this process might not be able to
-    leave. And PyTorch could not compute on a GPU, for which it relies on ``pthread_atfork``.
-    """
-    if request.placement.container is None and not request.launch.node.gpus:
+def fork(received: Received) -> int:
+    """Fork; where possible the role itself, as the first process of its pid namespace."""
+    if received.forks_role:
         with suppress(OSError):  # an unusual kernel
             return syscalls.fork_sibling(syscalls.CLONE_NEWPID)
     return os.fork()
@@ -122,24 +119,31 @@ def _reap() -> None:
             pass
 
 
-def check_threads(name: str) -> None:
+def check_threads(received: Received) -> None:
     """Check that this process has one thread, as the kernel counts them.
 
     A fork would keep the locks held by the threads that it leaves behind.
     """
-    process, others = Path("/proc/self").resolve(), list[str]()
-    for thread in (process / "task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            if thread.name != process.name:
-                others.append((thread / "comm").read_text().strip())
-    if others:
+    if len(os.listdir("/proc/self/task")) == 1:  # noqa: PTH208 - writes to fewer pages
+        return
+    if others := sorted(_other_threads()):
+        name = received.request().launch.node.name
         raise NodeError(
             f"{name}: the template has {len(others) + 1} threads, but only a process with one may "
-            f"fork; the others are called {', '.join(sorted(others))}.",
+            f"fork; the others are called {', '.join(others)}.",
             hint="An imported module or the warm-up has started a thread; use `launch: cold`. "
             "Threads called event_engine are gRPC's, which has not ended them within 10 s: is "
             "this host too busy?",
         )
+
+
+def _other_threads() -> Iterator[str]:
+    """Yield the names of this process's threads but its first."""
+    process = Path("/proc/self").resolve()
+    for thread in (process / "task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if thread.name != process.name:
+                yield (thread / "comm").read_text().strip()
 
 
 if __name__ == "__main__":
