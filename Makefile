@@ -292,10 +292,7 @@ dashboards-down: ## end them; what they have recorded stays
 AT ?= run
 
 blocks: named-run $(VENV)/.installed ## add runs that are over to that Prometheus: make blocks RUN="a b"
-	@folder=$$(mktemp -d)
-	trap 'rm -r $$folder' EXIT
-	$(python) -m testbed export prometheus $(RUN) --runs $(RUNS) --at $(AT) --out $$folder/runs.txt
-	compose/blocks $$folder/runs.txt
+	@$(python) -m testbed dashboards add $(RUN) --runs $(RUNS) --at $(AT)
 
 dashboard-files: setup ## write compose/grafana/dashboards
 	@$(python) compose/grafana/generate.py

@@ -38,6 +38,7 @@ VERBS = {
     "sweep": "Execute the missing runs of a study.",
     "report": "Report on a run, several runs or a study; draw the figures.",
     "export": "Export runs to the formats of other tools.",
+    "dashboards": "Show runs in Prometheus and Grafana.",
     "compare": "Compare the results of two runs.",
     "doctor": "Check that this host can run scenarios.",
     "hosts": "List the hosts of a Docker Swarm, and what each of them lacks.",

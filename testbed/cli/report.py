@@ -104,8 +104,9 @@ def report(
     """Print the summary of RUN (a name or a path) and redraw its figure.
 
     If the controller of a run died, missing records are copied from the parameter server's. Several
-    runs are compared in a table. For a STUDY (its file), all figures, tables and verdicts are
-    created from the existing runs, printed, and written to the study's results folder.
+    runs are compared in a table. For a STUDY (its file, or the name of a shipped one), all figures,
+    tables and verdicts are created from the existing runs, printed, and written to the study's
+    results folder.
 
     With --keep, the numbers of every ended run are also stored next to the study, in files small
     enough for a repository; `testbed sweep` does not repeat such a run, even without its folder.
@@ -115,7 +116,7 @@ def report(
     --html FILE writes everything as one self-contained page: verdict, zoomable figures, links,
     faults, all numbers. --figures DIR draws the figures as PNG and SVG.
     """
-    studies = [Path(one) for one in what if one.endswith((".yaml", ".yml"))]
+    studies = [Path(one) for one in what if _is_study(one)]
     if verdicts or keep:
         if len(studies) < len(what) or only is not None or as_json or html or figures:
             raise click.UsageError("--keep and --verdicts need files of studies only.")
@@ -196,6 +197,13 @@ def compare(
             )
         print_table(["measure", *(run.name for run in pair), "difference"], rows)
     return DIFFERENT if any(one.ratio > tolerance for one in found) else 0
+
+
+def _is_study(what: str) -> bool:
+    """Whether it is a study's file, or its name, which has a folder, unlike that of a run."""
+    from testbed.scenario.source import find_scenario
+
+    return (find_scenario(Path(what)) if "/" in what else Path(what)).suffix in (".yaml", ".yml")
 
 
 def _write_of_runs(folders: Sequence[Path], wanted: Wanted) -> None:

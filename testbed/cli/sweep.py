@@ -49,7 +49,7 @@ def command(
     reuse_bytes: int,
     ray: str | None,
 ) -> int:
-    """Execute the missing runs of STUDY.
+    """Execute the missing runs of STUDY: a file, or the name of one that ships with testbed.
 
     Runs are identified by their resolved scenario. A run is not repeated if it has finished, or if
     `testbed report --keep` stored its numbers next to the study. An interrupted simulated run

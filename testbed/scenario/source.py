@@ -7,28 +7,28 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import testbed
 from testbed.errors import Problem, ScenarioError
+from testbed.host.installed import installed_files
 
-DISTRIBUTION = "edge-testbed"
 _OF_A_STUDY = re.compile(r"^(scenario|vary):", re.MULTILINE)
 """Top-level keys of studies, which scenarios do not have."""
-
-FOLDER = f"share/{DISTRIBUTION}/scenarios/"
-"""The location in an installation; in a clone they are next to the package."""
 
 
 def shipped() -> Mapping[str, Path]:
     """Return the scenario files by name, sorted; empty in a partial installation."""
-    found = sorted((name, file) for name, file in _files() if name and file.is_file())
-    return {name: file for name, file in found if not _is_study(file)}
+    return {name: file for name, file in _by_name().items() if not _is_study(file)}
+
+
+def shipped_studies() -> Mapping[str, Path]:
+    """Return the files of studies, likewise."""
+    return {name: file for name, file in _by_name().items() if _is_study(file)}
 
 
 def find_scenario(path: Path, *, name: str = "") -> Path:
-    """Return the path, or that of a shipped scenario if the file does not exist.
+    """Return the path, or that of a shipped scenario or study if the file does not exist.
 
     Args:
         path: the path given by the user.
@@ -36,11 +36,15 @@ def find_scenario(path: Path, *, name: str = "") -> Path:
     """
     if path.suffix or os.path.lexists(path):
         return path
-    return shipped().get(name or path.as_posix(), path)
+    return _by_name().get(name or path.as_posix(), path)
 
 
 def _is_study(file: Path) -> bool:
     return _OF_A_STUDY.search(file.read_text(encoding="utf-8")) is not None
+
+
+def _by_name() -> Mapping[str, Path]:
+    return dict(sorted((name, file) for name, file in _files() if file.is_file()))
 
 
 def _files() -> Iterator[tuple[str, Path]]:
@@ -49,14 +53,9 @@ def _files() -> Iterator[tuple[str, Path]]:
         for file in clone.rglob("*.yaml"):
             yield file.relative_to(clone).with_suffix("").as_posix(), file
         return
-    try:
-        installed = distribution(DISTRIBUTION).files or []
-    except PackageNotFoundError:
-        return
-    for entry in installed:
-        _, found, name = entry.as_posix().rpartition(FOLDER)
-        if found and name.endswith(".yaml"):
-            yield name.removesuffix(".yaml"), Path(str(entry.locate())).resolve()
+    for name, file in installed_files("scenarios"):
+        if name.endswith(".yaml"):
+            yield name.removesuffix(".yaml"), file
 
 
 LARGEST_BYTES = 2**20
@@ -147,7 +146,7 @@ def _nearest_file(path: Path) -> str:
     near = get_close_matches(path.stem, names, n=1)
     if near:
         return f"Did you mean {display_name(path.parent / names[near[0]])}?"
-    near = get_close_matches(path.as_posix(), shipped(), n=1)
+    near = get_close_matches(path.as_posix(), _by_name(), n=1)
     return f"Did you mean {near[0]}?" if near else "`testbed init` creates one that can be run"
 
 

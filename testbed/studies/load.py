@@ -74,7 +74,7 @@ def load_study(path: Path | str, *, scale: float = 1.0, has_cuda: HasCuda | None
     """Read a study and resolve the scenarios of its runs.
 
     Args:
-        path: its file.
+        path: its file, or the name of a study that comes with testbed.
         scale: factor for the length of every run (``stop.updates``, ``steps`` and ``time``) and
             for its evaluation interval (``evaluate.every``); below 1, evaluations also use
             fewer images, so that their share of the time does not grow.
@@ -83,7 +83,7 @@ def load_study(path: Path | str, *, scale: float = 1.0, has_cuda: HasCuda | None
     Raises:
         ScenarioError: lists all problems found, each with its line.
     """
-    path = Path(path)
+    path = find_scenario(Path(path))
     document = parse_document(read_text(path), display_name(path))
     return read_study(document, path, scale=scale, has_cuda=has_cuda)
 

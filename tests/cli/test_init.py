@@ -1,9 +1,5 @@
 """``testbed init``."""
 
-import subprocess
-import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
@@ -85,31 +81,3 @@ def test_errors_are_named_and_nothing_is_written(
     assert main(["init", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert list(here.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_an_installed_wheel_has_the_scenarios(here: Path, wheel: Path) -> None:
-    """Installed into an environment that shares this one's dependencies."""
-    venv.create(here / "venv", with_pip=False)
-    python = here / "venv" / "bin" / "python"
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
-    install = (*pip, "--python", str(python), "install", "--no-deps", str(wheel))
-    subprocess.run(install, check=True)
-    (packages,) = (here / "venv").glob("lib/python*/site-packages")
-    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-
-    def testbed(*words: str) -> str:
-        command = (python.with_name("testbed"), *words)
-        environment = {"PATH": "/usr/bin:/bin", "HOME": str(here)}
-        return subprocess.run(
-            command, env=environment, check=True, text=True, stdout=subprocess.PIPE
-        ).stdout
-
-    assert "testbed up quickstart" in testbed("--help")
-    assert testbed("validate", "quickstart", "adacomp/paper").count("ok  ") == 2
-    testbed("init", "mine")
-    schema = here / "venv" / "share" / "edge-testbed" / "scenarios" / "schema.json"
-    assert f"$schema={schema}\n" in Path("mine.yaml").read_text(encoding="utf-8")
-    assert schema.is_file()
-    settings = ("--runtime", "simulated", "--set", "stop.updates=40")
-    assert "finished: 40 updates applied" in testbed("up", "mine.yaml", *settings)

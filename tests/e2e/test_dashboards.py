@@ -63,7 +63,7 @@ def test_an_installed_prometheus_shows_an_added_run(prometheus_at: Any, tmp_path
         return subprocess.run(command, check=False, env=own, cwd=COMPOSE.parent, **pipes)
 
     def dashboards(verb: str) -> str:
-        done = call(str(COMPOSE / "dashboards"), verb)
+        done = call(sys.executable, "-m", "testbed", "dashboards", verb)
         assert done.returncode == 0, done.stdout
         return done.stdout
 
@@ -97,7 +97,7 @@ def add_simulated(folder: Path, call: Callable[..., subprocess.CompletedProcess[
     refused = call(*make, **path)
     assert refused.returncode == 2, refused.stdout
     assert not (folder / "testbed" / "prometheus").exists()
-    (suggested,) = re.findall(r"make blocks RUN=\.\.\. AT=(\S+)", refused.stdout)
+    (suggested,) = re.findall(r"testbed dashboards add RUN\.\.\. --at (\S+)", refused.stdout)
     made = call(*make, f"AT={suggested}", **path)
     assert made.returncode == 0, made.stdout
     return datetime.fromisoformat(suggested).timestamp()

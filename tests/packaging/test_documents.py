@@ -157,6 +157,8 @@ def test_one_version_everywhere() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert citation["version"] == version
+    released = re.search(r"^## \S+ \((\S+)\)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released is not None and released[1] == str(citation["date-released"])
     entry = (ROOT / "docs/guides/paper-figure.md").read_text()  # for BibTeX
     assert f"version = {{{version}}}" in entry and f"title   = {{{citation['title']}}}" in entry
     assert newest is not None

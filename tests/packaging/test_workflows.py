@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def test_a_file_fits_its_schema(schema: str, files: list[Path]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_linter_of_workflows_finds_nothing() -> None:
+    command = (Path(sys.executable).with_name("zizmor"), "--offline", "--quiet", ".github")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_targets_of_the_workflows_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     used = set()
@@ -47,8 +54,16 @@ def test_the_targets_of_the_workflows_exist() -> None:
 
 
 def test_the_tests_run_on_every_python_that_is_supported() -> None:
-    checks = yaml.safe_load((ROOT / ".github/workflows/checks.yml").read_text("utf-8"))
-    matrix = checks["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    jobs = {
+        name: job
+        for file in WORKFLOWS
+        for name, job in yaml.safe_load(file.read_text("utf-8"))["jobs"].items()
+    }
+    matrix = jobs["tests"]["strategy"]["matrix"]["python"]
+    assert jobs["user"]["strategy"]["matrix"]["python"] == matrix
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    version = re.compile(r"Programming Language :: Python :: (3\.\d+)$")
+    assert [one[1] for one in map(version.match, project["classifiers"]) if one] == matrix
     known = re.search(
         r"^PYTHONS := python3 (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE
     )

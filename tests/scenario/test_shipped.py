@@ -9,7 +9,8 @@ import testbed
 from testbed.cli import main
 from testbed.errors import ScenarioError
 from testbed.scenario import load
-from testbed.scenario.source import find_scenario, shipped
+from testbed.scenario.source import find_scenario, shipped, shipped_studies
+from testbed.studies import load_study
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,7 +19,9 @@ def test_shipped_scenarios_are_named_by_path_without_extension() -> None:
     assert shipped()["quickstart"] == ROOT / "scenarios" / "quickstart.yaml"
     assert shipped()["adacomp/paper"] == ROOT / "scenarios" / "adacomp" / "paper.yaml"
     assert list(shipped()) == sorted(shipped())
-    assert not {"adacomp/fig3", "adacomp/waiting-law"} & set(shipped())  # studies
+    assert {"adacomp/fig3", "adacomp/waiting-law"} <= set(shipped_studies())
+    assert not set(shipped_studies()) & set(shipped())
+    assert {name for name in shipped_studies() if "/" not in name} == set()  # as no run's name
 
 
 def test_a_file_of_that_name_takes_precedence(
@@ -42,6 +45,18 @@ def test_shipped_scenarios_are_loaded_and_extended_by_name(
     assert load(file) == load("quickstart").model_copy(update={"name": "mine"})
     with pytest.raises(ScenarioError, match=r"quikstart: .*Did you mean quickstart\?"):
         load("quikstart")
+
+
+def test_shipped_studies_are_found_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_study("federated/study").name == "federated"
+    assert main(["report", "federated/study", "--verdicts"]) == 0
+    assert main(["report", "quickstart"]) == 7  # a run of that name
+    capsys.readouterr()
+    assert main(["sweep", "federated/studi"]) == 2
+    assert "Did you mean federated/study?" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -68,6 +83,5 @@ def test_the_wheel_has_every_shipped_scenario() -> None:
         for pattern in patterns
         for file in ROOT.glob(pattern)
     ]
-    assert {*shipped().values(), ROOT / "scenarios" / "schema.json"} <= set(packed)
-    assert ROOT / "scenarios/custom/net.py" in packed
-    assert set(ROOT.glob("scenarios/*/study.yaml")) <= set(packed)
+    files = [*shipped().values(), *shipped_studies().values(), *ROOT.glob("scenarios/*/*.py")]
+    assert {*files, ROOT / "scenarios" / "schema.json"} <= set(packed)

@@ -6,21 +6,19 @@ import hashlib
 import io
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import testbed
 from testbed import __version__
 from testbed.errors import HostError
+from testbed.host.installed import DISTRIBUTION, installed_files
 from testbed.runtimes.docker.engine import BUILD, answering, engine_faults
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-DISTRIBUTION = "edge-testbed"
 DOCKERFILE = "docker/Dockerfile"
 REQUIREMENTS = "docker/requirements.txt"
 CONSTRAINTS = "constraints.txt"
@@ -75,12 +73,7 @@ def _recipe_of_clone(root: Path) -> dict[str, Path]:
 
 def _recipe_installed() -> dict[str, Path]:
     """Return the recipe as installed with the package, below share/edge-testbed."""
-    recipe: dict[str, Path] = {}
-    with suppress(PackageNotFoundError):
-        for file in distribution(DISTRIBUTION).files or []:
-            _, found, name = file.as_posix().rpartition(f"share/{DISTRIBUTION}/")
-            if found and name in RECIPE:
-                recipe[name] = Path(str(file.locate())).resolve()
+    recipe = {name: file for name, file in installed_files() if name in RECIPE}
     if missing := sorted(set(RECIPE) - set(recipe)):
         raise HostError(
             f"The files to build the image are not installed with testbed: {', '.join(missing)}.",

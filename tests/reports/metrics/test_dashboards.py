@@ -92,7 +92,7 @@ def test_compose_reads_the_file(tmp_path: Path) -> None:
     assert "--web.listen-address=127.0.0.1:9090" in services["prometheus"]["command"]
     unset = config()
     assert unset.returncode != 0
-    assert "run make dashboards" in unset.stderr
+    assert "run testbed dashboards up" in unset.stderr
 
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -51,7 +51,7 @@ def test_a_bug_shows_its_traceback() -> None:
     status, output, error = run("return 1 // 0")
     assert (status, output) == (1, "")
     assert error.startswith("Traceback (most recent call last)")
-    assert error.endswith("ZeroDivisionError: integer division or modulo by zero\n")
+    assert error.splitlines()[-1].startswith("ZeroDivisionError: ")
 
 
 def test_arguments_arrive_through_a_descriptor(tmp_path: Path) -> None:
