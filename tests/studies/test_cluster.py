@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from testbed.runtimes.ray_cluster import lacks
+from testbed.runtimes.ray_cluster import lacks, releases
 from testbed.studies import load_study
 from testbed.studies.cluster_task import archived, extract
 from testbed.studies.progress import Failure, Progress
@@ -215,6 +215,11 @@ def test_packages_that_a_node_lacks() -> None:
     assert lacks({}) == ""
     assert lacks({"no-such": "1.2"}) == (
         "the package no-such is not installed, expected no-such 1.2"
+    )
+    assert lacks({"click": "", "no-such": ""}).endswith("is not installed, expected no-such")
+    assert lacks(releases()) == ""
+    assert lacks({"edge-testbed": "0"}) == (
+        "its package edge-testbed has other code than that of the driver's machine"
     )
     assert lacks({"click": "0.1+cpu"}).endswith(", expected 0.1+cpu as on the driver's machine")
 
