@@ -224,6 +224,7 @@ def _as_dict(one: Ended) -> dict[str, Any]:
         "run": one.run,
         "folder": one.folder and str(one.folder),
         "acted": one.acted,
+        "hosts": one.hosts,
         "failure": one.failure and one.failure.message,
     }
 
@@ -233,7 +234,8 @@ def _print_ended(ended: Sequence[Ended], *, everything: bool) -> None:
         if one.failure is not None:
             click.echo(f"{one.run}: NOT stopped")
         elif one.acted:
-            click.echo(f"{one.run}: stopped")
+            also = f"; removed what it had on {', '.join(one.hosts)}" if one.hosts else ""
+            click.echo(f"{one.run}: stopped{also}")
         elif one.folder is None:
             click.echo(f"{one.run}: skipped: it is active and belongs to another user")
         elif not everything:

@@ -32,6 +32,7 @@ class Ended:
     run: str
     folder: Path | None  # its folder, or None if only its name was found on the host
     acted: bool  # whether there was anything to end
+    hosts: tuple[str, ...] = ()  # the other hosts on which something was removed
     failure: TestbedError | None = None  # why it could not be ended; None if nothing of it is left
     unasked: TestbedError | None = None  # why the engine of an ended run could not be queried
 
@@ -87,24 +88,29 @@ def asked_to_end(folder: RunFolder) -> bool:
     return (folder.control / REQUEST).exists()
 
 
-def _ended(folder: RunFolder, end: Callable[[], bool], *, exists: bool = True) -> Ended:
+def _ended(
+    folder: RunFolder, end: Callable[[], tuple[bool, tuple[str, ...]]], *, exists: bool = True
+) -> Ended:
     """Return the outcome: a run that cannot be ended does not prevent others from being ended."""
     path = folder.path if exists else None
     try:
-        return Ended(folder.name, path, acted=end())
+        acted, hosts = end()
+        return Ended(folder.name, path, acted=acted, hosts=hosts)
     except TestbedError as failure:
         return Ended(folder.name, path, acted=False, failure=failure)
 
 
-def _end(folder: RunFolder, driver: RuntimeDriver, clock: Callable[[], float]) -> bool:
+def _end(
+    folder: RunFolder, driver: RuntimeDriver, clock: Callable[[], float]
+) -> tuple[bool, tuple[str, ...]]:
     folder.check_owner()
-    acted = _stop(folder, driver)
+    acted, hosts = _stop(folder, driver)
     if folder.state().state in ENDED:  # an attached controller has recorded it by now
-        return acted
+        return acted, hosts
     reason = own_end(folder)
     state: State = "interrupted" if reason is None else "finished"
     folder.move(state, now=clock(), reason=BY_DOWN if reason is None else reason)
-    return True
+    return True, hosts
 
 
 def own_end(folder: RunFolder) -> str | None:
@@ -130,8 +136,11 @@ def _unreached(folder: RunFolder, unreachable: HostError) -> Ended:
     return Ended(folder.name, folder.path, acted=False, failure=unreachable)
 
 
-def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
-    """Stop a run; return whether it existed. A run of the same name may be running elsewhere."""
+def _stop(folder: RunFolder, driver: RuntimeDriver) -> tuple[bool, tuple[str, ...]]:
+    """Stop a run; return whether it existed, and the other hosts that had something of it.
+
+    A run of the same name may be running elsewhere.
+    """
     simulated = is_simulated(folder)
     request = folder.control / REQUEST
     heard = folder.alive()
@@ -141,12 +150,12 @@ def _stop(folder: RunFolder, driver: RuntimeDriver) -> bool:
         request.touch()
     try:
         if simulated:
-            return end_holder(folder, within_seconds=SIMULATION_SECONDS)
-        driver.stop(folder)
+            return end_holder(folder, within_seconds=SIMULATION_SECONDS), ()
+        hosts = driver.stop(folder)
     finally:
         if heard:
             request.unlink(missing_ok=True)
-    return was_there and folder.name not in driver.find()
+    return bool(hosts) or (was_there and folder.name not in driver.find()), hosts
 
 
 def _clear(folder: RunFolder, driver: RuntimeDriver, *, orphan: bool) -> Ended:
@@ -156,8 +165,8 @@ def _clear(folder: RunFolder, driver: RuntimeDriver, *, orphan: bool) -> Ended:
     of another user, and is skipped.
     """
 
-    def clear() -> bool:
-        driver.stop(folder)
-        return orphan or folder.name not in driver.find()
+    def clear() -> tuple[bool, tuple[str, ...]]:
+        hosts = driver.stop(folder)
+        return orphan or folder.name not in driver.find(), hosts
 
     return _ended(folder, clear, exists=False)

@@ -207,10 +207,13 @@ class RuntimeDriver(Protocol):
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
         """Remove the containers of nodes that were not part of the plan and have finished."""
 
-    def stop(self, folder: RunFolder) -> None:
-        """End a run and remove everything it has on this host, whatever process started it.
+    def stop(self, folder: RunFolder) -> tuple[str, ...]:
+        """End a run and remove everything it has, whatever process started it.
 
         Idempotent. Waits until the process that started the run has released it.
+
+        Returns:
+            The names of the other hosts on which something was removed.
 
         Raises:
             HostError: something could not be removed; names it.

@@ -1,25 +1,32 @@
 """A Ray cluster: how a process joins it, and whether its nodes can compute what this host would.
 
-Ray brings this package to the nodes with its runtime environment.
+Nodes that have this package use their own copy, in processes that Ray has started before. If one
+does not, Ray brings it to all with its runtime environment.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
+import re
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
 import testbed
 from testbed.errors import HostError
 
+PACKAGE = Path(testbed.__file__).parent
+
 CONNECT_SECONDS = 10.0
+
+CODE = "edge-testbed"
 
 SAME = ("torch", "numpy")
 """Packages that must have the same release everywhere: results depend on them."""
@@ -45,16 +52,13 @@ def connected(address: str, *, asked_by: str) -> Iterator[None]:
         ) from None
     if ray.is_initialized():
         raise HostError("this process uses a Ray cluster already.", hint="ray.shutdown()")
-    package = str(Path(testbed.__file__).parent)
     try:
         _call(address)
         with _sigterm_kept():
-            ray.init(
-                address,
-                runtime_env={"py_modules": [package], "excludes": ["**/__pycache__"]},
-                logging_level=logging.ERROR,
-                log_to_driver=False,
-            )
+            _join(address)
+            if not _all_have_package():
+                ray.shutdown()
+                _join(address, py_modules=[str(PACKAGE)], excludes=["**/__pycache__"])
     except (OSError, RuntimeError, ValueError) as error:
         raise HostError(
             f"no Ray cluster can be joined at {address}: {summary(error).rstrip('.')}.",
@@ -65,6 +69,27 @@ def connected(address: str, *, asked_by: str) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _join(address: str, **environment: Any) -> None:
+    import ray
+
+    ray.init(address, runtime_env=environment, logging_level=logging.ERROR, log_to_driver=False)
+
+
+def _all_have_package() -> bool:
+    """Return whether every node can import this package, with the code that is here."""
+    return all(lacking == "" for _, lacking in _ask_nodes(lacks, {CODE: digest()}))
+
+
+@cache
+def digest() -> str:
+    """Return a digest of this package's code."""
+    found = sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        found.update(f"{path.relative_to(PACKAGE)} {path.stat().st_size}\n".encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 @contextmanager
@@ -104,56 +129,68 @@ def alive_nodes() -> list[dict[str, Any]]:
 
 
 def releases() -> Mapping[str, str]:
-    """Return the versions of this process's packages in ``SAME``."""
-    return {one: version(one) for one in SAME}
+    """Return what every node must have: packages by name, with a version if it matters.
+
+    Of this package, it is the digest of the code.
+    """
+    needed = [one for one in requires(CODE) or () if "extra ==" not in one]
+    any_version = {re.split(r"[^\w.-]", one)[0]: "" for one in needed}
+    return any_version | {one: version(one) for one in SAME} | {CODE: digest()}
 
 
-def check_nodes(wanted: Mapping[str, str], *, entry: str) -> None:
-    """Check that every node has these releases, and can import the module ``entry``.
+def check_nodes(wanted: Mapping[str, str]) -> None:
+    """Check that every node has what ``releases`` returned.
 
     Raises:
         HostError: some cannot; says which, and why.
     """
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    examine: Any = ray.remote(num_cpus=0)(lacks)
-    asked = []
-    for node in alive_nodes():
-        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        found = examine.options(scheduling_strategy=there).remote(wanted, entry)
-        asked.append((node["NodeManagerHostname"], found))
-    problems = []
-    for host, found in asked:
-        try:
-            lacking = ray.get(found)
-        except ray.exceptions.RayError as error:
-            lacking = summary(error)
-        if lacking:
-            problems.append(f"{host}: {lacking}")
+    found = [
+        (host, summary(lacking) if isinstance(lacking, Exception) else lacking)
+        for host, lacking in _ask_nodes(lacks, wanted)
+    ]
+    problems = [f"{host}: {lacking}" for host, lacking in found if lacking]
     if problems:
         raise HostError(
-            f"{len(problems)} of {len(asked)} nodes of the Ray cluster cannot execute runs: "
+            f"{len(problems)} of {len(found)} nodes of the Ray cluster cannot execute runs: "
             f"{'; '.join(problems)}.",
             hint=f"On these nodes: pip install 'edge-testbed[ray]=={version('edge-testbed')}' "
-            + " ".join(f"{one}=={release_of(its)}" for one, its in wanted.items()),
+            + " ".join(f"{one}=={release_of(wanted[one])}" for one in SAME),
         )
 
 
-def lacks(wanted: Mapping[str, str], entry: str = "") -> str:
+def _ask_nodes(function: Callable[..., Any], *arguments: Any) -> list[tuple[str, Any]]:
+    """Call a function on every node; return the name of each, with the result or Ray's error."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    task: Any = ray.remote(num_cpus=0, max_retries=0)(function)
+    asked = []
+    for node in alive_nodes():
+        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        reference = task.options(scheduling_strategy=there).remote(*arguments)
+        asked.append((node["NodeManagerHostname"], reference))
+    answers: list[tuple[str, Any]] = []
+    for host, reference in asked:
+        try:
+            answers.append((host, ray.get(reference)))
+        except ray.exceptions.RayError as error:
+            answers.append((host, error))
+    return answers
+
+
+def lacks(wanted: Mapping[str, str]) -> str:
     """Return what this node lacks to execute a run with the same result; empty if nothing."""
     for package, its in wanted.items():
+        if package == CODE:
+            if digest() != its:
+                return f"its package {CODE} has other code than that of the driver's machine"
+            continue
         try:
             found = version(package)
         except PackageNotFoundError:
-            return f"the package {package} is not installed, expected {package} {its}"
-        if release_of(found) != release_of(its):
+            return f"the package {package} is not installed, expected {package} {its}".rstrip()
+        if its and release_of(found) != release_of(its):
             return f"found {package} {found}, expected {its} as on the driver's machine"
-    if entry:
-        try:
-            importlib.import_module(entry)
-        except ImportError as error:
-            return str(error)
     return ""
 
 

@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import gc
 import hmac
-import os
 import pickle
 import socket
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import SimpleQueue
 
 from testbed.datasets import Prepared
-from testbed.errors import TestbedError
+from testbed.errors import HostError, TestbedError
 from testbed.host.allocation import keep_freed_memory
 from testbed.payloads import Vector, zeros
+from testbed.runtimes.ray_cluster import lacks
 from testbed.scenario.experiment import Experiment
 from testbed.simulation.build import build
 from testbed.simulation.messages import Answer, Begin, Restart, Result, Task, used
 from testbed.simulation.process import ProcessWorkers, restore
+from testbed.simulation.wire import Message, Peer
 from testbed.values.user_code import own_failures
 
 KEY_BYTES = 32
@@ -36,9 +34,6 @@ KEY_SECONDS = 10.0  # within which a peer says the key
 
 EVALUATED = -2
 """The row with the model of an evaluation."""
-
-SentRows = Mapping[int, Vector]
-"""The beginnings of rows, as far as they are used."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +44,7 @@ class ActorRequest:
     number: int  # of the actor
     processes: int  # number of all actors
     size: int  # of a row, in float32 values
+    releases: Mapping[str, str]  # see ``releases``
     key: bytes  # said first by a peer that may send messages
 
 
@@ -71,27 +67,38 @@ class Rows(dict[int, Vector]):
 
     def __missing__(self, row: int) -> Vector:
         """Add a row; that of a worker restored from a snapshot did not come with a message."""
-        self[row] = self._free.pop() if self._free else zeros(self._size)
+        self[row] = self.room()
         return self[row]
 
-    def receive(self, tasks: Sequence[Task], sent: SentRows) -> None:
+    def room(self) -> Vector:
+        """Return a row that is not in use."""
+        return self._free.pop() if self._free else zeros(self._size)
+
+    def take(self, tasks: Sequence[Task], sent: Mapping[int, Vector]) -> None:
         """Take the rows that came with tasks; forget those of restarted workers first."""
         for task in tasks:
             if isinstance(task, Restart):
-                self.pop(self._of_worker.pop(task.worker, EVALUATED), None)
+                self._release(self._of_worker.pop(task.worker, EVALUATED))
         for task in tasks:
             if isinstance(task, Begin):
                 self._of_worker[task.worker] = task.row
-                self[task.row][: sent[task.row].size] = sent[task.row]
+                if task.row in sent:
+                    self._release(task.row)
+                    self[task.row] = sent[task.row]
 
-    def results(self, tasks: Sequence[Task], answers: Sequence[Answer]) -> SentRows:
-        """Return the rows of results, which are valid until the next message."""
+    def results(self, tasks: Sequence[Task], answers: Sequence[Answer]) -> dict[int, Vector]:
+        """Return what results take of their rows, which are valid until there is room in them."""
         sent = {}
         for task, answer in zip(tasks, answers, strict=True):
             if isinstance(answer, Result) and not isinstance(task, Restart):
-                self._free.append(self.pop(task.row))
-                sent[task.row] = self._free[-1][: used(answer.stored)]
+                row = self[task.row]
+                self._release(task.row)
+                sent[task.row] = row[: used(answer.stored)]
         return sent
+
+    def _release(self, row: int) -> None:
+        if (owned := self.pop(row, None)) is not None:
+            self._free.append(owned)
 
 
 class WorkerActor:
@@ -106,11 +113,13 @@ class WorkerActor:
         import ray
 
         keep_freed_memory()
+        if lacking := lacks(request.releases):  # the node may have joined just now
+            return pickle.dumps(HostError(f"{socket.gethostname()}: {lacking}."))
         try:
             with tempfile.TemporaryDirectory(prefix="testbed-") as place:
                 self._build(request, Path(place), data)
             if snapshot:
-                states, _ = pickle.loads(snapshot)
+                states = pickle.loads(snapshot)
                 restore(states, self._its.workers, self._its.learner, self._its.parameters)
         except TestbedError as error:
             return pickle.dumps(error)
@@ -122,14 +131,18 @@ class WorkerActor:
 
     def serve(self) -> None:
         """Answer the messages of one connection until its other end is closed."""
-        with self._server, accept(self._server, self._key) as connection:
-            try:
-                for message in received(connection):
-                    answer = self.answer(message)
-                    with suppress(OSError):  # then no message comes either
-                        connection.send_bytes(answer)
-            finally:
-                shut_down(connection)  # the other end waits, and so does the reading thread
+        with self._server, accept(self._server, self._key) as peer:
+            clock = Peer(peer)
+            while (message := self._next(clock)) is not None:
+                answer = self.answer(message)
+                with suppress(OSError):  # then no message comes either
+                    clock.send(answer.parts)
+
+    def _next(self, clock: Peer) -> Message | None:
+        try:
+            return clock.receive(self._room)
+        except (OSError, EOFError):
+            return None
 
     def _build(self, request: ActorRequest, folder: Path, data: Prepared) -> None:
         for name, content in request.files.items():
@@ -144,22 +157,25 @@ class WorkerActor:
         self._rows = Rows(request.size)
         self._its = ProcessWorkers(workers, learner, self._rows, zeros(request.size))
 
-    def answer(self, message: bytes) -> bytes:
-        """Carry out a message of ``ActorChannel``; return the pickle of the answer or an error."""
-        request, sent = pickle.loads(message)
+    def _room(self, row: int) -> Vector:
+        return self._its.parameters if row == EVALUATED else self._rows.room()
+
+    def answer(self, message: Message) -> Message:
+        """Carry out a message of ``ActorChannel``; return the answer or an error."""
+        request, rows = pickle.loads(message.content), {}
         try:
             if callable(request):
-                for values in sent.values():
-                    self._its.parameters[: values.size] = values
-                return pickle.dumps((self._its.answer(request), {}))
-            self._rows.receive(request, sent)
-            answers = self._its.answer(request)
-            return pickle.dumps((answers, self._rows.results(request, answers)), protocol=5)
+                answers = self._its.answer(request)
+            else:
+                self._rows.take(request, message.rows)
+                answers = self._its.answer(request)
+                rows = self._rows.results(request, answers)
         except TestbedError as error:
-            return pickle.dumps(error)
+            return Message(pickle.dumps(error))
+        return Message(pickle.dumps(answers), rows)
 
 
-def accept(server: socket.socket, key: bytes) -> Connection:
+def accept(server: socket.socket, key: bytes) -> socket.socket:
     """Return the first connection whose peer says the key."""
     while True:
         peer, _ = server.accept()
@@ -167,37 +183,5 @@ def accept(server: socket.socket, key: bytes) -> Connection:
         with suppress(OSError):
             if hmac.compare_digest(peer.recv(len(key), socket.MSG_WAITALL), key):
                 peer.settimeout(None)
-                return connection_over(peer)
+                return peer
         peer.close()
-
-
-def connection_over(peer: socket.socket) -> Connection:
-    """Return a connection that sends small messages at once, and takes over the socket."""
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Connection(peer.detach())
-
-
-def shut_down(connection: Connection) -> None:
-    """End a connection both ways; to close it would not while a thread reads."""
-    with socket.socket(fileno=os.dup(connection.fileno())) as peer, suppress(OSError):
-        peer.shutdown(socket.SHUT_RDWR)
-
-
-def received(connection: Connection) -> Iterator[bytes]:
-    """Yield messages until the other end is closed.
-
-    They are read as they arrive: the peer may send many before it reads an answer.
-    """
-    messages = SimpleQueue[bytes]()
-
-    def read() -> None:
-        try:
-            with suppress(OSError, EOFError):
-                while True:
-                    messages.put(connection.recv_bytes())
-        finally:
-            messages.put(b"")
-
-    threading.Thread(target=read, daemon=True).start()
-    while message := messages.get():
-        yield message

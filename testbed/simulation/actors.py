@@ -6,7 +6,6 @@ the messages since. As results depend on the messages only, they are those of th
 
 from __future__ import annotations
 
-import os
 import pickle
 import secrets
 import socket
@@ -15,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from multiprocessing.connection import Connection
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from testbed.errors import UNKNOWN_FILE, HostError, NodeError, Problem, ScenarioError
 from testbed.runtimes import RayPool, Simulated
@@ -30,16 +30,14 @@ from testbed.simulation.actor import (
     ActorRequest,
     Seat,
     WorkerActor,
-    connection_over,
 )
 from testbed.simulation.channels import answers_in
 from testbed.simulation.journal import Journal
 from testbed.simulation.messages import Begin, Task, used
 from testbed.simulation.outline import actor_bytes, gradients_at_once
 from testbed.simulation.process import ControlRequest, Rows, save
+from testbed.simulation.wire import Message, Peer
 from testbed.telemetry.event_kinds import ProcessReplaced
-
-Result = TypeVar("Result")
 
 MOST_LOSSES = 3
 """How often an actor is replaced while it carries out one message, which may be what ends it."""
@@ -53,9 +51,6 @@ LOOK_SECONDS = 5.0
 LOSS_SECONDS = 30.0
 """How long Ray may take to notice that an actor is lost."""
 
-STUCK_SECONDS = 600
-"""How long an actor may take nothing: the user's code may keep it from reading."""
-
 
 @contextmanager
 def joined(pool: RayPool) -> Iterator[None]:
@@ -67,7 +62,7 @@ def joined(pool: RayPool) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             stack.enter_context(connected(pool.address, asked_by="it"))
-            check_nodes(releases(), entry=WorkerActor.__module__)
+            check_nodes(releases())
         except HostError as error:
             raise _refusal(str(error)) from None
         yield
@@ -143,6 +138,7 @@ class Actors:
             number=number,
             processes=self.processes,
             size=self.size,
+            releases=releases(),
             key=secrets.token_bytes(KEY_BYTES),
         )
         return ActorChannel(self, request, rows)
@@ -168,16 +164,17 @@ class ActorChannel:
     request: ActorRequest
     rows: Rows
     _journal: Journal = field(default_factory=Journal)
-    _ready: deque[bytes] = field(default_factory=deque)  # answers taken before a snapshot
-    _pending: int = 0  # messages without an answer
-    _connection: Connection | None = None  # once the actor is built
+    _ready: deque[Message] = field(default_factory=deque)  # received, but not yet asked for
+    _taken: int = 0  # answers to messages of the journal that were asked for
+    _saving: int | None = None  # the place in the journal of the request for a snapshot
+    _peer: Peer | None = None  # once the actor is built
     _losses: int = 0
     _host: str = ""  # where the actor is, once it is built
 
     def __post_init__(self) -> None:
         self._actor, self._built = self.actors.place(self.request, b"")
 
-    def message(self, request: list[Task] | ControlRequest) -> bytes:
+    def message(self, request: list[Task] | ControlRequest) -> Message:
         """Return the message of a request, with the rows that it refers to."""
         rows: Mapping[int, Any] = {}
         if isinstance(request, list):
@@ -186,47 +183,52 @@ class ActorChannel:
         elif request is not save:
             workers = self.actors.experiment.scenario.workers.count
             rows = {EVALUATED: self.rows[workers + 2 * self.request.number]}
-        return pickle.dumps((request, rows), protocol=5)
+        return Message(pickle.dumps(request), rows)
 
-    def send(self, message: bytes) -> None:
-        """Send a message, after a snapshot if that is due."""
-        if self._journal.is_long:
-            self._ready.extend([self._next() for _ in range(self._pending)])
+    def send(self, message: Message) -> None:
+        """Send a message, after a request for a snapshot if that is due."""
+        if self._saving is None and self._journal.is_long:
+            self._saving = len(self._journal)
             self._send(self.message(save))
-            snapshot = self._next()
-            answers_in(snapshot)
-            self._journal.close()
-            self._journal = Journal(snapshot)
         self._send(message)
 
-    def _send(self, message: bytes) -> None:
-        self._carry_out(lambda actor: actor.send_bytes(message))
-        self._journal.append(message)
-        self._pending += 1
+    def _send(self, message: Message) -> None:
+        parts = message.parts
+        self._carry_out(lambda peer: peer.send(parts, on_readable=self._receive))
+        self._journal.append(parts)
 
     def receive(self) -> Any:
-        """Wait for the next answer, and put the rows of results into those of this process."""
-        answers, sent = answers_in(self._ready.popleft() if self._ready else self._next())
-        for row, values in sent.items():
-            self.rows[row, : values.size] = values
-        return answers
+        """Wait for the next answer; the rows of results are then in those of this process."""
+        while not self._ready:
+            self._carry_out(lambda peer: self._receive())
+        answer = self._ready.popleft()
+        answers = answers_in(answer.content)
+        self._taken += 1
+        if self._saving != self._taken - 1:
+            return answers
+        self._journal.replace(answer.content, self._taken)
+        self._taken, self._saving = 0, None
+        return self.receive()
 
     def close(self) -> None:
         """End the actor."""
         import ray
 
         ray.kill(self._actor)
-        if self._connection is not None:
-            self._connection.close()
+        if self._peer is not None:
+            self._peer.close()
         self._journal.close()
 
-    def _next(self) -> bytes:
-        data = self._carry_out(self._recv)
-        self._pending -= 1
-        self._losses = 0
-        return data
+    @property
+    def _answered(self) -> int:
+        return self._taken + len(self._ready)
 
-    def _carry_out(self, act: Callable[[Connection], Result]) -> Result:
+    def _receive(self) -> None:
+        assert self._peer is not None
+        self._ready.append(self._peer.receive(self.rows.__getitem__))
+        self._losses = 0
+
+    def _carry_out(self, act: Callable[[Peer], None]) -> None:
         """Send or receive; if the actor is lost, do so with another that has caught up with it.
 
         Raises:
@@ -238,24 +240,22 @@ class ActorChannel:
             try:
                 if lost:
                     self._replay()
-                result = act(self._connection or self._connect())
+                act(self._peer or self._connect())
                 break
             except (OSError, EOFError) as error:
                 lost = self._lost(error)
         if lost:
-            number, answered = self.request.number, len(self._journal) - self._pending
-            self.actors.replaced(ProcessReplaced(number, before, self._host, answered, lost))
-        return result
+            number = self.request.number
+            self.actors.replaced(ProcessReplaced(number, before, self._host, self._answered, lost))
 
-    def _recv(self, connection: Connection) -> bytes:
+    def _look(self) -> None:
+        """Check that the actor lives: a process that it forked may hold its connection."""
         import ray
 
-        while not connection.poll(LOOK_SECONDS):
-            if ray.wait([self._serving], timeout=0)[0]:  # a process that it forked may be left
-                raise EOFError
-        return connection.recv_bytes()
+        if ray.wait([self._serving], timeout=0)[0]:
+            raise EOFError
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> Peer:
         """Wait until the actor is built, and connect to it."""
         import ray
 
@@ -282,10 +282,9 @@ class ActorChannel:
                 hint="Its node must accept connections at all ports, as Ray's own processes do.",
             ) from None
         peer.settimeout(None)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * STUCK_SECONDS)
-        self._connection = connection_over(peer)
-        os.write(self._connection.fileno(), self.request.key)
-        return self._connection
+        peer.sendall(self.request.key)
+        self._peer = Peer(peer, self._look, LOOK_SECONDS)
+        return self._peer
 
     def _lost(self, error: BaseException) -> str:
         """Note that the actor was lost; return how, as Ray has it.
@@ -296,9 +295,9 @@ class ActorChannel:
         import ray
 
         said = str(error) or "its connection ended"
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
             try:
                 ray.get(self._serving, timeout=LOSS_SECONDS)
             except ray.exceptions.RayTaskError as failure:
@@ -328,9 +327,9 @@ class ActorChannel:
         ray.kill(self._actor)  # it may be alive, but out of reach
         snapshot, messages = self._journal.read()
         self._actor, self._built = self.actors.place(self.request, snapshot)
-        actor = self._connect()
-        answered = len(self._journal) - self._pending
+        peer, answered = self._connect(), self._answered
+        unneeded = np.empty(self.rows.shape[1], np.float32)  # others have taken these rows
         for index, message in enumerate(messages):
-            actor.send_bytes(message)
+            peer.send([memoryview(message)], on_readable=self._receive)
             if index < answered:
-                self._recv(actor)
+                peer.receive(lambda row: unneeded)

@@ -9,7 +9,7 @@ import multiprocessing
 import pickle
 import signal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -40,10 +40,10 @@ class Channel(Protocol):
 
     MAX_AHEAD_BYTES: ClassVar[int]
 
-    def message(self, request: list[Task] | ControlRequest) -> bytes:
+    def message(self, request: list[Task] | ControlRequest) -> Sized:
         """Return the message that makes the process carry out a request."""
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: Any) -> None:
         """Send a message; raises as ``receive`` does."""
 
     def receive(self) -> Any:
@@ -70,7 +70,7 @@ class PoolProcess:
     channel: Channel
     batch: int
     queue: deque[Task] = field(default_factory=deque)
-    _made: deque[bytes] = field(default_factory=deque)  # messages still to be sent
+    _made: deque[Sized] = field(default_factory=deque)  # messages still to be sent
     _unanswered: deque[int] = field(default_factory=deque)  # bytes of each in the channel
     _ahead: int = 0
 

@@ -65,7 +65,7 @@ class RayCluster:
         Raises:
             HostError: some cannot; says which, and why.
         """
-        check_nodes(self.releases, entry=carry_out.__module__)
+        check_nodes(self.releases)
 
     def carry_out(self, runs: Sequence[StudyRun], *, jobs: int | None) -> None:
         """Execute runs, up to ``jobs`` in parallel, or as many as the cluster has CPUs for."""

@@ -5,6 +5,7 @@ It runs as in a local sweep, in a process of its own, in a temporary folder of t
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import shutil
@@ -13,9 +14,10 @@ import socket
 import tempfile
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from testbed.datasets import Prepared, user_cache
 from testbed.datasets.prepared import prepare_once
@@ -25,7 +27,7 @@ from testbed.run.simulated import SimulationResources
 from testbed.runtimes.ray_cluster import lacks
 from testbed.scenario import load
 from testbed.scenario.own_code import COPIES
-from testbed.studies.run_processes import StudyRunRequest, run_processes
+from testbed.studies.run_processes import RunProcess, RunStarter, StudyRunRequest, run_processes
 from testbed.telemetry.wall import WALL
 
 POLL_SECONDS = 0.1
@@ -43,7 +45,7 @@ class ClusterRun:
     argv: tuple[str, ...]  # the command line, for the record
     processes: int  # number of processes that compute gradients
     resumed: bytes  # the archived folder of the run that it resumes; empty if it starts
-    releases: Mapping[str, str]  # of the packages in ``SAME``
+    releases: Mapping[str, str]  # see ``releases``
 
 
 @dataclass(frozen=True)
@@ -65,24 +67,22 @@ def carry_out(asked: ClusterRun, data: Prepared) -> ClusterResult:
         return ClusterResult(HostError.exit_code, f"{host}: {lacking}", b"", host)
     with tempfile.TemporaryDirectory(prefix="testbed-") as scratch:
         place = Path(scratch)
-        environment = {**os.environ, "XDG_STATE_HOME": str(place / "state")}
         folder = place / "runs" / asked.name
         try:
-            status, said = _execute(_request(asked, data, place, environment), environment)
+            status, said = _execute(_request(asked, data, place))
         except TestbedError as error:
             return ClusterResult(error.exit_code, str(error), b"", host)
         return ClusterResult(status, said, archived(folder) if folder.is_dir() else b"", host)
 
 
-def _request(
-    asked: ClusterRun, data: Prepared, place: Path, environment: Mapping[str, str]
-) -> StudyRunRequest:
+def _request(asked: ClusterRun, data: Prepared, place: Path) -> StudyRunRequest:
     """Write the files of a run below ``place``; return the request to execute it."""
     (place / COPIES).mkdir()
     for name, content in asked.files.items():
         (place / COPIES / name).write_bytes(content)
     scenario = place / "scenario.yaml"
     scenario.write_text(asked.scenario, encoding="utf-8")
+    environment = {**os.environ, "XDG_STATE_HOME": str(place / "state")}
     prepared = user_cache(environment) / "prepared" / asked.data
     if asked.resumed:
         extract(asked.resumed, place / "runs" / asked.name)
@@ -93,7 +93,7 @@ def _request(
             runs=place / "runs",
             name=asked.name,
             argv=asked.argv,
-            environment=dict(environment),
+            environment=environment,
             home=place,
             now=WALL.read(),
         ),
@@ -105,10 +105,40 @@ def _request(
     )
 
 
-def _execute(request: StudyRunRequest, environment: Mapping[str, str]) -> tuple[int, str]:
+@dataclass
+class WarmStarter:
+    """The process that forks those of runs, kept for the next tasks that Ray gives this process.
+
+    Its imports take longer than a short run.
+    """
+
+    _starter: RunStarter | None = None
+    _ending: ExitStack = field(default_factory=ExitStack)
+
+    def start(self, request: StudyRunRequest, log: IO[bytes]) -> RunProcess:
+        """Start the process of a run; see ``RunStarter``."""
+        try:
+            if self._starter is None:
+                self._starter = self._ending.enter_context(run_processes(os.environ))
+            return self._starter.start(request, log)
+        except BaseException:  # it was killed; or this task was cancelled, but the run may start
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """End it with its runs."""
+        self._starter = None
+        self._ending.close()
+
+
+WARM = WarmStarter()
+atexit.register(WARM.end)
+
+
+def _execute(request: StudyRunRequest) -> tuple[int, str]:
     """Execute a run in a process of its own; return its exit status and standard error."""
-    with tempfile.TemporaryFile() as log, run_processes(environment) as starter:
-        process = starter.start(request, log)
+    with tempfile.TemporaryFile() as log:
+        process = WARM.start(request, log)
         try:
             while not process.has_ended(POLL_SECONDS):
                 pass

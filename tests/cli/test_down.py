@@ -65,5 +65,11 @@ def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("e2e-made-by-hand", "finished")
     assert main(["down", "--json", folder.name]) == 0
     assert json.loads(capsys.readouterr().out) == [
-        {"run": folder.name, "folder": str(folder.path), "acted": False, "failure": None}
+        {
+            "run": folder.name,
+            "folder": str(folder.path),
+            "acted": False,
+            "hosts": [],
+            "failure": None,
+        }
     ]

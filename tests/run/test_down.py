@@ -34,6 +34,7 @@ class Host:
         stuck: those that cannot be removed.
         orphans: former folders of runs whose folder was deleted.
         on_stop: called when a run is stopped.
+        elsewhere: names of other hosts that have something of a run, by its name.
     """
 
     present: set[str] = field(default_factory=set)
@@ -42,6 +43,7 @@ class Host:
     orphans: set[Path] = field(default_factory=set)
     stopped: list[str] = field(default_factory=list)
     on_stop: Callable[[RunFolder], Any] = lambda folder: None
+    elsewhere: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def find(self) -> tuple[str, ...]:
         return tuple(sorted(self.present))
@@ -49,13 +51,14 @@ class Host:
     def find_orphans(self) -> tuple[RunFolder, ...]:
         return tuple(RunFolder(path) for path in sorted(self.orphans))
 
-    def stop(self, folder: RunFolder) -> None:
+    def stop(self, folder: RunFolder) -> tuple[str, ...]:
         self.stopped.append(folder.name)
         self.on_stop(folder)
         if folder.name in self.stuck:
             raise HostError(f"{folder.name} cannot be removed.", hint="Try again.")
         if folder.name not in self.foreign:
             self.present.discard(folder.name)
+        return self.elsewhere.pop(folder.name, ())
 
 
 def make(runs: Path, name: str, state: State) -> RunFolder:
@@ -114,6 +117,15 @@ def test_remains_of_a_finished_run_are_removed_and_its_state_is_kept(tmp_path: P
     assert end(folder, host).acted
     assert host.present == set()
     assert folder.state().state == "finished"
+
+
+def test_what_is_only_on_other_hosts_is_removed_and_named(tmp_path: Path) -> None:
+    folder = make(tmp_path, "r1", "finished")
+    host = Host(elsewhere={"r1": ("b", "c")})
+    ended = end(folder, host)
+    assert (ended.acted, ended.hosts) == (True, ("b", "c"))
+    ended = end(folder, host)
+    assert (ended.acted, ended.hosts) == (False, ())
 
 
 def test_a_run_of_the_same_name_in_another_folder_is_not_reported_as_ended(tmp_path: Path) -> None:

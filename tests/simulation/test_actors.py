@@ -12,9 +12,10 @@ import pytest
 from testbed.algorithms.base import Reply, Update
 from testbed.algorithms.frame.effects import NO_STANDING
 from testbed.payloads import Dense, Vector
-from testbed.simulation.actor import Rows, WorkerActor, accept, connection_over, received
+from testbed.simulation.actor import Rows, WorkerActor, accept
 from testbed.simulation.journal import Journal
 from testbed.simulation.messages import Begin, Restart, Result, Unchanged, store, used
+from testbed.simulation.wire import Message, Peer
 from testbed.simulation.worker import TO_THE_END
 
 SIZE = 8
@@ -37,7 +38,7 @@ def test_three_values_take_four_of_a_row_as_arrays_begin_at_eight_bytes() -> Non
 def test_a_row_is_kept_until_its_result() -> None:
     rows = Rows(SIZE)
     task, sent = begin(2, 7, np.arange(4, dtype=np.float32))
-    rows.receive([task], {7: sent})
+    rows.take([task], {7: sent})
     assert rows[7][:4].tolist() == [0, 1, 2, 3]
     update = Update(Dense(np.full(2, 9, np.float32)), 0, 1)
     result = Result(2, store(update, rows[7]), ())
@@ -50,39 +51,48 @@ def test_a_row_is_kept_until_its_result() -> None:
 def test_a_restarted_worker_leaves_its_row_to_the_next_message() -> None:
     rows = Rows(SIZE)
     first, sent = begin(2, 7, np.arange(4, dtype=np.float32))
-    rows.receive([first], {7: sent})
+    rows.take([first], {7: sent})
     second, other = begin(2, 7, np.full(4, 5, np.float32))
-    rows.receive([Restart(2), second], {7: other})
+    rows.take([Restart(2), second], {7: other})
     assert rows[7][:4].tolist() == [5, 5, 5, 5]
-    rows.receive([Restart(2)], {})
+    rows.take([Restart(2)], {})
     assert rows.results([Restart(2)], [Unchanged(2)]) == {}
     assert list(rows) == []
 
 
+def journal_of(snapshot: bytes, *messages: bytes) -> Journal:
+    journal = Journal()
+    journal.append([memoryview(b"save")])
+    journal.replace(snapshot, 1)
+    for message in messages:
+        journal.append([memoryview(message)])
+    return journal
+
+
 def test_a_journal_is_long_at_twice_its_snapshot_or_32_megabytes() -> None:
-    with closing(Journal(bytes(17 * 2**20))) as journal:
-        journal.append(bytes(33 * 2**20))
+    more = [memoryview(b"1")]
+    with closing(journal_of(bytes(17 * 2**20), bytes(34 * 2**20))) as journal:
         assert not journal.is_long
-        journal.append(bytes(2 * 2**20))
+        journal.append(more)
         assert journal.is_long
-    with closing(Journal()) as journal:
-        journal.append(bytes(32 * 2**20))
+    with closing(journal_of(b"", bytes(32 * 2**20))) as journal:
         assert not journal.is_long
-        journal.append(b"1")
+        journal.append(more)
         assert journal.is_long
 
 
 def test_a_journal_returns_its_messages_again_and_continues() -> None:
-    with closing(Journal(b"snapshot")) as journal:
-        journal.append(b"one")
-        journal.append(b"three")
+    with closing(journal_of(b"snapshot", b"one", b"three")) as journal:
         for _ in range(2):
             snapshot, messages = journal.read()
             assert (snapshot, next(messages)) == (b"snapshot", b"one")
-        journal.append(b"4")
+        journal.append([memoryview(b"4")])
         snapshot, messages = journal.read()
         assert (snapshot, *messages) == (b"snapshot", b"one", b"three", b"4")
-        assert len(journal) == 3
+        journal.replace(b"later", 2)
+        snapshot, messages = journal.read()
+        assert (snapshot, *messages) == (b"later", b"4")
+        assert len(journal) == 1
 
 
 def test_only_the_peer_that_says_the_key_is_answered() -> None:
@@ -93,14 +103,54 @@ def test_only_the_peer_that_says_the_key_is_answered() -> None:
                 stranger.sendall(said)
         peer = socket.create_connection(server.getsockname())
         peer.sendall(key)
-        with accept(server, key) as actor, connection_over(peer) as clock:
-            for count in range(100):  # more than the sockets hold, before any is read
-                clock.send_bytes(bytes([count]) * 2**20)
-                if count == 0:
-                    messages = received(actor)
-                    assert next(messages) == bytes(2**20)
-            clock.close()
-            assert [message[0] for message in messages] == list(range(1, 100))
+        with accept(server, key) as actor, peer:
+            peer.sendall(b"ready")
+            assert actor.recv(5, socket.MSG_WAITALL) == b"ready"
+
+
+def test_an_end_that_sends_much_receives_meanwhile_what_the_other_sends_first() -> None:
+    size, count = 2**20, 20  # more than the sockets hold
+    first, second = (Peer(one) for one in connected_pair())
+    received = list[Message]()
+
+    def answer() -> None:
+        for _ in range(count):
+            message = second.receive(lambda row: np.zeros(size, np.float32))
+            second.send(message.parts)
+
+    with ThreadPoolExecutor(1) as pool, closing(first), closing(second):
+        answering = pool.submit(answer)
+        rows = np.zeros((count, size), np.float32)
+        for number in range(count):
+            sent = Message(b"%d" % number, {number: np.full(size - number, number, np.float32)})
+            first.send(
+                sent.parts, on_readable=lambda: received.append(first.receive(rows.__getitem__))
+            )
+        while len(received) < count:
+            received.append(first.receive(rows.__getitem__))
+        answering.result()
+    assert [int(one.content) for one in received] == list(range(count))
+    assert [row[: size - number].tolist() for number, row in enumerate(rows[:2])] == [
+        [number] * (size - number) for number in range(2)
+    ]
+    assert rows[:, -1].tolist() == [0] * count  # not sent
+
+
+def test_a_message_of_many_rows_arrives_as_a_whole() -> None:
+    first, second = (Peer(one) for one in connected_pair())
+    with closing(first), closing(second):
+        sent = {number: np.full(1, number, np.float32) for number in range(3000)}
+        first.send(Message(b"", sent).parts)
+        received = second.receive(lambda row: np.zeros(1, np.float32))
+        assert received.rows == sent
+        first.close()
+        with pytest.raises(EOFError):
+            second.receive(lambda row: np.zeros(1, np.float32))
+
+
+def connected_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return socket.create_connection(server.getsockname()), server.accept()[0]
 
 
 class Failing(WorkerActor):
@@ -109,7 +159,7 @@ class Failing(WorkerActor):
     def __init__(self, server: socket.socket, key: bytes) -> None:
         self._server, self._key = server, key
 
-    def answer(self, message: bytes) -> bytes:
+    def answer(self, message: Message) -> Message:
         raise MemoryError
 
 
@@ -119,9 +169,9 @@ def test_the_clock_does_not_wait_for_an_actor_that_has_failed() -> None:
         serving = pool.submit(Failing(server, b"key").serve)
         peer = socket.create_connection(server.getsockname())
         peer.sendall(b"key")
-        with connection_over(peer) as clock:
-            clock.send_bytes(b"message")
+        with closing(Peer(peer)) as clock:
+            clock.send(Message(b"message").parts)
             with pytest.raises(EOFError):
-                clock.recv_bytes()
+                clock.receive(lambda row: np.zeros(1, np.float32))
         with pytest.raises(MemoryError):
             serving.result()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -13,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from testbed.runtimes.ray_cluster import lacks
+from testbed.runtimes.ray_cluster import PACKAGE, lacks, releases
 from testbed.studies import load_study
 from testbed.studies.cluster_task import archived, extract
 from testbed.studies.progress import Failure, Progress
@@ -189,6 +192,21 @@ def test_the_user_s_own_code_is_computed_by_actors(sweeps: Any, nodes: Nodes) ->
 
 
 @pytest.mark.slow
+def test_nodes_whose_package_has_other_code_execute_that_of_the_driver(
+    sweeps: Any, write_study: Any, nodes: Nodes, tmp_path: Path
+) -> None:
+    write_study(text=SIX.format("stop.updates=60").replace("3, 4, 5, 6", "3"))
+    copy = tmp_path / "other/testbed"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / "errors.py").open("a") as file:
+        file.write("\n# Other code.\n")
+    for words in (("up", "base.yaml", "--set", nodes.pool), ("sweep", "study.yaml", "--ray", "")):
+        command = [sys.executable, "-m", "testbed", *words[:-1], words[-1] or nodes.address]
+        environment = {**sweeps.environment, "PYTHONPATH": str(copy.parent)}
+        subprocess.run(command, cwd=sweeps.folder, env=environment, check=True)  # else refused
+
+
+@pytest.mark.slow
 def test_a_pool_that_cannot_be_is_refused_with_its_line(
     sweeps: Any, write_study: Any, nodes: Nodes
 ) -> None:
@@ -215,6 +233,11 @@ def test_packages_that_a_node_lacks() -> None:
     assert lacks({}) == ""
     assert lacks({"no-such": "1.2"}) == (
         "the package no-such is not installed, expected no-such 1.2"
+    )
+    assert lacks({"click": "", "no-such": ""}).endswith("is not installed, expected no-such")
+    assert lacks(releases()) == ""
+    assert lacks({"edge-testbed": "0"}) == (
+        "its package edge-testbed has other code than that of the driver's machine"
     )
     assert lacks({"click": "0.1+cpu"}).endswith(", expected 0.1+cpu as on the driver's machine")
 

@@ -36,9 +36,10 @@ def exchange(
 ) -> dict[str, set[str]]:
     """Return which packets, ``small`` and ``large``, have arrived from each peer.
 
-    A packet names the peers from which both have arrived: this ends as soon as that is true for
-    all, both ways.
+    A packet has a bit for each address, in their order, set if both have arrived from there: this
+    ends as soon as that is true for all, both ways. All have the same peers, but for themselves.
     """
+    bits = {one: 1 << place for place, one in enumerate(sorted({address, *peers}))}
     heard: dict[str, set[str]] = {peer: set() for peer in peers}
     hearing: set[str] = set()  # peers that have heard both from here
     large = most_bytes - HEADER_BYTES
@@ -50,16 +51,22 @@ def exchange(
         while not ended and time.monotonic() < deadline:
             complete = [peer for peer, sizes in heard.items() if len(sizes) == 2]
             ended = len(complete) == len(heard) == len(hearing)  # said once more below
-            text = " ".join(complete).encode()
+            small = sum(bits[peer] for peer in complete).to_bytes(-(-len(bits) // 8))
             for peer in peers:
-                for packet in (text, text.ljust(large)):
+                for packet in (small, small.ljust(large, b"\0")):
                     ours.sendto(packet, (peer, PORT))
-            _receive(ours, heard, hearing, large=large, own=address)
+            _receive(ours, heard, hearing, large=large, own=bits[address], size=len(small))
     return heard
 
 
 def _receive(
-    ours: socket.socket, heard: dict[str, set[str]], hearing: set[str], *, large: int, own: str
+    ours: socket.socket,
+    heard: dict[str, set[str]],
+    hearing: set[str],
+    *,
+    large: int,
+    own: int,
+    size: int,
 ) -> None:
     """Take packets until none has come for a while, or AGAIN_SECONDS have passed."""
     until = time.monotonic() + AGAIN_SECONDS
@@ -70,5 +77,5 @@ def _receive(
             return
         if source in heard:
             heard[source].add("large" if len(packet) == large else "small")
-            if own in packet.decode().split():
+            if own & int.from_bytes(packet[:size]):
                 hearing.add(source)

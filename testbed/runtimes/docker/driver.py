@@ -188,12 +188,13 @@ class DockerDriver:
                 there = containers_of(engine, folder, controller)
                 in_parallel(partial(_discard, engine), [one for one in there if one.node in nodes])
 
-    def stop(self, folder: RunFolder) -> None:
+    def stop(self, folder: RunFolder) -> tuple[str, ...]:
+        removed: tuple[str, ...] = ()
         with connect() as engine:
             others = recorded_hosts(folder)
             if not others:  # first: what is here is the only record of them
                 with keeping_first(engine, folder):
-                    remove_everywhere(labelled_hosts(engine, folder), folder)
+                    removed = remove_everywhere(labelled_hosts(engine, folder), folder)
             there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
             for _ in attempts(folder, within_seconds=STOP_SECONDS):
                 with folder.locked() as mine:
@@ -202,7 +203,7 @@ class DockerDriver:
                             _remove_late(engine, folder)
                         clear(folder)
                         break
-        remove_everywhere(others, folder)
+        return removed + remove_everywhere(others, folder)
 
     def exec(self, folder: RunFolder, node: NodeState, command: Sequence[str]) -> int:
         for address, controller in _engines(folder):

@@ -256,6 +256,7 @@ def remove_there(host: HostSpec, folder: RunFolder) -> bool:
         there = remove_run(engine, folder, deadline=until, controller=host.controller)
         with container_faults("a run"):
             for volume in _volumes(engine, folder, host):
+                there = True
                 with suppress(NotFound):  # by another `down`
                     engine.remove_volume(volume["Name"])
     return there
@@ -289,17 +290,20 @@ def _keep_files(engine: APIClient, host: HostSpec, folder: RunFolder) -> None:
             file.write(f"the models of the evaluator on this host were not copied: {error}\n")
 
 
-def remove_everywhere(hosts: Sequence[HostSpec], folder: RunFolder) -> None:
-    """Remove a run on all these hosts; a host that is absent has nothing of a run removed before.
+def remove_everywhere(hosts: Sequence[HostSpec], folder: RunFolder) -> tuple[str, ...]:
+    """Remove a run on all these hosts; return the names of those that had something of it.
+
+    A host that is absent has nothing of a run removed before.
 
     Raises:
         HostError: something may be left; names the hosts and how to reach them.
     """
     failures: list[TestbedError] = []
-    removed = folder.control / REMOVED
+    removed, had = folder.control / REMOVED, list[str]()
     for host in hosts:
         try:
-            remove_there(host, folder)
+            if remove_there(host, folder):
+                had.append(host.name)
         except NoEngineError as error:
             if not removed.exists():
                 failures.append(error)
@@ -312,6 +316,7 @@ def remove_everywhere(hosts: Sequence[HostSpec], folder: RunFolder) -> None:
         raise HostError(f"{message}.", hint=hint)
     if hosts and folder.control.is_dir():
         removed.touch()
+    return tuple(had)
 
 
 def _fill(engine: APIClient, folder: RunFolder, reads: Iterable[Path], agent: str) -> None:

@@ -87,7 +87,7 @@ class NativeDriver:
     def discard(self, folder: RunFolder, nodes: Sequence[str]) -> None:
         """Do nothing: a node's resources ended with its role."""
 
-    def stop(self, folder: RunFolder) -> None:
+    def stop(self, folder: RunFolder) -> tuple[str, ...]:
         deadline = time.monotonic() + self.stop_seconds
         for _ in attempts(folder, within_seconds=self.stop_seconds):
             groups = self._groups(folder)
@@ -96,8 +96,9 @@ class NativeDriver:
                 if mine:
                     clear(folder, groups, deadline=deadline)
                     if not all_of(folder.path):
-                        return
+                        break
             # A controller is about to record an agent, or has not noticed yet that it has ended.
+        return ()
 
     def exec(self, folder: RunFolder, node: NodeState, command: Sequence[str]) -> int:
         if node.pid is None:

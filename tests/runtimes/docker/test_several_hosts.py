@@ -100,9 +100,10 @@ def test_a_controller_that_dies_leaves_nothing_running(
     assert len(captured) > 10_000
     controller.kill()
     controller.communicate()
+    second = json.loads((engines.folder / "runs/k/plan.json").read_text())["hosts"][1]["name"]
     for number in (0, 1):
         eventually(lambda n=number: all(o["State"] == "exited" for o in engines.left("k", n)[0]))
-    engines("down", "k")
+    assert f"k: stopped; removed what it had on {second}\n" in engines("down", "k")
     assert [engines.left("k", number) for number in (0, 1)] == [([], []), ([], [])]
     assert "nothing to remove" in engines("down", "k")
 
@@ -210,8 +211,9 @@ def test_a_power_cut_of_a_host(way: str, request: pytest.FixtureRequest) -> None
         assert f"host {name}" in engines("down", "p", status=3)  # named, and repeated below
     finally:
         subprocess.run((tool, "up", "2"), check=True, capture_output=True)
+    assert engines.left("p", 0) == ([], [])
     assert engines.left("p", 1)[0]  # stopped
-    engines("down", "p")
+    assert f"p: stopped; removed what it had on {name}\n" in engines("down", "p")
     assert [engines.left("p", number) for number in (0, 1)] == [([], []), ([], [])]
 
 

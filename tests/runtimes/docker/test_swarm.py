@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
 from typing import Any
 
 import pytest
+from warm_commands import CommandRunner
 
 from testbed.errors import HostError
 from testbed.runtimes.docker.swarm import (
@@ -158,3 +166,74 @@ def test_two_engines(swarm: list[str], tmp_path: Path) -> None:
     assert "its engine's address is unknown" in find_hosts(here)[1].lacks[0]
     with pytest.raises(HostError, match="is a worker of its Docker Swarm"):
         find_hosts(other)
+
+
+@contextmanager
+def front(engine: str, path: Path, change: Callable[[list[Any]], None]) -> Iterator[str]:
+    """The address of an engine whose list of the Swarm's nodes is changed; the rest is its own."""
+
+    class Front(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked = HTTPConnection("engine")
+            asked.sock = socket.socket(socket.AF_UNIX)
+            asked.sock.connect(engine.removeprefix("unix://"))
+            asked.request("GET", self.path)
+            answer = asked.getresponse()
+            content = answer.read()
+            asked.close()
+            if self.path.endswith("/nodes"):
+                nodes = json.loads(content)
+                change(nodes)
+                content = json.dumps(nodes).encode()
+            self.send_response(answer.status)
+            for name in ("Content-Type", "Api-Version", "Server"):
+                self.send_header(name, answer.headers.get(name, ""))
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingUnixStreamServer(str(path), Front) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"unix://{path}"
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.docker
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("part", "field", "lack"),
+    [
+        ("Platform", "Architecture", "its architecture is other, that of swarm-1 {0}"),
+        ("Engine", "EngineVersion", "its engine is other, that of swarm-1 {0}: install the same"),
+    ],
+)
+def test_a_host_of_another_kind(
+    swarm: list[str],
+    tmp_path: Path,
+    run_command: CommandRunner,
+    part: str,
+    field: str,
+    lack: str,
+) -> None:
+    real = []
+
+    def change(nodes: list[Any]) -> None:
+        for node in nodes:
+            if not node.get("ManagerStatus"):
+                real.append(node["Description"][part][field])
+                node["Description"][part][field] = "other"
+
+    here, other = swarm
+    with (
+        labelled(here, Labels={ENGINE_LABEL: other}),
+        front(here, tmp_path / "front", change) as address,
+    ):
+        environment = {**os.environ, "DOCKER_HOST": address}
+        done = run_command(["hosts"], cwd=tmp_path, environment=environment, timeout=60)
+        said = " ".join(done.stdout.split())
+        assert lack.format(real[0]) in said
