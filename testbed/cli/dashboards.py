@@ -56,7 +56,15 @@ def add(names: tuple[str, ...], at: str, runs: Path) -> int:
 
 
 def _execute(script: str, *arguments: str) -> int:
-    return subprocess.run(["bash", _compose() / script, *arguments], check=False).returncode
+    """Run a script, which has printed what is wrong if it fails."""
+    from testbed.errors import HostError
+
+    command = ["bash", _compose() / script, *arguments]
+    try:
+        status = subprocess.run(command, check=False).returncode
+    except FileNotFoundError as error:
+        raise HostError("bash is not installed.", hint="apt install bash") from error
+    return status if status in (0, click.UsageError.exit_code) else HostError.exit_code
 
 
 def _compose() -> Path:

@@ -200,10 +200,11 @@ def compare(
 
 
 def _is_study(what: str) -> bool:
-    """Whether it is a study's file, or its name, which has a folder, unlike that of a run."""
-    from testbed.scenario.source import find_scenario
+    """Whether it is a study's file, or the name of a shipped one, unless that is a run's path."""
+    from testbed.scenario.source import shipped_studies
 
-    return (find_scenario(Path(what)) if "/" in what else Path(what)).suffix in (".yaml", ".yml")
+    path = Path(what)
+    return path.suffix in (".yaml", ".yml") or (what in shipped_studies() and not path.exists())
 
 
 def _write_of_runs(folders: Sequence[Path], wanted: Wanted) -> None:

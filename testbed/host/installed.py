@@ -18,5 +18,6 @@ def installed_files(folder: str = "") -> Iterator[tuple[str, Path]]:
     start = f"share/{DISTRIBUTION}/{folder and folder + '/'}"
     for entry in installed:
         _, found, name = entry.as_posix().rpartition(start)
-        if found:
-            yield name, Path(str(entry.locate())).resolve()
+        file = Path(str(entry.locate())).resolve()
+        if found and file.is_file():
+            yield name, file

@@ -133,6 +133,7 @@ class Training:
         self.server.join(worker)
         self._latest.pop(worker, None)
         self._removed.discard(worker)
+        self._frozen.discard(worker)  # of the process before this one
         if worker not in self._present:
             self._present.add(worker)
             self._notified.discard(worker)
@@ -244,7 +245,8 @@ class Training:
             self._frozen.add(worker, self.clock.steady(), thaws=thaws)
         else:
             self._frozen.discard(worker)
-            self._carry_out(self.server.wake(worker, self.clock.now))
+            if self.server.is_silent(worker):
+                self._carry_out(self.server.wake(worker, self.clock.now))
         self._rescheduled.set()
 
     def record_pause(self, node: str, seconds: float) -> None:

@@ -30,7 +30,7 @@ class WorkerStatusReporter:
     token: str  # the controller's token
     _pending: dict[int, str] = field(default_factory=dict)
     _sent: dict[int, str] = field(default_factory=dict)
-    _frozen: dict[int, bool] = field(default_factory=dict)  # and whether a fault thaws it
+    _frozen: dict[int, bool] = field(default_factory=dict)  # and whether a fault plans it
     _frozen_changes: dict[int, bool | None] = field(default_factory=dict)  # None: not frozen
     _delivery: _Delivery | None = None
 

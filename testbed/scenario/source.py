@@ -44,7 +44,7 @@ def _is_study(file: Path) -> bool:
 
 
 def _by_name() -> Mapping[str, Path]:
-    return dict(sorted((name, file) for name, file in _files() if file.is_file()))
+    return dict(sorted(_files()))
 
 
 def _files() -> Iterator[tuple[str, Path]]:

@@ -162,7 +162,7 @@ def test_the_containers_of_the_dashboards_find_their_files(prefix: Path) -> None
 
 @pytest.mark.slow
 def test_the_source_package_has_what_the_wheel_is_made_of(tmp_path: Path) -> None:
-    left_out = shutil.ignore_patterns(".*", "__pycache__", "runs", "results")
+    left_out = shutil.ignore_patterns(".venv", ".git", ".*_cache", "__pycache__", "*.egg-info")
     copy = shutil.copytree(ROOT, tmp_path / "sources", ignore=left_out)
     build = "from setuptools import build_meta as b; b.build_sdist('..')"
     execute("-c", build, folder=copy)

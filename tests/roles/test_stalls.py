@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,42 @@ def test_a_freeze_that_a_fault_ends_does_not_stall(run: Run, barrier: Half) -> N
         bench.seconds = 3 * SILENT_SECONDS
         bench.training.tick()
         assert bench.training.server.is_silent(1)
+
+    run(play, half=barrier)
+
+
+@pytest.mark.parametrize("thaws", [True, False])
+def test_the_end_of_a_freeze_is_not_a_message_of_the_worker(run: Run, thaws: bool) -> None:
+    """A worker that is never heard again is removed on time, if it was not silent."""
+
+    async def play(bench: Bench) -> None:
+        bench.training.server.dead_after = 30.0
+        bench.join(0, 1)
+        await bench.pull(0)
+        due = bench.training.server.next_tick(bench.training.clock.now)
+        assert due < inf
+        bench.training.silence(0, silent=True, thaws=thaws)
+        bench.training.silence(0, silent=False)
+        assert bench.training.server.next_tick(bench.training.clock.now) == due
+
+    run(play)
+
+
+def test_a_process_that_joins_again_is_not_frozen(run: Run, barrier: Half) -> None:
+    """The one before it was, and the controller has not yet said that it is no more."""
+
+    async def play(bench: Bench) -> None:
+        bench.join(0, 1)
+        bench.training.silence(0, silent=True, thaws=True)
+        bench.training.leave(0)
+        bench.training.silence(0, silent=True, thaws=True)
+        bench.join(0)
+        await bench.pull(0)
+        await bench.pull(1)
+        held = asyncio.create_task(bench.push(0, 1, 0))
+        await bench.settle()
+        assert bench.training.waiting == 1
+        held.cancel()
 
     run(play, half=barrier)
 
