@@ -59,7 +59,7 @@ def _execute(script: str, *arguments: str) -> int:
     """Run a script, which has printed what is wrong if it fails."""
     from testbed.errors import HostError
 
-    command = ["bash", _compose() / script, *arguments]
+    command = ["bash", str(_compose() / script), *arguments]
     try:
         status = subprocess.run(command, check=False).returncode
     except FileNotFoundError as error:

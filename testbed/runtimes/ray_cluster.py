@@ -34,7 +34,7 @@ SAME = ("torch", "numpy")
 
 @contextmanager
 def connected(address: str, *, asked_by: str) -> Iterator[None]:
-    """Join a Ray cluster, and bring this package to its nodes.
+    """Join a Ray cluster, and bring this package to its nodes if one of them lacks it.
 
     Args:
         address: of the cluster, as Ray takes it.
@@ -53,25 +53,36 @@ def connected(address: str, *, asked_by: str) -> Iterator[None]:
     if ray.is_initialized():
         raise HostError("this process uses a Ray cluster already.", hint="ray.shutdown()")
     try:
+        _join(address)
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _join(address: str) -> None:
+    """Join a cluster whose nodes then have this package.
+
+    Raises:
+        HostError: there is none at the address.
+    """
+    import ray
+
+    try:
         _call(address)
         with _sigterm_kept():
-            _join(address)
+            _initialise(address)
             if not _all_have_package():
                 ray.shutdown()
-                _join(address, py_modules=[str(PACKAGE)], excludes=["**/__pycache__"])
+                _initialise(address, py_modules=[str(PACKAGE)], excludes=["**/__pycache__"])
     except (OSError, RuntimeError, ValueError) as error:
         raise HostError(
             f"no Ray cluster can be joined at {address}: {summary(error).rstrip('.')}.",
             hint="`ray status` shows the cluster of this machine. Expected auto, HOST:PORT, or "
             "ray://HOST:10001 from outside the cluster.",
         ) from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
-def _join(address: str, **environment: Any) -> None:
+def _initialise(address: str, **environment: Any) -> None:
     import ray
 
     ray.init(address, runtime_env=environment, logging_level=logging.ERROR, log_to_driver=False)
@@ -84,9 +95,9 @@ def _all_have_package() -> bool:
 
 @cache
 def digest() -> str:
-    """Return a digest of this package's code."""
+    """Return a digest of this package's code, and of its tables of devices and links."""
     found = sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(one for one in PACKAGE.rglob("*") if one.suffix in (".py", ".yaml")):
         found.update(f"{path.relative_to(PACKAGE)} {path.stat().st_size}\n".encode())
         found.update(path.read_bytes())
     return found.hexdigest()

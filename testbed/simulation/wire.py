@@ -105,13 +105,18 @@ class Peer:
     def receive(self, room: Room) -> Message:
         """Wait for a message, and receive its rows where there is room for each.
 
+        The rows of the result are the whole rooms, of which the message may have taken less.
+
         Raises:
             EOFError: the connection ended.
         """
         size, count = self._fill(np.empty(2, np.int64)).tolist()
         sizes = self._fill(np.empty((count, 2), np.int64)).tolist()
         content = self._fill(np.empty(size, np.uint8)).tobytes()
-        rows = {number: self._fill(room(number)[:length]) for number, length in sizes}
+        rows = {}
+        for number, length in sizes:
+            rows[number] = room(number)
+            self._fill(rows[number][:length])
         return Message(content, rows)
 
     def close(self) -> None:

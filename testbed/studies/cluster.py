@@ -1,7 +1,8 @@
 """Executes simulated runs of a sweep as tasks of a Ray cluster.
 
-Ray brings this package to the nodes with its runtime environment, the user's files with each task,
-and a data set once to each node. The finished run folder is the result of a task.
+The nodes use their own copy of this package, or Ray brings it to all of them. It brings the user's
+files with each task, and a data set once to each node. The finished run folder is the result of a
+task.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from testbed.datasets.prepared import prepare_once
 from testbed.errors import HostError, TestbedError
 from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources
-from testbed.runtimes.ray_cluster import lacks
+from testbed.runtimes.ray_cluster import PACKAGE, lacks
 from testbed.scenario import load
 from testbed.scenario.own_code import COPIES
 from testbed.studies.run_processes import RunProcess, RunStarter, StudyRunRequest, run_processes
@@ -113,15 +113,25 @@ class WarmStarter:
     """
 
     _starter: RunStarter | None = None
+    _environment: Mapping[str, str] = field(default_factory=dict)
     _ending: ExitStack = field(default_factory=ExitStack)
 
     def start(self, request: StudyRunRequest, log: IO[bytes]) -> RunProcess:
         """Start the process of a run; see ``RunStarter``."""
+        environment = run_environment()
+        if environment != self._environment:  # this task has other GPUs
+            self.end()
+        kept, self._environment = self._starter is not None, environment
         try:
             if self._starter is None:
-                self._starter = self._ending.enter_context(run_processes(os.environ))
+                self._starter = self._ending.enter_context(run_processes(environment))
             return self._starter.start(request, log)
-        except BaseException:  # it was killed; or this task was cancelled, but the run may start
+        except HostError:
+            self.end()
+            if not kept:
+                raise
+            return self.start(request, log)  # the one that was kept had been killed
+        except BaseException:  # this task was cancelled, but the run may start
             self.end()
             raise
 
@@ -129,6 +139,13 @@ class WarmStarter:
         """End it with its runs."""
         self._starter = None
         self._ending.close()
+
+
+def run_environment() -> dict[str, str]:
+    """Return the environment of runs, which import the package that was checked: this one."""
+    before = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join(filter(None, (str(PACKAGE.parent), before)))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 WARM = WarmStarter()

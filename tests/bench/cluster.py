@@ -1,6 +1,6 @@
 """What a Ray cluster costs: a sweep and a simulation, local and on two nodes of this machine.
 
-    python tests/bench/cluster.py [simulation] [sweep] [--updates 10000] [--rounds 3]
+    python tests/bench/cluster.py [simulation] [sweep] [--updates 10000] [--rounds 3] [--only Ray]
 
 Local and remote alternate. Prints seconds, and CPU seconds of all processes with Ray's. Needs root.
 """
@@ -58,9 +58,9 @@ def main(options: argparse.Namespace) -> None:
         for what in options.what:
             command, remote = commands[what]
             for number in range(options.rounds):
-                for name, more in (("local", []), ("Ray", remote))[
-                    int(os.environ.get("ONLY", "0")) :
-                ]:
+                for name, more in (("local", []), ("Ray", remote)):
+                    if options.only not in (None, name):
+                        continue
                     runs = ["--runs", f"{what}-{name}-{number}"]
                     seconds, cpu = measured([*command, *more, *runs], place, group)
                     print(f"{what:12}{name:8}{seconds:8.2f}{cpu:8.2f}", flush=True)
@@ -120,4 +120,5 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="digits-cnn")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--only", choices=["local", "Ray"])
     main(parser.parse_args())

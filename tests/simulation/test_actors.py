@@ -148,6 +148,18 @@ def test_a_message_of_many_rows_arrives_as_a_whole() -> None:
             second.receive(lambda row: np.zeros(1, np.float32))
 
 
+def test_room_for_a_short_row_is_later_room_for_a_whole_one() -> None:
+    first, second = (Peer(one) for one in connected_pair())
+    rows, whole = Rows(SIZE), np.arange(SIZE, dtype=np.float32)
+    task, nothing = begin(2, 7, np.zeros(0, np.float32))
+    with closing(first), closing(second):
+        for sent in (nothing, whole):
+            first.send(Message(b"", {7: sent}).parts)
+        rows.take([task], second.receive(lambda row: rows.room()).rows)
+        rows.results([task], [Result(2, store(Update(Dense(nothing), 0, 1), rows[7]), ())])
+        assert second.receive(lambda row: rows.room()).rows[7].tolist() == whole.tolist()
+
+
 def connected_pair() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return socket.create_connection(server.getsockname()), server.accept()[0]

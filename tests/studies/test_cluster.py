@@ -192,6 +192,17 @@ def test_the_user_s_own_code_is_computed_by_actors(sweeps: Any, nodes: Nodes) ->
 
 
 @pytest.mark.slow
+def test_replies_without_values_reach_actors(sweeps: Any, nodes: Nodes) -> None:
+    """SSP sends no model where a worker's is new enough."""
+    ssp = ("base.yaml", "--name", "one", "--set", "algorithm={ssp: {learning_rate: 0.1, slack: 3}}")
+    sweeps("up", *ssp, "--set", "workers.count=3", "--set", nodes.pool)
+    remote = digests(sweeps.runs, "one")
+    sweeps.runs = sweeps.folder / "local"
+    sweeps("up", *ssp, "--set", "workers.count=3")
+    assert remote == digests(sweeps.runs, "one")
+
+
+@pytest.mark.slow
 def test_nodes_whose_package_has_other_code_execute_that_of_the_driver(
     sweeps: Any, write_study: Any, nodes: Nodes, tmp_path: Path
 ) -> None:
