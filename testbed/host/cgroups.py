@@ -11,7 +11,7 @@ from pathlib import Path
 from testbed.errors import HostError
 from testbed.host.group import POLL_SECONDS, PROCESSES, ContainerGroups, Group
 from testbed.host.hierarchies import OUTSIDE, Hierarchy, check_present, inherit, usable
-from testbed.host.limits import Limits
+from testbed.host.limits import RUNS_SHARE, Limits
 from testbed.host.process import if_exists
 from testbed.values.topology import NodeSpec
 
@@ -67,6 +67,8 @@ class RunGroups:
             if tree.version == 2:
                 for level in (tree.root, folder.parent, folder):
                     _delegate(level, tree)
+            if "cpu" in tree.controllers:
+                Group(folder.parent, tree.version).set_share(RUNS_SHARE)
         except FileExistsError:
             raise HostError(
                 f"{folder} exists: a run of that name is active, or was not removed.",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testbed.errors import HostError, NodeError
 from testbed.host.hierarchies import MOUNTS, Mounted, find_mounted
-from testbed.host.limits import LIMIT_FILES, Limits, Setting, Version, quota, settings
+from testbed.host.limits import LIMIT_FILES, Limits, Setting, Version, quota, settings, share
 from testbed.host.process import PROC, describe
 from testbed.values.usage import ContainerUse
 
@@ -100,6 +100,10 @@ class Group:
     def set_quota(self, cpus: float) -> None:
         """Change the CPU limit to a number of CPUs; raises what ``limit`` does."""
         self._write(quota(cpus, self.version))
+
+    def set_share(self, weight: float) -> None:
+        """Set its share of busy CPUs, 1 being that of a new group; raises what ``limit`` does."""
+        self._write([share(weight, self.version)])
 
     def _write(self, wanted: Iterable[Setting]) -> None:
         for setting in wanted:

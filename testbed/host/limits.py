@@ -26,6 +26,10 @@ MIN_QUOTA_MICROSECONDS = 1_000
 SHARES_OF_WEIGHT_ONE = 1024
 """The default of every group in version 1; in version 2 it is 100."""
 
+RUNS_SHARE = 0.5
+"""All runs together, relative to one program outside. With equal shares, 1,000 workers that wake
+all the time leave a tenth of a CPU to a command: `testbed down` alone then needs five seconds."""
+
 SERVICE_WEIGHT = 10
 """The highest of any node: for what all workers wait for. Without control groups its nice is 0."""
 
@@ -114,7 +118,7 @@ def settings(limits: Limits, controller: str, version: Version) -> tuple[Setting
     """
     match controller:
         case "cpu":
-            return (_weight(limits.cpu_weight, version), *quota(limits.cpu, version))
+            return (share(limits.cpu_weight, version), *quota(limits.cpu, version))
         case "cpuset" if limits.cpuset is not None:
             return (Setting("cpuset.cpus", limits.cpuset),)
         case "memory":
@@ -172,10 +176,11 @@ def nice_of(weight: int) -> int:
     return max(0, round(math.log(SERVICE_WEIGHT / weight, 1.25)))
 
 
-def _weight(weight: int, version: Version) -> Setting:
+def share(weight: float, version: Version) -> Setting:
+    """Return the content of the file with a group's share of a busy CPU; a new group has 1."""
     if version == 1:
-        return Setting("cpu.shares", str(SHARES_OF_WEIGHT_ONE * weight))
-    return Setting("cpu.weight", str(100 * weight))
+        return Setting("cpu.shares", str(round(SHARES_OF_WEIGHT_ONE * weight)))
+    return Setting("cpu.weight", str(round(100 * weight)))
 
 
 def quota(cpu: float | None, version: Version) -> tuple[Setting, ...]:

@@ -84,6 +84,15 @@ def test_a_cpu_limit_changes_alone(groups: RunGroups) -> None:
         ContainerGroups().set_quota(0.1)
 
 
+def test_all_runs_together_have_half_the_share_of_a_program_outside(groups: RunGroups) -> None:
+    tree = next(tree for tree in groups.hierarchies if "cpu" in tree.controllers)
+    file, halved = {1: ("cpu.shares", 512), 2: ("cpu.weight", 50)}[tree.version]
+    groups.add("w0", Limits())
+    run = tree.root / "testbed" / groups.run
+    assert int((run.parent / file).read_text()) == halved
+    assert {int((group / file).read_text()) for group in (run, run / "w0")} == {2 * halved}
+
+
 def test_memory_of_the_own_group_only(groups: RunGroups, run: Any) -> None:
     for node in ("w0", "w1"):
         groups.add(node, Limits(memory=Size.parse("64MiB")))
