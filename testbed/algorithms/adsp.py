@@ -89,6 +89,13 @@ class AdspWorker(WorkerHalf[Adsp]):
         super().receive(reply, now)
         self._timer.pulled(now)
 
+    def obey(self, orders: Orders, now: float) -> None:
+        """Set the timer to the new Γ / ΔC_i."""
+        before = self._interval
+        super().obey(orders, now)
+        if self._interval != before:
+            self._timer.change(now, self._interval, before=before)
+
     def alarm(self) -> float:
         """Return the timeout, if there are steps to commit."""
         return self._timer.due(self._interval) if self._timer.grid and self._update.steps else inf

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.algorithms.frame.stop import DIVERGED
+from testbed.algorithms.frame.stop import DIVERGED, Schedule
 from testbed.algorithms.frame.worker_session import NOT_FINITE
 from testbed.models.metrics import ACCURACY
 from testbed.reports.measurements import Flow, Pace
@@ -82,6 +82,16 @@ def loss(evaluations: pd.DataFrame) -> dict[str, float | None]:
     """Return the lowest, the final and the last loss."""
     found = metric(evaluations, "loss", higher=False)
     return {"lowest": found.pop("best"), **found}
+
+
+def scheduled(evaluations: pd.DataFrame, schedule: Schedule) -> pd.DataFrame:
+    """Return the evaluations that were due by the schedule: the first of every period.
+
+    Others were requested by the algorithm, as ADSP and ADACOMM do, and not all algorithms do.
+    """
+    during = evaluations[~evaluations["final"]]
+    passed = map(schedule.passed, during["version"], during["time_seconds"])
+    return during.iloc[np.unique([*passed], return_index=True)[1]]
 
 
 def final(evaluations: pd.DataFrame, column: str) -> float | None:

@@ -70,6 +70,8 @@ class Definition:
             value of it is better, too.
         column: of the evaluations, if the value is that of the first evaluation that fulfils a
             condition: what was not reached is known to be greater than its last value.
+        scheduled: whether ``of`` receives only evaluations that were due by the schedule, without
+            those that an algorithm requested: it counts them.
     """
 
     title: str
@@ -79,6 +81,7 @@ class Definition:
     evaluations: bool = False
     metric: str = ""
     column: str = ""
+    scheduled: bool = False
 
 
 def _pickled(run: Run, count: int | None = None) -> float:
@@ -235,9 +238,16 @@ def _below(column: str, nth: int = 1) -> Callable[..., float]:
 
 
 def _evaluated(
-    title: str, unit: str, of: Callable[..., float], *parameters: Argument, column: str = ""
+    title: str,
+    unit: str,
+    of: Callable[..., float],
+    *parameters: Argument,
+    column: str = "",
+    scheduled: bool = False,
 ) -> Definition:
-    return Definition(title, unit, of, parameters, evaluations=True, column=column)
+    return Definition(
+        title, unit, of, parameters, evaluations=True, column=column, scheduled=scheduled
+    )
 
 
 MEASURES: Mapping[str, Definition] = {
@@ -309,6 +319,7 @@ MEASURES: Mapping[str, Definition] = {
         _below("time_seconds", EVALUATIONS),
         "loss",
         column="time_seconds",
+        scheduled=True,
     ),
     "convergence_steps": _evaluated(
         "training steps to the tenth evaluation with a loss below",
@@ -316,6 +327,7 @@ MEASURES: Mapping[str, Definition] = {
         _below("steps", EVALUATIONS),
         "loss",
         column="steps",
+        scheduled=True,
     ),
     "settling_time": _evaluated(
         "convergence: variance of ten losses below 1e-5 near",
@@ -323,6 +335,7 @@ MEASURES: Mapping[str, Definition] = {
         settling_time,
         "loss",
         column="time_seconds",
+        scheduled=True,
     ),
     "time_to_loss": _evaluated(
         "emulated time to a loss below",

@@ -9,8 +9,10 @@ from math import inf, isfinite, isinf, nan
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from testbed.algorithms.frame.stop import Schedule
 from testbed.errors import InvalidValue
 from testbed.models.metrics import ACCURACY, higher_is_better, unit_of
+from testbed.reports.measures import scheduled
 from testbed.reports.registry import COSTS, MEASURES, UNITS, Argument, Definition, definition_of
 from testbed.reports.table import NOTHING
 from testbed.reports.workload_measures import OF_LOSS, SERIES, WORKLOAD_MEASURES
@@ -190,7 +192,10 @@ class Measure(TextValue):
         """Return the value from evaluations alone; NaN if they are empty or not sufficient."""
         if not self.definition.evaluations or run.evaluations["final"].all():
             return nan
-        return self._of(run.evaluations, run.scenario)
+        found, every = run.evaluations, run.scenario.evaluate.every
+        if self.definition.scheduled and every is not None:
+            found = scheduled(found, Schedule.of(every))
+        return self._of(found, run.scenario)
 
     def _of_workload(self, run: WorkloadRun) -> float:
         own = WORKLOAD_MEASURES.get(self.name)

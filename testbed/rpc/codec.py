@@ -204,6 +204,7 @@ def _orders(standing: StandingOrders) -> ps_pb2.Orders:
         local_steps=orders.local_steps,
         commit_interval_seconds=orders.commit_interval,
         batch_size=orders.batch_size,
+        time_seconds=standing.time,
     )
 
 
@@ -216,7 +217,7 @@ def _standing(message: ps_pb2.Orders) -> StandingOrders:
         commit_interval=given("commit_interval_seconds"),
         batch_size=given("batch_size"),
     )
-    return StandingOrders(message.number, orders)
+    return StandingOrders(message.number, orders, message.time_seconds)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

@@ -46,7 +46,6 @@ from testbed.scenario.streams import LARGEST_RECORD
 from testbed.scenario.traces import arrivals, own_copy
 from testbed.values.laws import Law
 from testbed.values.seeds import seed_globals, stream
-from testbed.values.units import Duration
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,12 +151,12 @@ class Experiment:
         """Return the evaluation schedule during training."""
         every = self.scenario.evaluate.every
         assert every is not None, "the scenario has filled it in"
-        return _schedule(every)
+        return Schedule.of(every)
 
     def checkpoints(self) -> Schedule | None:
         """Return the checkpoint schedule, or None for no checkpoints."""
         checkpoint = self.scenario.checkpoint
-        return None if checkpoint is None else _schedule(checkpoint.every)
+        return None if checkpoint is None else Schedule.of(checkpoint.every)
 
     def service_queue(self) -> ServiceQueue:
         """Build the parameter server's queue, empty."""
@@ -329,12 +328,6 @@ def timeline_of(scenario: Scenario, folder: Path) -> Timeline:
 def _number(draws: np.random.Generator) -> int:
     """Draw a seed for other generators."""
     return int(draws.integers(2**63))
-
-
-def _schedule(every: int | Duration) -> Schedule:
-    if isinstance(every, Duration):
-        return Schedule(updates=None, seconds=float(every))
-    return Schedule(updates=every, seconds=None)
 
 
 @dataclass(frozen=True)

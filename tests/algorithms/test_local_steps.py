@@ -235,10 +235,44 @@ def test_an_adsp_worker_commits_at_its_timeouts_by_hand(group_of: GroupOf) -> No
     assert group.step(0, 0, 0, now=110.0) is None
     assert worker.alarm() == 120
     worker.obey(Orders(commit_interval=10.0), 110.0)  # 100 has passed
-    assert worker.alarm() == 100
+    assert worker.alarm() == 110
     worker.wake(110.0)
     group.step(0, 0, 0, now=111.0)
-    assert worker.alarm() == 120  # a whole interval late: the grid restarts there
+    assert worker.alarm() == 120
+    worker.wake(135.0)
+    group.step(0, 0, 0, now=136.0)
+    assert worker.alarm() == 145  # a whole interval late: the grid restarts there
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "timeouts"),
+    [
+        (30.0, 20.0, [120, 140, 160, 180]),  # rate 2, then 3: 120 is a timeout under both
+        (20.0, 60.0, [120, 180]),  # 3, then 1: the timeout at the checkpoint counts
+        (50.0, 15.0, [120, 135, 150]),  # the last was at 100: 115 has passed
+        (50.0, 25.0, [125, 150]),
+        (15.0, 15.0, [120, 135]),
+    ],
+)
+def test_an_adsp_worker_at_a_checkpoint_by_hand(
+    group_of: GroupOf, before: float, after: float, timeouts: list[float]
+) -> None:
+    """The order arrives at 120 s, before the timeout of the same moment."""
+    group = group_of(Adsp(name="adsp"), 1)
+    worker = group.workers[0]
+    worker.obey(Orders(commit_interval=before), 0.0)
+    due = before
+    while due < 120:
+        group.step(0, 0, 0, now=due - 1)
+        assert worker.alarm() == due
+        worker.wake(due)
+        due += before
+    group.step(0, 0, 0, now=119.0)
+    worker.obey(Orders(commit_interval=after), 120.0)
+    for timeout in timeouts:
+        assert worker.alarm() == timeout
+        worker.wake(timeout)
+        group.step(0, 0, 0, now=timeout + 1)
 
 
 def test_an_adsp_worker_that_commits_after_batches_by_hand(group_of: GroupOf) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -239,6 +240,17 @@ def test_devices_that_share_nothing_are_not_awaited(group_of: GroupOf) -> None:
     for index in sharers:
         group.tell(index, group.workers[index].on_samples(np.arange(8), 0.0))
     assert group.server.ready(other)
+
+
+def test_a_batch_too_small_to_share_of_counts_as_shared(group_of: GroupOf) -> None:
+    """floor(0.05 * 8) = 0 samples, which a message live does not carry at all."""
+    group = group_of(scadles(alpha=1.0, beta=0.05), 2)
+    for index, worker in enumerate(group.workers):
+        message = worker.on_samples(np.arange(8 * index, 8 * index + 8), 0.0)
+        assert len(message.shared) == 0
+        group.tell(index, replace(message, shared=None))
+    assert group.server.ready(0)
+    assert group.server.pull(0, 0.0).shared is None
 
 
 @pytest.mark.parametrize("options", [{"alpha": 0.0, "beta": 0.5}, {"alpha": 0.5, "beta": 0.0}])

@@ -121,6 +121,15 @@ def test_a_training_has_converged_at_its_tenth_evaluation_below_a_loss() -> None
     assert Measure.parse("convergence_time(0.2)").title.endswith("a loss below 0.2")
 
 
+def test_evaluations_that_an_algorithm_requests_do_not_count_as_tenth_or_in_a_row() -> None:
+    """Evaluated every 2 s, scheduled every 4 s: at 2, 4, 8, 12, ..., the first of each period."""
+    one = run(*[0.9] * 25)
+    one.scenario.evaluate = Evaluate(every=Duration(4))
+    measures = ("convergence_time(0.2)", "convergence_steps(0.2)", "settling_time(0.11)")
+    assert [Measure.parse(text).of(one) for text in measures] == [36, 5400, 36]
+    assert Measure.parse("time_to_loss(0.2)").of(one) == 2
+
+
 def test_only_runs_with_check_periods_have_an_implicit_momentum() -> None:
     bsp = run(0.9)
     bsp.scenario.algorithm = Bsp(name="bsp")

@@ -73,10 +73,10 @@ def test_orders_are_sent_at_once_on_a_stream_and_with_the_next_reply(run: Run) -
         assert not first.done()
         bench.seconds = 0.2
         bench.training.tick()
-        assert decode_orders(await first) == StandingOrders(1, Orders(batch_size=1))
+        assert decode_orders(await first) == StandingOrders(1, Orders(batch_size=1), 2.0)
         bench.seconds = 0.4
         bench.training.tick()
-        assert (await bench.push(1, 1, 0)).standing == StandingOrders(2, Orders(batch_size=2))
+        assert (await bench.push(1, 1, 0)).standing == StandingOrders(2, Orders(batch_size=2), 4.0)
         assert decode_orders(await anext(orders)).number == 2
         newer = bench.training.follow_orders(1, 1)  # the connection was lost meanwhile
         assert decode_orders(await anext(newer)).number == 2
@@ -98,7 +98,7 @@ def test_a_tick_runs_before_a_later_push(run: Run) -> None:
         bench.join(0, 1)
         await bench.pull(1)
         bench.seconds = 0.3
-        assert (await bench.push(1, 1, 0)).standing == StandingOrders(1, Orders(batch_size=1))
+        assert (await bench.push(1, 1, 0)).standing == StandingOrders(1, Orders(batch_size=1), 3.0)
 
     run(play, half=ticking())
 

@@ -215,7 +215,7 @@ def test_impossible_pushes_are_refused(message: ps_pb2.ExchangeRequest, reason: 
 STANDING = (
     NO_STANDING,
     StandingOrders(1, Orders(4, 1.5, 32)),
-    StandingOrders(7, Orders(batch_size=8)),
+    StandingOrders(7, Orders(batch_size=8), 2.5),
 )
 
 

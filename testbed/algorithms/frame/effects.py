@@ -10,10 +10,15 @@ from testbed.algorithms.base import NO_ORDERS, Applied, Orders, Reply
 
 @dataclass(frozen=True)
 class StandingOrders:
-    """The current orders of one worker; the larger number is the newer."""
+    """The current orders of one worker; the larger number is the newer.
+
+    Attributes:
+        time: when the server gave the last of them, in emulated time.
+    """
 
     number: int = 0
     orders: Orders = NO_ORDERS
+    time: float = 0.0
 
 
 NO_STANDING = StandingOrders()

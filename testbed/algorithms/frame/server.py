@@ -105,7 +105,7 @@ class Server:
         self._measuring = None  # a pending measurement answers the old server
         for session in self._sessions.values():
             number = session.standing.number + SUCCESSION
-            session.standing = StandingOrders(number, session.standing.orders)
+            session.standing = replace(session.standing, number=number)
 
     def begin(self, now: float) -> None:
         """Begin training, once all workers have joined."""
@@ -236,7 +236,7 @@ class Server:
             if not self.half.next_tick(now) > now:
                 wanted = f"its next tick is at {self.half.next_tick(now)}, expected after {now}"
                 raise breach(self.half, "next_tick", wanted)
-        orders = {worker: self._order(worker, new) for worker, new in ticked.orders.items()}
+        orders = {worker: self._order(worker, new, now) for worker, new in ticked.orders.items()}
         if orders and not self.sends_orders:
             unannounced = "it sends orders between replies, but its config lacks SENDS_ORDERS"
             raise breach(self.half, "tick", unannounced)
@@ -331,13 +331,13 @@ class Server:
         hopes = removals or self.half.next_tick(now) < inf or self.half.wants_loss()
         return not (hopes and any(not session.silent for _, session in sessions))
 
-    def _order(self, worker: int, new: Orders) -> StandingOrders:
+    def _order(self, worker: int, new: Orders, now: float) -> StandingOrders:
         """Merge new orders for a worker; return its current orders."""
         if new is NO_ORDERS:
             return self._sessions[worker].standing
         if worker not in self._sessions:
             raise breach(self.half, "tick", f"it sends orders to w{worker}, which is absent")
-        return self._sessions[worker].order(checked_orders(self.half, new))
+        return self._sessions[worker].order(checked_orders(self.half, new), now)
 
     def _watch_clock(self, now: float) -> None:
         self.finished = self.finished or self.stop.by_time(now)
@@ -372,7 +372,7 @@ class Server:
     def _reply(self, worker: int, now: float) -> Release:
         reply = checked_reply(self.half, self.half.pull(worker, now))
         self._sessions[worker].pulled, self._sessions[worker].since = reply.version, now
-        return Release(worker, reply, self._order(worker, reply.orders))
+        return Release(worker, reply, self._order(worker, reply.orders, now))
 
 
 _OWN = [one.name for one in fields(Server) if one.name not in ("half", "stop")]

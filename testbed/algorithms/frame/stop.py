@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import floor, isfinite
 
 from testbed.algorithms.base import Measured
+from testbed.values.units import Duration
 
 ROUNDING = 1e-9
 """Tolerance, relative to an interval: a time this close below a multiple counts as reached."""
@@ -112,13 +113,27 @@ class Schedule:
     updates: int | None
     seconds: float | None
 
+    @classmethod
+    def of(cls, every: int | Duration) -> Schedule:
+        """Return the schedule of a scenario's ``every``, in updates or emulated seconds."""
+        if isinstance(every, Duration):
+            return cls(updates=None, seconds=float(every))
+        return cls(updates=every, seconds=None)
+
+    def passed(self, version: int, time: float) -> int:
+        """Return the number of whole periods until then."""
+        if self.seconds is not None:
+            return floor(time / self.seconds + ROUNDING)
+        assert self.updates is not None
+        return version // self.updates
+
     def after(self, version: int, time: float) -> Due:
         """Return the next multiple after an evaluation; missed evaluations are skipped."""
+        following = self.passed(version, time) + 1
         if self.seconds is not None:
-            passed = floor(time / self.seconds + ROUNDING)
-            return Due(time=(passed + 1) * self.seconds)
+            return Due(time=following * self.seconds)
         assert self.updates is not None
-        return Due(version=(version // self.updates + 1) * self.updates)
+        return Due(version=following * self.updates)
 
 
 @dataclass(frozen=True)

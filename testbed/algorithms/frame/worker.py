@@ -149,9 +149,10 @@ class Worker:
     def order(self, standing: StandingOrders, at: float) -> None:
         """Receive orders between replies, which arrive at emulated time ``at``.
 
-        The half receives them before any later event.
+        The half receives them before any later event, and not before the server gave them: live,
+        the worker's clock is behind the server's by the transfer of its first model.
         """
-        self._orders.append((at, standing))
+        self._orders.append((max(at, standing.time), standing))
 
     def wakes(self, ends: float) -> float | None:
         """Return when to wake the half in the step that ends then; earlier orders come first."""
@@ -229,10 +230,12 @@ class Worker:
         the parameters from its beginning.
         """
         while self._left:
-            update = None if self._woken else self.half.wake(self._now)
-            if not self._woken and update is None and self.half.alarm() <= self._now:
-                again = f"its alarm is still at {self.half.alarm()}, expected after {self._now}"
-                raise breach(self.half, "alarm", again)
+            update = None
+            if not self._woken and self.half.alarm() <= self._now:  # orders may have put it off
+                update = self.half.wake(self._now)
+                if update is None and self.half.alarm() <= self._now:
+                    again = f"its alarm is still at {self.half.alarm()}, expected after {self._now}"
+                    raise breach(self.half, "alarm", again)
             self._woken = True
             if update is not None and not (yield from self._send(update, "wake")):
                 return False

@@ -55,11 +55,11 @@ class WorkerSession:
         """Forget its pushes up to this one, which were lost with the previous server."""
         self.sequence, self.pulled, self.silent = sequence, None, False
 
-    def order(self, new: Orders) -> StandingOrders:
+    def order(self, new: Orders, now: float) -> StandingOrders:
         """Merge new orders; return the current orders."""
         orders = self.standing.orders.replaced_by(new)
         if orders != self.standing.orders:
-            self.standing = StandingOrders(self.standing.number + 1, orders)
+            self.standing = StandingOrders(self.standing.number + 1, orders, now)
         return self.standing
 
     def check_order(self, sequence: int, update: Update, *, version: int) -> None:

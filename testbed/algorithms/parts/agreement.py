@@ -87,8 +87,9 @@ class AgreeingServer(RoundServer[Any]):
         note = {} if update.steps else update.note
         if "shares" in note:
             self._asked[worker] = "samples"
-            if note["shares"] and update.shared is not None:
-                self._injection.shared[worker] = update.shared
+            if note["shares"]:  # no samples, if its batch times β is below one
+                none = np.empty(0, np.int64)
+                self._injection.shared[worker] = none if update.shared is None else update.shared
         elif "vote" in note:
             self._asked[worker] = "verdict"
             self._ballot.votes[worker] = note["vote"] == 1

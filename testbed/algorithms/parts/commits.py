@@ -119,6 +119,12 @@ class CommitTimer:
         """Return the next timeout, for this Γ / ΔC_i."""
         return self.since + (interval if self.grid else interval - self.duration)
 
+    def change(self, now: float, interval: float, *, before: float) -> None:
+        """Change Γ / ΔC_i. A timeout that has passed, under either, is now, and not earlier."""
+        if self.grid:
+            passed = self.since + before <= now
+            self.since = now - interval if passed else max(self.since, now - interval)
+
     def push(self, now: float, interval: float) -> None:
         """Begin a commit. A commit that is a whole interval late starts a new grid."""
         due = self.due(interval)

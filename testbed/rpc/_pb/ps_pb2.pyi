@@ -203,16 +203,18 @@ class ModelReply(_message.Message):
     def __init__(self, stop: _Optional[bool] = ..., version: _Optional[int] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., time_seconds: _Optional[float] = ..., blocked_seconds: _Optional[float] = ..., note: _Optional[_Mapping[str, float]] = ..., attached: _Optional[_Union[Attachments, _Mapping]] = ..., shared: _Optional[_Union[Shared, _Mapping]] = ..., payload: _Optional[_Union[Payload, _Mapping]] = ...) -> None: ...
 
 class Orders(_message.Message):
-    __slots__ = ("local_steps", "commit_interval_seconds", "batch_size", "number")
+    __slots__ = ("local_steps", "commit_interval_seconds", "batch_size", "number", "time_seconds")
     LOCAL_STEPS_FIELD_NUMBER: _ClassVar[int]
     COMMIT_INTERVAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     local_steps: int
     commit_interval_seconds: float
     batch_size: int
     number: int
-    def __init__(self, local_steps: _Optional[int] = ..., commit_interval_seconds: _Optional[float] = ..., batch_size: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
+    time_seconds: float
+    def __init__(self, local_steps: _Optional[int] = ..., commit_interval_seconds: _Optional[float] = ..., batch_size: _Optional[int] = ..., number: _Optional[int] = ..., time_seconds: _Optional[float] = ...) -> None: ...
 
 class FollowOrdersRequest(_message.Message):
     __slots__ = ("worker", "after")

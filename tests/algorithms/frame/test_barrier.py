@@ -294,9 +294,9 @@ def test_orders_of_a_tick_are_numbered_and_each_field_stays_in_force() -> None:
     assert server.next_tick(1.0) == 2.0
     assert server.tick(1.5) == Effects(releases=[])  # too early: no tick is called
     effects = server.tick(2.0)
-    assert effects.orders == {1: StandingOrders(1, Orders(batch_size=3))}
+    assert effects.orders == {1: StandingOrders(1, Orders(batch_size=3), 2.0)}
     script.at, script.ticked = 3.0, Ticked(orders={1: Orders(local_steps=7)})
-    both = StandingOrders(2, Orders(batch_size=3, local_steps=7))
+    both = StandingOrders(2, Orders(batch_size=3, local_steps=7), 3.0)
     assert server.tick(3.0).orders == {1: both}
     assert push(server, 1, version=0).releases[0].standing == both
     script.at = 4.0
@@ -335,7 +335,7 @@ def test_an_announced_tick_may_be_late() -> None:
     script.at, script.ticked = 2.0, Ticked(orders={1: Orders(batch_size=3)})
     push(server, 0, version=0)
     server.push(1, 1, update=ones(0), now=2.5)
-    assert server.tick(2.5).orders == {1: StandingOrders(1, Orders(batch_size=3))}
+    assert server.tick(2.5).orders == {1: StandingOrders(1, Orders(batch_size=3), 2.5)}
 
 
 def _tick_in_the_past(server: Server, script: Script) -> None:

@@ -137,6 +137,34 @@ def test_orders_during_a_step_change_when_the_half_is_woken() -> None:
     assert subject.wakes(1.0) == 0.75
 
 
+def test_orders_that_put_the_alarm_off_while_the_worker_sleeps() -> None:
+    """Live they arrive during the sleep: the half is not woken at 1.5, but at 1.75."""
+    half = Sleeper()
+    half.obey = lambda orders, now: setattr(half, "at", 1.75)  # type: ignore[method-assign]
+    subject = worker(half)
+    loop = subject.loop()
+    next(loop)
+    loop.send(Arrived(0.0, reply()))
+    assert subject.wakes(2.0) == 1.5
+    subject.order(StandingOrders(1, Orders(batch_size=3)), 1.25)
+    assert loop.send(Computed(1.5, GRADIENT, left=0.5)) == Work(0.5)
+    assert subject.wakes(2.0) == 1.75
+    assert isinstance(loop.send(Passed(1.75, left=0.25)), Push)
+
+
+def test_orders_are_obeyed_at_the_servers_time_by_a_clock_that_is_behind() -> None:
+    half = Sleeper()
+    half.obey = lambda orders, now: half.told.append(("obey", now))  # type: ignore[method-assign]
+    subject = worker(half)
+    loop = subject.loop()
+    next(loop)
+    loop.send(Arrived(0.0, reply()))
+    subject.order(StandingOrders(1, Orders(batch_size=3), time=1.0), 0.25)
+    loop.send(Computed(0.5, GRADIENT))
+    loop.send(Computed(1.25, GRADIENT))
+    assert half.told == [("receive", 0.0), ("step", 0.5), ("obey", 1.0), ("step", 1.25)]
+
+
 def test_a_half_that_asks_to_be_woken_again_at_once_breaks_the_contract() -> None:
     half = Sleeper()
     half.wake = lambda now: None  # type: ignore[method-assign]
