@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, isfinite, isinf, isnan, nan, sqrt
+from math import inf, isfinite, isinf, isnan, nan, nextafter, sqrt
 from statistics import fmean
 from typing import Literal
 
@@ -42,7 +42,8 @@ def judge(results: Results) -> list[Judged]:
     holds for every seed, and not reproduced if two neighbours are reversed for every seed.
     With a tolerance, equal neighbours are in order; if all are equal for every seed, there is
     no order to check, and it is not resolved.
-    Everything else is not resolved: the seeds disagree.
+    Everything else is not resolved: the seeds disagree. So is a verdict that would be another if a
+    value that a run has not reached were reached right after its end.
 
     The result of a training is also not resolved if it is based on one seed of runs shorter than
     an hour, or if two measures that must differ are too close: within the standard error of the
@@ -65,19 +66,43 @@ def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: 
     if not seeds:
         return Judged(name, expected, "", "not run", 0, expectation.source, basis)
     columns = [results.values(case, expectation.measure, seeds) for case in cases]
+    verdict = _verdict(expectation, columns)
+    if verdict != _verdict(expectation, _at_the_least(expectation, cases, columns, results)):
+        verdict = "not resolved"
     if expectation.order is not None:
-        verdict = _order(columns, expectation.tolerance)
         show = expectation.measure.show
         found = ", ".join(spread(column, show) for column in columns)
     else:
         values = _meant(expectation, columns)
-        verdict = _within(values, *_bounds(expectation))
         found = spread(values, lambda value: _shown(expectation, value))
     if basis != "arithmetic" and not _tells(expectation, cases, columns, results):
         verdict = "not resolved"
     elif _side(expectation) * (fmean(_meant(expectation, columns)) - 1) < 0:
         verdict = "not reproduced"
     return Judged(name, expected, found, verdict, len(seeds), expectation.source, basis)
+
+
+def _verdict(expectation: Expectation, columns: Sequence[Sequence[float]]) -> Verdict:
+    if expectation.order is not None:
+        return _order(columns, expectation.tolerance)
+    return _within(_meant(expectation, columns), *_bounds(expectation))
+
+
+def _at_the_least(
+    expectation: Expectation,
+    cases: Sequence[Case],
+    columns: Sequence[Sequence[float]],
+    results: Results,
+) -> Sequence[Sequence[float]]:
+    """Return the values, those not reached as if reached right after the end of their run."""
+    if expectation.value == "never" or not any(inf in column for column in columns):
+        return columns
+    seeds = results.common_seeds(cases)
+    ends = [results.ends(case, expectation.measure, seeds) for case in cases]
+    return [
+        [nextafter(end, inf) if isinf(value) else value for value, end in zip(*pair, strict=True)]
+        for pair in zip(columns, ends, strict=True)
+    ]
 
 
 def _tells(

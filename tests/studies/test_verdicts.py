@@ -169,7 +169,7 @@ NEVER_LAST = f"{ORDER}    tolerance: 0.1\n"
     [
         ([0.7, 0.5], [0.5, 0.5], "reproduced"),  # never > 20, never = never
         ([0.5, 0.5], [0.5, 0.7], "not resolved"),  # never = never, but 20 < never
-        ([0.5, 0.5], [0.7, 0.7], "not reproduced"),
+        ([0.5, 0.5], [0.7, 0.7], "not resolved"),  # it may come right after the end, at 20
     ],
 )
 def test_with_a_tolerance_never_is_as_late_as_never(
@@ -178,6 +178,19 @@ def test_with_a_tolerance_never_is_as_late_as_never(
     """An accuracy of 0.6 is reached after 20 updates or never; at 0.2 later is expected."""
     found = judged(NEVER_LAST, both(first, second), measure="updates_to(0.6)")
     assert found.verdict == verdict
+
+
+HALF = "    ratio: [{rate: 0.2}, {rate: 0.1}]\n    at_most: 0.5\n"
+
+
+@pytest.mark.parametrize(("evaluations", "verdict"), [(1, "not resolved"), (3, "reproduced")])
+def test_what_a_run_has_not_reached_is_only_known_to_come_after_its_end(
+    judged: Callable[..., Judged], evaluations: int, verdict: str
+) -> None:
+    """At 0.2 after 20 updates. At 0.1 not within 20, or not within 60, of which 20 is a third."""
+    runs = both([0.5, 0.5], [0.7, 0.7])
+    longer = {key: top1 * evaluations if key[0] == "0.1" else top1 for key, top1 in runs.items()}
+    assert judged(HALF, longer, measure="updates_to(0.6)").verdict == verdict
 
 
 def test_two_runs_that_never_reach_it_have_no_ratio(judged: Callable[..., Judged]) -> None:
