@@ -82,7 +82,8 @@ class AdspWorker(WorkerHalf[Adsp]):
         super().__post_init__()
         self._update = Accumulation(self.parameters)
         self._rate = LocalRate(self.config)
-        self._timer = CommitTimer(grid=self.config.commit == "at_timeout")
+        grid = self.config.commit == "at_timeout"
+        self._timer = CommitTimer(grid, interval=float(self.config.check_period))
 
     def receive(self, reply: Reply, now: float) -> None:
         """W_i ← W; the commit is over."""
@@ -91,28 +92,22 @@ class AdspWorker(WorkerHalf[Adsp]):
 
     def obey(self, orders: Orders, now: float) -> None:
         """Set the timer to the new Γ / ΔC_i."""
-        before = self._interval
         super().obey(orders, now)
-        if self._interval != before:
-            self._timer.change(now, self._interval, before=before)
+        self._timer.change(orders.commit_interval or float(self.config.check_period), now)
 
     def alarm(self) -> float:
         """Return the timeout, if there are steps to commit."""
-        return self._timer.due(self._interval) if self._timer.grid and self._update.steps else inf
+        return self._timer.due() if self._timer.grid and self._update.steps else inf
 
     def wake(self, now: float) -> Update:
         """Push U: the timer expired during a mini-batch."""
-        self._timer.push(now, self._interval)
+        self._timer.push(now)
         return self._update.take(self.version)
 
     def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
         """U ← U + η' g; W_i ← W_i - η' g; push U if the timer has expired."""
         self._update.add(gradient, samples, rate=self._rate.next())
-        return self.wake(now) if now >= self._timer.due(self._interval) else None
-
-    @property
-    def _interval(self) -> float:
-        return self.orders.commit_interval or float(self.config.check_period)
+        return self.wake(now) if now >= self._timer.due() else None
 
 
 class AdspServer(MomentumCommitServer):

@@ -105,31 +105,33 @@ class CommitTimer:
 
     Attributes:
         grid: whether timeouts are on a grid.
+        interval: Γ / ΔC_i.
         since: the last timeout, or the end of the last commit; initially the start of training.
         pushed: when the last commit began; None before the first.
         duration: O_i, the duration of the last commit.
     """
 
     grid: bool
+    interval: float
     since: float = 0.0
     pushed: float | None = None
     duration: float = 0.0
 
-    def due(self, interval: float) -> float:
-        """Return the next timeout, for this Γ / ΔC_i."""
-        return self.since + (interval if self.grid else interval - self.duration)
+    def due(self) -> float:
+        """Return the next timeout."""
+        return self.since + (self.interval if self.grid else self.interval - self.duration)
 
-    def change(self, now: float, interval: float, *, before: float) -> None:
-        """Change Γ / ΔC_i. A timeout that has passed, under either, is now, and not earlier."""
-        if self.grid:
-            passed = self.since + before <= now
+    def change(self, interval: float, now: float) -> None:
+        """Change Γ / ΔC_i. A timeout that has passed under either is now, and not earlier."""
+        if self.grid and interval != self.interval:
+            passed = self.due() <= now and interval < inf
             self.since = now - interval if passed else max(self.since, now - interval)
+        self.interval = interval
 
-    def push(self, now: float, interval: float) -> None:
+    def push(self, now: float) -> None:
         """Begin a commit. A commit that is a whole interval late starts a new grid."""
-        due = self.due(interval)
-        self.pushed = now
-        self.since = due if now < due + interval else now
+        due, self.pushed = self.due(), now
+        self.since = due if now < due + self.interval else now
 
     def pulled(self, now: float) -> None:
         """End the commit, if there was one."""
