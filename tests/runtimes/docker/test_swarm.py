@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from socketserver import ThreadingUnixStreamServer
 from typing import Any
 
 import pytest
-from warm_commands import CommandRunner
 
 from testbed.errors import HostError
 from testbed.runtimes.docker.swarm import (
@@ -183,9 +181,7 @@ def test_two_engines(swarm: list[str], tmp_path: Path) -> None:
 
 
 @contextmanager
-def front(
-    engine: str, path: Path, change: Callable[[Any], None], *, at: str = "/nodes"
-) -> Iterator[str]:
+def front(engine: str, path: Path, change: Callable[[Any], None], *, at: str) -> Iterator[str]:
     """The address of an engine whose answers at a path are changed; the rest is its own."""
 
     class Front(BaseHTTPRequestHandler):
@@ -217,42 +213,6 @@ def front(
             yield f"unix://{path}"
         finally:
             server.shutdown()
-
-
-@pytest.mark.docker
-@pytest.mark.root
-@pytest.mark.parametrize(
-    ("part", "field", "lack"),
-    [
-        ("Platform", "Architecture", "its architecture is other, that of swarm-1 {0}: leave"),
-        ("Engine", "EngineVersion", "its engine is other, that of swarm-1 {0}: install the same"),
-    ],
-)
-def test_a_host_of_another_kind(
-    swarm: list[str],
-    tmp_path: Path,
-    run_command: CommandRunner,
-    part: str,
-    field: str,
-    lack: str,
-) -> None:
-    real = []
-
-    def change(nodes: list[Any]) -> None:
-        for node in nodes:
-            if not node.get("ManagerStatus"):
-                real.append(node["Description"][part][field])
-                node["Description"][part][field] = "other"
-
-    here, other = swarm
-    with (
-        labelled(here, Labels={ENGINE_LABEL: other}),
-        front(here, tmp_path / "front", change) as address,
-    ):
-        environment = {**os.environ, "DOCKER_HOST": address}
-        done = run_command(["hosts"], cwd=tmp_path, environment=environment, timeout=60)
-        said = " ".join(done.stdout.split())
-        assert lack.format(real[0]) in said
 
 
 @pytest.mark.docker
