@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from testbed.cli.options import overrides, print_json, print_table, runs_option, runtime_option
+from testbed.cli.options import (
+    hosts_option,
+    overrides,
+    print_json,
+    print_table,
+    runs_option,
+    runtime_option,
+)
 from testbed.host.requirements import require_linux
 
 if TYPE_CHECKING:
@@ -26,11 +33,17 @@ DEFAULT_WORKERS = 12
 @click.command("doctor")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @runtime_option
+@hosts_option
 @click.option("--workers", type=int, metavar="N", help="Check the host for this number of workers.")
 @runs_option
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def command(
-    file: Path | None, runtime: str | None, workers: int | None, runs: Path, as_json: bool
+    file: Path | None,
+    runtime: str | None,
+    hosts: str | None,
+    workers: int | None,
+    runs: Path,
+    as_json: bool,
 ) -> int:
     """Check that this host can run the scenario in FILE; without FILE, scenarios in general.
 
@@ -40,7 +53,9 @@ def command(
     from testbed.run.doctor import examine
 
     require_linux("doctor")
-    case, taken, findings = _case(file, runtime, workers=workers, runs=runs)
+    if file is None and hosts is not None:
+        raise click.UsageError("--hosts needs FILE, a scenario.")
+    case, taken, findings = _case(file, runtime, hosts, workers=workers, runs=runs)
     findings += examine(case, taken, phase=partial(click.echo, err=True))
     if as_json:
         print_json([asdict(finding) for finding in findings])
@@ -50,7 +65,7 @@ def command(
 
 
 def _case(
-    file: Path | None, runtime: str | None, *, workers: int | None, runs: Path
+    file: Path | None, runtime: str | None, hosts: str | None, *, workers: int | None, runs: Path
 ) -> tuple[ExaminedRun, Real, list[Finding]]:
     """Return what to check, for which runtime, and how the runtime was chosen if it is auto."""
     from testbed.datasets import user_cache
@@ -65,7 +80,8 @@ def _case(
         taken, findings = _settle(_runtime(runtime), gpu=False)
         made, needs, many = None, None, workers or DEFAULT_WORKERS
     else:
-        scenario = load_any(file, overrides=overrides((), workers=workers, runtime=runtime))
+        asked = overrides((), workers=workers, runtime=runtime, hosts=hosts)
+        scenario = load_any(file, overrides=asked)
         made = (
             plan_workload(scenario, scenario.name)
             if isinstance(scenario, Workload)

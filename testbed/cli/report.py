@@ -131,7 +131,7 @@ def report(
         return
     if only is not None or scale != 1:
         raise click.UsageError("--only and --scale need the file of a study.")
-    folders = [find(name, runs).path for name in what]
+    folders = [_find_run(name, runs) for name in what]
     if html is not None or figures is not None:
         _check_comparable(folders)
     if len(folders) == 1:
@@ -205,6 +205,24 @@ def _is_study(what: str) -> bool:
 
     path = Path(what)
     return path.suffix in (".yaml", ".yml") or (what in shipped_studies() and not path.exists())
+
+
+def _find_run(what: str, runs: Path) -> Path:
+    """Return the folder of a run; if there is none, a shipped study may have been intended.
+
+    Raises:
+        RunNotFound: no such run exists; names the nearest run, or else the nearest study.
+    """
+    from testbed.errors import RunNotFound
+    from testbed.scenario.source import shipped_studies
+    from testbed.scenario.synonyms import nearest
+
+    try:
+        return find(what, runs).path
+    except RunNotFound as error:
+        if not error.hint.startswith("Did you mean"):
+            error.hint = nearest(what, [*shipped_studies()]) or error.hint
+        raise
 
 
 def _write_of_runs(folders: Sequence[Path], wanted: Wanted) -> None:

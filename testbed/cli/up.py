@@ -139,13 +139,14 @@ def up(
         raise click.UsageError(NO_CONTAINERS)
     if loaded.simulated and listen:
         raise click.UsageError(NO_SCRAPES)
+    doctor = _doctor(None if is_new else scenario, runtime=runtime, hosts=hosts, workers=workers)
     terminal = Terminal(display_of(loaded))
     leave = None if side is None else terminal.leaving(side)
     with removed_if_refused(scenario, lambda: terminal.has_run) if is_new else nullcontext():
         metering = listen() if listen else None
         with (
             with_source_lines(scenario, asked),
-            nullcontext() if loaded.simulated else _explained(None if is_new else scenario, runs),
+            nullcontext() if loaded.simulated else _explained(doctor, runs),
         ):
             valid = carry_out(request, terminal, keep=keep, leave=leave, metering=metering)
     return 0 if valid else INVALID
@@ -195,8 +196,8 @@ def _scenario(file: Path | None, again: str | None, runs: Path) -> Path:
 
 
 @contextmanager
-def _explained(scenario: Path | None, runs: Path) -> Iterator[None]:
-    """Add the path to write errors that lack it, and `testbed doctor` to errors of the host."""
+def _explained(doctor: str, runs: Path) -> Iterator[None]:
+    """Add the path to write errors that lack it, and how to check the host to its errors."""
     from testbed.errors import HostError
 
     try:
@@ -205,11 +206,18 @@ def _explained(scenario: Path | None, runs: Path) -> Iterator[None]:
         error.filename = error.filename or str(runs)
         raise
     except HostError as error:
-        command = "testbed doctor" if scenario is None else f"testbed doctor {scenario}"
-        doctor = f"`{command}` checks all requirements."
+        checks = f"`{doctor}` checks all requirements."
         and_so = " " if error.hint.endswith(".") else "; "  # it may end with a command
-        error.hint = f"{error.hint}{and_so}{doctor}" if error.hint else doctor
+        error.hint = f"{error.hint}{and_so}{checks}" if error.hint else checks
         raise
+
+
+def _doctor(scenario: Path | None, **options: str | int | None) -> str:
+    """Return the command that checks the hosts of a run: `testbed doctor` with its options."""
+    if scenario is None:
+        return "testbed doctor"
+    given = (f" --{name} {value}" for name, value in options.items() if value is not None)
+    return f"testbed doctor {scenario}{''.join(given)}"
 
 
 def _announce(outcome: Path | int) -> int:

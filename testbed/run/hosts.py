@@ -76,12 +76,17 @@ def find_usable() -> tuple[SwarmHost, ...]:
     for host in hosts:
         lacks = host.lacks or ((host.left_out,) if host.here and host.left_out else ())
         if lacks:
-            drain = f"drain it (docker node update --availability drain {host.name})"
             raise HostError(
                 f"host {host.name} of the Swarm cannot carry nodes: {lacks[0]}.",
-                hint="Fix that." if host.here else f"Fix that, or {drain}.",
+                hint=_cure(host, lacks[0]),
             )
     return hosts
+
+
+def _cure(host: SwarmHost, lack: str) -> str:
+    if host.here or host.drain in lack:
+        return "Fix that."
+    return f"Fix that, or drain it ({host.drain})."
 
 
 def check_hosts(plan: Plan) -> None:

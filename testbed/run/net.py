@@ -25,7 +25,7 @@ from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.direction import TracedDirection
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import Direction, LinkSpec, Plan
+from testbed.values.topology import DEFAULT_MTU, Direction, LinkSpec, Plan
 
 CONNECT_SECONDS = 2.0
 NUMBERS = ("loss", "loss_correlation")
@@ -55,8 +55,14 @@ class Links:
         found = self.agent.links(only=names) if names else self.agent.links()
         if names and not found:
             raise NodeError(f"none of {', '.join(names)} is running.")
+        # The agent of a run that an older version of testbed has started knows no MTU.
         return [
-            {"node": link["node"], "class": classes.get(link["node"]) or None, **link}
+            {
+                "node": link["node"],
+                "class": classes.get(link["node"]) or None,
+                "mtu": DEFAULT_MTU,
+                **link,
+            }
             for link in found
         ]
 

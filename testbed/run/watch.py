@@ -226,10 +226,19 @@ class Watch(ABC):
 
     def failed_with(self, kind: type[TestbedError], what: str, node: str) -> TestbedError:
         """Return an error about a node, with the end of its log."""
+        reach = self._reach(node) if kind is NodeError else ""
         return kind(
             f"{what}{quote_log(self.folder.log(node))}",
-            hint=f"Full log: testbed logs {self.folder.name} {node}",
+            hint=f"{reach}Full log: testbed logs {self.folder.name} {node}",
         )
+
+    def _reach(self, node: str) -> str:
+        """Return how to test the way from a node's host to the parameter server's; may be empty."""
+        host, server = self.plan.node(node).host, self.plan.server_host
+        if self.started or host == server:
+            return ""
+        doctor = f"testbed doctor {self.folder.scenario}"
+        return f"`{doctor}` tests whether {host} and {server} reach each other. "
 
     def quote_log_of(self, ended: Exit) -> str:
         """Return the log of a node that ended, unless that cannot say why it did."""

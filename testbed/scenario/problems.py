@@ -36,7 +36,7 @@ def explain(
             path, schema = locate(error, document.root, root)
             by_path.setdefault(path, []).append((error, schema))
     problems = [
-        _problem(path, found, document)
+        _problem(path, found, document, root)
         for path, found in by_path.items()
         if not (isinstance(found[0][0]["input"], dict) and _has_deeper(path, by_path))
     ]
@@ -102,7 +102,10 @@ def _follows_from_others(error: ErrorDetails, errors: Sequence[ErrorDetails]) ->
 
 
 def _problem(
-    path: Keys, errors: Sequence[tuple[ErrorDetails, SchemaNode]], document: Document
+    path: Keys,
+    errors: Sequence[tuple[ErrorDetails, SchemaNode]],
+    document: Document,
+    root: SchemaNode,
 ) -> Problem:
     # A value that is not a mapping was not intended as one, if other types are valid too.
     errors = [one for one in errors if one[0]["type"] != "model_type"] or errors
@@ -111,7 +114,17 @@ def _problem(
         found, expected, hint = display(error["input"]), schema.expected, ""
     else:
         found, expected, hint = _words(error, schema)
+        hint = hint or _of_another_runtime(error, root)
     return problem_at(document, path, found=found, expected=expected, hint=hint)
+
+
+def _of_another_runtime(error: ErrorDetails, root: SchemaNode) -> str:
+    """Return which runtimes have a key that this one does not know, such as ``hosts``."""
+    family, loc = root.enter("runtime"), error["loc"]
+    if error["type"] != "extra_forbidden" or loc[0] != "runtime" or family is None:
+        return ""
+    having = [name for name, member in family.members.items() if loc[-1] in member.fields]
+    return f"It is an option of `runtime: {' and '.join(having)}`" if having else ""
 
 
 def _words(error: ErrorDetails, schema: SchemaNode) -> tuple[str, str, str]:

@@ -45,6 +45,10 @@ class SchemaNode:
     @property
     def is_family(self) -> bool:
         """Whether a member may be written in a short form."""
+        if get_origin(self.bare) in (Union, types.UnionType):
+            parts = [part for part in get_args(self.bare) if part is not type(None)]
+            if len(parts) == 1:  # it may be left out
+                return SchemaNode(parts[0]).is_family
         return any(isinstance(part, Named) for part in self._parted[1])
 
     @cached_property

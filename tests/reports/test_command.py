@@ -41,3 +41,14 @@ def test_as_json(here: Path, folder: RunFolder) -> None:
 def test_an_unknown_run(here: Path, folder: RunFolder) -> None:
     with pytest.raises(RunNotFound, match=r"Did you mean tiny-1\?"):
         report("tiny-2")
+
+
+def test_a_misspelt_study_is_suggested_unless_a_run_is_nearer(
+    here: Path, folder: RunFolder
+) -> None:
+    with pytest.raises(RunNotFound) as unknown:
+        report("federated/studi")
+    assert unknown.value.hint == "Did you mean federated/study?"
+    with pytest.raises(RunNotFound) as nearer:
+        report("tiny-2")
+    assert nearer.value.hint == "Did you mean tiny-1?"

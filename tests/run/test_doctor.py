@@ -12,12 +12,15 @@ import pytest
 
 from testbed.errors import HostError
 from testbed.host.users import Users
+from testbed.plan.budget import budget
 from testbed.plan.make import plan
 from testbed.run.doctor import host
 from testbed.run.doctor.host import ExaminedRun
-from testbed.run.doctor.hosts import judge
+from testbed.run.doctor.hosts import check_placement, judge
 from testbed.run.doctor.nodes import check_nodes
+from testbed.runtimes.docker import Docker
 from testbed.runtimes.docker import doctor as docker
+from testbed.runtimes.docker.swarm import SwarmHost
 from testbed.scenario import load_text
 from testbed.values.topology import Gpu, HostSpec, NodeSpec
 from testbed.values.units import Size
@@ -245,3 +248,43 @@ def test_lost_frames_name_port_hosts_and_direction() -> None:
         "ok",
         "arrive each way between each two of 2 hosts, up to 1,450 bytes",
     )
+
+
+PLACED = """\
+name: placed
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 4, classes: {slow: {}}}
+runtime: {docker: {hosts: {swarm: {placement: {slow: rack=a}}}}}
+stop: {updates: 1}
+"""
+
+
+def test_a_placement_that_no_host_fits_is_missing(case: ExaminedRun) -> None:
+    scenario = load_text(PLACED)
+    made = plan(scenario, "r1")
+    asked = replace(case, plan=made, budget=budget(scenario, made, 1000))
+    runtime = scenario.runtime
+    assert isinstance(runtime, Docker)
+    assert runtime.swarm is not None
+
+    def found(*hosts: SwarmHost, of: ExaminedRun = asked) -> list[tuple[str, str]]:
+        assert runtime.swarm is not None
+        return [(one.level, one.found) for one in check_placement(hosts, of, runtime.swarm)]
+
+    bare = SwarmHost(
+        **{"name": "a", "identity": "1", "address": "10.0.0.1", "engine": "", "labels": {}},
+        **{"cpus": 2, "memory_bytes": 10**12, "architecture": "x86_64", "version": "28"},
+        **{"availability": "active", "state": "ready", "here": True},
+    )
+    other = replace(bare, name="b", here=False, engine="ssh://b", labels={"rack": "a"})
+    assert found(bare, other) == []
+    assert found(bare, of=case) == []  # without a scenario
+    assert found(bare) == [
+        ("missing", "placement of class slow: no host of the Swarm has the label rack=a.")
+    ]
+    ((_, left_out),) = found(bare, replace(other, left_out="it is drained"))
+    assert "the host b, which has the label rack=a, is left out: it is drained" in left_out
+    ((_, small),) = found(bare, replace(other, memory_bytes=1))
+    assert small.startswith("host b: its nodes need about ")

@@ -47,4 +47,4 @@ def examine(case: ExaminedRun, runtime: Real, *, phase: Callable[[str], None]) -
     if not (missing and engine):  # an engine with a missing part cannot start containers
         yield from try_run(driver, case)
         if isinstance(runtime, Docker) and runtime.swarm is not None:
-            yield from examine_hosts(driver, case.plan, phase=phase)
+            yield from examine_hosts(driver, case, runtime.swarm, phase=phase)

@@ -12,11 +12,14 @@ from pathlib import Path
 from testbed.errors import HostError, NodeError, TestbedError
 from testbed.network.interfaces import Neighbour
 from testbed.network.tunnel import PORT, VXLAN_HEADER_BYTES
+from testbed.plan.placement import place
+from testbed.run.doctor.host import ExaminedRun
 from testbed.run.doctor.trial import TrialRun, node, trial_run
 from testbed.run.hosts import copy_image_to
 from testbed.runtimes.agent.frames import WITHIN_SECONDS
 from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.base import ContainerSpec, Finding, RuntimeDriver
+from testbed.runtimes.docker import Swarm
 from testbed.runtimes.docker.swarm import ADDRESS_LABEL, SwarmHost, find_hosts
 from testbed.values.topology import DEFAULT_MTU, HostSpec, LinkSpec, NodeSpec, Plan
 
@@ -28,13 +31,14 @@ BOTH = ["large", "small"]
 
 
 def examine_hosts(
-    driver: RuntimeDriver, plan: Plan | None, *, phase: Callable[[str], None]
+    driver: RuntimeDriver, case: ExaminedRun, swarm: Swarm, *, phase: Callable[[str], None]
 ) -> Iterator[Finding]:
     """Check every host, then start an agent and a node on each and have these exchange frames.
 
     Args:
         driver: of the runtime.
-        plan: of the run, for the MTU of its links; None without a scenario.
+        case: the run; its nodes are given hosts, and its links have an MTU.
+        swarm: the scenario's wishes.
         phase: announces what takes long.
     """
     try:
@@ -43,6 +47,7 @@ def examine_hosts(
         yield Finding("hosts", "missing", error.message, error.hint)
         return
     yield from map(describe, hosts)
+    yield from check_placement(hosts, case, swarm)
     usable = [host.spec for host in hosts if not (host.lacks or host.left_out)]
     if len(usable) < 2 or not usable[0].here:
         return
@@ -50,7 +55,7 @@ def examine_hosts(
         copy_image_to(usable, driver.check(())["nodes"], phase=phase)
         controller = usable[0].name
         named = (usable[0], *(replace(host, controller=controller) for host in usable[1:]))
-        mtu = _mtu_of(plan)
+        mtu = _mtu_of(case.plan)
         with trial_run(driver, _nodes(named, mtu=mtu), named) as trial:
             yield from _clocks(trial)
             yield from judge(usable, _exchange(trial, mtu=mtu), mtu=mtu)
@@ -68,6 +73,26 @@ def describe(host: SwarmHost) -> Finding:
     image = host.image or "no image: it is copied when it is needed"
     found = f"{host.address}, {host.architecture}, engine {host.version}, {image}"
     return Finding(check, "ok", found)
+
+
+def check_placement(
+    hosts: Sequence[SwarmHost], case: ExaminedRun, swarm: Swarm
+) -> Iterator[Finding]:
+    """Report that the nodes of a run do not fit on these hosts, this one first; else nothing."""
+    if case.plan is None or case.budget is None or hosts[0].left_out:
+        return
+    sizes = case.budget
+    try:
+        place(
+            case.plan,
+            [host.spec for host in hosts if not host.left_out],
+            swarm,
+            needs=lambda node: sizes.node_bytes[node.role],
+            agent_bytes=sizes.agent_bytes,
+            left_out=[(host.spec, host.left_out) for host in hosts if host.left_out],
+        )
+    except HostError as error:
+        yield Finding("placement", "missing", error.message, error.hint)
 
 
 def _mtu_of(plan: Plan | None) -> int:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from ipaddress import AddressValueError, IPv4Address
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
@@ -69,6 +70,11 @@ class SwarmHost:
     left_out: str = ""
 
     @property
+    def drain(self) -> str:
+        """The command that has runs leave it out; by ID, as two hosts may have one name."""
+        return f"docker node update --availability drain {self.identity}"
+
+    @property
     def spec(self) -> HostSpec:
         """What a plan says of it."""
         return HostSpec(
@@ -106,7 +112,8 @@ def told_apart(hosts: Sequence[SwarmHost]) -> tuple[SwarmHost, ...]:
     """
     names = Counter(host.name for host in hosts if not host.left_out)
     return tuple(
-        host if names[host.name] < 2 else _lacking(host, _of_one_name(host)) for host in hosts
+        host if names[host.name] < 2 else _lacking(host, _of_one_name(host, hosts))
+        for host in hosts
     )
 
 
@@ -182,25 +189,42 @@ def _examine(host: SwarmHost, here: str | None, *, like: SwarmHost) -> SwarmHost
     """
     if absent := absence(host):
         return replace(host, left_out=absent)
-    lacks = list(differences(host, like))
     if not host.here and not host.engine:
-        lacks.append(
-            f"its engine's address is unknown: docker node update --label-add "
-            f"{ENGINE_LABEL}=ssh://USER@{host.address} {host.name}"
-        )
-        return _lacking(host, *lacks)
+        label = _label(host, f"ssh://USER@{host.address}")
+        return _lacking(host, *differences(host, like), f"its engine's address is unknown: {label}")
     address = here if host.here else host.engine
     try:
         with connect(address) as engine:
             found = describe(address)
             if found["Swarm"].get("NodeID") != host.identity:
-                lacks.append(f"{host.engine} is the engine of {found['Name']}: correct its label")
-                return _lacking(host, *lacks)
-            image = _image_of(engine)
+                return _lacking(host, *differences(host, like), _of_another(host, found))
+            host = replace(
+                host,
+                image=_image_of(engine),
+                architecture=found["Architecture"],
+                version=found["ServerVersion"],
+            )
+            return _lacking(host, *differences(host, like))
     except HostError as error:
         cure = START if type(error) is NoEngineError and not host.here else error.hint
-        return _lacking(host, *lacks, f"{error.message} {cure}".rstrip(". "))
-    return _lacking(replace(host, image=image), *lacks)
+        why = f"{error.message} {cure}".rstrip(". ")
+        return _lacking(host, *differences(host, like), why)
+
+
+def _of_another(host: SwarmHost, found: Mapping[str, Any]) -> str:
+    """Return how to fix that the engine with this ``docker info`` is not that of the host."""
+    if not found["Swarm"].get("NodeID"):
+        return (
+            f"the engine at {host.engine}, on {found['Name']}, is not in a Swarm: if it is that of "
+            f"{host.name}, docker swarm join there (docker swarm join-token worker)"
+        )
+    return (
+        f"{host.engine} is the engine of {found['Name']}: {_label(host, f'ssh://USER@{host.name}')}"
+    )
+
+
+def _label(host: SwarmHost, address: str) -> str:
+    return f"docker node update --label-add {ENGINE_LABEL}={address} {host.name}"
 
 
 def _image_of(engine: APIClient) -> str:
@@ -222,22 +246,32 @@ def absence(host: SwarmHost) -> str:
 
 
 def differences(host: SwarmHost, like: SwarmHost) -> Iterator[str]:
-    """Yield what the Swarm itself says against a host."""
-    if ":" in host.address:
+    """Yield what is against a host, of what is known of it: its address and engine. Pure."""
+    try:
+        IPv4Address(host.address)
+    except AddressValueError:
         yield (
             f"its address {host.address} is not IPv4: docker node update --label-add "
             f"{ADDRESS_LABEL}=ADDRESS {host.name}"
         )
     if host.architecture != like.architecture:
-        yield f"its architecture is {host.architecture}, that of {like.name} {like.architecture}"
+        yield (
+            f"its architecture is {host.architecture}, that of {like.name} {like.architecture}: "
+            f"leave it out, {host.drain}"
+        )
     if host.version != like.version:
         yield (
             f"its engine is {host.version}, that of {like.name} {like.version}: install the same"
         )
 
 
-def _of_one_name(host: SwarmHost) -> str:
-    return f"another host of the Swarm is called {host.name} too: hostnamectl set-hostname NAME"
+def _of_one_name(host: SwarmHost, hosts: Sequence[SwarmHost]) -> str:
+    others = (one for one in hosts if one.name == host.name and one.identity != host.identity)
+    addresses = " and ".join(one.address for one in others if not one.left_out)
+    return (
+        f"the host at {host.address} has the name of that at {addresses}: hostnamectl "
+        "set-hostname NAME on one of them, and restart its engine"
+    )
 
 
 def _lacking(host: SwarmHost, *lacks: str) -> SwarmHost:
