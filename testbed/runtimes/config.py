@@ -71,14 +71,14 @@ def _joinable(address: str) -> str:
 
 
 class RayPool(StrictModel):
-    """Actors of a Ray cluster, for models and numbers of workers that one machine cannot hold.
+    """Processes on a Ray cluster, for models and numbers of workers that one machine cannot hold.
 
-    Each asks Ray for a CPU and its memory, and for a GPU with ``device: cuda``.
+    Each has a CPU and its memory reserved by Ray, and asks for a GPU with ``device: cuda``.
 
     Attributes:
         address: of the cluster, of which this host is part: ``auto`` or HOST:PORT.
-        processes: number of actors, each of which computes a share of the workers. By default one
-            per CPU of the cluster, at most one per worker.
+        processes: number of processes, each of which computes a share of the workers. By default
+            one per CPU of the cluster, at most one per worker.
     """
 
     name: Literal["ray"]
@@ -93,7 +93,7 @@ class Simulated(RuntimeConfig):
 
     Attributes:
         device: where gradients and evaluations are computed; ``cuda`` is this host's GPU, or with
-            a Ray pool one of each actor.
+            a Ray pool one of each process.
         pool: the processes that compute gradients and evaluations. The results are the same.
         vmap: number of gradients that a process computes at once, by ``torch.func.vmap``: for small
             networks on a GPU. On a CPU it is slower than one by one. With a Ray pool, a message to

@@ -11,7 +11,7 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
@@ -26,6 +26,9 @@ PACKAGE = Path(testbed.__file__).parent
 
 CONNECT_SECONDS = 10.0
 
+Ask = Callable[..., list[tuple[str, Any]]]
+"""Calls a function on nodes, and returns what ``ask_nodes`` does."""
+
 CODE = "edge-testbed"
 
 SAME = ("torch", "numpy")
@@ -33,12 +36,13 @@ SAME = ("torch", "numpy")
 
 
 @contextmanager
-def connected(address: str, *, asked_by: str) -> Iterator[None]:
+def connected(address: str, *, asked_by: str, ask: Ask | None = None) -> Iterator[None]:
     """Join a Ray cluster, and bring this package to its nodes if one of them lacks it.
 
     Args:
         address: of the cluster, as Ray takes it.
         asked_by: the option that asks for Ray, for errors.
+        ask: asks all nodes that compute; see ``check_nodes``.
 
     Raises:
         HostError: Ray is not installed, or there is no cluster of its version at the address.
@@ -53,13 +57,13 @@ def connected(address: str, *, asked_by: str) -> Iterator[None]:
     if ray.is_initialized():
         raise HostError("this process uses a Ray cluster already.", hint="ray.shutdown()")
     try:
-        _join(address)
+        _join(address, ask or ask_nodes)
         yield
     finally:
         ray.shutdown()
 
 
-def _join(address: str) -> None:
+def _join(address: str, ask: Ask) -> None:
     """Join a cluster whose nodes then have this package.
 
     Raises:
@@ -71,7 +75,7 @@ def _join(address: str) -> None:
         _call(address)
         with _sigterm_kept():
             _initialise(address)
-            if not _all_have_package():
+            if not _all_have_package(ask):
                 ray.shutdown()
                 _initialise(address, py_modules=[str(PACKAGE)], excludes=["**/__pycache__"])
     except (OSError, RuntimeError, ValueError) as error:
@@ -88,9 +92,9 @@ def _initialise(address: str, **environment: Any) -> None:
     ray.init(address, runtime_env=environment, logging_level=logging.ERROR, log_to_driver=False)
 
 
-def _all_have_package() -> bool:
+def _all_have_package(ask: Ask) -> bool:
     """Return whether every node can import this package, with the code that is here."""
-    return all(lacking == "" for _, lacking in _ask_nodes(lacks, {CODE: digest()}))
+    return all(lacking == "" for _, lacking in ask(lacks, {CODE: digest()}))
 
 
 @cache
@@ -149,15 +153,19 @@ def releases() -> Mapping[str, str]:
     return any_version | {one: version(one) for one in SAME} | {CODE: digest()}
 
 
-def check_nodes(wanted: Mapping[str, str]) -> None:
+def check_nodes(wanted: Mapping[str, str], *, ask: Ask | None = None) -> None:
     """Check that every node has what ``releases`` returned.
+
+    Args:
+        wanted: what that was.
+        ask: calls a function on the nodes; by default ``ask_nodes``.
 
     Raises:
         HostError: some cannot; says which, and why.
     """
     found = [
         (host, summary(lacking) if isinstance(lacking, Exception) else lacking)
-        for host, lacking in _ask_nodes(lacks, wanted)
+        for host, lacking in (ask or ask_nodes)(lacks, wanted)
     ]
     problems = [f"{host}: {lacking}" for host, lacking in found if lacking]
     if problems:
@@ -169,19 +177,33 @@ def check_nodes(wanted: Mapping[str, str]) -> None:
         )
 
 
-def _ask_nodes(function: Callable[..., Any], *arguments: Any) -> list[tuple[str, Any]]:
+def ask_nodes(function: Callable[..., Any], *arguments: Any) -> list[tuple[str, Any]]:
     """Call a function on every node; return the name of each, with the result or Ray's error."""
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     task: Any = ray.remote(num_cpus=0, max_retries=0)(function)
-    asked = []
-    for node in alive_nodes():
-        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        reference = task.options(scheduling_strategy=there).remote(*arguments)
-        asked.append((node["NodeManagerHostname"], reference))
+    return answers_of(
+        [
+            (node, task.options(scheduling_strategy=on(node)).remote(*arguments))
+            for node in alive_nodes()
+        ]
+    )
+
+
+def on(node: Mapping[str, Any]) -> Any:
+    """Return what places a task or an actor on a node, as Ray takes it."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+
+
+def answers_of(asked: Sequence[tuple[Mapping[str, Any], Any]]) -> list[tuple[str, Any]]:
+    """Wait for the answers of nodes; return the name of each, with the answer or Ray's error."""
+    import ray
+
     answers: list[tuple[str, Any]] = []
-    for host, reference in asked:
+    for node, reference in asked:
+        host = node["NodeManagerHostname"]
         try:
             answers.append((host, ray.get(reference)))
         except ray.exceptions.RayError as error:

@@ -1,4 +1,4 @@
-"""A process of the pool as an actor on a node of a Ray cluster: it answers the same messages.
+"""A process of the pool as an actor on another node of a Ray cluster: it answers the same messages.
 
 It shares no memory with the clock's process: what a message takes of each row that it refers to
 travels with it, and that of the results with the answer. They take a connection of their own, as a
@@ -12,7 +12,7 @@ import hmac
 import pickle
 import socket
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,8 +101,18 @@ class Rows(dict[int, Vector]):
             self._free.append(owned)
 
 
+def compute(request: ActorRequest, data: Prepared, snapshot: bytes) -> Iterator[bytes]:
+    """Build the workers of an actor, yield what ``build`` returns, and serve."""
+    actor = WorkerActor()
+    yield actor.build(request, data, snapshot)
+    if actor.listens:
+        actor.serve()
+
+
 class WorkerActor:
     """Computes a share of the workers."""
+
+    listens = False
 
     def build(self, request: ActorRequest, data: Prepared, snapshot: bytes) -> bytes:
         """Build the workers, restored from an answer to ``save`` if there is one, and listen.
@@ -127,6 +137,7 @@ class WorkerActor:
         self._key = request.key
         host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         self._server = socket.create_server((host, 0))
+        self.listens = True
         return pickle.dumps(Seat(socket.gethostname(), self._server.getsockname()[:2]))
 
     def serve(self) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from testbed.errors import UNKNOWN_FILE, HostError, NodeError, Problem, ScenarioError
 from testbed.runtimes import RayPool, Simulated
 from testbed.runtimes.ray_cluster import alive_nodes, check_nodes, connected, releases, summary
+from testbed.runtimes.ray_processes import OTHERS, Reservation, reserve
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.own_code import COPIES
 from testbed.scenario.schema import Scenario
@@ -29,15 +30,18 @@ from testbed.simulation.actor import (
     KEY_BYTES,
     ActorRequest,
     Seat,
-    WorkerActor,
+    compute,
 )
-from testbed.simulation.channels import answers_in
+from testbed.simulation.channels import Channel, Start, answers_in
 from testbed.simulation.journal import Journal
 from testbed.simulation.messages import Begin, Task, used
 from testbed.simulation.outline import actor_bytes, gradients_at_once
 from testbed.simulation.process import ControlRequest, Rows, save
 from testbed.simulation.wire import Message, Peer
 from testbed.telemetry.event_kinds import ProcessReplaced
+
+USED = ("torch", "testbed.simulation.actor")
+"""What an actor imports while this process prepares the run."""
 
 MOST_LOSSES = 3
 """How often an actor is replaced while it carries out one message, which may be what ends it."""
@@ -61,8 +65,10 @@ def joined(pool: RayPool) -> Iterator[None]:
     """
     with ExitStack() as stack:
         try:
-            stack.enter_context(connected(pool.address, asked_by="it"))
-            check_nodes(releases())
+            stack.callback(OTHERS.forget)
+            stack.enter_context(connected(pool.address, asked_by="it", ask=OTHERS.ask))
+            check_nodes(releases(), ask=OTHERS.ask)
+            OTHERS.prepare(*USED)
         except HostError as error:
             raise _refusal(str(error)) from None
         yield
@@ -114,6 +120,7 @@ class Actors:
         processes: number of actors.
         size: of a row, in float32 values.
         replaced: called when another actor has taken the place of a lost one.
+        forked: starts a process on this node.
     """
 
     experiment: Experiment
@@ -121,6 +128,7 @@ class Actors:
     processes: int
     size: int
     replaced: Callable[[ProcessReplaced], None]
+    forked: Start
 
     @cached_property
     def _data(self) -> Any:
@@ -129,8 +137,16 @@ class Actors:
 
         return ray.put(replace(self.experiment.data, transform=None))  # made where it is used
 
-    def start(self, number: int, rows: Rows) -> ActorChannel:
-        """Start an actor; it is ready when it has answered."""
+    @cached_property
+    def _reservation(self) -> Reservation:
+        size = self.experiment.network.worker_layout.size
+        needs = needed(self.experiment.scenario, size, self.processes)
+        return reserve(needs, self.processes, within_seconds=PLACEMENT_SECONDS)
+
+    def start(self, number: int, rows: Rows) -> Channel:
+        """Start an actor, or fork a process on this node; it is ready when it has answered."""
+        if self._reservation.is_here(number) and not self._reservation.needed["GPU"]:
+            return self.forked(number, rows)  # with GPUs, Ray chooses that of each process
         folder = self.experiment.folder
         files = [folder / "scenario.yaml", *(folder / COPIES).glob("*")]
         request = ActorRequest(
@@ -144,15 +160,12 @@ class Actors:
         return ActorChannel(self, request, rows)
 
     def place(self, request: ActorRequest, snapshot: bytes) -> tuple[Any, Any]:
-        """Let Ray place an actor; return it, and the reference to the answer to ``build``."""
-        import ray
-
-        network, scenario = self.experiment.network, self.experiment.scenario
-        needs = needed(scenario, network.worker_layout.size, self.processes)
-        asked = {"num_cpus": needs["CPU"], "num_gpus": needs["GPU"], "memory": needs["memory"]}
-        placed: Any = ray.remote(WorkerActor).options(**asked, scheduling_strategy="SPREAD")
-        actor = placed.remote()
-        return actor, actor.build.remote(request, self._data, snapshot)
+        """Return an actor for a process, and the references to what ``compute`` yields in it."""
+        reserved, number = self._reservation, request.number
+        kept = None if reserved.needed["GPU"] else OTHERS.take(reserved.nodes[number])
+        actor = kept or reserved.start(number)
+        stream = actor.iterate.options(num_returns="streaming")
+        return actor, stream.remote(compute, request, self._data, snapshot)
 
 
 @dataclass
@@ -172,7 +185,7 @@ class ActorChannel:
     _host: str = ""  # where the actor is, once it is built
 
     def __post_init__(self) -> None:
-        self._actor, self._built = self.actors.place(self.request, b"")
+        self._actor, self._yields = self.actors.place(self.request, b"")
 
     def message(self, request: list[Task] | ControlRequest) -> Message:
         """Return the message of a request, with the rows that it refers to."""
@@ -252,7 +265,7 @@ class ActorChannel:
         """Check that the actor lives: a process that it forked may hold its connection."""
         import ray
 
-        if ray.wait([self._serving], timeout=0)[0]:
+        if ray.wait([self._yields.completed()], timeout=0)[0]:
             raise EOFError
 
     def _connect(self) -> Peer:
@@ -260,22 +273,22 @@ class ActorChannel:
         import ray
 
         try:
-            seat: Seat = answers_in(ray.get(self._built, timeout=PLACEMENT_SECONDS))
-        except ray.exceptions.GetTimeoutError:
-            raise HostError(
-                f"the Ray cluster has not started process {self.request.number} of the "
-                f"simulation within {PLACEMENT_SECONDS:g} s.",
-                hint="`ray status` shows what it is busy with.",
-            ) from None
+            if not ray.wait([self._yields], timeout=PLACEMENT_SECONDS)[0]:
+                raise HostError(
+                    f"the Ray cluster has not started process {self.request.number} of the "
+                    f"simulation within {PLACEMENT_SECONDS:g} s.",
+                    hint="`ray status` shows what it is busy with.",
+                )
+            seat: Seat = answers_in(ray.get(next(self._yields)))
         except ray.exceptions.RayTaskError as error:
             raise self._failed(error) from None
         except ray.exceptions.RayError as error:
             raise ConnectionError(summary(error)) from None
-        self._host, self._serving = seat.host, self._actor.serve.remote()
+        self._host = seat.host
         try:
             peer = socket.create_connection(seat.address, timeout=LOSS_SECONDS)
         except OSError as error:
-            if ray.wait([self._serving], timeout=LOSS_SECONDS)[0]:
+            if ray.wait([self._yields.completed()], timeout=LOSS_SECONDS)[0]:
                 raise
             raise HostError(
                 f"{self._name()} cannot be reached at {':'.join(map(str, seat.address))}: {error}.",
@@ -299,7 +312,9 @@ class ActorChannel:
             self._peer.close()
             self._peer = None
             try:
-                ray.get(self._serving, timeout=LOSS_SECONDS)
+                ray.get(self._yields.completed(), timeout=LOSS_SECONDS)
+                for failed in self._yields:
+                    ray.get(failed)
             except ray.exceptions.RayTaskError as failure:
                 raise self._failed(failure) from None
             except ray.exceptions.GetTimeoutError:
@@ -326,7 +341,7 @@ class ActorChannel:
 
         ray.kill(self._actor)  # it may be alive, but out of reach
         snapshot, messages = self._journal.read()
-        self._actor, self._built = self.actors.place(self.request, snapshot)
+        self._actor, self._yields = self.actors.place(self.request, snapshot)
         peer, answered = self._connect(), self._answered
         unneeded = np.empty(self.rows.shape[1], np.float32)  # others have taken these rows
         for index, message in enumerate(messages):

@@ -193,15 +193,17 @@ def simulate(
     count = require_processes(scenario, size, given=processes)
     size = 2 * size + SLACK if experiment.algorithm.SENDS_KEYS else size
     workers = scenario.workers.count
+    # torch.func would, in each process: two seconds. With a GPU, only they may use CUDA.
+    runtime = scenario.runtime
+    if isinstance(runtime, Simulated) and runtime.device == "cpu" and runtime.vmap > 1:
+        import_module("torch._dynamo")
+    compute = partial(build, experiment, processes=count, reuse=reuse)
+    start: Start = forked(compute, workers=workers, own_files=experiment.own_files)
     if ray_pool(scenario):
-        start: Start = Actors(experiment, processes=count, size=size, replaced=recorder.event).start
-    else:
-        # torch.func would, in each process: two seconds. With a GPU, only they may use CUDA.
-        runtime = scenario.runtime
-        if isinstance(runtime, Simulated) and runtime.device == "cpu" and runtime.vmap > 1:
-            import_module("torch._dynamo")
-        compute = partial(build, experiment, processes=count, reuse=reuse)
-        start = forked(compute, workers=workers, own_files=experiment.own_files)
+        replaced = recorder.event
+        start = Actors(
+            experiment, processes=count, size=size, replaced=replaced, forked=start
+        ).start
     together = gradients_at_once(scenario)
     with Pool(start, workers=workers, size=size, processes=count, together=together) as pool:
         engine = _engine(

@@ -109,7 +109,7 @@ def _request(asked: ClusterRun, data: Prepared, place: Path) -> StudyRunRequest:
 class WarmStarter:
     """The process that forks those of runs, kept for the next tasks that Ray gives this process.
 
-    Its imports take longer than a short run.
+    Its imports take longer than a short run. It is forked, as this package is imported here.
     """
 
     _starter: RunStarter | None = None
@@ -124,7 +124,7 @@ class WarmStarter:
         kept, self._environment = self._starter is not None, environment
         try:
             if self._starter is None:
-                self._starter = self._ending.enter_context(run_processes(environment))
+                self._starter = self._ending.enter_context(run_processes(environment, forks=True))
             return self._starter.start(request, log)
         except HostError:
             self.end()

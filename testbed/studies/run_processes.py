@@ -2,7 +2,8 @@
 
 Importing torch and the rest takes longer than a short run. That process is a fresh interpreter, as
 the caller may have threads: ``python -m testbed.studies.run_processes DESCRIPTOR``, of its end of a
-socket pair. It exits when the caller does, and so do the runs.
+socket pair. Or it is forked from a caller that has imported this package, but nothing that computes
+in threads. It exits when the caller does, and so do the runs.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any, NoReturn
 
 from testbed.errors import HostError
@@ -33,6 +35,10 @@ from testbed.telemetry.folder import RunFolder
 
 NEEDED = ("torch", "pandas", "pyarrow.parquet")
 """What a run imports when it needs it, apart from this package."""
+
+Wait = Callable[[], object]
+
+MOST_DESCRIPTORS = 2**20
 
 INVALID, INTERRUPTED = 6, 130
 """Exit statuses of ``testbed up``."""
@@ -109,28 +115,60 @@ class RunStarter:
 
 
 @contextmanager
-def run_processes(environment: Mapping[str, str]) -> Iterator[RunStarter]:
+def run_processes(environment: Mapping[str, str], *, forks: bool = False) -> Iterator[RunStarter]:
     """Start the process that forks those of the runs; at the end, terminate all that are left.
 
     Args:
         environment: of the runs.
+        forks: whether that process is forked from this one, not a fresh interpreter.
     """
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with tempfile.TemporaryFile() as log, ours:
         with its:
-            process = subprocess.Popen(
-                python("testbed.studies.run_processes", str(its.fileno())),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                env=environment,
-                pass_fds=(its.fileno(),),
-            )
+            wait = (_fork if forks else _spawn)(its, log, environment)
         try:
             yield RunStarter(ours, log)
         finally:
             ours.close()
-            process.wait()
+            wait()
+
+
+def _spawn(its: socket.socket, log: IO[bytes], environment: Mapping[str, str]) -> Wait:
+    """Start a fresh interpreter that serves one end of a channel; return what waits for its end."""
+    return subprocess.Popen(
+        python("testbed.studies.run_processes", str(its.fileno())),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        env=environment,
+        pass_fds=(its.fileno(),),
+    ).wait
+
+
+def _fork(its: socket.socket, log: IO[bytes], environment: Mapping[str, str]) -> Wait:
+    """Fork a process that serves one end of a channel; return what waits for its end."""
+    pid = os.fork()
+    if pid == 0:
+        end_with(lambda: _become_parent(its, log, environment))
+    return partial(os.waitpid, pid, 0)
+
+
+def _become_parent(its: socket.socket, log: IO[bytes], environment: Mapping[str, str]) -> int:
+    """Leave behind what is the caller's: connections, output, handlers, objects of its threads."""
+    gc.freeze()
+    null = os.open(os.devnull, os.O_RDWR)
+    for target, source in enumerate((null, null, log.fileno())):
+        os.dup2(source, target)
+    kept = its.fileno()
+    os.closerange(3, kept)
+    os.closerange(kept + 1, MOST_DESCRIPTORS)
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False, errors="replace")  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.environ.clear()
+    os.environ.update(environment)
+    return serve(its)
 
 
 @dataclass
@@ -216,7 +254,7 @@ def execute(descriptor: int, parent: int) -> int:
         return INTERRUPTED
 
 
-def main() -> int:
+def serve(channel: socket.socket) -> int:
     """Import what runs need, then serve the requests of the caller."""
     # Ctrl-C reaches the whole process group; this process ends after the runs.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -225,8 +263,8 @@ def main() -> int:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    return Parent(socket.socket(fileno=int(sys.argv[1])), interrupt).serve()
+    return Parent(channel, interrupt).serve()
 
 
 if __name__ == "__main__":
-    end_with(main)
+    end_with(lambda: serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -1,19 +1,24 @@
-"""What a Ray cluster costs: a sweep and a simulation, local and on two nodes of this machine.
+"""What a Ray cluster costs: a sweep and a simulation, local and on nodes of this machine.
 
     python tests/bench/cluster.py [simulation] [sweep] [--updates 10000] [--rounds 3] [--only Ray]
 
-Local and remote alternate. Prints seconds, and CPU seconds of all processes with Ray's. Needs root.
+Local and remote alternate. Prints seconds, and CPU seconds of all processes with Ray's. A
+simulation is also measured with --start updates: the difference is that of updates without the
+start. Needs root.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -41,7 +46,7 @@ def main(options: argparse.Namespace) -> None:
     with (
         tempfile.TemporaryDirectory(dir="/tmp") as folder,
         counted() as group,
-        cluster() as address,
+        cluster(options.nodes) as address,
     ):
         place = Path(folder)
         dataset = "digits" if options.model == "digits-cnn" else "mnist"
@@ -54,27 +59,54 @@ def main(options: argparse.Namespace) -> None:
             "simulation": (["up", "base.yaml"], ["--set", pool]),
             "sweep": (["sweep", "study.yaml"], ["--ray", address]),
         }
-        print(f"{'':12}{'':8}{'s':>8}{'CPU s':>8}   load {os.getloadavg()[0]:.1f}")
+        print(f"{'':12}{'':8}{'updates':>8}{'s':>8}{'CPU s':>8}{'load':>6}")
         for what in options.what:
             command, remote = commands[what]
-            for number in range(options.rounds):
-                for name, more in (("local", []), ("Ray", remote)):
-                    if options.only not in (None, name):
-                        continue
-                    runs = ["--runs", f"{what}-{name}-{number}"]
-                    seconds, cpu = measured([*command, *more, *runs], place, group)
-                    print(f"{what:12}{name:8}{seconds:8.2f}{cpu:8.2f}", flush=True)
+            sizes = (options.start, options.updates) if what == "simulation" else (options.updates,)
+            found = defaultdict[tuple[str, int], list[float]](list)
+            for number, size, (name, more) in itertools.product(
+                range(options.rounds), sizes, (("local", []), ("Ray", remote))
+            ):
+                if options.only not in (None, name):
+                    continue
+                words = [*command, *more, "--runs", f"{what}-{name}-{number}-{size}"]
+                if what == "simulation":
+                    words += ["--set", f"stop.updates={size}", "--set", f"evaluate.every={size}"]
+                seconds, cpu = measured(words, place, group)
+                found[name, size].append(cpu)
+                load = os.getloadavg()[0]
+                line = f"{what:12}{name:8}{size:8}{seconds:8.2f}{cpu:8.2f}{load:6.1f}"
+                print(line, flush=True)
+            conclude(found, *sizes)
+
+
+def conclude(found: Mapping[tuple[str, int], Sequence[float]], *sizes: int) -> None:
+    """Print the medians of CPU seconds, and with two sizes those of an update between them."""
+    first, last = sizes[0], sizes[-1]
+    whole = {key: statistics.median(some) for key, some in found.items()}
+    names = dict.fromkeys(name for name, _ in whole)
+    for name in names:
+        print(f"{name}: {whole[name, last]:.1f} CPU s for {last} updates", end="")
+        if first != last:
+            each = (whole[name, last] - whole[name, first]) / (last - first)
+            print(
+                f", {whole[name, first]:.1f} for {first}: {1000 * each:.3f} ms per update", end=""
+            )
+        print()
+    if len(names) == 2:
+        print(f"local in {whole['local', last] / whole['Ray', last]:.2f} of the CPU time of Ray")
 
 
 @contextmanager
-def cluster() -> Iterator[str]:
-    """The address of two nodes with a CPU each, in which workers have been started."""
+def cluster(count: int = 2) -> Iterator[str]:
+    """The address of one or two nodes with two CPUs together."""
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")  # the machine may be busy
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 1, "include_dashboard": False}
+    head = {"num_cpus": 2 // count, "include_dashboard": False}
     nodes = Cluster(initialize_head=True, head_node_args=head)
-    nodes.add_node(num_cpus=1)
+    if count > 1:
+        nodes.add_node(num_cpus=1)
     try:
         yield nodes.address
     finally:
@@ -117,8 +149,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("what", nargs="*", default=["simulation", "sweep"])
     parser.add_argument("--updates", type=int, default=10_000)
+    parser.add_argument("--start", type=int, default=100)
     parser.add_argument("--model", default="digits-cnn")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--nodes", type=int, choices=[1, 2], default=2)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--only", choices=["local", "Ray"])
     main(parser.parse_args())

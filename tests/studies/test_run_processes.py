@@ -16,7 +16,10 @@ from testbed.run.simulated import SimulationResources
 from testbed.studies.run_processes import StudyRunRequest, run_processes
 
 
-def test_no_run_starts_when_the_process_that_forks_them_was_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("forks", [False, True])
+def test_no_run_starts_when_the_process_that_forks_them_was_killed(
+    tmp_path: Path, forks: bool
+) -> None:
     asked = Request[Any](
         None,
         beside=tmp_path,
@@ -30,7 +33,7 @@ def test_no_run_starts_when_the_process_that_forks_them_was_killed(tmp_path: Pat
     request = StudyRunRequest(asked, cpus=(), resumes=False, simulated=SimulationResources())
     me = os.getpid()
     before = children(me)
-    with run_processes(os.environ) as starter, tempfile.TemporaryFile() as log:
+    with run_processes(os.environ, forks=forks) as starter, tempfile.TemporaryFile() as log:
         (parent,) = children(me) - before
         os.kill(parent, signal.SIGKILL)
         with pytest.raises(HostError, match=r"cannot start the process of a run: .* was killed"):

@@ -1,0 +1,138 @@
+"""Processes on the other nodes of a Ray cluster, started while this one prepares their work.
+
+The process that was asked what its node lacks is kept: it imports what its work needs, and does it.
+Ray would start one of its own for each, which takes more than a second of CPU time. What they use
+is reserved apart from them, as it is known later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from testbed.errors import HostError
+from testbed.runtimes.ray_cluster import alive_nodes, answers_of, on
+
+SLICE_SECONDS = 1
+"""A wait of Ray's for a reservation cannot be interrupted; this is how long each takes."""
+
+
+class NodeProcess:
+    """An actor of Ray's that calls functions one after the other."""
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function returns."""
+        return function(*arguments)
+
+    def iterate(self, function: Callable[..., Iterator[Any]], *arguments: Any) -> Iterator[Any]:
+        """Return what a function yields, while it continues."""
+        yield from function(*arguments)
+
+
+class OtherNodes:
+    """Processes on all nodes but this process's, one each."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+        self._job = ""
+
+    def ask(self, function: Callable[..., Any], *arguments: Any) -> list[tuple[str, Any]]:
+        """Call a function in each process; see ``ask_nodes``."""
+        import ray
+
+        context = ray.get_runtime_context()
+        if self._job != (job := context.get_job_id()):  # this process has joined again
+            self._kept, self._job = {}, job
+        own = context.get_node_id()
+        others = [node for node in alive_nodes() if node["NodeID"] != own]
+        return answers_of(
+            [(node, self._on(node).call.remote(function, *arguments)) for node in others]
+        )
+
+    def _on(self, node: Mapping[str, Any]) -> Any:
+        import ray
+
+        name = node["NodeID"]
+        if name not in self._kept:
+            actor: Any = ray.remote(num_cpus=0)(NodeProcess)
+            self._kept[name] = actor.options(scheduling_strategy=on(node)).remote()
+        return self._kept[name]
+
+    def prepare(self, *modules: str) -> None:
+        """Let all processes import modules, without waiting for them."""
+        for process in self._kept.values():
+            for module in modules:
+                process.call.remote(import_module, module)
+
+    def take(self, node: str) -> Any:
+        """Return the process on a node, by its ID, for its only use; None if there is none."""
+        return self._kept.pop(node, None)
+
+    def forget(self) -> None:
+        """End the processes that were not taken: this process leaves the cluster."""
+        self._kept.clear()
+
+
+OTHERS = OtherNodes()
+"""The processes of the cluster that this process has joined: Ray can join one at a time."""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What the nodes of a cluster keep free for processes, by their numbers, until they leave Ray.
+
+    Attributes:
+        needed: by each process, by Ray's names.
+        nodes: the node of each, by its ID.
+    """
+
+    needed: Mapping[str, int]
+    nodes: Mapping[int, str]
+    _group: Any
+
+    def is_here(self, number: int) -> bool:
+        """Return whether the node of a process is this process's."""
+        import ray
+
+        here: bool = self.nodes[number] == ray.get_runtime_context().get_node_id()
+        return here
+
+    def start(self, number: int) -> Any:
+        """Start an actor where room is reserved, or where Ray has reserved it since."""
+        import ray
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        needed = self.needed
+        actor: Any = ray.remote(NodeProcess)
+        return actor.options(
+            num_cpus=needed["CPU"],
+            num_gpus=needed["GPU"],
+            memory=needed["memory"],
+            scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, number),
+        ).remote()
+
+
+def reserve(needed: Mapping[str, int], count: int, *, within_seconds: float) -> Reservation:
+    """Reserve what each process needs, on as many nodes as possible.
+
+    Args:
+        needed: by one process, by Ray's names.
+        count: number of processes.
+        within_seconds: how long to wait while the cluster is busy.
+
+    Raises:
+        HostError: it was busy longer.
+    """
+    from ray.util import placement_group, placement_group_table
+
+    one = {name: float(number) for name, number in needed.items() if number}
+    group = placement_group([one] * count, strategy="SPREAD")
+    if not any(group.wait(SLICE_SECONDS) for _ in range(int(within_seconds / SLICE_SECONDS))):
+        raise HostError(
+            f"the Ray cluster had no room for {count} processes of the simulation within "
+            f"{within_seconds:g} s.",
+            hint="`ray status` shows what it is busy with.",
+        )
+    return Reservation(needed, placement_group_table(group)["bundles_to_node_id"], group)
