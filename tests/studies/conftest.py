@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from warm_commands import Command, CommandRunner
 
-from testbed import Run
 from testbed.scenario import dump
 from testbed.studies.study import StudyRun
 from testbed.telemetry.event_kinds import State, StateChanged
@@ -110,8 +109,6 @@ def write_run(
         recorder.event(StateChanged(state, "60 updates applied"))
     ended = NOON + 60
     os.utime(folder.events, (ended, ended))
-    if state == "finished":
-        Run(folder.path).write_summary()
     return folder
 
 
