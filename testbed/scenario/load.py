@@ -111,17 +111,37 @@ def load_document(
     Raises:
         ScenarioError: holds all problems, each with its line.
     """
-    file = document.root.file
-    if isinstance(document.data, dict) and "scenario" in document.data:
-        hint = f"Run a study with `testbed sweep {file}`"
+    refuse_study(document)
+    done = completed(document, SchemaNode(Scenario), locate=locate, overrides=overrides)
+    return load_completed(done, locate=locate, own_code=own_code, has_cuda=has_cuda, seeds=seeds)
+
+
+def refuse_study(document: Document) -> None:
+    """Check that a document is not a study.
+
+    Raises:
+        ScenarioError: it is one.
+    """
+    if has_key(document, "scenario"):
+        hint = f"Run a study with `testbed sweep {document.root.file}`"
         found, expected = "a study", "a scenario"
         raise ScenarioError([problem_at(document, ("scenario",), found, expected, hint)])
-    root = SchemaNode(Scenario)
-    document = completed(document, root, locate=locate, overrides=overrides)
+
+
+def load_completed(
+    document: Document,
+    *,
+    locate: Callable[[str], Path] | None,
+    own_code: bool,
+    has_cuda: HasCuda | None,
+    seeds: Sequence[int],
+) -> Scenario:
+    """Check a scenario to which its bases and overrides are applied; see ``load_document``."""
+    root, file = SchemaNode(Scenario), document.root.file
     if is_workload(document):
         found, expected = "a workload", "a training, with algorithm, model and dataset"
         raise ScenarioError([problem_at(document, ("workload",), found, expected)])
-    if isinstance(document.data, dict) and "links" in document.data:
+    if has_key(document, "links"):
         expected = "a `workload`: the nodes of a training are on one switch, each with its `link`"
         raise ScenarioError([problem_at(document, ("links",), "links between switches", expected)])
     scenario, errors = validate(document, Scenario)
@@ -232,7 +252,12 @@ def _check_seeds(scenario: Scenario, document: Document, seeds: Sequence[int]) -
 
 def is_workload(document: Document) -> bool:
     """Return whether a document describes programs of the user's own in place of a training."""
-    return isinstance(document.data, dict) and "workload" in document.data
+    return has_key(document, "workload")
+
+
+def has_key(document: Document, key: str) -> bool:
+    """Return whether a document is a mapping with this key."""
+    return isinstance(document.root.value, dict) and key in document.root.value
 
 
 def validate(document: Document, model: type[Model]) -> tuple[Model | None, list[ErrorDetails]]:

@@ -13,7 +13,8 @@ from testbed.scenario.load import (
     HasCuda,
     completed,
     is_workload,
-    load_document,
+    load_completed,
+    refuse_study,
     shortened,
     validate,
 )
@@ -66,14 +67,8 @@ def load_any_document(
     done = _completed(document, locate, overrides)
     if is_workload(done):
         return load_workload_document(done, locate=locate)
-    return load_document(
-        document,
-        locate=locate,
-        overrides=overrides,
-        own_code=True,
-        has_cuda=has_cuda,
-        seeds=seeds,
-    )
+    refuse_study(document)
+    return load_completed(done, locate=locate, own_code=True, has_cuda=has_cuda, seeds=seeds)
 
 
 def load_workload(path: Path) -> Workload:

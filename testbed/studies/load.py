@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from testbed.errors import InvalidValue, Problem, ScenarioError
 from testbed.scenario import Override, Scenario
 from testbed.scenario.document import Document, Keys, problem_at
-from testbed.scenario.load import HasCuda
+from testbed.scenario.load import HasCuda, has_key
 from testbed.scenario.load_workload import load_any, load_any_document
 from testbed.scenario.metrics import unknown_metric
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
@@ -67,7 +67,7 @@ def is_study(path: Path | str) -> bool:
 
 
 def _says_study(document: Document) -> bool:
-    return "scenario" in document.data or "vary" in document.data
+    return has_key(document, "scenario") or has_key(document, "vary")
 
 
 def load_study(path: Path | str, *, scale: float = 1.0, has_cuda: HasCuda | None = None) -> Study:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import signature
 from math import inf, isnan
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
+from torch.optim import adagrad, adam, adamw, rmsprop, sgd
 
 from testbed.algorithms.optimizers import Optimizer, OptimizerState
 from testbed.algorithms.parts.schedule import Clip, Constant, Cosine, StepDecay
@@ -39,6 +42,59 @@ OURS_AND_TORCHS: list[tuple[dict[str, Any], Any, dict[str, Any]]] = [
 ]
 
 
+class Reference:
+    """An optimizer of torch by its function: a first step of its class imports a compiler, in 5 s.
+
+    Options that are not given have the defaults of the class.
+    """
+
+    def __init__(self, kind: Any, tensor: torch.Tensor, options: dict[str, Any]) -> None:
+        given = {name: one.default for name, one in signature(kind).parameters.items()} | options
+        self.tensor, self.given = tensor, given
+        self.step_count, (self.first, self.second) = torch.tensor(0.0), self._zeros(2)
+        self.momentum: list[torch.Tensor | None] = [None]
+        self.carry_out = self._of(kind)
+
+    def _zeros(self, count: int) -> list[torch.Tensor]:
+        return [torch.zeros_like(self.tensor) for _ in range(count)]
+
+    def _options(self, *names: str) -> dict[str, Any]:
+        return {name: self.given[name] for name in names}
+
+    def _of(self, kind: Any) -> Callable[[torch.Tensor, float], None]:
+        given, count, moments = self.given, [self.step_count], [[self.first], [self.second]]
+        own = {"foreach": False, "weight_decay": given["weight_decay"], "maximize": False}
+
+        def of_sgd(gradient: torch.Tensor, lr: float) -> None:
+            names = ("momentum", "dampening", "nesterov")
+            sgd.sgd([self.tensor], [gradient], self.momentum, lr=lr, **self._options(*names), **own)
+
+        def of_adam(gradient: torch.Tensor, lr: float) -> None:
+            step = adamw.adamw if kind is torch.optim.AdamW else adam.adam
+            beta1, beta2 = given["betas"]
+            betas = {"beta1": beta1, "beta2": beta2, "eps": given["eps"], "amsgrad": False}
+            step([self.tensor], [gradient], *moments, [], count, lr=lr, **betas, **own)
+
+        def of_adagrad(gradient: torch.Tensor, lr: float) -> None:
+            names = ("lr_decay", "eps")
+            options = self._options(*names)
+            adagrad.adagrad([self.tensor], [gradient], moments[0], count, lr=lr, **options, **own)
+
+        def of_rmsprop(gradient: torch.Tensor, lr: float) -> None:
+            options = self._options("alpha", "eps", "momentum", "centered")
+            state = (moments[0], [], moments[1], count)
+            rmsprop.rmsprop([self.tensor], [gradient], *state, lr=lr, **options, **own)
+
+        functions = {
+            torch.optim.SGD: of_sgd,
+            torch.optim.Adam: of_adam,
+            torch.optim.AdamW: of_adam,
+            torch.optim.Adagrad: of_adagrad,
+            torch.optim.RMSprop: of_rmsprop,
+        }
+        return functions[kind]
+
+
 @pytest.mark.parametrize(("ours", "theirs", "options"), OURS_AND_TORCHS, ids=str)
 def test_steps_are_those_of_torch(
     ours: dict[str, Any], theirs: Any, options: dict[str, Any]
@@ -48,15 +104,13 @@ def test_steps_are_those_of_torch(
     rng = np.random.default_rng(1)
     parameters = rng.normal(size=50).astype(np.float32)
     tensor = torch.from_numpy(parameters.copy())
-    reference = theirs([tensor], lr=0.1, **options)
+    reference = Reference(theirs, tensor, options)
     state: OptimizerState = {}
     for number in range(30):
         rate = 0.1 / (1 + number)
-        reference.param_groups[0]["lr"] = rate
         gradient = rng.normal(size=50).astype(np.float32)
         lent = gradient.copy()
-        tensor.grad = torch.from_numpy(gradient.copy())
-        reference.step()
+        reference.carry_out(torch.from_numpy(gradient.copy()), rate)
         step = optimizer.step(state, lent, parameters, rate=rate)
         assert step.dtype == np.float32
         assert np.array_equal(lent, gradient)  # it is only borrowed

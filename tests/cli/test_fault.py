@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +16,10 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 def fault(bed: Any, *words: str) -> subprocess.CompletedProcess[str]:
     """Run ``testbed fault``; the registry knows the run's folder."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "testbed", "fault", *words],
-        env=bed.environment,
-        text=True,
-        check=False,
-        capture_output=True,
-        timeout=60,
+    done: subprocess.CompletedProcess[str] = bed.run_command(
+        ["fault", *words], cwd=Path.cwd(), environment=bed.environment, timeout=60
     )
+    return done
 
 
 def condition(bed: Any, name: str, node: str) -> str:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from testbed.datasets import Digits, load
+from testbed.datasets.digits import of_sklearn, read_table
 
 
 def test_the_split(tmp_path: Path) -> None:
@@ -24,3 +28,23 @@ def test_training_and_test_images_are_different(tmp_path: Path) -> None:
     data = load(Digits(name="digits").prepare(tmp_path, environment={}, folder=tmp_path))
     train = {image.tobytes() for image in data.train_images}
     assert not train & {image.tobytes() for image in data.test_images}
+
+
+@pytest.mark.slow
+def test_the_file_of_scikit_learn_is_read_without_importing_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from testbed.datasets import Digits; "
+        f"cache = Path({str(tmp_path)!r}); "
+        "Digits(name='digits').prepare(cache, environment={}, folder=cache); "
+        "sys.exit('sklearn' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_a_release_that_keeps_the_file_elsewhere_is_asked_for_it(tmp_path: Path) -> None:
+    from sklearn.datasets import load_digits  # takes seconds
+
+    pixels, digits = load_digits(return_X_y=True)
+    np.testing.assert_array_equal(read_table(tmp_path), np.column_stack([pixels, digits]))
+    np.testing.assert_array_equal(read_table(of_sklearn()), read_table(tmp_path))

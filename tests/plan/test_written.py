@@ -16,18 +16,14 @@ from testbed.plan.workload import plan_workload
 from testbed.plan.written import plan_text, read_plan
 from testbed.scenario import load_text
 from testbed.scenario.load_workload import load_any
+from testbed.scenario.source import shipped
 from testbed.scenario.workload import Workload
-from testbed.studies import is_study
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import Plan
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 # That of Flower takes an environment with flwr: tests/e2e/test_flower.py plans such nodes.
-SHIPPED = sorted(
-    file
-    for file in SCENARIOS.rglob("*.yaml")
-    if not is_study(file) and file.parent.name != "flower"
-)
+SHIPPED = sorted(file for file in shipped().values() if file.parent.name != "flower")
 TEXT = (SCENARIOS / "adsl.yaml").read_text(encoding="utf-8")
 
 

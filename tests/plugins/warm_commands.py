@@ -25,7 +25,19 @@ from typing import IO, NoReturn
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NEEDED = ("torch", "pandas", "pyarrow.parquet", "matplotlib.figure")
+NEEDED = (
+    *("torch", "pandas", "pandas.core.methods.to_dict", "pyarrow.dataset", "pyarrow.parquet"),
+    *("matplotlib.figure", "matplotlib.backends.backend_agg", "rich.live", "rich.table"),
+    *(
+        f"testbed.reports.{name}"
+        for name in ("console", "figures", "live", "live_workload", "page")
+    ),
+    *(f"testbed.run.{name}" for name in ("down", "output", "run", "simulated", "training", "up")),
+    *("testbed.simulation.build", "testbed.simulation.run", "testbed.runtimes.native.driver"),
+    *("testbed.studies.load", "testbed.studies.report", "testbed.studies.sweep"),
+)
+"""What commands import when they need it, without the commands themselves."""
+
 LONGEST_REQUEST = 2**20
 
 

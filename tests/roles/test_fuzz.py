@@ -234,37 +234,39 @@ def bomb(size: int) -> bytes:
     return struct.pack("<I", len(inner)) + inner
 
 
-DAMAGED: list[tuple[dict[str, object], str]] = [
-    ({"kind": 9}, "a payload of kind 9 with values of 4 bytes, expected a known kind"),
-    (
-        {"value_bytes": 2},
-        "with values of 2 bytes, expected a known kind packed with values of 4",
-    ),
-    ({"entries": 56}, "56 packed entries, for a model of 55"),
-    ({"entries": 2**32 - 1}, "packed entries, for a model of 55"),
-    ({"entries": 4}, "not a packed payload: a plane"),
-    (
-        {"entries": 55, "data": bomb(50_000_000)},
-        "a plane of 48604 bytes, expected 1 to 55 bytes",
-    ),
-    ({"entries": 55, "data": bomb(30_000)}, "a plane does not inflate to 55 bytes"),
-    ({"data": b""}, "no plane, expected 1 to 3 bytes"),
-    ({"saturated": 1}, "1 saturated values of 0 rounded values"),
-]
+def damaged_pushes() -> list[tuple[dict[str, object], str]]:
+    """Changes of a packed push, and why each is refused."""
+    return [
+        ({"kind": 9}, "a payload of kind 9 with values of 4 bytes, expected a known kind"),
+        (
+            {"value_bytes": 2},
+            "with values of 2 bytes, expected a known kind packed with values of 4",
+        ),
+        ({"entries": 56}, "56 packed entries, for a model of 55"),
+        ({"entries": 2**32 - 1}, "packed entries, for a model of 55"),
+        ({"entries": 4}, "not a packed payload: a plane"),
+        (
+            {"entries": 55, "data": bomb(50_000_000)},
+            "a plane of 48604 bytes, expected 1 to 55 bytes",
+        ),
+        ({"entries": 55, "data": bomb(30_000)}, "a plane does not inflate to 55 bytes"),
+        ({"data": b""}, "no plane, expected 1 to 3 bytes"),
+        ({"saturated": 1}, "1 saturated values of 0 rounded values"),
+    ]
 
 
 def test_damaged_packed_pushes_are_refused_and_counted(begin: Begin, tmp_path: Path) -> None:
-    stage = begin(LAYOUT, encoding="packed")
+    stage, damaged = begin(LAYOUT, encoding="packed"), damaged_pushes()
     before = stage.half.parameters.tobytes()
     with stage.connect("w0") as connection:
-        for changes, reason in DAMAGED:
+        for changes, reason in damaged:
             with pytest.raises(RejectedError, match="INVALID_ARGUMENT") as caught:
                 connection.call(methods.EXCHANGE, update("packed", **changes))
             assert reason in str(caught.value)
             assert reason in only(read_events(tmp_path / "events.jsonl"), Rejected)[-1].reason
         with pytest.raises(RejectedError, match="this scenario's encoding is packed"):
             connection.call(methods.EXCHANGE, update("raw"))
-        assert stage.counts()["INVALID_ARGUMENT"] == len(DAMAGED) + 1
+        assert stage.counts()["INVALID_ARGUMENT"] == len(damaged) + 1
         assert stage.half.parameters.tobytes() == before
         reply = decode_delivery(connection.call(methods.EXCHANGE, update("packed"))).reply
     assert reply is not None

@@ -22,6 +22,7 @@ from testbed.algorithms.parts.rounds import RoundServer
 from testbed.payloads.layout import Layout
 from testbed.roles.frozen import SILENT_SECONDS
 from testbed.rpc.codec import decode_snapshot
+from testbed.rpc.messages import Delivery
 
 Bench = Any
 Half = Any
@@ -29,13 +30,19 @@ Run = Callable[..., Bench]
 LAYOUT = Layout(("weight",), ((2, 2),))
 
 
+async def first_push(bench: Bench) -> asyncio.Task[Delivery]:
+    """Two workers pull, and the first pushes: it waits for the reply."""
+    await bench.pull(0)
+    await bench.pull(1)
+    held = asyncio.create_task(bench.push(0, 1, 0))
+    await bench.settle()
+    return held
+
+
 def test_a_long_freeze_stalls_waiting_workers(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
-        await bench.pull(0)
-        await bench.pull(1)
-        held = asyncio.create_task(bench.push(0, 1, 0))
-        await bench.settle()
+        held = await first_push(bench)
         bench.training.silence(1, silent=True)
         bench.seconds = SILENT_SECONDS - 0.1
         bench.training.tick()
@@ -55,10 +62,7 @@ def test_a_long_freeze_stalls_waiting_workers(run: Run, barrier: Half) -> None:
 def test_a_short_pause_does_not_stall(run: Run, barrier: Half) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
-        await bench.pull(0)
-        await bench.pull(1)
-        held = asyncio.create_task(bench.push(0, 1, 0))
-        await bench.settle()
+        held = await first_push(bench)
         bench.training.silence(1, silent=True)
         bench.seconds = SILENT_SECONDS - 0.1
         bench.training.silence(1, silent=False)
@@ -75,10 +79,7 @@ def test_the_call_of_a_crashed_worker_does_not_count_as_waiting(run: Run, barrie
     async def play(bench: Bench) -> None:
         bench.training.server.crashes = lambda worker: worker == 0
         bench.join(0, 1)
-        await bench.pull(0)
-        await bench.pull(1)
-        crashed = asyncio.create_task(bench.push(0, 1, 0))
-        await bench.settle()
+        crashed = await first_push(bench)
         assert not crashed.done()
         assert bench.training.waiting == 0
         crashed.cancel()
@@ -92,10 +93,7 @@ def test_the_call_of_a_frozen_worker_does_not_count_as_waiting(
 ) -> None:
     async def play(bench: Bench) -> None:
         bench.join(0, 1)
-        await bench.pull(0)
-        await bench.pull(1)
-        frozen = asyncio.create_task(bench.push(0, 1, 0))
-        await bench.settle()
+        frozen = await first_push(bench)
         bench.training.silence(0, silent=True, thaws=thaws)
         assert bench.training.waiting == 0
         bench.training.silence(0, silent=False)
@@ -151,10 +149,7 @@ def test_a_process_that_joins_again_is_not_frozen(run: Run, barrier: Half) -> No
         bench.training.leave(0)
         bench.training.silence(0, silent=True, thaws=True)
         bench.join(0)
-        await bench.pull(0)
-        await bench.pull(1)
-        held = asyncio.create_task(bench.push(0, 1, 0))
-        await bench.settle()
+        held = await first_push(bench)
         assert bench.training.waiting == 1
         held.cancel()
 

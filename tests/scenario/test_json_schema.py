@@ -10,12 +10,13 @@ from jsonschema import Draft202012Validator
 
 from testbed.scenario import json_schema
 from testbed.scenario.load_workload import load_any
+from testbed.scenario.source import shipped, shipped_studies
 from testbed.studies import is_study, load_study
 from testbed.studies.document import StudyDocument, study_schema
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
-SHIPPED = sorted(file for file in SCENARIOS.rglob("*.yaml") if not is_study(file))
-STUDIES = sorted(file for file in SCENARIOS.rglob("*.yaml") if is_study(file))
+SHIPPED = sorted(shipped().values())
+STUDIES = sorted(shipped_studies().values())
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,13 @@ def test_what_repeats_is_defined_once(schema: dict[str, Any]) -> None:
 def test_no_name_is_defined_by_scenarios_and_by_studies(schema: dict[str, Any]) -> None:
     """The schema of studies holds the definitions of both."""
     assert schema["$defs"].keys() & json_schema(StudyDocument)["$defs"].keys() == set()
+
+
+def test_the_shipped_files_are_all_files() -> None:
+    """They are told apart by their text; ``is_study`` reads them as YAML."""
+    assert sorted([*SHIPPED, *STUDIES]) == sorted(SCENARIOS.rglob("*.yaml"))
+    assert [file for file in SHIPPED if is_study(file)] == []
+    assert [file for file in STUDIES if not is_study(file)] == []
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.relative_to(SCENARIOS)))

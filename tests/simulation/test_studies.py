@@ -11,14 +11,15 @@ from testbed import Run
 from testbed.models import AdspCnn
 from testbed.runtimes import Simulated
 from testbed.scenario import dump
-from testbed.studies import is_study, load_study
+from testbed.scenario.source import shipped_studies
+from testbed.studies import load_study
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 STUDIES = [
     (paper, file.stem)
     for paper in ("adsp", "scadles", "slim_dp")
-    for file in sorted((SCENARIOS / paper).glob("*.yaml"))
-    if is_study(file)
+    for file in sorted(shipped_studies().values())
+    if file.parent == SCENARIOS / paper
 ]
 SMALL = (
     *("dataset=digits", "model={mlp: {hidden: [4]}}", "workers.batch_size=1"),
