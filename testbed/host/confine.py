@@ -18,7 +18,6 @@ import resource
 import signal
 import struct
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from testbed.errors import HostError
@@ -92,7 +91,7 @@ def confine(uid: int, *, processes: int) -> None:
 def keep_only(*descriptors: int) -> None:
     """Close every descriptor except the given ones and 0, 1 and 2."""
     kept = {0, 1, 2, *descriptors}
-    for descriptor in {int(entry.name) for entry in Path("/proc/self/fd").iterdir()} - kept:
+    for descriptor in {int(name) for name in os.listdir("/proc/self/fd")} - kept:  # noqa: PTH208
         with suppress(OSError):  # the listing's own descriptor is already closed
             os.close(descriptor)
 
@@ -104,15 +103,10 @@ def filter_calls() -> None:
         HostError: this architecture is unknown here.
         OSError: the kernel has no seccomp filters.
     """
-    if platform.machine() not in ARCHITECTURES:
+    if not _FILTER:
         known = ", ".join(ARCHITECTURES)
         raise HostError(f"no seccomp filter for {platform.machine()}, only for {known}.")
-    program = build_filter(platform.machine())
-    instructions = ctypes.create_string_buffer(program, len(program))
-    address = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
-    syscalls.prctl(
-        syscalls.PR_SET_SECCOMP, _MODE_FILTER, ctypes.create_string_buffer(address, len(address))
-    )
+    syscalls.prctl(syscalls.PR_SET_SECCOMP, _MODE_FILTER, _PROGRAM)
 
 
 def seccomp_profile() -> dict[str, Any]:
@@ -161,6 +155,14 @@ def build_filter(machine: str) -> bytes:
         *((_ANY_BIT, 0, 1, NEW_NAMESPACE), refuse, allow),
     ]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+_FILTER = build_filter(platform.machine()) if platform.machine() in ARCHITECTURES else b""
+_INSTRUCTIONS = ctypes.create_string_buffer(_FILTER, len(_FILTER))
+_PROGRAM = ctypes.create_string_buffer(
+    struct.pack("@HP", len(_FILTER) // 8, ctypes.addressof(_INSTRUCTIONS))
+)
+"""The filter as the kernel takes it, a struct sock_fprog; made before any node is forked."""
 
 
 def _set_limits(processes: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.errors import HostError, NodeError
+from testbed.host import kernel_files
 from testbed.host.hierarchies import MOUNTS, Mounted, find_mounted
 from testbed.host.limits import LIMIT_FILES, Limits, Setting, Version, quota, settings, share
 from testbed.host.process import PROC, describe
@@ -173,21 +174,21 @@ class Group:
         return words[words.index(name) + 1] if name in words else None
 
 
-def enter(entrance: Path) -> None:
-    """Move this process into a control group.
+def enter(entrance: Path | str) -> None:
+    """Move this process into a control group, given the file into which it writes 0.
 
     Raises:
         HostError: this process has a real-time scheduler, and the group no budget for that.
         OSError: it cannot be entered for another reason.
     """
     try:
-        entrance.write_text("0")
+        kernel_files.write(entrance, b"0")
     except OSError as error:
         scheduler = REAL_TIME.get(os.sched_getscheduler(0))
         if error.errno != errno.EINVAL or scheduler is None:
             raise
         raise HostError(
-            f"{entrance.parent} accepts no real-time process, but testbed was started under "
+            f"{Path(entrance).parent} accepts no real-time process, but testbed was started under "
             f"{scheduler}: new control groups of version 1 have no real-time budget.",
             hint="Start it without `chrt`, or with `chrt --other 0 testbed up ...`.",
         ) from None

@@ -15,6 +15,7 @@ import struct
 from pathlib import Path
 
 from testbed.errors import HostError
+from testbed.host import kernel_files
 
 CLONE_PARENT = 0x0000_8000
 CLONE_CHILD_CLEARTID = 0x0020_0000
@@ -181,8 +182,7 @@ def prctl(
 
 def set_name(name: str) -> None:
     """Set the name of this process in ``ps`` and ``top``; the kernel keeps 15 bytes."""
-    buffer = ctypes.create_string_buffer(name.encode()[:15])
-    prctl(PR_SET_NAME, ctypes.addressof(buffer))
+    _check(_libc.prctl(ctypes.c_int(PR_SET_NAME), name.encode()[:15]), "prctl")
 
 
 def collapse_pages(start: int, end: int) -> bool:
@@ -196,7 +196,7 @@ def collapse_pages(start: int, end: int) -> bool:
 
 def drop_bounding_set() -> None:
     """Remove every capability from the bounding set; needs CAP_SETPCAP."""
-    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
+    last = int(kernel_files.read("/proc/sys/kernel/cap_last_cap"))
     for capability in range(last + 1):
         prctl(PR_CAPBSET_DROP, capability)
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from testbed.errors import HostError
-from testbed.host import syscalls
+from testbed.host import kernel_files, syscalls
 from testbed.host.process import end_with
 from testbed.host.refusals import explain
 from testbed.host.reports import encode_error, report
@@ -55,7 +55,7 @@ def forbid_user_namespaces() -> None:
 def may_set_groups() -> bool:
     """Return whether supplementary groups can be changed: not if only the user's gid is mapped."""
     try:
-        return Path("/proc/self/setgroups").read_text().strip() == "allow"
+        return kernel_files.read("/proc/self/setgroups").strip() == b"allow"
     except FileNotFoundError:  # a kernel without user namespaces
         return True
 

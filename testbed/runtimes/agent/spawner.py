@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import marshal
 import os
-import pickle
 import socket
 import stat
 import subprocess
@@ -11,17 +11,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from testbed.errors import NodeError
 from testbed.host.environment import python
 from testbed.host.process import Process
 from testbed.host.reports import ReportPipe
+from testbed.runtimes.agent.interpreter import Needs, find_needs
 from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.agent.logs import Logs
 from testbed.runtimes.agent.settings import TEMPLATE, AgentSettings
+from testbed.runtimes.agent.view import View
 
 SETUP_SECONDS = 30.0
 ONLY_UID = 0
@@ -46,18 +48,57 @@ class Placement:
     container: Process | None = None
 
 
-@dataclass(frozen=True)
-class SpawnRequest:
-    """The template's input for one node."""
+class SpawnRequest(NamedTuple):
+    """The template's input for one node: strings, numbers and tuples only.
 
-    launch: LaunchSpec  # the controller's request, without the neighbours
-    placement: Placement
-    run_folder: Path  # hidden in the node
-    private: tuple[Path, ...]  # folders that are hidden as well, except what the interpreter needs
+    What a node unpacks and touches to set itself up stays in its memory until it ends. The data
+    classes of a launch, which it does not need, and their pickle were 1 MB of that.
+    """
+
+    name: str
+    uid: int
+    command: tuple[str, ...]  # empty for an entry of this package
+    image: str  # of the user, without testbed in it; empty for others
+    gpus: bool
+    entry: str
+    arguments: dict[str, str]
+    environment: dict[str, str]
+    cold: bool
+    home: str  # empty for /
+    held: bool
+    entrances: tuple[str, ...]
+    nice: int
+    container: str  # the process whose namespaces it enters; empty to create the node's own
+    view: tuple[Any, ...]  # see View; empty in a container
     processes: int  # the maximum number of processes and threads of the node's uid
-    report: int  # descriptor of the pipe in which the new processes report; see ReportPipe
-    gate: int  # descriptor of the pipe in which a byte arrives once the role may run
-    log: int  # descriptor that the node prints into
+    report: int = -1  # descriptor of the pipe in which the new processes report; see ReportPipe
+    gate: int = -1  # descriptor of the pipe in which a byte arrives once the role may run
+    log: int = -1  # descriptor that the node prints into
+
+    @classmethod
+    def of(
+        cls, launch: LaunchSpec, placement: Placement, *, view: View | None, processes: int
+    ) -> SpawnRequest:
+        """Return the request for a launch."""
+        node, container = launch.node, placement.container
+        return cls(
+            name=node.name,
+            uid=node.uid,
+            command=tuple(node.command),
+            image=node.image if node.has_users_image else "",
+            gpus=bool(node.gpus),
+            entry=launch.entry,
+            arguments=dict(launch.arguments),
+            environment=dict(launch.environment),
+            cold=launch.mode == "cold",
+            home="" if launch.home is None else str(launch.home),
+            held=launch.held,
+            entrances=tuple(map(str, placement.entrances)),
+            nice=placement.nice,
+            container="" if container is None else str(container),
+            view=() if view is None else (tuple(map(tuple, view.covers)), *view[1:]),
+            processes=processes,
+        )
 
     @property
     def forks_role(self) -> bool:
@@ -66,19 +107,19 @@ class SpawnRequest:
         It is not possible in a container's pid namespace, which the template might not be able to
         leave. And PyTorch could not compute on a GPU, for which it relies on ``pthread_atfork``.
         """
-        return self.placement.container is None and not self.launch.node.gpus
+        return not self.container and not self.gpus
 
-    def send(self, channel: socket.socket) -> None:
-        """Send it to the template, which gets descriptors of its own."""
-        data = _FORKS_ROLE[self.forks_role] + pickle.dumps(self)
-        socket.send_fds(channel, [data], [self.report, self.gate, self.log])
+    def send(self, channel: socket.socket, *descriptors: int) -> None:
+        """Send it to the template, which gets ``report``, ``gate`` and ``log`` of its own."""
+        data = _FORKS_ROLE[self.forks_role] + marshal.dumps(tuple(self))
+        socket.send_fds(channel, [data], descriptors)
 
 
 class Received(NamedTuple):
     """A request as it arrived.
 
     The template leaves the rest to its fork: each page that it writes to between two forks is one
-    more that these do not share. Hence ``pickle`` too, which writes to fewer than pydantic.
+    more that these do not share. Hence ``marshal`` too, which writes to fewer than any other.
     """
 
     data: bytes
@@ -97,9 +138,7 @@ class Received(NamedTuple):
 
     def request(self) -> SpawnRequest:
         """Return the request, with the descriptors of this process."""
-        request: SpawnRequest = pickle.loads(self.data[1:])
-        report, gate, log = self.descriptors
-        return replace(request, report=report, gate=gate, log=log)
+        return SpawnRequest(*marshal.loads(self.data[1:])[:-3], *self.descriptors)
 
 
 _FORKS_ROLE = {True: b"+", False: b"-"}
@@ -172,19 +211,18 @@ class Spawner:
 
         Raises:
             NodeError, OSError: the template has ended; the log cannot be opened.
+            HostError: the interpreter is closed to the node.
         """
-        name, told = launch.node.name, self.settings
+        name = launch.node.name
         deadline = time.monotonic() + SETUP_SECONDS
         log = self.logs.open(launch.log)
-        launch = self._share(launch)
+        request = self._request(launch, placement)
         report_reader, report_writer = os.pipe()
         gate_reader, gate_writer = os.pipe()
         theirs = (report_writer, gate_reader, log)
         try:
             try:
-                SpawnRequest(
-                    launch, placement, told.folder, told.private, told.processes, *theirs
-                ).send(self._channel)
+                request.send(self._channel, *theirs)
             except (BrokenPipeError, ConnectionResetError):
                 raise NodeError(
                     f"{name}: the template has ended, so no more nodes can be started.",
@@ -200,15 +238,31 @@ class Spawner:
             os.close(report_reader)
             os.close(gate_writer)
 
-    def _share(self, launch: LaunchSpec) -> LaunchSpec:
-        """Return the launch for the template, after making the writable mounts writable."""
-        node = launch.node
-        if self.settings.users.kind == "one":
+    @cached_property
+    def _needs(self) -> Needs:
+        """The files that the interpreter of every node uses."""
+        return find_needs()
+
+    def _request(self, launch: LaunchSpec, placement: Placement) -> SpawnRequest:
+        """Return the request for a launch, after making the writable mounts writable."""
+        node, told = launch.node, self.settings
+        if told.users.kind == "one":
             node = replace(node, uid=ONLY_UID)
         for mount in launch.mounts:
             if mount.writable and node.uid != ONLY_UID:
                 share(mount.source, node.uid)
-        return replace(launch, node=node, neighbours=())
+        view = None
+        if placement.container is None:
+            view = View.plan(
+                launch.mounts,
+                node.uid,
+                needs=self._needs,
+                run_folder=told.folder,
+                private=told.private,
+                scratch=node.scratch,
+            )
+        launch = replace(launch, node=node)
+        return SpawnRequest.of(launch, placement, view=view, processes=told.processes)
 
 
 def share(path: Path, group: int) -> None:

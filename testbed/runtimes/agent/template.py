@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 from testbed.errors import NodeError
 from testbed.host import syscalls
 from testbed.host.process import end_with
 from testbed.host.reports import encode_error, report
-from testbed.runtimes.agent.interpreter import find_needs
-from testbed.runtimes.agent.node_process import Warm, become_node
-from testbed.runtimes.agent.role import resolve
+from testbed.runtimes.agent.node_process import become_node
+from testbed.runtimes.agent.role import end_on_signals, resolve
 from testbed.runtimes.agent.settings import TEMPLATE, Template
 from testbed.runtimes.agent.spawner import Received
 
@@ -38,32 +38,35 @@ def main() -> int:
 
     Command line: descriptor of the socket that requests arrive on, and the Template as JSON.
     """
+    end_on_signals()  # and every node, until its role installs its own handlers
     os.umask(0o022)  # the caller's could hide a node's mounts from the node's own uid
     channel = socket.socket(fileno=int(sys.argv[1]))
     said = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of imported modules is no report
-    ready = prepare(TEMPLATE.validate_json(sys.argv[2]))
+    warmed = prepare(TEMPLATE.validate_json(sys.argv[2]))
     report(said, ready=True)
     os.close(said)
     while (received := Received.next_of(channel)) is not None:
-        fork_node(received, channel, ready)
+        fork_node(received, channel, warmed)
     return 0
 
 
-def prepare(template: Template) -> Warm:
-    """Import and warm up, so that what every node needs is in pages that all of them share."""
+def prepare(template: Template) -> Any:
+    """Import and warm up, so that what every node needs is in pages that all of them share.
+
+    Returns what the warm-up does.
+    """
     gc.disable()  # nothing is garbage until all is imported
     for module in template.preload:
         importlib.import_module(module)
     warmed = resolve(template.warm_up)(template.arguments) if template.warm_up else None
-    ready = Warm(find_needs(), warmed)
     # Otherwise the garbage collector would write into the pages of all existing objects.
     gc.collect()
     gc.freeze()
     gc.enable()
     if template.forks >= FORKS_WORTH_HUGE_PAGES:
         use_huge_pages()
-    return ready
+    return warmed
 
 
 def use_huge_pages() -> None:
@@ -85,7 +88,7 @@ def use_huge_pages() -> None:
                     syscalls.collapse_pages(page, page + HUGE_PAGE_BYTES)
 
 
-def fork_node(received: Received, channel: socket.socket, ready: Warm) -> None:
+def fork_node(received: Received, channel: socket.socket, warmed: Any) -> None:
     """Fork a process that becomes a node.
 
     Nothing waits for it here: the next node can be forked meanwhile. One that has forked the role
@@ -95,7 +98,7 @@ def fork_node(received: Received, channel: socket.socket, ready: Warm) -> None:
         check_threads(received)
         if fork(received) == 0:
             channel.close()
-            end_with(lambda: become_node(received.request(), ready))
+            end_with(lambda: become_node(received.request(), warmed))
         _reap()
     except (OSError, NodeError) as error:
         report(received.request().report, error=encode_error(error))
@@ -127,7 +130,7 @@ def check_threads(received: Received) -> None:
     if len(os.listdir("/proc/self/task")) == 1:  # noqa: PTH208 - writes to fewer pages
         return
     if others := sorted(_other_threads()):
-        name = received.request().launch.node.name
+        name = received.request().name
         raise NodeError(
             f"{name}: the template has {len(others) + 1} threads, but only a process with one may "
             f"fork; the others are called {', '.join(others)}.",

@@ -10,6 +10,7 @@ from pathlib import Path
 from testbed.host.process import Process
 from testbed.runtimes.agent.launch import LaunchSpec
 from testbed.runtimes.agent.spawner import Placement, Received, SpawnRequest
+from testbed.runtimes.agent.view import PlannedCover, View
 from testbed.values.cpu_sets import CpuSet
 from testbed.values.topology import Direction, LinkSpec, NetworkSpec, NodeSpec
 from testbed.values.units import Duration, Rate, Size
@@ -26,13 +27,17 @@ LAUNCH = LaunchSpec(
 )
 FOUND = Placement((Path("/sys/fs/cgroup/testbed/r/w3/cgroup.procs"),), nice=2)
 
+LINKS = (("/home/ann/py", "python"),)
+COVER = PlannedCover("/home/ann", "mode=111", 0o666, LINKS, ("/home/ann/x",), "")
+VIEW = View((COVER,), (("/runs/r/hosts", "/etc/hosts"),), "", "/runs/r", ("/proc", "/tmp"))
+
 
 def pass_on(launch: LaunchSpec, placement: Placement) -> tuple[SpawnRequest, Received]:
     """Send a request; return it and what arrives, whose descriptors are closed."""
     agent, template = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with agent, template:
-        request = SpawnRequest(launch, placement, Path("/runs/r"), (Path("/home"),), 99, 0, 1, 2)
-        request.send(agent)
+        request = SpawnRequest.of(launch, placement, view=VIEW, processes=99)
+        request.send(agent, 0, 1, 2)
         received = Received.next_of(template)
         assert received is not None
         agent.close()
@@ -45,7 +50,10 @@ def pass_on(launch: LaunchSpec, placement: Placement) -> tuple[SpawnRequest, Rec
 def test_a_request_arrives_with_descriptors_of_the_receiver() -> None:
     sent, received = pass_on(LAUNCH, FOUND)
     report, gate, log = received.descriptors
-    assert received.request() == replace(sent, report=report, gate=gate, log=log)
+    arrived = received.request()
+    assert arrived == sent._replace(report=report, gate=gate, log=log)
+    assert View.of(arrived.view) == VIEW
+    assert (arrived.uid, arrived.entrances) == (20003, tuple(map(str, FOUND.entrances)))
 
 
 def test_what_the_template_may_fork_as_a_role() -> None:
