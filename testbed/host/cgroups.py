@@ -51,17 +51,17 @@ class RunGroups:
         made: list[Path] = []
         try:
             for tree in self.hierarchies:
-                self._create(tree)
-                made.append(self._folder(tree))
+                self._create(tree, made)
         except HostError:
             for folder in made:
                 folder.rmdir()
             raise
 
-    def _create(self, tree: Hierarchy) -> None:
+    def _create(self, tree: Hierarchy, made: list[Path]) -> None:
         folder = self._folder(tree)
         try:
             _make(folder)
+            made.append(folder)
             for level in (folder.parent, folder):
                 inherit(level, tree)
             if tree.version == 2:

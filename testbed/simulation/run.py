@@ -13,6 +13,7 @@ from testbed.errors import RunNotFound, TestbedError
 from testbed.models.saved import ModelWriter
 from testbed.runtimes import Simulated
 from testbed.runtimes.lock import holding_lock
+from testbed.runtimes.ray_processes import OTHERS
 from testbed.scenario.durations import Codec
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.schema import Scenario
@@ -206,6 +207,7 @@ def simulate(
         ).start
     together = gradients_at_once(scenario)
     with Pool(start, workers=workers, size=size, processes=count, together=together) as pool:
+        OTHERS.forget()  # those on nodes without a process of this pool
         engine = _engine(
             experiment, pool, recorder=recorder, events=events, writer=writer, folder=folder
         )

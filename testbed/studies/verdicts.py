@@ -66,8 +66,11 @@ def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: 
     if not seeds:
         return Judged(name, expected, "", "not run", 0, expectation.source, basis)
     columns = [results.values(case, expectation.measure, seeds) for case in cases]
-    verdict = _verdict(expectation, columns)
-    if verdict != _verdict(expectation, _at_the_least(expectation, cases, columns, results)):
+    least = _at_the_least(expectation, cases, columns, results)
+    verdict = _verdict(expectation, cases, columns, results)
+    if verdict != _verdict(expectation, cases, least, results) or (
+        _apart(expectation, columns) != _apart(expectation, least)
+    ):
         verdict = "not resolved"
     if expectation.order is not None:
         show = expectation.measure.show
@@ -75,17 +78,30 @@ def _judge(name: str, expectation: Expectation, cases: Sequence[Case], results: 
     else:
         values = _meant(expectation, columns)
         found = spread(values, lambda value: _shown(expectation, value))
-    if basis != "arithmetic" and not _tells(expectation, cases, columns, results):
-        verdict = "not resolved"
-    elif _side(expectation) * (fmean(_meant(expectation, columns)) - 1) < 0:
-        verdict = "not reproduced"
     return Judged(name, expected, found, verdict, len(seeds), expectation.source, basis)
 
 
-def _verdict(expectation: Expectation, columns: Sequence[Sequence[float]]) -> Verdict:
+def _verdict(
+    expectation: Expectation,
+    cases: Sequence[Case],
+    columns: Sequence[Sequence[float]],
+    results: Results,
+) -> Verdict:
+    if expectation.basis != "arithmetic" and not _tells(expectation, cases, columns, results):
+        return "not resolved"
+    if _side(expectation) * (fmean(_meant(expectation, columns)) - 1) < 0:
+        return "not reproduced"
     if expectation.order is not None:
         return _order(columns, expectation.tolerance)
     return _within(_meant(expectation, columns), *_bounds(expectation))
+
+
+def _apart(expectation: Expectation, columns: Sequence[Sequence[float]]) -> int:
+    """Return -1 if all values are below what is expected, 1 if all are above, else 0."""
+    if expectation.order is not None:
+        return 0
+    values, (low, high) = _meant(expectation, columns), _bounds(expectation)
+    return (min(values) > high) - (max(values) < low)
 
 
 def _at_the_least(

@@ -156,9 +156,14 @@ def test_arithmetic_that_was_not_run_is_counted_separately_too(
     assert (found.verdict, found.basis) == ("not run", "arithmetic")
 
 
-def test_never_is_later_than_any_time(judged: Callable[..., Judged]) -> None:
-    slow = both([0.7, 0.7], [0.5, 0.5])  # at 0.2 the accuracy 0.6 is never reached
-    assert judged(ORDER, slow, measure="updates_to(0.6)").verdict == "reproduced"
+@pytest.mark.parametrize(("evaluations", "verdict"), [(1, "not resolved"), (3, "reproduced")])
+def test_never_is_later_than_any_time_that_its_run_has_passed(
+    judged: Callable[..., Judged], evaluations: int, verdict: str
+) -> None:
+    """At 0.1 the accuracy 0.6 comes after 20 updates; at 0.2 not within 20, or not within 60."""
+    slow = both([0.7, 0.7], [0.5, 0.5])
+    slow = {key: top1 * evaluations if key[0] == "0.2" else top1 for key, top1 in slow.items()}
+    assert judged(ORDER, slow, measure="updates_to(0.6)").verdict == verdict
 
 
 NEVER_LAST = f"{ORDER}    tolerance: 0.1\n"
@@ -191,6 +196,26 @@ def test_what_a_run_has_not_reached_is_only_known_to_come_after_its_end(
     runs = both([0.5, 0.5], [0.7, 0.7])
     longer = {key: top1 * evaluations if key[0] == "0.1" else top1 for key, top1 in runs.items()}
     assert judged(HALF, longer, measure="updates_to(0.6)").verdict == verdict
+
+
+def test_a_ratio_of_what_was_not_reached_may_be_on_either_side(
+    judged: Callable[..., Judged],
+) -> None:
+    """At 0.2 not within 60 updates, at 0.1 after 20: 3 or more. Expected are 1.5 to 4.5."""
+    runs = both([0.7, 0.7], [0.5, 0.5])
+    longer = {key: top1 * 3 if key[0] == "0.2" else top1 for key, top1 in runs.items()}
+    wide = "    ratio: [{rate: 0.2}, {rate: 0.1}]\n    value: 3\n    tolerance: 0.5\n"
+    assert judged(wide, longer, measure="updates_to(0.6)").verdict == "not resolved"
+
+
+def test_what_is_expected_may_lie_between_the_end_of_a_run_and_never(
+    judged: Callable[..., Judged],
+) -> None:
+    """At 0.2 not within 40 updates, at 0.1 after 20: 2 or more. Expected are 2.7 to 3.3."""
+    runs = both([0.7, 0.7], [0.5, 0.5])
+    longer = {key: top1 * 2 if key[0] == "0.2" else top1 for key, top1 in runs.items()}
+    three = "    ratio: [{rate: 0.2}, {rate: 0.1}]\n    value: 3\n    tolerance: 0.1\n"
+    assert judged(three, longer, measure="updates_to(0.6)").verdict == "not resolved"
 
 
 def test_two_runs_that_never_reach_it_have_no_ratio(judged: Callable[..., Judged]) -> None:

@@ -12,6 +12,9 @@ import numpy as np
 from testbed.algorithms.base import Applied, C, ServerHalf, Update, expect
 from testbed.payloads import Dense, Vector
 
+ROUNDING = 1e-9
+"""Tolerance, relative to an interval: sums of Γ / ΔC_i may be after the multiple they reach."""
+
 DEAD_AFTER = 3
 """Check periods without a commit; at rates below one, commit intervals."""
 
@@ -124,7 +127,7 @@ class CommitTimer:
     def change(self, interval: float, now: float) -> None:
         """Change Γ / ΔC_i. A timeout that has passed under either is now, and not earlier."""
         if self.grid and interval != self.interval:
-            passed = self.due() <= now and interval < inf
+            passed = interval < inf and self.due() - now <= ROUNDING * interval
             self.since = now - interval if passed else max(self.since, now - interval)
         self.interval = interval
 

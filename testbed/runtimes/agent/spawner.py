@@ -215,8 +215,8 @@ class Spawner:
         """
         name = launch.node.name
         deadline = time.monotonic() + SETUP_SECONDS
-        log = self.logs.open(launch.log)
         request = self._request(launch, placement)
+        log = self.logs.open(launch.log)
         report_reader, report_writer = os.pipe()
         gate_reader, gate_writer = os.pipe()
         theirs = (report_writer, gate_reader, log)

@@ -38,12 +38,13 @@ def main() -> int:
 
     Command line: descriptor of the socket that requests arrive on, and the Template as JSON.
     """
-    end_on_signals()  # and every node, until its role installs its own handlers
+    end_on_signals()
     os.umask(0o022)  # the caller's could hide a node's mounts from the node's own uid
     channel = socket.socket(fileno=int(sys.argv[1]))
     said = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of imported modules is no report
     warmed = prepare(TEMPLATE.validate_json(sys.argv[2]))
+    end_on_signals()  # whatever was imported; and every node, until its role installs its own
     report(said, ready=True)
     os.close(said)
     while (received := Received.next_of(channel)) is not None:

@@ -112,7 +112,9 @@ def told_apart(hosts: Sequence[SwarmHost]) -> tuple[SwarmHost, ...]:
     """
     names = Counter(host.name for host in hosts if not host.left_out)
     return tuple(
-        host if names[host.name] < 2 else _lacking(host, _of_one_name(host, hosts))
+        host
+        if names[host.name] < 2  # or first of all: no command of Docker's can name the host
+        else replace(host, lacks=(_of_one_name(host, hosts), *host.lacks))
         for host in hosts
     )
 
