@@ -147,9 +147,7 @@ class RunFolder:
         try:
             folder.path.mkdir(parents=True)
         except FileExistsError:
-            hint = f"Choose another name, or remove {folder.path}."
-            problem = Problem("--name", 0, "", name, "a name that no run uses", hint)
-            raise ScenarioError([problem]) from None
+            raise ScenarioError([folder._name_in_use()]) from None
         except OSError as error:
             message = f"{folder.path}: the run folder cannot be created: {error.strerror}."
             raise HostError(message, hint="Choose another folder with --runs.") from None
@@ -325,6 +323,15 @@ class RunFolder:
             f"{self.path} is not yours: the run belongs to user {found.st_uid}.",
             hint="Ask that user, or run the command as root.",
         )
+
+    def _name_in_use(self) -> Problem:
+        hint = f"Choose another name, or remove {self.path}."
+        if self.path.is_dir() and self.alive():
+            hint = (
+                f"That run is active: choose another name, or stop it with "
+                f"`testbed down {self.path}` before you remove its folder."
+            )
+        return Problem("--name", 0, "", self.name, "a name that no run uses", hint)
 
     def _write(self, state: RunState) -> None:
         write_atomically(self.run_file, json.dumps(asdict(state), indent=2) + "\n")
