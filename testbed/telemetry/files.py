@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError
 from testbed.telemetry.ps_events import Evaluated
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted, read_on
 
@@ -118,16 +118,16 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """Read the object in a JSON file; None if the file does not exist.
 
     Raises:
-        TestbedError: the file holds something else.
+        DataError: the file holds something else.
     """
     try:
         content = json.loads(_read_state(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, RecursionError) as error:
-        raise TestbedError(f"{path}: not JSON ({error}).", hint="The file is damaged.") from None
+        raise DataError(f"{path}: not JSON ({error}).", hint="The file is damaged.") from None
     if not isinstance(content, dict):
-        raise TestbedError(f"{path}: not a JSON object.", hint="The file is damaged.")
+        raise DataError(f"{path}: not a JSON object.", hint="The file is damaged.")
     return content
 
 

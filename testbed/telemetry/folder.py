@@ -18,7 +18,7 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
-from testbed.errors import HostError, Problem, RunNotFound, ScenarioError, TestbedError
+from testbed.errors import DataError, HostError, Problem, RunNotFound, ScenarioError, TestbedError
 from testbed.telemetry.event_kinds import State
 from testbed.telemetry.files import moment, read_json, write_atomically
 
@@ -171,7 +171,8 @@ class RunFolder:
 
         Raises:
             RunNotFound: ``path`` is not a run folder.
-            TestbedError: it is damaged, or written by a newer testbed.
+            DataError: it is damaged.
+            TestbedError: it was written by a newer testbed.
         """
         folder = cls(path.absolute())
         folder.state()
@@ -216,7 +217,8 @@ class RunFolder:
 
         Raises:
             RunNotFound: there is no ``run.json``.
-            TestbedError: it cannot be read, or was written by a newer testbed.
+            DataError: it is damaged.
+            TestbedError: it was written by a newer testbed.
             HostError: it belongs to another user and is not readable for others.
         """
         try:
@@ -239,7 +241,7 @@ class RunFolder:
             classes = tuple(content["classes"])
             return RunState(**{name: content[name] for name in known} | {"classes": classes})
         except (TypeError, KeyError) as error:
-            raise TestbedError(
+            raise DataError(
                 f"{self.run_file}: not the record of a run ({error}).",
                 hint="The file was edited, or has another origin.",
             ) from None

@@ -137,7 +137,7 @@ def test_nothing_is_written_for_a_damaged_run(
 ) -> None:
     damaged = here / "runs/live/evaluations.csv"
     damaged.write_text("a,b\n1,2\n")
-    assert main(["export", "csv", "simulated", "live", "--out", "out"]) == 1
+    assert main(["export", "csv", "simulated", "live", "--out", "out"]) == 4
     assert str(damaged) in capsys.readouterr().err
     assert not (here / "out").exists()
     (here / "runs/live/run.json").write_text('{"format": 2}')
